@@ -1,0 +1,13 @@
+"""Measure and optimise the energy of GPU programs.
+
+The package has no Ray and no MLflow in its import path: everything here runs in
+one process on one machine. Distribution lives in :mod:`joulelab_actors`.
+"""
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.measurement import Measurement
+from joulelab.core.point import OperatingPoint
+from joulelab.core.trace import PowerTrace
+
+__all__ = ["Configuration", "EnergyWindow", "Measurement", "OperatingPoint", "PowerTrace"]

@@ -1,0 +1,172 @@
+"""Energy between any two instants from a counter that ticks, with its uncertainty."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.measurement import Finding
+from joulelab.core.ticks import CounterPolls, find_ticks
+from joulelab.errors import ConfigError, TraceCoverageError
+
+_FROZEN_TICKS = 10
+_FROZEN_S = 1.0
+_FEWEST_TRIPLES = 3
+
+
+class EnergyCounter:
+    """The counter's value over time, interpolated between its ticks.
+
+    Args:
+        polls: Reads of the counter. Where it decreased, only what follows the last decrease
+            is used, and :meth:`findings` tells of it.
+        resolution_j: Smallest step of the counter's value, in joules (NVML: a millijoule).
+    """
+
+    def __init__(self, polls: CounterPolls, *, resolution_j: float = 1e-3) -> None:
+        self._polls = polls
+        self._resolution_j = resolution_j
+        self._resets = 1 + np.flatnonzero(np.diff(polls.energy_j) < 0)
+        self.ticks = find_ticks(_after(polls, self._resets))
+
+    def window(self, start_s: float, stop_s: float, *, work: float = 0.0) -> EnergyWindow:
+        """Return the energy between two instants, with its standard uncertainty.
+
+        Three causes add up at each edge: when the ticks around it came, how power moved
+        between them, and the counter's resolution.
+
+        Args:
+            start_s: Start, on the clock of the polls.
+            stop_s: Stop, after ``start_s``.
+            work: Units of work done in between.
+
+        Raises:
+            ConfigError: If ``stop_s <= start_s``.
+            TraceCoverageError: If there is no tick on both sides of both edges:
+                extrapolating would invent energy that nobody measured.
+        """
+        if stop_s <= start_s:
+            raise ConfigError(f"stop_s must be after start_s, got {start_s=} and {stop_s=}.")
+        self._require_span(start_s, stop_s)
+        wander_w = self._wander_w(start_s, stop_s)
+        start = self._at(start_s, wander_w)
+        stop = self._at(stop_s, wander_w)
+        return EnergyWindow(
+            start_s=start_s,
+            duration_s=stop_s - start_s,
+            energy_j=max(0.0, stop.energy_j - start.energy_j),
+            energy_u_j=float(np.hypot(start.u_j, stop.u_j)),
+            source="counter",
+            work=work,
+        )
+
+    def spans(self, start_s: float, stop_s: float) -> bool:
+        """Whether there are ticks on both sides of both edges, and three in all."""
+        time_s = self.ticks.time_s
+        return len(self.ticks) >= 3 and bool(time_s[0] <= start_s and stop_s < time_s[-1])
+
+    def findings(self, start_s: float, stop_s: float) -> tuple[Finding, ...]:
+        """Say what went wrong with the counter between two instants."""
+        return (*self._reset_findings(start_s, stop_s), *self._frozen_findings(start_s, stop_s))
+
+    def _reset_findings(self, start_s: float, stop_s: float) -> tuple[Finding, ...]:
+        return tuple(
+            Finding(
+                reason="counter_reset",
+                detail="The energy counter must not decrease, but fell from "
+                f"{self._polls.energy_j[i - 1]:.3f} to {self._polls.energy_j[i]:.3f} J; "
+                "the driver was probably reloaded.",
+            )
+            for i in self._resets
+            if self._polls.after_s[i] >= start_s and self._polls.before_s[i - 1] <= stop_s
+        )
+
+    def _frozen_findings(self, start_s: float, stop_s: float) -> tuple[Finding, ...]:
+        period_s = self.ticks.period_s or 0.0
+        allowed_s = max(_FROZEN_TICKS * period_s, _FROZEN_S)
+        stood_s = _longest_stand_s(self._polls, start_s, stop_s)
+        if stood_s <= allowed_s:
+            return ()
+        return (
+            Finding(
+                reason="counter_frozen",
+                detail=f"The energy counter must move within {allowed_s:.2f} s, "
+                f"but stood still for {stood_s:.2f} s.",
+            ),
+        )
+
+    def _require_span(self, start_s: float, stop_s: float) -> None:
+        if not self.spans(start_s, stop_s):
+            time_s = self.ticks.time_s
+            raise TraceCoverageError(
+                f"An energy counter that was seen to tick {len(time_s)} times"
+                + (f" from {time_s[0]:.3f} to {time_s[-1]:.3f} s" if len(time_s) else "")
+                + f" does not span [{start_s:.3f}, {stop_s:.3f}] s."
+            )
+
+    def _at(self, at_s: float, wander_w: float) -> "_Edge":
+        ticks, time_s = self.ticks, self.ticks.time_s
+        after = int(np.searchsorted(time_s, at_s, side="right"))
+        length_s = float(time_s[after] - time_s[after - 1])
+        share = float(at_s - time_s[after - 1]) / length_s
+        rise_j = float(ticks.energy_j[after] - ticks.energy_j[after - 1])
+        timing_j = (rise_j / length_s) * np.hypot(
+            (1 - share) * ticks.time_u_s[after - 1], share * ticks.time_u_s[after]
+        )
+        between_j = wander_w * length_s * np.sqrt(4 * share * (1 - share))
+        rounding_j = self._resolution_j / np.sqrt(12)
+        return _Edge(
+            energy_j=float(ticks.energy_j[after - 1]) + share * rise_j,
+            u_j=float(np.sqrt(timing_j**2 + between_j**2 + rounding_j**2)),
+        )
+
+    def _wander_w(self, start_s: float, stop_s: float) -> float:
+        """How far mean power wanders within a stretch, in watts, seen around the window.
+
+        Each tick is compared with the line between its two neighbours, which is the error that
+        interpolation would have made without it. Power is taken to wander as much at shorter
+        times as there (flicker noise), so the error shrinks with the stretch's length.
+        """
+        ticks, time_s, energy_j = self.ticks, self.ticks.time_s, self.ticks.energy_j
+        length_s = time_s[2:] - time_s[:-2]
+        share = (time_s[1:-1] - time_s[:-2]) / length_s
+        miss_j = energy_j[1:-1] - energy_j[:-2] - share * (energy_j[2:] - energy_j[:-2])
+        wander_w = miss_j / (length_s * np.sqrt(4 * share * (1 - share)))
+        spacing_s = ticks.period_s or float(np.median(length_s)) / 2
+        sharp = ticks.latest_s - ticks.earliest_s <= max(
+            spacing_s / 2, float(np.median(ticks.latest_s - ticks.earliest_s))
+        )
+        close = (length_s <= 3 * spacing_s) & sharp[:-2] & sharp[1:-1] & sharp[2:]
+        middle_s, margin_s = time_s[1:-1], 10 * spacing_s
+        near = (middle_s >= start_s - margin_s) & (middle_s <= stop_s + margin_s)
+        for chosen in (close & near, close, near):
+            if chosen.sum() >= _FEWEST_TRIPLES:
+                return float(np.sqrt(np.mean(wander_w[chosen] ** 2)))
+        return float(np.sqrt(np.mean(wander_w**2)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    energy_j: float
+    u_j: float
+
+
+def _after(polls: CounterPolls, resets: NDArray[np.intp]) -> CounterPolls:
+    first = int(resets[-1]) if resets.size else 0
+    return CounterPolls(
+        before_s=polls.before_s[first:],
+        after_s=polls.after_s[first:],
+        energy_j=polls.energy_j[first:],
+    )
+
+
+def _longest_stand_s(polls: CounterPolls, start_s: float, stop_s: float) -> float:
+    """Longest time over which polls within the interval showed one value."""
+    inside = (polls.after_s >= start_s) & (polls.before_s <= stop_s)
+    time_s, energy_j = polls.before_s[inside], polls.energy_j[inside]
+    if time_s.size < 2:
+        return 0.0
+    first = np.flatnonzero(np.r_[True, np.diff(energy_j) != 0])
+    last = np.append(first[1:] - 1, energy_j.size - 1)
+    return float((time_s[last] - time_s[first]).max())

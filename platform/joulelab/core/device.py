@@ -1,0 +1,161 @@
+"""What a device says about itself: values read from a driver, in SI units and MHz."""
+
+from dataclasses import dataclass
+from enum import Flag
+
+
+class EventReason(Flag):
+    """Why the clocks are not at their maximum; NVML's ``nvmlClocksEventReason*`` bits."""
+
+    NONE = 0
+    IDLE = 0x1
+    APPLICATION_CLOCKS = 0x2
+    SW_POWER_CAP = 0x4
+    HW_SLOWDOWN = 0x8
+    SYNC_BOOST = 0x10
+    SW_THERMAL = 0x20
+    HW_THERMAL = 0x40
+    HW_POWER_BRAKE = 0x80
+    DISPLAY_CLOCKS = 0x100
+    BOARD_LIMIT = 0x200
+    RELIABILITY = 0x400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAddress:
+    """Where to find a device: enough to open it again in another process.
+
+    Attributes:
+        backend: Registry name of the device class that talks to it, e.g. ``"nvml"``.
+        uuid: UUID of the device.
+        store: Folder in which a device that is not hardware keeps its state or its
+            recording; ``None`` for hardware.
+    """
+
+    backend: str
+    uuid: str
+    store: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceIdentity:
+    """Which device it is, and the driver settings that can move a number.
+
+    Attributes:
+        uuid: NVML UUID, ``"GPU-..."``; the identity that survives reboots and re-indexing.
+        name: Product name as the driver gives it, e.g. ``"NVIDIA H200"``.
+        backend: Registry name of the device class that talks to it, e.g. ``"nvml"``.
+        driver_version: Driver version.
+        vbios_version: VBIOS version; ``None`` where the driver does not say.
+        pci_bus_id: PCI bus id; ``None`` for devices that have none.
+        ecc_enabled: ECC memory mode; ``None`` where there is none.
+        mig_enabled: MIG mode; ``None`` where there is none.
+        persistence_mode: Whether the driver stays loaded without clients; ``None`` if unknown.
+    """
+
+    uuid: str
+    name: str
+    backend: str
+    driver_version: str
+    vbios_version: str | None = None
+    pci_bus_id: str | None = None
+    ecc_enabled: bool | None = None
+    mig_enabled: bool | None = None
+    persistence_mode: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a device can be asked and told.
+
+    Attributes:
+        sm_clocks_mhz: Settable SM clocks, descending; empty where none can be set.
+        mem_clocks_mhz: Settable memory clocks, descending.
+        power_limits_w: Lowest and highest settable power limit, in watts; ``None`` if fixed.
+        default_power_limit_w: The limit after a reset, in watts; ``None`` if unknown.
+        has_energy_counter: :meth:`Device.read_energy_j` works.
+        has_power_samples: :meth:`Device.read_power_samples` works.
+        has_memory_power: :meth:`Device.read_memory_power_w` works.
+        has_activity: :meth:`Device.activity` works.
+        can_set_clocks: Whether *this process* may set clocks; ``None`` where only a try
+            would tell and none was made.
+    """
+
+    sm_clocks_mhz: tuple[int, ...]
+    mem_clocks_mhz: tuple[int, ...]
+    power_limits_w: tuple[float, float] | None
+    default_power_limit_w: float | None
+    has_energy_counter: bool
+    has_power_samples: bool
+    has_memory_power: bool
+    has_activity: bool
+    can_set_clocks: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceState:
+    """One look at a device's clocks, temperatures and limits.
+
+    Attributes:
+        sm_clock_mhz: SM clock now.
+        mem_clock_mhz: Memory clock now; ``None`` where a recording does not tell.
+        temperature_c: GPU temperature, in degrees Celsius; ``None`` likewise.
+        memory_temperature_c: Memory temperature, in degrees Celsius; ``None`` if unreadable.
+        power_limit_w: Board power limit in force, in watts; ``None`` if unreadable.
+        event_reasons: What holds the clocks down at this instant.
+        power_cap_s: Seconds so far (any origin) that the power cap held the clocks down;
+            ``None`` where the driver has no such counter.
+        thermal_s: The same for thermal slowdown, software and hardware together.
+    """
+
+    sm_clock_mhz: int
+    mem_clock_mhz: int | None
+    temperature_c: float | None
+    memory_temperature_c: float | None = None
+    power_limit_w: float | None = None
+    event_reasons: EventReason = EventReason.NONE
+    power_cap_s: float | None = None
+    thermal_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What was read of a device at one instant.
+
+    Attributes:
+        at_s: When, in seconds on the device's monotonic clock.
+        state: Clocks, temperatures, limits.
+    """
+
+    at_s: float
+    state: DeviceState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """Mean activity of a device's units over an interval, each 0 to 1; ``None`` if unread.
+
+    The names are DCGM's (field ids 1001 to 1008).
+    """
+
+    gr_engine_active: float | None = None
+    sm_active: float | None = None
+    sm_occupancy: float | None = None
+    tensor_active: float | None = None
+    dram_active: float | None = None
+    fp64_active: float | None = None
+    fp32_active: float | None = None
+    fp16_active: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A process that holds a compute context on the device.
+
+    Attributes:
+        pid: Process id as the driver sees it (of the host, inside a container).
+        memory_b: Device memory it holds, in bytes; ``None`` if the driver does not say.
+    """
+
+    pid: int
+    memory_b: int | None = None

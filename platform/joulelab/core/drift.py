@@ -1,0 +1,59 @@
+"""Whether a board changed while it was measured: the trend of its sentinels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import expm1, sqrt
+
+import numpy as np
+
+from joulelab.core.additive import Interval, student_quantile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """Trend of one board's sentinels.
+
+    Attributes:
+        board: UUID of the board.
+        num: Number of sentinels.
+        span_s: Time from the first to the last, in seconds.
+        change: Relative change over that time (0.01 is one percent), with its interval;
+            ``None`` for fewer than three sentinels, which show no trend.
+    """
+
+    board: str
+    num: int
+    span_s: float
+    change: Interval | None
+
+    def exceeds(self, limit: float) -> bool:
+        """Whether the change is larger than ``limit`` and more than scatter."""
+        change = self.change
+        return change is not None and change.excludes(0.0) and abs(change.value) > limit
+
+
+def fit_drift(
+    board: str, times_s: Sequence[float], logarithms: Sequence[float], *, level: float = 0.95
+) -> Drift:
+    """Fit a line through the logarithms of a board's sentinels.
+
+    Args:
+        board: UUID of the board.
+        times_s: When each was measured, in seconds.
+        logarithms: Natural logarithm of what it found.
+        level: Confidence level of the interval of the change.
+    """
+    t, y = np.asarray(times_s, dtype=np.float64), np.asarray(logarithms, dtype=np.float64)
+    num, span_s = len(t), float(np.ptp(t)) if len(t) else 0.0
+    if num < 3 or span_s == 0:
+        return Drift(board=board, num=num, span_s=span_s, change=None)
+    centred = t - t.mean()
+    spread = float(centred @ centred)
+    slope = float(centred @ y) / spread
+    residual = y - y.mean() - slope * centred
+    slope_u = sqrt(float(residual @ residual) / (num - 2) / spread)
+    margin = student_quantile((1 + level) / 2, num - 2) * slope_u
+    low, value, high = (expm1(span_s * s) for s in (slope - margin, slope, slope + margin))
+    return Drift(
+        board=board, num=num, span_s=span_s, change=Interval(value=value, low=low, high=high)
+    )

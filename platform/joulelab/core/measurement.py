@@ -1,0 +1,254 @@
+"""One result: what ran, where, at which point, what it cost, and whether to believe it."""
+
+from dataclasses import dataclass, field
+from math import sqrt
+from statistics import fmean
+from typing import Literal, get_args
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.device import Activity, DeviceIdentity
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.statistics import mean_u
+from joulelab.errors import ConfigError, MeasurementError
+
+SCHEMA_VERSION = 1
+
+InvalidReason = Literal[
+    "actor_died",
+    "clock_not_held",
+    "counter_frozen",
+    "counter_reset",
+    "device_lost",
+    "foreign_process",
+    "lease_lost",
+    "not_steady",
+    "permission_denied",
+    "sample_gap",
+    "sources_disagree",
+    "thermal_drift",
+    "throttled",
+    "workload_failed",
+]
+"""Why a measurement must not be believed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that the validity contract found wrong.
+
+    Attributes:
+        reason: Which clause failed.
+        detail: What was required and what was seen, one sentence.
+    """
+
+    reason: InvalidReason
+    detail: str
+
+    def __post_init__(self) -> None:
+        if self.reason not in get_args(InvalidReason):
+            raise ConfigError(f"reason must be one of {get_args(InvalidReason)}: {self.reason!r}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What the device did while the windows ran, as read back from it.
+
+    Attributes:
+        sm_clock_mhz: Median SM clock under load; ``None`` if unread.
+        clock_residency: Share of the looks (0 to 1) at which the SM clock was within 15 MHz of
+            the requested one; ``None`` where none was requested.
+        mem_clock_mhz: Median memory clock; ``None`` if unread.
+        temperature_start_c: GPU temperature at the start, in degrees Celsius.
+        temperature_stop_c: GPU temperature at the end, in degrees Celsius.
+        power_cap_share: Share of the time (0 to 1) that the power cap held the clocks down.
+        thermal_share: The same for thermal slowdown.
+        memory_power_w: Mean power of the memory, in watts; ``None`` if unread.
+        samples_energy_j: Energy of all windows from the power samples, in joules, for
+            comparison with the counter; ``None`` where there were no samples.
+        warmup_s: Seconds of warm-up before the first window.
+        warmup_steady: Whether the load was steady when the warm-up ended.
+        sampler_share: Share of one core (0 to 1) that the sampler took.
+        activity: Mean unit activities; all ``None`` where unread.
+    """
+
+    sm_clock_mhz: float | None = None
+    clock_residency: float | None = None
+    mem_clock_mhz: float | None = None
+    temperature_start_c: float | None = None
+    temperature_stop_c: float | None = None
+    power_cap_share: float | None = None
+    thermal_share: float | None = None
+    memory_power_w: float | None = None
+    samples_energy_j: float | None = None
+    warmup_s: float | None = None
+    warmup_steady: bool | None = None
+    sampler_share: float | None = None
+    activity: Activity = field(default_factory=Activity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where a result came from, so that it can be made again.
+
+    Attributes:
+        joulelab_version: Version of this package.
+        git_sha: Commit of the checkout, with ``-dirty`` if it differed; ``None`` outside one.
+        hostname: Name of the machine that held the device.
+        python_version: Python version.
+        started_at: Wall time of the start, ISO 8601 in UTC.
+        torch_version: PyTorch version; ``None`` where PyTorch took no part.
+        slurm_job_id: SLURM job; ``None`` outside one.
+        ray_job_id: Ray job; ``None`` outside one.
+        weights: ``"random"`` or where a model's weights came from; ``None`` without a model.
+    """
+
+    joulelab_version: str
+    git_sha: str | None
+    hostname: str
+    python_version: str
+    started_at: str
+    torch_version: str | None = None
+    slurm_job_id: str | None = None
+    ray_job_id: str | None = None
+    weights: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """Windows of one phase of one workload at one operating point on one device.
+
+    A measurement that broke the validity contract still says what was seen, but the numbers
+    derived from its windows raise :class:`MeasurementError` with the findings.
+
+    Attributes:
+        measurement_id: Unique over all studies; a second delivery of it is the same result.
+        study: Name of the study that asked for it.
+        trial: Name of the trial within the study; a retried trial keeps it.
+        attempt: 0 for the first try of the trial, then 1, 2, ...
+        repeat: Which repeat of its configuration this is, from 0.
+        sentinel: Whether it only watches for drift.
+        configuration: What was requested.
+        phase: Phase of the workload.
+        unit: Unit of the work in the windows, in the singular.
+        device: Which device it was.
+        windows: Windows under load, all from the same source; empty only if invalid.
+        idle: Idle window in the same process at the same clock; ``None`` if not taken.
+        observed: What the device did meanwhile.
+        findings: What the validity contract found wrong; empty if the measurement is valid.
+        provenance: Where the result came from.
+        schema_version: Version of this layout.
+    """
+
+    measurement_id: str
+    study: str
+    trial: str
+    configuration: Configuration
+    phase: str
+    unit: str
+    device: DeviceIdentity
+    windows: tuple[EnergyWindow, ...]
+    idle: EnergyWindow | None
+    observed: Observed
+    findings: tuple[Finding, ...]
+    provenance: Provenance
+    attempt: int = 0
+    repeat: int = 0
+    sentinel: bool = False
+    schema_version: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        if not (self.windows or self.findings):
+            raise ConfigError("A measurement without windows must carry a finding that says why.")
+        sources = {window.source for window in self.windows}
+        if len(sources) > 1:
+            raise ConfigError(f"windows mix energy sources {sorted(sources)}.")
+        if any(window.work <= 0 for window in self.windows):
+            raise ConfigError("Every window under load must have done some work.")
+
+    @property
+    def valid(self) -> bool:
+        """Whether every clause of the validity contract held."""
+        return not self.findings
+
+    @property
+    def energy_per_unit_j(self) -> float:
+        """Energy per unit of work over all windows, in joules (gross, idle power included)."""
+        return sum(w.energy_j for w in self._trusted()) / self.work
+
+    @property
+    def energy_per_unit_u_j(self) -> float:
+        """Standard uncertainty of :attr:`energy_per_unit_j`, in joules.
+
+        The larger of the scatter of the windows about their mean and of the uncertainty that
+        the readings alone explain, so that neither a lucky pair of windows nor a coarse
+        counter makes it too small.
+        """
+        windows = self._trusted()
+        per_unit_j = [w.energy_j / w.work for w in windows]
+        reading_u_j = sqrt(sum(w.energy_u_j**2 for w in windows)) / self.work
+        return max(reading_u_j, mean_u(per_unit_j)) if len(windows) > 1 else reading_u_j
+
+    @property
+    def time_per_unit_s(self) -> float:
+        """Time per unit of work over all windows, in seconds."""
+        return sum(w.duration_s for w in self._trusted()) / self.work
+
+    @property
+    def time_per_unit_u_s(self) -> float:
+        """Standard uncertainty of :attr:`time_per_unit_s` from the scatter of the windows."""
+        return mean_u([w.duration_s / w.work for w in self._trusted()])
+
+    @property
+    def power_w(self) -> float:
+        """Mean board power under load, in watts."""
+        return self.energy_per_unit_j / self.time_per_unit_s
+
+    @property
+    def idle_power_w(self) -> float | None:
+        """Idle power in the same process at the same clock, in watts; ``None`` if not taken."""
+        self._trusted()
+        return None if self.idle is None else self.idle.power_w
+
+    @property
+    def dynamic_energy_per_unit_j(self) -> float | None:
+        """Energy per unit above idle, in joules; ``None`` where idle was not taken."""
+        idle_power_w = self.idle_power_w
+        if idle_power_w is None:
+            return None
+        return self.energy_per_unit_j - idle_power_w * self.time_per_unit_s
+
+    @property
+    def edp_js(self) -> float:
+        """Energy-delay product per unit of work squared, in joule-seconds.
+
+        Horowitz, Indermaur and Gonzalez, "Low-power digital design", SLPE 1994.
+        """
+        return self.energy_per_unit_j * self.time_per_unit_s
+
+    @property
+    def ed2p_js2(self) -> float:
+        """Energy-delay-squared product per unit of work cubed, in joule-square-seconds."""
+        return self.energy_per_unit_j * self.time_per_unit_s**2
+
+    @property
+    def work(self) -> float:
+        """Units of work over all windows."""
+        return sum(w.work for w in self._trusted())
+
+    @property
+    def window_cv(self) -> float:
+        """Coefficient of variation of energy per unit between windows.
+
+        Raises:
+            MeasurementError: For fewer than two windows: one window has no scatter.
+        """
+        per_unit_j = [w.energy_j / w.work for w in self._trusted()]
+        if len(per_unit_j) < 2:
+            raise MeasurementError("window_cv needs at least two windows.")
+        return mean_u(per_unit_j) * sqrt(len(per_unit_j)) / fmean(per_unit_j)
+
+    def _trusted(self) -> tuple[EnergyWindow, ...]:
+        if self.findings:
+            said = "; ".join(f"{f.reason}: {f.detail}" for f in self.findings)
+            raise MeasurementError(f"Measurement {self.measurement_id} is invalid: {said}")
+        return self.windows

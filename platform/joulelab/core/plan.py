@@ -1,0 +1,138 @@
+"""Which trials a sweep makes, and in which order.
+
+Order matters as much as number: a board drifts as it warms, so clocks measured from high to low
+confound the clock with the hour. Every repeat is a block that holds each configuration once in
+its own random order, and the driver's default is measured again and again between them as a
+sentinel for drift (randomised complete blocks; Montgomery, "Design and Analysis of Experiments").
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Literal
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.point import OperatingPoint
+from joulelab.core.trial import Trial
+from joulelab.errors import ConfigError
+
+SweepMode = Literal["baseline", "dvfs", "custom"]
+"""Default clocks only; the device's clocks, all or every k-th; clocks that were given."""
+
+
+def sweep_points(
+    grid_mhz: Sequence[int],
+    *,
+    mode: SweepMode,
+    every: int = 1,
+    clocks_mhz: Sequence[int] = (),
+) -> tuple[OperatingPoint, ...]:
+    """Return the operating points of a sweep, the driver's default first.
+
+    Args:
+        grid_mhz: SM clocks that the device can be set to.
+        mode: Which of them to take.
+        every: In mode ``"dvfs"``, take every ``every``-th clock from the highest down; the
+            lowest is always among them.
+        clocks_mhz: In mode ``"custom"``, the clocks to take.
+
+    Raises:
+        ConfigError: If ``every`` is below 1, ``clocks_mhz`` does not fit the mode, or a clock
+            is not on the grid (names its neighbours).
+    """
+    if every < 1:
+        raise ConfigError(f"every must be at least 1, got {every}.")
+    if (mode == "custom") != bool(clocks_mhz):
+        raise ConfigError(
+            f"clocks_mhz goes with mode 'custom' and no other, got mode {mode!r} with "
+            f"{list(clocks_mhz) or 'no clocks'}."
+        )
+    clocks = _chosen(sorted(set(grid_mhz), reverse=True), mode, every, clocks_mhz)
+    return (OperatingPoint(), *(OperatingPoint(sm_clock_mhz=clock) for clock in clocks))
+
+
+def plan_sweep(
+    study: str,
+    configurations: Sequence[Configuration],
+    *,
+    repeats: int,
+    sentinel: Configuration | None = None,
+    sentinel_every: int = 10,
+    seed: int = 0,
+) -> tuple[Trial, ...]:
+    """Return the trials of a sweep in randomised blocks with sentinels between them.
+
+    Args:
+        study: Name of the study.
+        configurations: Each is measured once in every block.
+        repeats: Number of blocks, at least 1.
+        sentinel: What is measured again every ``sentinel_every`` trials; ``None`` for nothing.
+        sentinel_every: Trials between two sentinels, at least 1.
+        seed: Seed of the order; the same seed gives the same plan.
+
+    Raises:
+        ConfigError: If ``repeats`` or ``sentinel_every`` is below 1.
+    """
+    if repeats < 1 or sentinel_every < 1:
+        raise ConfigError(
+            f"repeats and sentinel_every must be at least 1, got {repeats} and {sentinel_every}."
+        )
+    random = Random(seed)  # noqa: S311 - an order of trials, not a secret
+    trials: list[Trial] = []
+    for repeat in range(repeats):
+        block = list(configurations)
+        random.shuffle(block)
+        trials += [_trial(study, configuration, repeat) for configuration in block]
+    return _with_sentinels(trials, sentinel, sentinel_every)
+
+
+def check_on_grid(clock_mhz: int, grid_mhz: Sequence[int], *, knob: str = "sm_clock_mhz") -> None:
+    """Refuse a clock that is not on the grid.
+
+    Args:
+        clock_mhz: The clock that was asked for.
+        grid_mhz: The clocks that there are, in any order.
+        knob: Name of the knob, for the message.
+
+    Raises:
+        ConfigError: Names the neighbours of ``clock_mhz`` on the grid.
+    """
+    if clock_mhz in grid_mhz:
+        return
+    below = [clock for clock in grid_mhz if clock < clock_mhz]
+    above = [clock for clock in grid_mhz if clock > clock_mhz]
+    near = [str(c) for c in ([max(below)] if below else []) + ([min(above)] if above else [])]
+    raise ConfigError(
+        f"{knob} must be one of the device's {len(grid_mhz)} clocks, got {clock_mhz}; "
+        f"the nearest: {' and '.join(near) or 'none, its clocks cannot be set'}."
+    )
+
+
+def _chosen(
+    grid_mhz: list[int], mode: SweepMode, every: int, clocks_mhz: Sequence[int]
+) -> list[int]:
+    if mode == "baseline":
+        return []
+    if mode == "custom":
+        for clock_mhz in clocks_mhz:
+            check_on_grid(clock_mhz, grid_mhz)
+        return sorted(set(clocks_mhz), reverse=True)
+    return sorted({*grid_mhz[::every], *grid_mhz[-1:]}, reverse=True)
+
+
+def _trial(study: str, configuration: Configuration, repeat: int) -> Trial:
+    name = f"{configuration.point.label}-{configuration.config_hash[:6]}-r{repeat}"
+    return Trial(study=study, name=name, configuration=configuration, repeat=repeat)
+
+
+def _with_sentinels(
+    trials: list[Trial], sentinel: Configuration | None, every: int
+) -> tuple[Trial, ...]:
+    if sentinel is None or not trials:
+        return tuple(trials)
+    planned: list[Trial] = []
+    for start in range(0, len(trials), every):
+        watch = _trial(trials[0].study, sentinel, start // every)
+        planned.append(replace(watch, name=f"sentinel-{watch.name}", sentinel=True))
+        planned += trials[start : start + every]
+    return tuple(planned)

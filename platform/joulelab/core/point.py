@@ -1,0 +1,41 @@
+"""The knobs of a GPU that an experiment may turn."""
+
+from dataclasses import dataclass, fields
+
+from joulelab.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatingPoint:
+    """Requested settings of one device; ``None`` leaves a knob to the driver.
+
+    Attributes:
+        sm_clock_mhz: Locked streaming-multiprocessor clock, in MHz.
+        mem_clock_mhz: Locked memory clock, in MHz.
+        power_limit_w: Board power limit, in watts.
+    """
+
+    sm_clock_mhz: int | None = None
+    mem_clock_mhz: int | None = None
+    power_limit_w: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{field.name} must be positive or None, got {value}.")
+
+    @property
+    def is_default(self) -> bool:
+        """Whether every knob is left to the driver, so that no setter need be called."""
+        return self == OperatingPoint()
+
+    @property
+    def label(self) -> str:
+        """Short name for runs and plots: ``"1410MHz"``, ``"1410MHz-300W"``, ``"default"``."""
+        parts = [
+            "" if self.sm_clock_mhz is None else f"{self.sm_clock_mhz}MHz",
+            "" if self.mem_clock_mhz is None else f"mem{self.mem_clock_mhz}MHz",
+            "" if self.power_limit_w is None else f"{self.power_limit_w:g}W",
+        ]
+        return "-".join(part for part in parts if part) or "default"

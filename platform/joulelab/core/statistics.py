@@ -1,0 +1,96 @@
+"""Means, their uncertainty, and intervals."""
+
+from collections.abc import Sequence
+from math import exp, hypot, log, sqrt
+from statistics import StatisticsError, fmean, linear_regression, stdev
+
+from joulelab.errors import ConfigError, MeasurementError
+
+
+def mean_u(values: Sequence[float]) -> float:
+    """Return the standard uncertainty of the mean of independent ``values``.
+
+    It is the sample standard deviation over the square root of their number (GUM 4.2.3);
+    0 for a single value, whose scatter cannot be known from itself.
+
+    Raises:
+        MeasurementError: If there are no values.
+    """
+    if not values:
+        raise MeasurementError("The mean of no values is no number.")
+    return stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def relative_u(values: Sequence[float]) -> float:
+    """Return the standard uncertainty of the mean of ``values`` relative to that mean."""
+    return mean_u(values) / fmean(values)
+
+
+def student_t(level: float, num_values: int) -> float:
+    """Return the two-sided Student t factor for the mean of ``num_values`` values.
+
+    Args:
+        level: Confidence level within (0, 1), e.g. 0.95.
+        num_values: How many values the mean is of, at least 2.
+    """
+    from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+    if not (0 < level < 1 and num_values >= 2):
+        raise ConfigError(
+            f"level must be within (0, 1) and num_values at least 2, got {level}, {num_values}."
+        )
+    return float(stdtrit(num_values - 1, (1 + level) / 2))
+
+
+def confidence_half_width(values: Sequence[float], level: float = 0.95) -> float:
+    """Return the half-width of Student's confidence interval of the mean of ``values``.
+
+    Raises:
+        MeasurementError: For fewer than two values: one value has no scatter.
+    """
+    if len(values) < 2:
+        raise MeasurementError(f"A confidence interval needs two values, got {len(values)}.")
+    return student_t(level, len(values)) * mean_u(values)
+
+
+def log_ratio(value: float, reference: float) -> float:
+    """Return ``ln(value / reference)``, in which savings and losses are symmetric.
+
+    Raises:
+        MeasurementError: If either is not positive.
+    """
+    if not (value > 0 and reference > 0):
+        raise MeasurementError(f"A ratio needs positive numbers, got {value} and {reference}.")
+    return log(value / reference)
+
+
+def log_ratio_u(relative_value_u: float, relative_reference_u: float) -> float:
+    """Return the standard uncertainty of a log-ratio of independent values.
+
+    To first order the uncertainty of a logarithm is the relative one of its argument
+    (GUM 5.1.2), and the two add in squares.
+    """
+    return hypot(relative_value_u, relative_reference_u)
+
+
+def log_ratio_interval(center: float, u: float, factor: float) -> tuple[float, float]:
+    """Return the interval of a ratio whose logarithm is ``center`` with uncertainty ``u``.
+
+    Args:
+        center: Natural logarithm of the ratio.
+        u: Its standard uncertainty.
+        factor: Coverage factor, e.g. from :func:`student_t`.
+    """
+    return exp(center - factor * u), exp(center + factor * u)
+
+
+def line_slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Return the slope of the least-squares line through the points.
+
+    Raises:
+        MeasurementError: If all ``x`` are equal, or there are fewer than two points.
+    """
+    try:
+        return linear_regression(x, y).slope
+    except StatisticsError as error:
+        raise MeasurementError(f"These points have no slope: {error}.") from error

@@ -1,0 +1,86 @@
+"""When a load has become steady, and whether windows still trend."""
+
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+import numpy as np
+
+from joulelab.core.statistics import line_slope
+from joulelab.core.trace import PowerTrace
+
+MAX_TIME_CV = 0.02
+"""Coefficient of variation of unit times below which a load is steady."""
+MAX_POWER_STEP = 0.02
+"""Relative step of mean power between two halves of the last seconds."""
+MAX_TEMPERATURE_SLOPE_C_PER_S = 0.05
+"""Half a degree in ten seconds."""
+MAX_WINDOW_TREND = 0.02
+"""Relative change of energy per unit over all windows that makes them unsteady."""
+
+_BLOCKS = 10
+
+
+def time_is_steady(units_s: Sequence[float]) -> bool:
+    """Whether the times of successive units scatter little enough.
+
+    Short units are first averaged in ten blocks, so that the jitter of a launch does not
+    count as a trend of the load.
+
+    Args:
+        units_s: Durations of the latest units, in order.
+    """
+    if len(units_s) < 3:
+        return False
+    blocks_s = [
+        float(block.mean()) for block in np.array_split(units_s, min(_BLOCKS, len(units_s)))
+    ]
+    return stdev(blocks_s) <= MAX_TIME_CV * fmean(blocks_s)
+
+
+def power_is_steady(trace: PowerTrace, start_s: float, stop_s: float) -> bool:
+    """Whether mean power in both halves of an interval agrees within what its scatter allows.
+
+    Returns:
+        ``False`` also where the trace does not span the interval.
+    """
+    if not trace.spans(start_s, stop_s):
+        return False
+    middle_s = (start_s + stop_s) / 2
+    halves_w = [
+        trace.power_w[(trace.t_s >= begin_s) & (trace.t_s <= end_s)]
+        for begin_s, end_s in ((start_s, middle_s), (middle_s, stop_s))
+    ]
+    if min(half_w.size for half_w in halves_w) < 2:
+        return False
+    early_w, late_w = (float(half_w.mean()) for half_w in halves_w)
+    noise_w = float(np.sqrt(sum(half_w.var(ddof=1) / half_w.size for half_w in halves_w)))
+    return abs(late_w - early_w) <= MAX_POWER_STEP * max(early_w, late_w) + 2 * noise_w
+
+
+def temperature_is_steady(at_s: Sequence[float], temperature_c: Sequence[float]) -> bool:
+    """Whether temperature has stopped moving; ``False`` for fewer than three readings."""
+    if len(at_s) < 3:
+        return False
+    return abs(line_slope(at_s, temperature_c)) < MAX_TEMPERATURE_SLOPE_C_PER_S
+
+
+def window_trend(per_unit_j: Sequence[float], per_unit_u_j: Sequence[float]) -> float | None:
+    """Return the relative change of energy per unit from the first window to the last.
+
+    Args:
+        per_unit_j: Energy per unit of each window, in order.
+        per_unit_u_j: Standard uncertainty of each.
+
+    Returns:
+        The change along the least-squares line over the mean; ``None`` if it is within
+        :data:`MAX_WINDOW_TREND`, or the uncertainties alone explain it (k = 3).
+    """
+    if len(per_unit_j) < 3:
+        return None
+    number = range(len(per_unit_j))
+    change_j = line_slope(number, per_unit_j) * (len(per_unit_j) - 1)
+    mean_j = fmean(per_unit_j)
+    explained_j = 3 * fmean(per_unit_u_j) * 2**0.5
+    if abs(change_j) <= max(MAX_WINDOW_TREND * mean_j, explained_j):
+        return None
+    return change_j / mean_j

@@ -1,0 +1,66 @@
+"""Every error the package raises on purpose.
+
+* JouleLabError
+  + ConfigError               the request cannot be carried out as written (also ValueError)
+    - UnknownNameError        a registry has no such entry
+  + DeviceError               a device refused or failed
+    - DeviceNotFoundError
+    - DeviceLostError         the device fell off the bus or its driver went away
+    - DevicePermissionError   no right to set clocks or power limits
+    - DeviceUnsupportedError  this device has no such sensor or control
+  + GuardError                the clock guard is absent, refused, or lost the lease
+  + MeasurementError          the number would be wrong, so none is returned
+    - TraceCoverageError      the trace does not span the requested interval
+  + TrackingError             a result could not be written, read back, or delivered
+
+Errors cross process boundaries under Ray, so each takes one positional message and
+survives pickling; ``tests/contracts/test_errors.py`` checks every class.
+"""
+
+
+class JouleLabError(Exception):
+    """Base class: catch this to catch everything the package raises on purpose."""
+
+
+class ConfigError(JouleLabError, ValueError):
+    """The request cannot be carried out as written."""
+
+
+class UnknownNameError(ConfigError):
+    """A registry has no entry under the given name."""
+
+
+class DeviceError(JouleLabError):
+    """A device refused a request or failed while serving it."""
+
+
+class DeviceNotFoundError(DeviceError):
+    """No device with the given index or UUID."""
+
+
+class DeviceLostError(DeviceError):
+    """The device fell off the bus or its driver went away; nothing on it can be trusted."""
+
+
+class DevicePermissionError(DeviceError):
+    """The process may not change this device's clocks or power limit."""
+
+
+class DeviceUnsupportedError(DeviceError):
+    """The device has no such sensor or control."""
+
+
+class GuardError(JouleLabError):
+    """The clock guard is absent, refused the request, or lost the lease."""
+
+
+class MeasurementError(JouleLabError):
+    """The measurement is not trustworthy, so no number is returned."""
+
+
+class TraceCoverageError(MeasurementError):
+    """A power trace does not span the interval it is asked to integrate."""
+
+
+class TrackingError(JouleLabError):
+    """A result could not be written, read back, or delivered."""

@@ -1,0 +1,139 @@
+from itertools import pairwise
+from math import inf, log
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_results import energy_j, sweep, time_s
+
+from joulelab.core.additive import fit_additive, student_quantile
+from joulelab.core.comparison import best_set, dunnett_quantile
+
+CLOCKS_MHZ = tuple(range(900, 2001, 50))
+BEST_MHZ = min(CLOCKS_MHZ, key=lambda clock: energy_j(clock) * time_s(clock))
+
+
+def fitted(values, *, repeats=3, noise=0.0, u=0.0, seed=0):
+    """Fit ``repeats`` measurements of each of ``values`` on one board."""
+    random = np.random.default_rng(seed)
+    names = [f"c{i}" for i in range(len(values)) for _ in range(repeats)]
+    logarithms = [v + random.normal(0, noise) for v in values for _ in range(repeats)]
+    return fit_additive(names, ["x"] * len(names), logarithms, [u] * len(names))
+
+
+def fitted_sweep(seed, **changes):
+    measurements = sweep(CLOCKS_MHZ, seed=seed, **changes)
+    return fit_additive(
+        [m.configuration.point.label for m in measurements],
+        [m.device.uuid for m in measurements],
+        [log(m.edp_js) for m in measurements],
+        [0.001] * len(measurements),
+    )
+
+
+# C. W. Dunnett, JASA 50 (1955), table 1a: one-sided, joint confidence 95 %.
+@pytest.mark.parametrize(
+    ("dof", "row"),
+    [
+        (5, (2.02, 2.44, 2.68, 2.85, 2.98, 3.08, 3.16, 3.24, 3.30)),
+        (10, (1.81, 2.15, 2.34, 2.47, 2.56, 2.64, 2.70, 2.76, 2.81)),
+        (20, (1.72, 2.03, 2.19, 2.30, 2.39, 2.46, 2.51, 2.56, 2.60)),
+        (inf, (1.64, 1.92, 2.06, 2.16, 2.23, 2.29, 2.34, 2.38, 2.42)),
+    ],
+)
+def test_critical_values_are_those_of_dunnetts_table(dof, row):
+    computed = [dunnett_quantile(0.95, num=num, correlation=0.5, dof=dof) for num in range(1, 10)]
+
+    assert computed == pytest.approx(row, abs=0.0075)
+
+
+def test_independent_comparisons_need_sidaks_value():
+    computed = dunnett_quantile(0.95, num=110, correlation=0.0, dof=inf)
+
+    assert computed == pytest.approx(student_quantile(0.95 ** (1 / 110), inf), abs=1e-5)
+
+
+@given(
+    correlation=st.floats(0, 0.85), num=st.integers(2, 120), dof=st.sampled_from([1, 4, 30, inf])
+)
+def test_more_correlation_never_widens_the_margin(correlation, num, dof):
+    loose = dunnett_quantile(0.95, num=num, correlation=correlation, dof=dof)
+    tight = dunnett_quantile(0.95, num=num, correlation=correlation + 0.05, dof=dof)
+
+    assert tight <= loose + 1e-5
+    assert tight >= student_quantile(0.95, dof) - 1e-9
+
+
+def test_without_any_uncertainty_the_lowest_stands_alone():
+    found = best_set(fitted([0.3, 0.1, 0.2]))
+
+    assert found.best == "c1"
+    assert found.members == ("c1",)
+
+
+def test_equal_configurations_are_all_in_the_set():
+    found = best_set(fitted([0.0, 0.0, 0.0, 1.0], u=0.01))
+
+    assert set(found.members) == {"c0", "c1", "c2"}
+
+
+def test_the_set_is_bounded_by_the_critical_value():
+    u, repeats, num = 0.01, 3, 4
+    margin = dunnett_quantile(0.95, num=num, correlation=0.5, dof=inf) * u * (2 / repeats) ** 0.5
+
+    inside = best_set(fitted([0.0, 0.99 * margin, 1.0, 1.0, 1.0], u=u, repeats=repeats))
+    outside = best_set(fitted([0.0, 1.01 * margin, 1.0, 1.0, 1.0], u=u, repeats=repeats))
+
+    assert inside.members == ("c0", "c1")
+    assert outside.members == ("c0",)
+
+
+def test_members_come_in_the_order_of_their_estimates():
+    found = best_set(fitted([0.02, 0.0, 0.01], u=0.05))
+
+    assert found.members == ("c1", "c2", "c0")
+
+
+def test_one_configuration_is_its_own_best():
+    found = best_set(fitted([0.5], noise=0.1))
+
+    assert found.members == ("c0",)
+
+
+def test_a_higher_level_never_shrinks_the_set():
+    fit = fitted([i / 100 for i in range(12)], noise=0.02)
+
+    sets = [set(best_set(fit, level=level).members) for level in (0.6, 0.8, 0.95, 0.99)]
+
+    assert all(smaller <= larger for smaller, larger in pairwise(sets))
+
+
+def test_noise_shrinks_with_repeats_and_so_does_the_set():
+    few, many = (best_set(fitted_sweep(1, repeats=n, noise=0.02)).members for n in (2, 30))
+
+    assert len(many) < len(few)
+
+
+def covered(seeds, **changes):
+    hits = [f"{BEST_MHZ}MHz" in best_set(fitted_sweep(seed, **changes)).members for seed in seeds]
+    return float(np.mean(hits))
+
+
+@pytest.mark.parametrize("noise", [0.003, 0.02])
+def test_the_true_optimum_is_in_the_set_as_often_as_it_says(noise):
+    naive = np.mean(
+        [best_set(fitted_sweep(seed, noise=noise)).best == f"{BEST_MHZ}MHz" for seed in range(60)]
+    )
+
+    assert naive < 0.7, "the optimum must be flat enough for the lowest estimate to miss it"
+    assert covered(range(60), noise=noise) >= 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("repeats", [1, 3])
+@pytest.mark.parametrize("num_boards", [1, 4])
+def test_coverage_holds_over_a_thousand_sweeps(repeats, num_boards):
+    level = covered(range(1000), repeats=repeats, num_boards=num_boards, sentinel_every=3)
+
+    assert level >= 0.95

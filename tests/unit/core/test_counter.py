@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulelab.core.counter import EnergyCounter
+from joulelab.core.ticks import CounterPolls
+from joulelab.errors import ConfigError, TraceCoverageError
+
+TICK_S = 0.1
+
+
+def counter_of(energy_at, *, stop_s=6.0, spacing_s=0.0047, call_s=0.001, tick_s=TICK_S):
+    """A counter that ticks every ``tick_s`` and is polled densely throughout."""
+    poll_s = np.arange(0, stop_s, spacing_s)
+    read_s = poll_s + call_s / 2
+    tick = np.floor((read_s - 0.037) / tick_s) * tick_s + 0.037
+    return EnergyCounter(
+        CounterPolls(before_s=poll_s, after_s=poll_s + call_s, energy_j=energy_at(tick))
+    )
+
+
+def test_constant_power_gives_power_times_time():
+    counter = counter_of(lambda t_s: 300.0 * t_s)
+
+    window = counter.window(1.234, 2.345)
+
+    assert window.energy_j == pytest.approx(300 * 1.111, rel=1e-4)
+    assert window.source == "counter"
+
+
+def test_a_ramp_is_met_within_its_uncertainty():
+    counter = counter_of(lambda t_s: 25.0 * t_s**2)  # P = 50 t
+
+    window = counter.window(1.03, 4.08)
+
+    assert abs(window.energy_j - 25 * (4.08**2 - 1.03**2)) < 2 * window.energy_u_j
+
+
+def test_a_step_inside_the_window_is_counted_whole():
+    counter = counter_of(lambda t_s: 100.0 * t_s + 400.0 * np.maximum(0, t_s - 2.5))
+
+    window = counter.window(1.0, 4.0)
+
+    assert window.energy_j == pytest.approx(100 * 3 + 400 * 1.5, rel=2e-3)
+
+
+@given(
+    edges=st.lists(st.floats(0.3, 5.5), min_size=3, max_size=3, unique=True).map(sorted),
+    power_w=st.floats(50, 1000),
+)
+def test_energy_adds_up_over_adjoining_windows(edges, power_w):
+    counter = counter_of(lambda t_s: power_w * t_s + 5 * np.sin(7 * t_s))
+    first_s, middle_s, last_s = edges
+
+    whole = counter.window(first_s, last_s).energy_j
+
+    parts = counter.window(first_s, middle_s).energy_j + counter.window(middle_s, last_s).energy_j
+    assert parts == pytest.approx(whole, abs=1e-6)
+
+
+def test_uncertainty_grows_with_power_that_wanders_between_ticks():
+    calm = counter_of(lambda t_s: 300.0 * t_s)
+    wild = counter_of(lambda t_s: 300.0 * t_s + 3 * np.sin(40 * t_s))
+
+    assert wild.window(1.05, 3.05).energy_u_j > 3 * calm.window(1.05, 3.05).energy_u_j
+
+
+def test_errors_are_as_large_as_stated():
+    """Power that wanders as flicker noise does: errors over stated uncertainties scatter by 1."""
+    random = np.random.default_rng(2)
+    grid_s = np.arange(0, 60, 0.005)
+    spectrum = np.fft.rfft(random.normal(size=grid_s.size))
+    spectrum[1:] /= np.sqrt(np.arange(1, spectrum.size))
+    noise = np.fft.irfft(np.r_[0, spectrum[1:]], grid_s.size)
+    power_w = 300 + 30 * noise / noise.std()
+    energy_j = np.cumsum(power_w) * 0.005
+    counter = counter_of(lambda t_s: np.interp(t_s, grid_s, energy_j), stop_s=58)
+    starts_s = random.uniform(1, 55, 1000)
+
+    windows = [counter.window(start_s, start_s + 1.03) for start_s in starts_s]
+
+    true_j = np.interp(starts_s + 1.03, grid_s, energy_j) - np.interp(starts_s, grid_s, energy_j)
+    errors = [(w.energy_j - e) / w.energy_u_j for w, e in zip(windows, true_j, strict=True)]
+    assert 0.5 < np.std(errors) < 1.3
+
+
+def test_a_counter_without_ticks_works_as_well():
+    poll_s = np.arange(0, 3, 0.005)
+    polls = CounterPolls(before_s=poll_s, after_s=poll_s + 1e-3, energy_j=200 * (poll_s + 5e-4))
+
+    window = EnergyCounter(polls).window(0.5034, 2.0071)
+
+    assert window.energy_j == pytest.approx(200 * 1.5037, abs=3 * window.energy_u_j)
+    assert window.energy_u_j < 0.005 * window.energy_j
+
+
+def test_energy_beyond_the_last_tick_is_refused_rather_than_extrapolated():
+    counter = counter_of(lambda t_s: 300.0 * t_s, stop_s=2.0)
+
+    with pytest.raises(TraceCoverageError, match="does not span"):
+        counter.window(1.0, 1.97)
+
+
+def test_a_window_without_length_is_refused():
+    with pytest.raises(ConfigError, match="after start_s"):
+        counter_of(lambda t_s: 300.0 * t_s).window(1.0, 1.0)
+
+
+def test_a_counter_that_falls_is_a_finding_and_energy_across_it_is_refused():
+    counter = counter_of(lambda t_s: np.where(t_s < 3, 300.0 * t_s, 300.0 * (t_s - 3)))
+
+    (finding,) = counter.findings(1.0, 5.0)
+
+    assert finding.reason == "counter_reset"
+    assert "fell from 881.100 to 11.100 J" in finding.detail
+    with pytest.raises(TraceCoverageError):
+        counter.window(1.0, 5.0)
+
+
+def test_energy_after_a_reset_is_still_good():
+    counter = counter_of(lambda t_s: np.where(t_s < 3, 300.0 * t_s, 300.0 * (t_s - 3)))
+
+    assert counter.findings(3.6, 5.0) == ()
+    assert counter.window(3.6, 5.0).energy_j == pytest.approx(300 * 1.4, rel=1e-3)
+
+
+def test_a_counter_that_stands_still_is_a_finding():
+    counter = counter_of(lambda t_s: 300.0 * np.minimum(t_s, 2.0), stop_s=5)
+
+    (finding,) = counter.findings(1.0, 4.0)
+
+    assert finding.reason == "counter_frozen"
+
+
+def test_a_counter_that_never_moved_is_a_finding():
+    counter = counter_of(lambda t_s: 0 * t_s + 7.0)
+
+    (finding,) = counter.findings(1.0, 4.0)
+
+    assert finding.reason == "counter_frozen"
+    assert not counter.spans(1.0, 4.0)

@@ -1,0 +1,33 @@
+from math import exp
+
+import numpy as np
+import pytest
+
+from joulelab.core.drift import fit_drift
+
+TIMES_S = [0.0, 600.0, 1200.0, 1800.0, 3600.0]
+
+
+def test_a_steady_trend_is_found_exactly():
+    drift = fit_drift("x", TIMES_S, [5.0 + 0.02 * t / 3600 for t in TIMES_S])
+
+    assert drift.change.value == pytest.approx(exp(0.02) - 1)
+    assert drift.span_s == 3600
+    assert drift.exceeds(0.01)
+    assert not drift.exceeds(0.03)
+
+
+def test_scatter_alone_is_no_drift():
+    random = np.random.default_rng(0)
+
+    found = [fit_drift("x", TIMES_S, random.normal(0, 0.02, 5)).exceeds(0.01) for _ in range(300)]
+
+    assert np.mean(found) < 0.09
+
+
+@pytest.mark.parametrize("times_s", [[], [0.0], [0.0, 10.0], [5.0, 5.0, 5.0]])
+def test_too_few_sentinels_show_no_trend(times_s):
+    drift = fit_drift("x", times_s, [1.0] * len(times_s))
+
+    assert drift.change is None
+    assert not drift.exceeds(0.0)

@@ -1,0 +1,91 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulelab import Configuration, OperatingPoint
+from joulelab.core.plan import plan_sweep, sweep_points
+from joulelab.errors import ConfigError
+
+GRID_MHZ = tuple(range(1980, 344, -15))
+
+
+def clocks(points):
+    return [point.sm_clock_mhz for point in points]
+
+
+def configurations(num):
+    return [
+        Configuration.of("gemm", point=OperatingPoint(sm_clock_mhz=clock))
+        for clock in GRID_MHZ[:num]
+    ]
+
+
+def test_a_full_sweep_holds_the_default_and_every_clock_once():
+    points = sweep_points(GRID_MHZ, mode="dvfs")
+
+    assert clocks(points) == [None, *GRID_MHZ]
+
+
+@given(every=st.integers(min_value=1, max_value=200))
+def test_every_kth_clock_keeps_both_ends_of_the_grid(every):
+    chosen = clocks(sweep_points(GRID_MHZ, mode="dvfs", every=every))[1:]
+
+    assert chosen[0] == GRID_MHZ[0]
+    assert chosen[-1] == GRID_MHZ[-1]
+    assert set(chosen) <= set(GRID_MHZ)
+
+
+def test_a_baseline_sets_no_clock():
+    assert sweep_points(GRID_MHZ, mode="baseline") == (OperatingPoint(),)
+
+
+@pytest.mark.parametrize(
+    ("clock_mhz", "near"), [(1000, "990 and 1005"), (2000, "1980"), (300, "345")]
+)
+def test_a_clock_off_the_grid_is_refused_with_its_neighbours(clock_mhz, near):
+    with pytest.raises(ConfigError, match=f"got {clock_mhz}; the nearest: {near}."):
+        sweep_points(GRID_MHZ, mode="custom", clocks_mhz=[clock_mhz])
+
+
+def test_clocks_with_a_mode_that_takes_none_are_refused():
+    with pytest.raises(ConfigError, match="goes with mode 'custom'"):
+        sweep_points(GRID_MHZ, mode="dvfs", clocks_mhz=[990])
+
+
+@given(seed=st.integers(), repeats=st.integers(1, 5), num=st.integers(1, 12))
+def test_every_block_holds_every_configuration_once(seed, repeats, num):
+    trials = plan_sweep("study", configurations(num), repeats=repeats, seed=seed)
+
+    for repeat in range(repeats):
+        block = trials[repeat * num : (repeat + 1) * num]
+        assert Counter(t.configuration for t in block) == Counter(configurations(num))
+        assert {t.repeat for t in block} == {repeat}
+
+
+def test_the_order_differs_between_blocks_and_not_between_runs():
+    def order(seed):
+        trials = plan_sweep("study", configurations(12), repeats=2, seed=seed)
+        return [t.configuration.point.sm_clock_mhz for t in trials]
+
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+    assert order(1)[:12] != order(1)[12:]
+
+
+def test_a_sentinel_comes_first_and_then_between_every_ten_trials():
+    sentinel = Configuration.of("gemm")
+
+    trials = plan_sweep("study", configurations(12), repeats=2, sentinel=sentinel)
+
+    assert [i for i, t in enumerate(trials) if t.sentinel] == [0, 11, 22]
+    assert {t.configuration for t in trials if t.sentinel} == {sentinel}
+
+
+def test_trial_names_are_unique():
+    trials = plan_sweep(
+        "study", configurations(12), repeats=3, sentinel=Configuration.of("gemm"), sentinel_every=4
+    )
+
+    assert len({t.name for t in trials}) == len(trials)

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+
+from joulelab.core.samples import samples_window
+from joulelab.core.trace import PowerTrace
+from joulelab.errors import TraceCoverageError
+
+
+def test_energy_of_a_ramp_from_samples_matches_the_closed_form():
+    t_s = np.arange(0, 5, 0.02)
+
+    window = samples_window(PowerTrace(t_s=t_s, power_w=10 * t_s), 1.003, 3.017, work=4.0)
+
+    assert window.energy_j == pytest.approx(5 * (3.017**2 - 1.003**2))
+    assert (window.source, window.work) == ("samples", 4.0)
+
+
+def test_the_stated_uncertainty_is_the_scatter_over_repeats():
+    """White sensor noise of 10 W in 100 updates leaves 1 % of 10 W per second of window."""
+    random = np.random.default_rng(3)
+    t_s = np.arange(0, 4, 0.02)
+    windows = [
+        samples_window(PowerTrace(t_s=t_s, power_w=300 + random.normal(0, 10, t_s.size)), 1, 3)
+        for _ in range(300)
+    ]
+
+    errors_j = [window.energy_j - 600 for window in windows]
+    stated_j = np.mean([window.energy_u_j for window in windows])
+
+    assert stated_j == pytest.approx(np.std(errors_j), rel=0.2)
+
+
+def test_readings_that_repeat_are_not_counted_as_new_updates():
+    random = np.random.default_rng(4)
+    power_w = 300 + random.normal(0, 10, 60)
+    often = PowerTrace(t_s=np.arange(0, 6, 0.01), power_w=np.repeat(power_w, 10))
+    seldom = PowerTrace(t_s=np.arange(0, 6, 0.1), power_w=power_w)
+
+    assert samples_window(often, 1, 5).energy_u_j == pytest.approx(
+        samples_window(seldom, 1, 5).energy_u_j, rel=0.05
+    )
+
+
+def test_an_interval_beyond_the_samples_is_refused():
+    trace = PowerTrace(t_s=np.arange(0, 2, 0.02), power_w=np.full(100, 300.0))
+
+    with pytest.raises(TraceCoverageError):
+        samples_window(trace, 1.0, 3.0)

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from joulelab.core.steadiness import (
+    power_is_steady,
+    temperature_is_steady,
+    time_is_steady,
+    window_trend,
+)
+from joulelab.core.trace import PowerTrace
+
+
+def trace_of(power_at):
+    t_s = np.arange(0, 4, 0.02)
+    return PowerTrace(t_s=t_s, power_w=power_at(t_s))
+
+
+def test_equal_unit_times_are_steady():
+    assert time_is_steady([0.1] * 20)
+
+
+def test_unit_times_that_shrink_are_not_steady():
+    assert not time_is_steady([0.1 - 0.002 * i for i in range(20)])
+
+
+def test_jitter_of_short_units_averages_out():
+    units_s = np.random.default_rng(0).normal(1e-3, 1e-4, 2000)
+
+    assert time_is_steady(units_s)
+
+
+def test_two_units_do_not_tell_whether_time_is_steady():
+    assert not time_is_steady([1.0, 1.0])
+
+
+def test_constant_power_is_steady_and_a_step_is_not():
+    assert power_is_steady(trace_of(lambda t_s: 300 + 0 * t_s), 1, 3)
+    assert not power_is_steady(trace_of(lambda t_s: np.where(t_s < 2, 280.0, 300.0)), 1, 3)
+
+
+def test_noise_without_a_trend_is_steady():
+    random = np.random.default_rng(0)
+
+    assert power_is_steady(trace_of(lambda t_s: random.normal(300, 60, t_s.size)), 1, 3)
+
+
+def test_power_that_was_not_seen_is_not_steady():
+    assert not power_is_steady(trace_of(lambda t_s: 300 + 0 * t_s), 3, 5)
+
+
+@pytest.mark.parametrize(("slope_c_per_s", "steady"), [(0.04, True), (0.06, False)])
+def test_temperature_may_move_half_a_degree_in_ten_seconds(slope_c_per_s, steady):
+    at_s = np.arange(0, 10, 0.1)
+
+    assert temperature_is_steady(at_s, 60 + slope_c_per_s * at_s) is steady
+
+
+def test_windows_that_trend_are_told_by_how_much():
+    assert window_trend([1.0, 1.05, 1.1], [0.001] * 3) == pytest.approx(0.1 / 1.05)
+
+
+def test_a_trend_that_the_readings_explain_is_none():
+    assert window_trend([1.0, 1.05, 1.1], [0.05] * 3) is None
+
+
+def test_a_trend_within_two_percent_is_none():
+    assert window_trend([1.0, 1.005, 1.01], [1e-6] * 3) is None

@@ -1,0 +1,167 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulelab.core.ticks import CounterPolls, find_ticks
+from joulelab.errors import ConfigError
+
+
+def polled(poll_s, *, tick_s=0.1, phase_s=0.037, power_w=300.0, call_s=0.003, jitter_s=None):
+    """Polls of a counter under constant power, read in the middle of each call."""
+    poll_s = np.asarray(poll_s, dtype=float)
+    ticks_s = phase_s + tick_s * np.arange(-2, int((poll_s[-1] + 1) / tick_s))
+    if jitter_s is not None:
+        ticks_s = ticks_s + np.random.default_rng(1).normal(0, jitter_s, ticks_s.size)
+    energy_j = 1e3 + power_w * tick_s * np.arange(ticks_s.size)
+    seen = np.searchsorted(ticks_s, poll_s + call_s / 2, side="right") - 1
+    return CounterPolls(before_s=poll_s, after_s=poll_s + call_s, energy_j=energy_j[seen])
+
+
+def distance_to_tick_s(time_s, *, tick_s=0.1, phase_s=0.037):
+    return np.abs((time_s - phase_s + tick_s / 2) % tick_s - tick_s / 2)
+
+
+def test_every_tick_lies_within_its_bracket():
+    ticks = find_ticks(polled(np.arange(0, 2, 0.007)))
+
+    true_s = 0.037 + 0.1 * np.arange(len(ticks))
+    assert (ticks.earliest_s <= true_s).all()
+    assert (true_s <= ticks.latest_s).all()
+
+
+def test_the_period_is_found():
+    ticks = find_ticks(polled(np.arange(0, 5, 0.007), tick_s=0.0925))
+
+    assert ticks.period_s == pytest.approx(0.0925, rel=1e-3)
+
+
+def test_periodic_ticks_are_timed_better_than_one_bracket_allows():
+    polls = polled(np.arange(0, 5, 0.0213), call_s=0.001)
+
+    ticks = find_ticks(polls)
+
+    assert np.median(ticks.latest_s - ticks.earliest_s) < 0.006
+    assert np.median(distance_to_tick_s(ticks.time_s)) < 0.003
+
+
+@given(
+    tick_s=st.floats(0.02, 0.4),
+    phase_s=st.floats(0, 0.02),
+    spacing=st.floats(0.04, 0.2),
+    call_s=st.floats(0.0001, 0.003),
+)
+def test_brackets_hold_the_true_ticks_whatever_period_and_phase(tick_s, phase_s, spacing, call_s):
+    polls = polled(
+        np.arange(0, 30 * tick_s, spacing * tick_s), tick_s=tick_s, phase_s=phase_s, call_s=call_s
+    )
+
+    ticks = find_ticks(polls)
+
+    number = np.round((ticks.time_s - phase_s) / tick_s)
+    true_s = phase_s + number * tick_s
+    assert (ticks.earliest_s <= true_s + 1e-9).all()
+    assert (true_s <= ticks.latest_s + 1e-9).all()
+
+
+def test_jittering_ticks_are_not_forced_onto_a_strict_period():
+    polls = polled(np.arange(0, 5, 0.004), call_s=0.001, jitter_s=0.004)
+    jittered_s = 0.037 + 0.1 * np.arange(-2, 60) + np.random.default_rng(1).normal(0, 0.004, 62)
+
+    ticks = find_ticks(polls)
+
+    nearest_s = np.abs(ticks.time_s[:, None] - jittered_s[None]).min(axis=1)
+    assert np.sqrt(np.mean(nearest_s**2)) < 2 * ticks.time_u_s.mean()
+
+
+def test_one_delayed_tick_does_not_disturb_the_others():
+    polls = polled(np.arange(0, 5, 0.005), call_s=0.001)
+    late = (polls.before_s > 2.036) & (polls.before_s < 2.062)
+    energy_j = np.where(late, polls.energy_j - 30.0, polls.energy_j)
+
+    ticks = find_ticks(
+        CounterPolls(before_s=polls.before_s, after_s=polls.after_s, energy_j=energy_j)
+    )
+
+    late = (ticks.energy_j == polls.energy_j[polls.before_s > 2.07][0]).argmax()
+    off_s = distance_to_tick_s(ticks.time_s)
+    assert off_s[late] == pytest.approx(0.025, abs=0.004)
+    assert np.delete(off_s, late).max() < 0.004
+
+
+def test_sparse_polls_between_dense_ones_keep_the_phase():
+    dense = np.arange(0, 0.6, 0.0047)
+    polls = polled(np.concatenate((dense, np.arange(1.013, 9, 1.0), 9 + dense)))
+
+    ticks = find_ticks(polls)
+
+    sharp = ticks.latest_s - ticks.earliest_s < 0.01
+    assert sharp.sum() >= 12
+    assert distance_to_tick_s(ticks.time_s[sharp]).max() < 0.005
+
+
+def test_a_value_seen_rarely_is_younger_than_one_tick():
+    dense = np.arange(0, 0.6, 0.0047)
+    polls = polled(np.concatenate((dense, [1.62, 2.68], 3 + dense)))
+
+    ticks = find_ticks(polls)
+
+    assert (ticks.latest_s - ticks.earliest_s).max() < 0.11
+
+
+def test_a_counter_that_updates_at_every_read_has_no_period():
+    poll_s = np.arange(0, 1, 0.005)
+    polls = CounterPolls(before_s=poll_s, after_s=poll_s + 0.001, energy_j=200 * (poll_s + 0.0005))
+
+    ticks = find_ticks(polls)
+
+    assert ticks.period_s is None
+    assert len(ticks) == poll_s.size - 1
+    assert (ticks.latest_s - ticks.earliest_s).max() < 0.0075
+
+
+def test_polls_out_of_order_are_refused():
+    with pytest.raises(ConfigError, match="follow each other"):
+        CounterPolls.of([(1.0, 1.1, 5.0), (0.5, 0.6, 6.0)])
+
+
+@pytest.mark.parametrize("gap_s", [0.3, 1.0, 2.0])
+def test_pairs_of_reads_far_apart_are_tightened_by_the_ticks_between_them(gap_s):
+    """Three reads around each of a few ticks leave some as wide as a whole period."""
+    reads = [at_s for start in range(6) for at_s in around(start * 0.1)]
+    reads += [at_s for group in range(1, 8) for at_s in around(0.6 + group * gap_s)]
+
+    ticks = find_ticks(polls_of(reads, phase_s=0.05))
+
+    assert (ticks.latest_s - ticks.earliest_s < 0.014).all()
+    assert_covers(ticks, phase_s=0.05)
+
+
+def test_a_period_too_uncertain_to_count_across_a_gap_tightens_nothing():
+    """Counting wrong once gave brackets a hundredth as wide, and off by a third of a tick."""
+    reads = [*around(0.0, 0.02), *around(0.02, 0.02), *around(9.0, 0.02), *around(9.02, 0.02)]
+
+    ticks = find_ticks(polls_of(reads, tick_s=0.02, phase_s=0.01))
+
+    assert_covers(ticks, tick_s=0.02, phase_s=0.01)
+
+
+def around(start_s, tick_s=0.1):
+    """Reads before and after the tick in the middle of a stretch."""
+    middle_s = start_s + tick_s / 2
+    return [middle_s - 0.006, middle_s + 0.003]
+
+
+def polls_of(reads_s, *, tick_s=0.1, phase_s=0.0, call_s=0.0035):
+    return CounterPolls.of(
+        [
+            (at_s, at_s + call_s, 30.0 * np.floor((at_s + call_s / 2 - phase_s) / tick_s))
+            for at_s in reads_s
+        ]
+    )
+
+
+def assert_covers(ticks, *, tick_s=0.1, phase_s):
+    true_s = phase_s + tick_s * np.round(ticks.energy_j / 30.0)
+    assert (ticks.earliest_s <= true_s + 1e-9).all()
+    assert (ticks.latest_s >= true_s - 1e-9).all()
