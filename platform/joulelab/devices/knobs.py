@@ -1,0 +1,39 @@
+"""What may be asked of a device's knobs, checked before any is turned."""
+
+from joulelab.core.device import Capabilities
+from joulelab.core.plan import check_on_grid
+from joulelab.core.point import OperatingPoint
+from joulelab.errors import ConfigError, DeviceUnsupportedError
+
+
+def check_point(point: OperatingPoint, capabilities: Capabilities) -> None:
+    """Refuse a point that the device cannot be put at; nothing is changed.
+
+    Raises:
+        ConfigError: If a clock is not on the device's grid (names its neighbours) or the power
+            limit is out of range (names the range).
+        DeviceUnsupportedError: If the device has no such knob.
+    """
+    _check_clock("sm_clock_mhz", point.sm_clock_mhz, capabilities.sm_clocks_mhz)
+    _check_clock("mem_clock_mhz", point.mem_clock_mhz, capabilities.mem_clocks_mhz)
+    _check_power_limit(point.power_limit_w, capabilities.power_limits_w)
+
+
+def _check_clock(knob: str, clock_mhz: int | None, grid_mhz: tuple[int, ...]) -> None:
+    if clock_mhz is None:
+        return
+    if not grid_mhz:
+        raise DeviceUnsupportedError(f"{knob} cannot be set on this device, got {clock_mhz}.")
+    check_on_grid(clock_mhz, grid_mhz, knob=knob)
+
+
+def _check_power_limit(limit_w: float | None, range_w: tuple[float, float] | None) -> None:
+    if limit_w is None:
+        return
+    if range_w is None:
+        raise DeviceUnsupportedError(f"power_limit_w cannot be set on this device, got {limit_w}.")
+    lowest_w, highest_w = range_w
+    if not lowest_w <= limit_w <= highest_w:
+        raise ConfigError(
+            f"power_limit_w must be within {lowest_w:g} and {highest_w:g}, got {limit_w:g}."
+        )

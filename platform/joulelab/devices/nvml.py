@@ -1,0 +1,202 @@
+"""A real NVIDIA GPU, through the driver's own library.
+
+Observing is safe by construction: every setter of NVML is called from :meth:`NvmlDevice.apply`
+and :meth:`NvmlDevice.reset` and from nowhere else, not even to find out whether it would work.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
+
+import pynvml  # type: ignore[import-untyped]
+from typing_extensions import override
+
+from joulelab.core.device import (
+    Capabilities,
+    DeviceAddress,
+    DeviceIdentity,
+    DeviceState,
+    GpuProcess,
+)
+from joulelab.core.point import OperatingPoint
+from joulelab.core.trace import PowerTrace
+from joulelab.devices import nvml_library as library
+from joulelab.devices.base import ActivityProbe, Device
+from joulelab.devices.knobs import check_point
+from joulelab.devices.nvml_errors import call
+from joulelab.devices.nvml_fields import (
+    MEMORY_POWER_AVERAGE,
+    POWER_AVERAGE,
+    POWER_INSTANT,
+    read_fields,
+)
+from joulelab.devices.nvml_gpm import GpmProbe
+from joulelab.devices.nvml_identity import find_capabilities, mig_enabled, read_identity
+from joulelab.devices.nvml_samples import PowerSamples
+from joulelab.devices.nvml_state import StateReader
+from joulelab.errors import DeviceUnsupportedError
+from joulelab.sampling.clock import Clock, MonotonicClock
+
+
+class NvmlDevice(Device):
+    """One GPU, found by its UUID.
+
+    Args:
+        uuid: NVML UUID of the whole GPU, ``"GPU-..."``.
+
+    Raises:
+        DeviceNotFoundError: If there is no such GPU; names those that there are.
+        DeviceUnsupportedError: If ``uuid`` names a MIG instance.
+        DeviceError: If there is no driver.
+    """
+
+    def __init__(self, uuid: str) -> None:
+        if uuid.startswith("MIG-"):
+            raise DeviceUnsupportedError(_whole_gpu_only(uuid))
+        library.start()
+        self._open = True
+        try:
+            self._gpu = library.find(uuid)
+            self._is_split = mig_enabled(self._gpu) is True
+        except BaseException:
+            self.close()
+            raise
+        self._clock = MonotonicClock()
+        self._state = StateReader(self._gpu)
+        self._samples = PowerSamples(self._gpu.native)
+        self._capabilities: Capabilities | None = None
+        self._power_limit_changed = False
+
+    @classmethod
+    @override
+    def discover(cls, store: str | None = None) -> tuple[DeviceAddress, ...]:
+        library.start()
+        try:
+            uuids = library.find_uuids()
+        finally:
+            library.stop()
+        return tuple(DeviceAddress(backend="nvml", uuid=uuid) for uuid in uuids)
+
+    @classmethod
+    @override
+    def open(cls, address: DeviceAddress) -> Self:
+        return cls(address.uuid)
+
+    @property
+    @override
+    def clock(self) -> Clock:
+        return self._clock
+
+    @override
+    def identity(self) -> DeviceIdentity:
+        return read_identity(self._gpu)
+
+    @override
+    def capabilities(self) -> Capabilities:
+        if self._capabilities is None:
+            self._capabilities = find_capabilities(self._gpu)
+        return self._capabilities
+
+    @override
+    def read_power_w(self) -> float:
+        (power_mw,) = read_fields(self._whole().native, [POWER_INSTANT])
+        # Where that field is missing (Volta, drivers before 530), power usage is the fast reading.
+        return 1e-3 * (self._power_usage_mw() if power_mw is None else power_mw)
+
+    @override
+    def read_average_power_w(self) -> float:
+        (power_mw,) = read_fields(self._whole().native, [POWER_AVERAGE])
+        return 1e-3 * (self._power_usage_mw() if power_mw is None else power_mw)
+
+    @override
+    def read_memory_power_w(self) -> float:
+        (power_mw,) = read_fields(self._whole().native, [MEMORY_POWER_AVERAGE])
+        if power_mw is None:
+            raise self._unsupported("memory power")
+        return 1e-3 * power_mw
+
+    @override
+    def read_energy_j(self) -> float:
+        counter = pynvml.nvmlDeviceGetTotalEnergyConsumption
+        energy_mj: int = self._whole().ask("the energy counter", counter)
+        return 1e-3 * energy_mj
+
+    @override
+    def read_power_samples(self) -> PowerTrace:
+        self._whole()
+        return self._samples.read()
+
+    @override
+    def read_state(self) -> DeviceState:
+        return self._state.read()
+
+    @override
+    def read_brief_state(self) -> DeviceState:
+        return self._state.read_brief()
+
+    @override
+    def read_processes(self) -> tuple[GpuProcess, ...]:
+        running = self._gpu.ask("its processes", pynvml.nvmlDeviceGetComputeRunningProcesses)
+        return tuple(GpuProcess(pid=each.pid, memory_b=each.usedGpuMemory) for each in running)
+
+    @override
+    def activity(self) -> ActivityProbe:
+        gpu = self._whole()
+        if not self.capabilities().has_activity:
+            raise self._unsupported("activity counters (GPM, from Hopper on)")
+        return GpmProbe(gpu.native)
+
+    @override
+    def apply(self, point: OperatingPoint) -> None:
+        self._whole()
+        check_point(point, self.capabilities())
+        if point.power_limit_w is not None:
+            self._set_power_limit_mw(round(point.power_limit_w * 1000))
+            self._power_limit_changed = True
+        if (clock := point.mem_clock_mhz) is not None:
+            self._set("memory clock", pynvml.nvmlDeviceSetMemoryLockedClocks, clock, clock)
+        if (clock := point.sm_clock_mhz) is not None:
+            self._set("SM clock", pynvml.nvmlDeviceSetGpuLockedClocks, clock, clock)
+
+    @override
+    def reset(self) -> None:
+        """Unlock the clocks, and restore the default power limit if this object changed it.
+
+        A limit that somebody else chose is the site's policy and stays.
+        """
+        self._set("SM clock", pynvml.nvmlDeviceResetGpuLockedClocks)
+        with suppress(DeviceUnsupportedError):  # memory clocks lock from Ampere on
+            self._set("memory clock", pynvml.nvmlDeviceResetMemoryLockedClocks)
+        if self._power_limit_changed:
+            default = pynvml.nvmlDeviceGetPowerManagementDefaultLimit
+            self._set_power_limit_mw(self._gpu.ask("the default power limit", default))
+            self._power_limit_changed = False
+
+    @override
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            library.stop()
+
+    def _whole(self) -> library.Handle:
+        """Return the GPU, unless others run on parts of it whose energy cannot be told apart."""
+        if self._is_split:
+            raise DeviceUnsupportedError(_whole_gpu_only(self._gpu.uuid))
+        return self._gpu
+
+    def _power_usage_mw(self) -> float:
+        power_mw: int = self._gpu.ask("the power usage", pynvml.nvmlDeviceGetPowerUsage)
+        return power_mw
+
+    def _set_power_limit_mw(self, limit_mw: int) -> None:
+        self._set("power limit", pynvml.nvmlDeviceSetPowerManagementLimit, limit_mw)
+
+    def _set(self, what: str, setter: Callable[..., None], *values: int) -> None:
+        call(f"Changing the {what} of {self._gpu.uuid}", setter, self._gpu.native, *values)
+
+
+def _whole_gpu_only(uuid: str) -> str:
+    return (
+        f"{uuid} is split by MIG, and NVML tells energy and power of the whole GPU only, whoever "
+        "uses its instances. Measure on a GPU without MIG (`nvidia-smi -mig 0` ends it)."
+    )

@@ -1,0 +1,101 @@
+"""The NVML library: opening it, finding a GPU in it by UUID, and asking it things."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pynvml  # type: ignore[import-untyped]
+
+from joulelab.devices.nvml_errors import call
+from joulelab.errors import (
+    DeviceError,
+    DeviceLostError,
+    DeviceNotFoundError,
+    DeviceUnsupportedError,
+)
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """One GPU as the library knows it.
+
+    Attributes:
+        uuid: Its UUID.
+        native: NVML's own handle.
+    """
+
+    uuid: str
+    native: Any
+
+    def ask(self, what: str, function: Callable[..., T], *arguments: Any) -> T:
+        """Call ``function(native, *arguments)``.
+
+        Args:
+            what: What is asked for, for the message: ``"the energy counter"``.
+            function: A function of :mod:`pynvml` that takes a handle first.
+            arguments: Its further arguments.
+        """
+        return call(f"Reading {what} of {self.uuid}", function, self.native, *arguments)
+
+    def ask_if_supported(self, what: str, function: Callable[..., T], *arguments: Any) -> T | None:
+        """Do the same, with ``None`` where this device or driver has no such thing."""
+        try:
+            return self.ask(what, function, *arguments)
+        except DeviceUnsupportedError:
+            return None
+
+
+def start() -> None:
+    """Initialise the library; it counts its users, so every start needs a :func:`stop`.
+
+    Raises:
+        DeviceError: If there is no library or no driver.
+    """
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise DeviceError(
+            f"NVML cannot be used here: {error}. It needs an NVIDIA driver whose "
+            "libnvidia-ml.so.1 the dynamic linker finds."
+        ) from error
+
+
+def stop() -> None:
+    """Let go of the library."""
+    call("Shutting NVML down", pynvml.nvmlShutdown)
+
+
+def find_uuids() -> tuple[str, ...]:
+    """Return the UUIDs of the GPUs that the library sees, in its order; those lost are left out."""
+    count = call("Counting GPUs", pynvml.nvmlDeviceGetCount)
+    return tuple(uuid for uuid in map(_uuid_at, range(count)) if uuid is not None)
+
+
+def find(uuid: str) -> Handle:
+    """Find a GPU by its UUID.
+
+    Raises:
+        DeviceNotFoundError: If there is none; names those that there are.
+    """
+    try:
+        return Handle(uuid, call(f"Finding {uuid}", pynvml.nvmlDeviceGetHandleByUUID, uuid))
+    except DeviceNotFoundError as error:
+        there = ", ".join(find_uuids()) or "none"
+        raise DeviceNotFoundError(
+            f"uuid must be of a GPU that NVML sees, got {uuid!r}; there are: {there}."
+        ) from error
+
+
+def _uuid_at(index: int) -> str | None:
+    try:
+        native = call(f"Finding GPU {index}", pynvml.nvmlDeviceGetHandleByIndex, index)
+        uuid: str = call(f"Reading the UUID of GPU {index}", pynvml.nvmlDeviceGetUUID, native)
+    except DeviceLostError as error:
+        _log.warning("GPU %d is left out: %s", index, error)
+        return None
+    return uuid

@@ -1,0 +1,88 @@
+"""One look at a GPU's clocks, temperatures, limits and what holds its clocks down."""
+
+from dataclasses import replace
+
+import pynvml  # type: ignore[import-untyped]
+
+from joulelab.core.device import DeviceState, EventReason
+from joulelab.devices.nvml_fields import (
+    MEMORY_TEMPERATURE,
+    POWER_CAP_NS,
+    Field,
+    read_fields,
+    thermal_fields,
+)
+from joulelab.devices.nvml_library import Handle
+from joulelab.errors import DeviceUnsupportedError
+
+_KNOWN_REASONS = sum(reason.value for reason in EventReason)
+
+
+class StateReader:
+    """Reads the state of one GPU; remembers which of two ways its driver understands.
+
+    Args:
+        gpu: The GPU.
+    """
+
+    def __init__(self, gpu: Handle) -> None:
+        self._gpu = gpu
+        self._thermal_fields: tuple[Field, ...] | None = None
+
+    def read(self) -> DeviceState:
+        """Look once."""
+        memory_c, power_cap_ns, *thermal_ns = self._read_counters()
+        return replace(
+            self.read_brief(),
+            memory_temperature_c=memory_c,
+            power_cap_s=None if power_cap_ns is None else power_cap_ns * 1e-9,
+            thermal_s=_total_s(thermal_ns),
+        )
+
+    def read_brief(self) -> DeviceState:
+        """Look once at what the driver tells in microseconds.
+
+        The thermal counters alone take an H200's driver up to 2 ms.
+        """
+        return DeviceState(
+            sm_clock_mhz=self._read_clock_mhz(pynvml.NVML_CLOCK_SM),
+            mem_clock_mhz=self._read_clock_mhz(pynvml.NVML_CLOCK_MEM),
+            temperature_c=self._read_temperature_c(),
+            power_limit_w=self._read_power_limit_w(),
+            event_reasons=self._read_event_reasons(),
+        )
+
+    def _read_counters(self) -> list[float | None]:
+        if self._thermal_fields is None:
+            self._thermal_fields = thermal_fields(self._gpu.native)
+        wanted = [MEMORY_TEMPERATURE, POWER_CAP_NS, *self._thermal_fields]
+        return read_fields(self._gpu.native, wanted)
+
+    def _read_clock_mhz(self, which: int) -> int:
+        return int(self._gpu.ask("a clock", pynvml.nvmlDeviceGetClockInfo, which))
+
+    def _read_temperature_c(self) -> float:
+        sensor = pynvml.NVML_TEMPERATURE_GPU
+        try:
+            return float(self._gpu.ask("the temperature", pynvml.nvmlDeviceGetTemperatureV, sensor))
+        except DeviceUnsupportedError:  # before driver 560
+            return float(self._gpu.ask("the temperature", pynvml.nvmlDeviceGetTemperature, sensor))
+
+    def _read_power_limit_w(self) -> float | None:
+        limit_mw = self._gpu.ask_if_supported(
+            "the power limit", pynvml.nvmlDeviceGetEnforcedPowerLimit
+        )
+        return None if limit_mw is None else limit_mw * 1e-3
+
+    def _read_event_reasons(self) -> EventReason:
+        what = "the event reasons"
+        try:
+            bits = self._gpu.ask(what, pynvml.nvmlDeviceGetCurrentClocksEventReasons)
+        except DeviceUnsupportedError:  # before driver 535 they were called throttle reasons
+            bits = self._gpu.ask(what, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        return EventReason(bits & _KNOWN_REASONS)
+
+
+def _total_s(counters_ns: list[float | None]) -> float | None:
+    known_ns = [counter for counter in counters_ns if counter is not None]
+    return sum(known_ns) * 1e-9 if known_ns else None

@@ -1,0 +1,246 @@
+"""A recorded GPU behind the face that a real one shows."""
+
+import hashlib
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from typing_extensions import override
+
+from joulelab.core.cost import WorkloadCost
+from joulelab.core.device import (
+    Capabilities,
+    DeviceAddress,
+    DeviceIdentity,
+    DeviceState,
+    GpuProcess,
+)
+from joulelab.core.point import OperatingPoint
+from joulelab.core.trace import PowerTrace
+from joulelab.devices.base import Device
+from joulelab.devices.knobs import check_point
+from joulelab.devices.replay.player import Player
+from joulelab.devices.replay.read import read_recording
+from joulelab.devices.replay.recording import Board, Program
+from joulelab.devices.simulated.store import DriverState, default_root
+from joulelab.errors import ConfigError, DeviceNotFoundError
+from joulelab.sampling.clock import VirtualClock
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.base import Workload
+
+
+class ReplayDevice(Device):
+    """Plays one recorded board on a virtual clock.
+
+    A workload runs as its recorded takes at the operating point in force, one after the other
+    and then from the first again; a point that was not recorded is an error. Settings are kept
+    outside the process, as a driver keeps them, so that a guard can lend the clocks.
+
+    Args:
+        board: What to play.
+        driver: Where its settings are.
+    """
+
+    def __init__(self, board: Board, driver: DriverState) -> None:
+        self._board = board
+        self._driver = driver
+        self._clock = VirtualClock()
+        self._player = Player(self._clock)
+        self._player.rest(self._rest_w())
+
+    @classmethod
+    @override
+    def discover(cls, store: str | None = None) -> tuple[DeviceAddress, ...]:
+        uuids = [board.identity.uuid for board in read_recording(store)]
+        return tuple(DeviceAddress(backend="replay", uuid=uuid, store=store) for uuid in uuids)
+
+    @classmethod
+    @override
+    def open(cls, address: DeviceAddress) -> Self:
+        boards = {board.identity.uuid: board for board in read_recording(address.store)}
+        if address.uuid not in boards:
+            raise DeviceNotFoundError(
+                f"uuid must be of a board in {address.store}, got {address.uuid!r}; there are: "
+                f"{', '.join(boards)}."
+            )
+        return cls(boards[address.uuid], _driver_state(address))
+
+    @property
+    @override
+    def clock(self) -> VirtualClock:
+        return self._clock
+
+    @override
+    def identity(self) -> DeviceIdentity:
+        return self._board.identity
+
+    @override
+    def capabilities(self) -> Capabilities:
+        points = self._board.states
+        limits_w = [limit_w for p in points if (limit_w := p.power_limit_w) is not None]
+        sm_clocks_mhz = {clock for p in points if (clock := p.sm_clock_mhz) is not None}
+        mem_clocks_mhz = {clock for p in points if (clock := p.mem_clock_mhz) is not None}
+        return Capabilities(
+            sm_clocks_mhz=tuple(sorted(sm_clocks_mhz, reverse=True)),
+            mem_clocks_mhz=tuple(sorted(mem_clocks_mhz, reverse=True)),
+            power_limits_w=(min(limits_w), max(limits_w)) if limits_w else None,
+            default_power_limit_w=None,
+            has_energy_counter=True,
+            has_power_samples=True,
+            has_memory_power=False,
+            has_activity=False,
+            can_set_clocks=True,
+        )
+
+    @override
+    def read_power_w(self) -> float:
+        power_w = self._rested().power_w()
+        if power_w is None:
+            raise self._unsupported("recorded power at rest")
+        return power_w
+
+    @override
+    def read_energy_j(self) -> float:
+        """Read the energy of all that was played; it stands still where nothing was recorded."""
+        return self._rested().energy_j()
+
+    @override
+    def read_power_samples(self) -> PowerTrace:
+        """Read the samples of the last seconds; there are none where nothing was recorded."""
+        return self._rested().samples()
+
+    @override
+    def read_state(self) -> DeviceState:
+        point = self.read_point()
+        if point not in self._board.states:
+            raise self._not_recorded(point)
+        return self._board.states[point]
+
+    @override
+    def read_processes(self) -> tuple[GpuProcess, ...]:
+        return ()
+
+    @override
+    def read_point(self) -> OperatingPoint:
+        settings = self._driver.settings()
+        sm_mhz, mem_mhz = settings.locked_sm_mhz, settings.locked_mem_mhz
+        return OperatingPoint(
+            sm_clock_mhz=None if sm_mhz is None else sm_mhz[1],
+            mem_clock_mhz=None if mem_mhz is None else mem_mhz[1],
+            power_limit_w=settings.power_limit_w,
+        )
+
+    @override
+    def apply(self, point: OperatingPoint) -> None:
+        check_point(point, self.capabilities())
+        knobs = ("sm_clock_mhz", "mem_clock_mhz", "power_limit_w")
+        changed = {k: value for k in knobs if (value := getattr(point, k)) is not None}
+        target = replace(self.read_point(), **changed)
+        if target not in self._board.states:
+            raise self._not_recorded(target)
+        if point.sm_clock_mhz is not None:
+            self._driver.lock_sm(point.sm_clock_mhz, point.sm_clock_mhz)
+        if point.mem_clock_mhz is not None:
+            self._driver.lock_mem(point.mem_clock_mhz, point.mem_clock_mhz)
+        if point.power_limit_w is not None:
+            self._driver.limit_power(point.power_limit_w)
+
+    @override
+    def reset(self) -> None:
+        self._driver.reset()
+
+    @override
+    def host(self, workload: Workload[Any]) -> Workload[Any]:
+        return _Replayed(self, workload, self._program_of(workload))
+
+    def play(self, program: Program, phase: str, number: int) -> float:
+        """Play one recorded take at the point in force; returns the work that was done in it.
+
+        Args:
+            program: What to play.
+            phase: Phase of it.
+            number: Which take, counting on from the first again after the last.
+
+        Raises:
+            ConfigError: If it was not recorded at the point in force; names the nearest.
+        """
+        takes = program.find(phase, self.read_point())
+        take = takes[number % len(takes)]
+        self._rested().play(take, self._rest_w())
+        return take.work
+
+    def _rested(self) -> Player:
+        self._player.rest(self._rest_w())
+        return self._player
+
+    def _rest_w(self) -> float | None:
+        return self._board.idle_power_w.get(self.read_point())
+
+    def _program_of(self, workload: Workload[Any]) -> Program:
+        programs = self._board.programs
+        fits = [program for program in programs if _is_same(program, workload)]
+        if fits:
+            return fits[0]
+        if getattr(workload.settings, "app", None) == "" and len(programs) == 1:
+            return programs[0]
+        raise ConfigError(
+            f"{type(workload).__name__.lower()} with {workload.settings} was not recorded on "
+            f"{self._board.identity.name}; there are: {', '.join(p.label for p in programs)}."
+        )
+
+    def _not_recorded(self, point: OperatingPoint) -> ConfigError:
+        there = ", ".join(sorted(known.label for known in self._board.states))
+        return ConfigError(f"Nothing was recorded at {point.label}; there are: {there}.")
+
+
+class _Replayed(Workload[Any]):
+    """A workload as the takes that were recorded of it."""
+
+    def __init__(self, device: ReplayDevice, workload: Workload[Any], program: Program) -> None:
+        super().__init__(workload.settings)
+        self.unit = workload.unit  # type: ignore[misc]
+        self._device = device
+        self._workload = workload
+        self._program = program
+        self._num_runs: dict[tuple[str, OperatingPoint], int] = defaultdict(int)
+
+    @property
+    @override
+    def phases(self) -> tuple[str, ...]:
+        return self._workload.phases
+
+    @override
+    def prepare(self) -> None:
+        """Do nothing: it was prepared when it was recorded."""
+
+    @override
+    def run(self, phase: str) -> float:
+        at = (phase, self._device.read_point())
+        work = self._device.play(self._program, phase, self._num_runs[at])
+        self._num_runs[at] += 1
+        return work
+
+    @override
+    def close(self) -> None:
+        """Do nothing: nothing was taken."""
+
+    @override
+    def cost(self) -> WorkloadCost:
+        return self._workload.cost()
+
+
+def _is_same(program: Program, workload: Workload[Any]) -> bool:
+    """Whether ``program`` is ``workload`` with the same settings, defaults filled in."""
+    if program.workload not in WORKLOADS:
+        return False
+    recorded = WORKLOADS[program.workload].from_knobs(dict(program.knobs))
+    return type(recorded) is type(workload) and bool(recorded.settings == workload.settings)
+
+
+def _driver_state(address: DeviceAddress) -> DriverState:
+    path = str(Path(address.store or "").resolve())
+    digest = hashlib.sha256(path.encode()).hexdigest()[:12]
+    folder = default_root().parent / "replay" / digest / address.uuid
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return DriverState(folder)

@@ -1,0 +1,121 @@
+"""What a recording holds, however it is stored."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from joulelab.core.configuration import KnobValue
+from joulelab.core.device import DeviceIdentity, DeviceState
+from joulelab.core.point import OperatingPoint
+from joulelab.core.trace import PowerTrace
+from joulelab.errors import ConfigError
+
+Knobs = tuple[tuple[str, KnobValue], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Take:
+    """One recorded stretch of a program at work.
+
+    Attributes:
+        duration_s: How long it lasted, > 0.
+        work: Units of work done in it, > 0.
+        energy_j: Energy used in it, > 0.
+        trace: Power during it on a clock that starts with it, spanning it; ``None`` where
+            only its mean is known. Its shape is played, at the height that gives ``energy_j``.
+    """
+
+    duration_s: float
+    work: float
+    energy_j: float
+    trace: PowerTrace | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("duration_s", "work", "energy_j"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} of a take must be positive, got {getattr(self, name)}.")
+
+    def energy_until_j(self, at_s: float) -> float:
+        """Energy used from the start until ``at_s`` into the take."""
+        if self.trace is None or at_s <= 0:
+            return self.energy_j * at_s / self.duration_s
+        return self._scale * self.trace.energy_j(0.0, min(at_s, self.duration_s))
+
+    def power_w(self, at_s: float) -> float:
+        """Power ``at_s`` into the take."""
+        if self.trace is None:
+            return self.energy_j / self.duration_s
+        return self._scale * float(np.interp(at_s, self.trace.t_s, self.trace.power_w))
+
+    @property
+    def _scale(self) -> float:
+        if self.trace is None:
+            return 1.0
+        return self.energy_j / self.trace.energy_j(0.0, self.duration_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Program:
+    """One configured workload, recorded at some operating points.
+
+    Attributes:
+        workload: Registry name of the workload.
+        knobs: Its settings as recorded.
+        takes: What was recorded, by phase and operating point.
+    """
+
+    workload: str
+    knobs: Knobs
+    takes: Mapping[tuple[str, OperatingPoint], tuple[Take, ...]]
+
+    @property
+    def label(self) -> str:
+        """Short name for messages."""
+        said = ", ".join(f"{name}={value}" for name, value in self.knobs)
+        return f"{self.workload}({said})"
+
+    def find(self, phase: str, point: OperatingPoint) -> tuple[Take, ...]:
+        """Return the takes of ``phase`` at ``point``.
+
+        Raises:
+            ConfigError: If there are none; names what there is next to it.
+        """
+        if (phase, point) in self.takes:
+            return self.takes[phase, point]
+        points = [there for name, there in self.takes if name == phase]
+        raise ConfigError(
+            f"{self.label} was not recorded in phase {phase!r} at {point.label}; "
+            f"it was at {_nearest(point, points)}."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Board:
+    """One recorded GPU.
+
+    Attributes:
+        identity: Which it was; its UUID begins with ``REPLAY-``.
+        programs: What was recorded on it.
+        states: How it looked at each operating point.
+        idle_power_w: Its power at rest at each operating point, in watts, where recorded.
+    """
+
+    identity: DeviceIdentity
+    programs: tuple[Program, ...]
+    states: Mapping[OperatingPoint, DeviceState]
+    idle_power_w: Mapping[OperatingPoint, float]
+
+
+def _nearest(point: OperatingPoint, points: Iterable[OperatingPoint]) -> str:
+    """Name the recorded points around ``point``: its neighbours by SM clock, else all."""
+    by_clock = sorted(
+        (there for there in points if there.sm_clock_mhz is not None),
+        key=lambda there: there.sm_clock_mhz or 0,
+    )
+    wanted_mhz = point.sm_clock_mhz
+    if wanted_mhz is None or not by_clock:
+        return ", ".join(sorted(there.label for there in points)) or "no point at all"
+    below = [there for there in by_clock if (there.sm_clock_mhz or 0) < wanted_mhz][-1:]
+    above = [there for there in by_clock if (there.sm_clock_mhz or 0) > wanted_mhz][:1]
+    return " and ".join(there.label for there in below + above) or by_clock[0].label

@@ -1,0 +1,270 @@
+"""A simulated GPU behind the face that a real one shows."""
+
+import os
+from typing import Any, Self
+
+from typing_extensions import override
+
+from joulelab.core.cost import Data, PhaseCost
+from joulelab.core.device import (
+    Activity,
+    Capabilities,
+    DeviceAddress,
+    DeviceIdentity,
+    DeviceState,
+    GpuProcess,
+)
+from joulelab.core.plan import check_on_grid
+from joulelab.core.point import OperatingPoint
+from joulelab.core.trace import PowerTrace
+from joulelab.devices.base import ActivityProbe, Device
+from joulelab.devices.simulated.board import Board
+from joulelab.devices.simulated.engine import UNITS
+from joulelab.devices.simulated.machine import Machine
+from joulelab.devices.simulated.playback import PlayedWorkload
+from joulelab.devices.simulated.publisher import publish
+from joulelab.devices.simulated.store import DriverState, DriverStore
+from joulelab.errors import ConfigError, DevicePermissionError, MeasurementError
+from joulelab.sampling.clock import Clock, Ticker, VirtualClock
+from joulelab.workloads.base import Workload
+
+
+def fleet(catalogue_key: str, num_gpus: int, store: str | None = None) -> tuple[DeviceAddress, ...]:
+    """Make ``num_gpus`` simulated GPUs of one kind and return where they are.
+
+    Raises:
+        UnknownNameError: If the catalogue has no such GPU; names the closest.
+    """
+    driver = DriverStore(store)
+    uuids = [driver.create(catalogue_key, index).uuid for index in range(num_gpus)]
+    return tuple(DeviceAddress(backend="simulated", uuid=uuid, store=store) for uuid in uuids)
+
+
+class SimulatedDevice(Device):
+    """One simulated GPU.
+
+    Its settings are in the driver's store, outside the process, and outlive it; a change made
+    there by another process is noticed at the next call. Its temperature, counters and running
+    program are in this object.
+
+    Args:
+        driver: Its state in the driver's store.
+        clock: Its clock; ``None`` for a :class:`VirtualClock` of its own.
+        board: Which board; ``None`` for the one that the store's seed names.
+    """
+
+    def __init__(
+        self, driver: DriverState, *, clock: Clock | None = None, board: Board | None = None
+    ) -> None:
+        self._driver = driver
+        self._spec = driver.spec
+        self._machine = Machine(
+            driver,
+            Board.of(driver.seed, self._spec) if board is None else board,
+            VirtualClock() if clock is None else clock,
+        )
+
+    @classmethod
+    @override
+    def discover(cls, store: str | None = None) -> tuple[DeviceAddress, ...]:
+        uuids = DriverStore(store).uuids()
+        return tuple(DeviceAddress(backend="simulated", uuid=u, store=store) for u in uuids)
+
+    @classmethod
+    @override
+    def open(cls, address: DeviceAddress) -> Self:
+        return cls(DriverStore(address.store).state(address.uuid))
+
+    @property
+    @override
+    def clock(self) -> Clock:
+        return self._machine.clock
+
+    @override
+    def identity(self) -> DeviceIdentity:
+        return DeviceIdentity(
+            uuid=self._driver.uuid,
+            name=self._spec.product_names[0],
+            backend="simulated",
+            driver_version=self._driver.driver_version,
+        )
+
+    @override
+    def capabilities(self) -> Capabilities:
+        self._machine.now_s()
+        return Capabilities(
+            sm_clocks_mhz=self._spec.sm_clocks_mhz,
+            mem_clocks_mhz=self._spec.mem_clocks_mhz if self._spec.mem_clock_lockable else (),
+            power_limits_w=self._spec.power_limits_w,
+            default_power_limit_w=self._spec.default_power_limit_w,
+            has_energy_counter=True,
+            has_power_samples=True,
+            has_memory_power=self._spec.sensor.has_memory_power,
+            has_activity=self._spec.sensor.has_activity,
+            can_set_clocks=self._permitted(),
+        )
+
+    @override
+    def read_power_w(self) -> float:
+        return self._machine.look(self._machine.sensors.power_w)
+
+    @override
+    def read_average_power_w(self) -> float:
+        power_w = self._machine.look(self._machine.sensors.average_power_w)
+        if power_w is None:
+            raise self._unsupported("averaged power")
+        return power_w
+
+    @override
+    def read_energy_j(self) -> float:
+        return self._machine.look(self._machine.sensors.energy_j)
+
+    @override
+    def read_power_samples(self) -> PowerTrace:
+        return self._machine.look(self._machine.sensors.samples)
+
+    @override
+    def read_memory_power_w(self) -> float:
+        if not self._spec.sensor.has_memory_power:
+            raise self._unsupported("memory power")
+        return self._machine.look(self._machine.sensors.memory_power_w)
+
+    @override
+    def activity(self) -> ActivityProbe:
+        if not self._spec.sensor.has_activity:
+            raise self._unsupported("activity counters")
+        return _Probe(self._machine)
+
+    @override
+    def read_state(self) -> DeviceState:
+        return self._machine.look(lambda now_s: self._state())
+
+    @override
+    def read_processes(self) -> tuple[GpuProcess, ...]:
+        return self._machine.processes()
+
+    @override
+    def read_point(self) -> OperatingPoint:
+        """Read the settings in the store; of a lock to a range of clocks, the upper end."""
+        self._machine.now_s()
+        settings = self._driver.settings()
+        sm_mhz, mem_mhz = settings.locked_sm_mhz, settings.locked_mem_mhz
+        return OperatingPoint(
+            sm_clock_mhz=None if sm_mhz is None else sm_mhz[1],
+            mem_clock_mhz=None if mem_mhz is None else mem_mhz[1],
+            power_limit_w=settings.power_limit_w,
+        )
+
+    @override
+    def apply(self, point: OperatingPoint) -> None:
+        self._machine.now_s()
+        self._check(point)
+        self._require_permission()
+        if point.sm_clock_mhz is not None:
+            self._driver.lock_sm(point.sm_clock_mhz, point.sm_clock_mhz)
+        if point.mem_clock_mhz is not None:
+            self._driver.lock_mem(point.mem_clock_mhz, point.mem_clock_mhz)
+        if point.power_limit_w is not None:
+            self._driver.limit_power(point.power_limit_w)
+        self._await_call()
+
+    @override
+    def reset(self) -> None:
+        self._machine.now_s()
+        self._require_permission()
+        self._driver.reset()
+        self._await_call()
+
+    @override
+    def host(self, workload: Workload[Any]) -> Workload[Any]:
+        return PlayedWorkload(self._machine, workload)
+
+    def play(self, phase: PhaseCost, *, data: Data = "random") -> None:
+        """Execute ``phase`` over and over, starting now, until :meth:`stop`.
+
+        Raises:
+            ConfigError: If the phase needs a pipe that the GPU lacks.
+        """
+        self._machine.begin(self._machine.model_of(phase, data))
+
+    def stop(self) -> None:
+        """End what :meth:`play` began."""
+        self._machine.end()
+
+    def publish(self, period_s: float = 0.02) -> Ticker:
+        """Write the readings into the driver's store every ``period_s``, until stopped.
+
+        Other programs can then read this device as they would a driver.
+        """
+        probe = _Probe(self._machine)
+        return self.clock.every(period_s, lambda: publish(self, self._driver, probe))
+
+    def _state(self) -> DeviceState:
+        engine = self._machine.engine
+        temperature_c = int(engine.temperature_c)
+        return DeviceState(
+            sm_clock_mhz=engine.governor.clock_mhz,
+            mem_clock_mhz=engine.governor.mem_clock_mhz,
+            temperature_c=temperature_c,
+            memory_temperature_c=temperature_c if self._spec.sensor.has_memory_power else None,
+            power_limit_w=engine.governor.limit_w,
+            event_reasons=engine.governor.reasons,
+            power_cap_s=engine.power_cap_s,
+            thermal_s=engine.thermal_s,
+        )
+
+    def _check(self, point: OperatingPoint) -> None:
+        if point.sm_clock_mhz is not None:
+            check_on_grid(point.sm_clock_mhz, self._spec.sm_clocks_mhz)
+        if point.mem_clock_mhz is not None:
+            self._check_mem_clock(point.mem_clock_mhz)
+        low_w, high_w = self._spec.power_limits_w
+        if point.power_limit_w is not None and not low_w <= point.power_limit_w <= high_w:
+            raise ConfigError(
+                f"power_limit_w must be within {low_w:g} and {high_w:g}, got {point.power_limit_w}."
+            )
+
+    def _check_mem_clock(self, clock_mhz: int) -> None:
+        if not self._spec.mem_clock_lockable:
+            raise self._unsupported("settable memory clock")
+        if clock_mhz not in self._spec.mem_clocks_mhz:
+            raise ConfigError(
+                f"mem_clock_mhz must be one of {self._spec.mem_clocks_mhz}, got {clock_mhz}."
+            )
+
+    def _permitted(self) -> bool:
+        settings = self._machine.settings
+        return not settings.restricted or os.getpid() in settings.administrators
+
+    def _require_permission(self) -> None:
+        if self._machine.suffers("refused"):
+            raise DevicePermissionError(
+                f"The driver of {self._driver.uuid} refused to change its settings."
+            )
+        if not self._permitted():
+            raise DevicePermissionError(
+                f"Process {os.getpid()} may not set clocks or power limits of "
+                f"{self._driver.uuid}: its driver obeys administrators only. Run the clock guard "
+                "with that right and take a lease from it, or measure at the driver's own clocks "
+                "with --observe-only."
+            )
+
+    def _await_call(self) -> None:
+        self._machine.now_s()
+        self.clock.sleep_s(self._spec.timing.set_call_s)
+
+
+class _Probe(ActivityProbe):
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._since_s, self._before_s = machine.activity_s()
+
+    @override
+    def read(self) -> Activity:
+        now_s, active_s = self._machine.activity_s()
+        passed_s = now_s - self._since_s
+        if not passed_s > 0:
+            raise MeasurementError("Activity needs some time to pass between two reads.")
+        before_s = self._before_s
+        self._since_s, self._before_s = now_s, active_s
+        return Activity(**{unit: (active_s[unit] - before_s[unit]) / passed_s for unit in UNITS})

@@ -1,0 +1,198 @@
+"""One board that lives: its physics, its sensors, its program, and the store it obeys."""
+
+import os
+import threading
+from collections.abc import Callable
+from math import exp
+from random import Random
+from typing import TypeVar
+
+from joulelab.core.cost import Data, PhaseCost, WorkloadCost
+from joulelab.core.device import GpuProcess
+from joulelab.devices.simulated.board import Board
+from joulelab.devices.simulated.engine import Engine
+from joulelab.devices.simulated.faults import Fault
+from joulelab.devices.simulated.physics import PhaseModel
+from joulelab.devices.simulated.sensor import Sensors
+from joulelab.devices.simulated.store import DriverState, Settings
+from joulelab.devices.simulated.watch import StoreWatch
+from joulelab.errors import DeviceError, DeviceLostError
+from joulelab.sampling.clock import Clock
+
+T = TypeVar("T")
+
+_LOOK_S = 0.1
+"""While a program plays, the driver's state is looked at this often."""
+_DONE_S = 1e-9
+"""A program with less than this left to do has ended."""
+
+
+class Machine:
+    """What is behind the face of a simulated device.
+
+    Time passes only as the clock says: every look first lets the board live up to the present.
+
+    Args:
+        driver: Its state in the driver's store.
+        board: Which board.
+        clock: Its clock.
+    """
+
+    def __init__(self, driver: DriverState, board: Board, clock: Clock) -> None:
+        start_s = clock.now_s()
+        self.spec = driver.spec
+        self.driver = driver
+        self.board = board
+        self.clock = clock
+        self.engine = Engine(self.spec, board, start_s)
+        self.sensors = Sensors(self.spec.sensor, board, self.engine.history, start_s)
+        self._watch = StoreWatch(driver)
+        self._memory_b = 0.0
+        self._ending = False
+        self._gone = False
+        self._goal = 0.0
+        self._spell = 1.0
+        self._random = Random(board.seed)  # noqa: S311 - noise, not a secret
+        self._holding: frozenset[Fault] = frozenset()
+        self._lock = threading.RLock()
+        self.engine.adopt(self._watch.settings, at_once=True)
+        self._turn_faults(start_s)
+
+    @property
+    def settings(self) -> Settings:
+        """The driver's settings as last seen."""
+        return self._watch.settings
+
+    def now_s(self) -> float:
+        """Bring the board up to the present; return device time.
+
+        Raises:
+            DeviceLostError: If the device is lost.
+        """
+        with self._lock:
+            now_s = self.clock.now_s()
+            if self._ending and now_s > self.engine.time_s:
+                self.engine.run(None)
+                self._ending = False
+            self._advance(now_s)
+            if self._watch.changed():
+                self.engine.adopt(self._watch.settings)
+                self._turn_faults(now_s)
+            self._gone |= self.suffers("lost")
+            self._gone |= self.engine.temperature_c > self.spec.thermal.shutdown_c
+            if self._gone:
+                raise DeviceLostError(
+                    f"{self.spec.product_names[0]} {self.driver.uuid} is lost: it has fallen off "
+                    "the bus. Nothing read from it can be trusted until its node restarts."
+                )
+        return now_s
+
+    def look(self, reading: Callable[[float], T]) -> T:
+        """Return ``reading`` of device time, undisturbed by other threads."""
+        with self._lock:
+            return reading(self.now_s())
+
+    def suffers(self, kind: str) -> bool:
+        """Whether a fault of this kind held at the last look."""
+        return any(fault.kind == kind for fault in self._holding)
+
+    def activity_s(self) -> tuple[float, dict[str, float]]:
+        """Return device time, and for how much of it each unit was active."""
+        return self.look(lambda now_s: (now_s, self.engine.activity_s()))
+
+    def processes(self) -> tuple[GpuProcess, ...]:
+        """Return who holds the device."""
+        self.now_s()
+        foreign = [fault for fault in self._holding if fault.kind == "foreign_process"]
+        held_b = {fault.pid: fault.memory_b for fault in foreign}
+        if self._memory_b:
+            held_b[os.getpid()] = int(self._memory_b)
+        return tuple(GpuProcess(pid=pid, memory_b=held_b[pid]) for pid in sorted(held_b))
+
+    def hold_memory(self, resident_b: float) -> None:
+        """Open a context that holds ``resident_b`` bytes; 0 closes it.
+
+        Raises:
+            DeviceError: If the device has less memory.
+        """
+        if resident_b > self.spec.memory_b:
+            raise DeviceError(
+                f"{self.spec.product_names[0]} has {self.spec.memory_b / 1e9:.0f} GB of memory, "
+                f"{resident_b / 1e9:.1f} GB are needed: take a smaller batch or model."
+            )
+        with self._lock:
+            self.now_s()
+            self._memory_b = resident_b
+            self.engine.hold_context(resident_b > 0)
+
+    def model(self, phase: PhaseCost, cost: WorkloadCost) -> PhaseModel:
+        """Return what ``phase`` takes of this device."""
+        return self.model_of(phase, cost.data)
+
+    def model_of(self, phase: PhaseCost, data: Data) -> PhaseModel:
+        """Return what ``phase`` takes of this device with operands that hold ``data``."""
+        scale = self.board.voltage_scale
+        return PhaseModel(self.spec, phase, data=data, voltage_scale=scale)
+
+    def duration_s(self, model: PhaseModel) -> float:
+        """Return the time of one execution of ``model`` at the present clocks."""
+        self.now_s()
+        governor = self.engine.governor
+        return model.at(governor.clock_mhz, governor.mem_clock_mhz).duration_s
+
+    def begin(self, model: PhaseModel) -> None:
+        """Execute ``model`` over and over from now on."""
+        with self._lock:
+            self.now_s()
+            if not (self._ending and self.engine.model is model):
+                self.engine.run(model)
+                self._goal = self.engine.work
+                self._spell = self._draw(self.board.spell_noise)
+            self._ending = False
+
+    def end(self) -> None:
+        """Execute nothing more from now on."""
+        with self._lock:
+            self.now_s()
+            self.engine.run(None)
+            self._ending = False
+
+    def execute(self, model: PhaseModel, executions: int) -> None:
+        """Execute ``model`` so many times; device time passes.
+
+        Execution ends when this returns, unless the same model goes on at the same instant:
+        then not even the lag of a switch lies between.
+        """
+        self.begin(model)
+        self._goal += executions * (self._noise() if model.has_kernels else 1.0)
+        while (left_s := (self._goal - self.engine.work) * self.engine.duration_s) > _DONE_S:
+            self.clock.sleep_s(min(left_s, _LOOK_S))
+            self.now_s()
+        self._ending = True
+
+    def _noise(self) -> float:
+        return self._spell * self._draw(self.board.run_noise)
+
+    def _draw(self, noise: float) -> float:
+        """Draw how much longer than usual something takes, 1 for as long."""
+        return exp(self._random.gauss(0.0, noise)) if noise else 1.0
+
+    def _advance(self, now_s: float) -> None:
+        turns_s = {turn for fault in self.engine.faults for turn in (fault.at_s, fault.until_s)}
+        for turn_s in sorted(t for t in turns_s if self.engine.time_s < t <= now_s):
+            self.engine.advance(turn_s)
+            self._turn_faults(turn_s)
+        self.engine.advance(now_s)
+
+    def _turn_faults(self, now_s: float) -> None:
+        """Let the sensors feel the faults that begin or end now."""
+        holding = frozenset(fault for fault in self.engine.faults if fault.holds(now_s))
+        began = {fault.kind for fault in holding - self._holding}
+        ended = {fault.kind for fault in self._holding - holding}
+        self._holding = holding
+        if "counter_reset" in began:
+            self.sensors.reset_energy(now_s)
+        if "frozen_counter" in began | ended:
+            self.sensors.hold_energy(now_s if "frozen_counter" in began else None)
+        if "stale_power" in began | ended:
+            self.sensors.hold_power(now_s if "stale_power" in began else None)

@@ -1,0 +1,136 @@
+"""What a board's sensors show of its true power: late, averaged, scaled, stepwise, noisy."""
+
+from math import floor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.trace import PowerTrace
+from joulelab.devices.simulated.board import Board
+from joulelab.devices.simulated.history import History
+from joulelab.hardware.spec import SensorSpec
+
+_BLOCK, _BLOCKS_KEPT = 64, 32
+"""A reading's noise belongs to its tick, so that reading it twice shows it twice alike."""
+_INSTANT, _AVERAGE, _SAMPLES = 1, 2, 3
+
+
+class Sensors:
+    """The sensors of one board.
+
+    Args:
+        spec: What this kind of board has.
+        board: Which board.
+        history: True power of the last seconds.
+        start_s: Device time at which the energy counter stood at its origin.
+    """
+
+    def __init__(self, spec: SensorSpec, board: Board, history: History, start_s: float) -> None:
+        self._spec = spec
+        self._board = board
+        self._history = history
+        self._start_s = start_s
+        self._origin_j = board.counter_origin_j
+        self._held_power_s: float | None = None
+        self._held_power: dict[str, float] = {}
+        self._held_energy_j: float | None = None
+        self._noise: dict[tuple[int, int], NDArray[np.float64]] = {}
+
+    def power_w(self, time_s: float) -> float:
+        """Return the fastest power reading at ``time_s``."""
+        update_s, window_s = self._spec.instant_update_s, self._spec.instant_window_s
+        return self._reading("instant", _INSTANT, time_s, update_s, window_s)
+
+    def average_power_w(self, time_s: float) -> float | None:
+        """Return the driver's averaged reading; ``None`` where the sensor has none."""
+        if self._spec.average_window_s is None:
+            return None
+        update_s = self._spec.instant_update_s
+        return self._reading("average", _AVERAGE, time_s, update_s, self._spec.average_window_s)
+
+    def memory_power_w(self, time_s: float) -> float:
+        """Return the memory's power, averaged as the driver does."""
+        stop_s = self._tick_s(time_s, self._spec.instant_update_s)
+        return self._history.memory_power_w(stop_s, self._spec.average_window_s or 1.0)
+
+    def energy_j(self, time_s: float) -> float:
+        """Return the energy counter: whole millijoules, stepping at its ticks."""
+        if self._held_energy_j is not None:
+            return self._held_energy_j
+        stop_s = max(self._start_s, self._tick_s(time_s, self._spec.energy_tick_s))
+        return floor((self._shown_j(stop_s) + self._origin_j) * 1000) / 1000
+
+    def samples(self, time_s: float) -> PowerTrace:
+        """Return the power samples in the driver's buffer."""
+        shown_s = self._shown_s(time_s)
+        period_s, num_samples = self._spec.sample_period_s, self._spec.sample_count
+        last = self._tick(shown_s, period_s)
+        ticks = np.arange(last - num_samples, last + 1)
+        t_s = np.asarray(self._board.phase_s + ticks * period_s, dtype=np.float64)
+        true_w = np.diff(self._history.energies_j(t_s)) / period_s
+        shown_w = self._board.gain * true_w + self._board.offset_w
+        noise = self._noises(_SAMPLES, last - num_samples + 1, last)
+        return PowerTrace(t_s[1:], np.round(shown_w * (1 + noise), 3))
+
+    def hold_power(self, time_s: float | None) -> None:
+        """Let every power reading stand still from ``time_s`` on; ``None`` ends that."""
+        self._held_power_s = time_s
+        self._held_power.clear()
+
+    def hold_energy(self, time_s: float | None) -> None:
+        """Let the energy counter stand still from ``time_s`` on; ``None`` ends that."""
+        self._held_energy_j = None
+        if time_s is not None:
+            self._held_energy_j = self.energy_j(time_s)
+
+    def reset_energy(self, time_s: float) -> None:
+        """Let the energy counter start again from zero at ``time_s``."""
+        self._origin_j = -self._shown_j(self._tick_s(time_s, self._spec.energy_tick_s))
+
+    def _reading(
+        self, name: str, channel: int, time_s: float, update_s: float, window_s: float
+    ) -> float:
+        if name in self._held_power:
+            return self._held_power[name]
+        shown_s = self._shown_s(time_s)
+        tick = self._tick(shown_s, update_s)
+        true_w = self._history.power_w(self._board.phase_s + tick * update_s, window_s)
+        shown_w = self._board.gain * true_w + self._board.offset_w
+        power_w = round(max(0.0, shown_w) * (1 + self._noise_at(channel, tick)), 3)
+        if self._held_power_s is not None:
+            self._held_power[name] = power_w
+        return power_w
+
+    def _shown_s(self, time_s: float) -> float:
+        return time_s if self._held_power_s is None else min(time_s, self._held_power_s)
+
+    def _shown_j(self, time_s: float) -> float:
+        passed_s = time_s - self._start_s
+        return self._board.gain * self._history.energy_j(time_s) + self._board.offset_w * passed_s
+
+    def _tick(self, time_s: float, period_s: float) -> int:
+        return floor((time_s - self._board.phase_s) / period_s + 1e-9)
+
+    def _tick_s(self, time_s: float, period_s: float) -> float:
+        return self._board.phase_s + self._tick(time_s, period_s) * period_s
+
+    def _noise_at(self, channel: int, tick: int) -> float:
+        block, place = divmod(tick, _BLOCK)
+        return float(self._noise_block(channel, block)[place])
+
+    def _noises(self, channel: int, first: int, last: int) -> NDArray[np.float64]:
+        """Return the relative noise of readings ``first`` to ``last``, both included."""
+        blocks = range(first // _BLOCK, last // _BLOCK + 1)
+        noise = np.concatenate([self._noise_block(channel, block) for block in blocks])
+        start = first - blocks[0] * _BLOCK
+        return noise[start : start + last - first + 1]
+
+    def _noise_block(self, channel: int, block: int) -> NDArray[np.float64]:
+        noise = self._noise.get((channel, block))
+        if noise is None:
+            if len(self._noise) > _BLOCKS_KEPT:
+                self._noise.clear()
+            seed = [self._board.seed, channel, block % (1 << 32)]
+            noise = np.random.default_rng(seed).normal(0.0, self._board.noise, _BLOCK)
+            self._noise[channel, block] = noise
+        return noise

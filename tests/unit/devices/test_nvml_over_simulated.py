@@ -1,0 +1,81 @@
+"""The real NVML code on a simulated GPU that lives in another process, in real time."""
+
+import time
+
+import pytest
+from fake_nvml.driver import FakeDriver
+from simulated_lab import gemm
+
+from joulelab.core.point import OperatingPoint
+from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
+from joulelab.errors import DeviceLostError
+from joulelab.sampling.clock import MonotonicClock
+
+UUID = "SIM-h200_sxm-0"
+
+
+@pytest.fixture
+def gpu(tmp_path, nvml_process):
+    """A simulated H200 under load whose readings are published."""
+    state = DriverStore(tmp_path / "driver").create("h200_sxm", restricted=True)
+    device = SimulatedDevice(state, clock=MonotonicClock())
+    device.play(gemm(8192))
+    ticker = device.publish(period_s=0.01)
+    time.sleep(0.3)
+    yield device
+    ticker.stop()
+    device.close()
+
+
+@pytest.fixture
+def driver(tmp_path, nvml_process):
+    return FakeDriver(tmp_path / "driver", nvml_process)
+
+
+def test_nvml_shows_the_load_of_the_simulated_gpu(gpu, driver):
+    power_w, state = driver.run(lambda d: (d.read_power_w(), d.read_state()), uuid=UUID)
+
+    assert power_w == pytest.approx(gpu.read_power_w(), rel=0.15)
+    assert state.sm_clock_mhz == pytest.approx(gpu.read_state().sm_clock_mhz, abs=60)
+
+
+def test_the_energy_counter_keeps_up_with_the_simulated_one(gpu, driver):
+    first_j, time_s, later_j = driver.run(read_twice, uuid=UUID)
+
+    assert later_j == pytest.approx(gpu.read_energy_j(), abs=700 * 1.0)  # a second's delay
+    assert later_j - first_j == pytest.approx(700 * time_s, rel=0.5)
+
+
+def read_twice(device):
+    start_s, first_j = time.monotonic(), device.read_energy_j()
+    time.sleep(0.7)
+    return first_j, time.monotonic() - start_s, device.read_energy_j()
+
+
+def test_buffered_samples_keep_their_times_across_processes(gpu, driver):
+    trace = driver.run(lambda d: d.read_power_samples(), uuid=UUID)
+    own = gpu.read_power_samples()
+
+    shared = [(t, p) for t, p in zip(trace.t_s, trace.power_w, strict=True) if t >= own.t_s[0]]
+    nearest_s = [abs(own.t_s - t).min() for t, _ in shared]
+    assert len(shared) > 50
+    assert max(nearest_s) < 0.005
+
+
+def test_a_clock_locked_through_nvml_slows_the_simulated_gpu(gpu, driver):
+    driver.privileged = True
+
+    driver.run(lambda d: d.apply(OperatingPoint(sm_clock_mhz=1095)), uuid=UUID)
+
+    give_up_s = time.monotonic() + 3
+    while gpu.read_state().sm_clock_mhz != 1095 and time.monotonic() < give_up_s:
+        time.sleep(0.02)
+    assert gpu.read_state().sm_clock_mhz == 1095
+    assert gpu.read_point() == OperatingPoint(sm_clock_mhz=1095)
+
+
+def test_a_gpu_lost_in_the_simulation_is_lost_to_nvml(gpu, driver):
+    gpu._driver.inject(Fault(kind="lost"))
+
+    with pytest.raises(DeviceLostError):
+        driver.run(lambda d: d.read_power_w(), uuid=UUID)

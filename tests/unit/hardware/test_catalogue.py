@@ -1,0 +1,158 @@
+"""The catalogue of GPUs against datasheets, clock lists and published studies."""
+
+from itertools import pairwise
+from math import ceil, floor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulelab.core.cost import PIPES
+from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.hardware import GPUS, spec_for
+from joulelab.hardware.catalogue import clock_grid_mhz
+from joulelab.hardware.spec import Figure
+
+KEYS = sorted(GPUS)
+PRINTED = [
+    (key, name.partition(".")[2])
+    for key in KEYS
+    for name in GPUS[key].figures
+    if name.startswith("datasheet.")
+]
+
+
+def test_the_catalogue_holds_the_gpus_of_the_studies():
+    assert KEYS == [
+        "a100_pcie",
+        "a100_sxm",
+        "a40",
+        "h100_nvl",
+        "h100_sxm",
+        "h200_sxm",
+        "l4",
+        "rtx_4090",
+        "v100_pcie",
+        "v100_sxm2",
+    ]
+    assert len(GPUS) == 10
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_figure_names_its_source(key):
+    for name, figure in GPUS[key].figures.items():
+        assert len(figure.source) > 5, name
+        assert figure.status in "SFDE", name
+
+
+def test_a_figure_without_a_source_is_refused():
+    with pytest.raises(ConfigError, match="no source"):
+        Figure(value=1.0, status="S", source="")
+
+
+@pytest.mark.parametrize(("key", "pipe"), PRINTED)
+def test_derived_peaks_match_the_datasheet_within_two_percent(key, pipe):
+    spec = GPUS[key]
+    printed_tflop_per_s, clock_mhz = spec.figures[f"datasheet.{pipe}"].value
+
+    derived = spec.peak_flop_per_s(pipe, clock_mhz)
+
+    assert derived / 1e12 == pytest.approx(printed_tflop_per_s, rel=0.02)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_gpu_has_power_and_efficiency_for_exactly_its_own_pipes(key):
+    spec = GPUS[key]
+
+    assert set(spec.flop_per_clock_per_sm) <= set(PIPES)
+    assert set(spec.power.pipe_w_per_ghz) == set(spec.flop_per_clock_per_sm)
+    assert set(spec.timing.pipe_efficiency) == set(spec.flop_per_clock_per_sm)
+
+
+@pytest.mark.parametrize(
+    ("key", "count", "first", "last"),
+    [
+        ("v100_pcie", 167, 1380, 135),
+        ("v100_sxm2", 187, 1530, 135),
+        ("a100_pcie", 81, 1410, 210),
+        ("a100_sxm", 81, 1410, 210),
+        ("h100_nvl", 97, 1785, 345),
+        ("h100_sxm", 110, 1980, 345),
+        ("h200_sxm", 110, 1980, 345),
+        ("a40", 103, 1740, 210),
+    ],
+)
+def test_clock_lists_have_the_length_and_ends_of_the_real_ones(key, count, first, last):
+    clocks = GPUS[key].sm_clocks_mhz
+
+    assert (len(clocks), clocks[0], clocks[-1]) == (count, first, last)
+
+
+@pytest.mark.parametrize(
+    ("key", "count"), [("v100_pcie", 117), ("a100_sxm", 61), ("h100_nvl", 86), ("h200_sxm", 110)]
+)
+def test_study_ranges_have_the_published_number_of_clocks(key, count):
+    assert len(GPUS[key].study_clocks_mhz) == count
+
+
+def test_v100_clocks_alternate_in_steps_of_eight_and_seven():
+    assert GPUS["v100_pcie"].study_clocks_mhz[:5] == (1380, 1372, 1365, 1357, 1350)
+    assert GPUS["v100_pcie"].study_clocks_mhz[-2:] == (517, 510)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_clocks_limits_and_temperatures_are_in_order(key):
+    spec = GPUS[key]
+
+    assert list(spec.sm_clocks_mhz) == sorted(set(spec.sm_clocks_mhz), reverse=True)
+    assert list(spec.mem_clocks_mhz) == sorted(set(spec.mem_clocks_mhz), reverse=True)
+    assert {spec.default_clock_mhz, spec.idle_clock_mhz} <= set(spec.sm_clocks_mhz)
+    assert spec.power.idle_w < spec.power_limits_w[0] < spec.default_power_limit_w
+    assert spec.thermal.max_operating_c < spec.thermal.slowdown_c < spec.thermal.shutdown_c
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_voltage_never_falls_with_the_clock_and_stays_within_the_prior(key):
+    spec = GPUS[key]
+    voltages = [spec.voltage.at(clock) for clock in reversed(spec.sm_clocks_mhz)]
+
+    assert voltages == sorted(voltages)
+    assert voltages[0] == 1.0
+    assert 1.2 < spec.voltage.at(spec.default_clock_mhz) < 1.6
+
+
+def test_an_unknown_gpu_is_named_with_its_closest():
+    with pytest.raises(UnknownNameError, match="Did you mean 'h200_sxm'"):
+        GPUS["h200sxm"]
+
+
+def test_a_device_is_matched_by_the_name_that_nvml_gives():
+    spec = spec_for("NVIDIA H200")
+
+    assert spec is not None
+    assert spec.key == "h200_sxm"
+    assert spec_for("NVIDIA GeForce GTX 480") is None
+
+
+def test_a_pipe_that_the_gpu_lacks_is_refused_with_those_it_has():
+    with pytest.raises(UnknownNameError, match="tensor_fp16"):
+        GPUS["v100_pcie"].peak_flop_per_s("tensor_bf16")
+
+
+@pytest.mark.parametrize(
+    ("clock_mhz", "neighbours"),
+    [(1000, (990, 1005)), (1005, (1005,)), (5000, (1980,)), (10, (345,))],
+)
+def test_neighbours_are_the_settable_clocks_around(clock_mhz, neighbours):
+    assert GPUS["h200_sxm"].neighbours_mhz(clock_mhz) == neighbours
+
+
+@given(st.sampled_from([7.5, 15.0]), st.integers(0, 200), st.integers(60, 600))
+def test_a_clock_grid_is_the_real_grid_cut_to_whole_megahertz(step_mhz, num_steps, min_steps):
+    min_mhz = 15 * min_steps
+    grid = clock_grid_mhz(min_mhz, min_mhz + num_steps * step_mhz, step_mhz)
+
+    assert len(grid) == num_steps + 1
+    assert grid[-1] == min_mhz
+    steps = {above - below for above, below in pairwise(grid)}
+    assert steps <= {floor(step_mhz), ceil(step_mhz)}
