@@ -1,0 +1,252 @@
+"""The measuring procedure: the only code that may call a number a measurement.
+
+Prepare the workload, put the operating point in force, let it settle, take the idle power in
+the same process at the same clock, and then for every phase: warm up until steady, take windows
+until they are precise enough, and judge them by the validity contract.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Self
+from uuid import uuid4
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.device import Activity
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.measurement import Finding, InvalidReason, Measurement, Observed, Provenance
+from joulelab.core.point import OperatingPoint
+from joulelab.core.precision import more_windows
+from joulelab.core.procedure import Procedure
+from joulelab.core.record import Record
+from joulelab.core.trial import Trial
+from joulelab.devices.base import Control, Device, applied
+from joulelab.errors import (
+    DeviceLostError,
+    DevicePermissionError,
+    GuardError,
+    JouleLabError,
+    MeasurementError,
+)
+from joulelab.provenance import collect_provenance
+from joulelab.sampling.host import WorkloadFailedError, WorkloadHost
+from joulelab.sampling.instruments import Instruments, Readings
+from joulelab.sampling.settle import settle
+from joulelab.sampling.tick_tracker import TickTracker
+from joulelab.sampling.verdict import Verdict, energy_windows, judge
+from joulelab.sampling.warmup import warm_up
+from joulelab.sampling.window_loop import Interval, WindowLoop
+
+logger = logging.getLogger(__name__)
+
+_DOZE_S = 0.05
+
+
+class Bench:
+    """Measures trials on one device, and keeps a workload ready from one to the next.
+
+    Args:
+        device: The device to measure.
+        control: Who may turn its knobs; ``None`` means the device itself.
+        procedure: How to measure.
+        tell: Called with what is being done next, in a few words, never within a window.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        control: Control | None = None,
+        procedure: Procedure | None = None,
+        tell: Callable[[str], object] = logger.debug,
+    ) -> None:
+        self._device = device
+        self._clock = device.clock
+        self._identity = device.identity()
+        self._control: Control = device if control is None else control
+        self._procedure = procedure or Procedure()
+        self._tell = tell
+        self._host = WorkloadHost(device)
+        self._ticks = TickTracker()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the workload that is kept ready. Safe to call twice."""
+        self._host.close()
+
+    def measure(self, trial: Trial) -> tuple[Record, ...]:
+        """Measure every phase of a trial's workload at its operating point.
+
+        A phase that could not be measured, or whose numbers must not be believed, comes back
+        as an invalid measurement with the reasons; nothing is raised for it. Invalid phases
+        have no windows if the device was lost, the lease ended, permission was refused or the
+        workload failed.
+
+        Args:
+            trial: What to measure.
+
+        Returns:
+            One record per phase, in the workload's order.
+
+        Raises:
+            ConfigError: If the trial asks for what cannot be: a wrong knob, a clock that is
+                not on the device's grid, a point under observe-only.
+            DeviceUnsupportedError: If the device has no such knob.
+        """
+        workload = self._host.make(trial.configuration)
+        session = _Session(
+            trial=trial,
+            unit=workload.unit,
+            provenance=collect_provenance(weights=_weights(trial.configuration)),
+        )
+        records: list[Record] = []
+        try:
+            self._tell(f"Preparing {trial.configuration.workload}")
+            self._host.prepare()
+            with applied(self._control, trial.configuration.point):
+                self._measure_phases(session, workload.phases, records)
+        except (DeviceLostError, DevicePermissionError, GuardError, MeasurementError) as error:
+            finding = Finding(reason=_reason_of(error), detail=str(error))
+            logger.warning("%s: %s: %s", trial.name, finding.reason, finding.detail)
+            records += [
+                self._record(session, phase, _nothing(finding))
+                for phase in workload.phases[len(records) :]
+            ]
+        return tuple(records)
+
+    def _measure_phases(
+        self, session: "_Session", phases: Sequence[str], records: list[Record]
+    ) -> None:
+        point = session.trial.configuration.point
+        with Instruments(self._device, self._procedure, tracker=self._ticks) as instruments:
+            self._tell(f"Settling at {point.label}")
+            settle(
+                self._device,
+                point,
+                wait_s=self._procedure.settle_s + 2 * instruments.tick_s,
+            )
+            session.idle = self._idle(instruments)
+            for phase in phases:
+                verdict = self._measure_phase(phase, point, instruments)
+                records.append(self._record(session, phase, verdict))
+
+    def _idle(self, instruments: Instruments) -> EnergyWindow | None:
+        if self._procedure.idle_s == 0:
+            return None
+        self._tell(f"Idle for {self._procedure.idle_s:g} s")
+        loop = WindowLoop(self._clock, self._doze, instruments.edges, instruments.check)
+        intervals = loop.windows(1, self._procedure.idle_s)
+        windows, _ = energy_windows(instruments.readings(), intervals)
+        return windows[0] if windows else None
+
+    def _doze(self) -> float:
+        self._clock.sleep_s(_DOZE_S)
+        return 0.0
+
+    def _measure_phase(
+        self, phase: str, point: OperatingPoint, instruments: Instruments
+    ) -> Verdict:
+        loop = WindowLoop(
+            self._clock, partial(self._host.run, phase), instruments.edges, instruments.check
+        )
+        self._tell(f"{phase}: warming up")
+        warmup = warm_up(loop, instruments, self._clock, self._procedure)
+        probe = self._device.activity() if self._device.capabilities().has_activity else None
+        intervals, readings = self._take_windows(phase, loop, instruments)
+        return judge(
+            readings,
+            intervals,
+            point=point,
+            own_pids=self._host.own_pids,
+            last_pids=self._host.pids(),
+            warmup=warmup,
+            activity=Activity() if probe is None else probe.read(),
+            sampler_share=instruments.cpu_share(readings.log),
+        )
+
+    def _take_windows(
+        self, phase: str, loop: WindowLoop, instruments: Instruments
+    ) -> tuple[list[Interval], Readings]:
+        procedure = self._procedure
+        start_s = self._clock.now_s()
+        intervals: list[Interval] = []
+        num_windows = procedure.min_windows
+        while num_windows > 0:
+            self._tell(f"{phase}: {num_windows} windows of {procedure.window_s:g} s")
+            intervals += loop.windows(num_windows, procedure.window_s)
+            self._control.require_held()
+            readings = instruments.readings()
+            windows, findings = energy_windows(readings, intervals)
+            if findings:
+                break
+            took_s = self._clock.now_s() - start_s
+            affordable = int((procedure.limit_s - took_s) * len(intervals) / took_s)
+            num_windows = min(more_windows(windows, procedure.relative_ci), affordable)
+        return intervals, readings
+
+    def _record(self, session: "_Session", phase: str, verdict: Verdict) -> Record:
+        trial = session.trial
+        measurement = Measurement(
+            measurement_id=uuid4().hex,
+            study=trial.study,
+            trial=trial.name,
+            attempt=trial.attempt,
+            repeat=trial.repeat,
+            sentinel=trial.sentinel,
+            configuration=trial.configuration,
+            phase=phase,
+            unit=session.unit,
+            device=self._identity,
+            windows=verdict.windows,
+            idle=session.idle,
+            observed=verdict.observed,
+            findings=verdict.findings,
+            provenance=session.provenance,
+        )
+        return Record(measurement=measurement, trace=verdict.trace)
+
+
+_REASONS: tuple[tuple[type[JouleLabError], InvalidReason], ...] = (
+    (DeviceLostError, "device_lost"),
+    (DevicePermissionError, "permission_denied"),
+    (GuardError, "lease_lost"),
+    (WorkloadFailedError, "workload_failed"),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    """What all phases of one trial share."""
+
+    trial: Trial
+    unit: str
+    provenance: Provenance
+    idle: EnergyWindow | None = None
+
+
+def _reason_of(error: JouleLabError) -> InvalidReason:
+    for kind, reason in _REASONS:
+        if isinstance(error, kind):
+            return reason
+    return "sample_gap"
+
+
+def _weights(configuration: Configuration) -> str | None:
+    knobs = dict(configuration.knobs)
+    return str(knobs["weights"] or "random") if "weights" in knobs else None
+
+
+def _nothing(finding: Finding) -> Verdict:
+    return Verdict(windows=(), observed=Observed(), findings=(finding,), trace=None)

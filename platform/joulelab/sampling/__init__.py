@@ -1,0 +1,1 @@
+"""From a device's sensors to energy with an error bar."""

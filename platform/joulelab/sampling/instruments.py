@@ -1,0 +1,157 @@
+"""All that watches a device during a measurement, and the windows read off it."""
+
+from types import TracebackType
+from typing import Self
+
+from typing_extensions import override
+
+from joulelab.core.counter import EnergyCounter
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.procedure import Procedure
+from joulelab.core.samples import samples_window
+from joulelab.devices.base import Device
+from joulelab.errors import TraceCoverageError
+from joulelab.sampling.clock import Clock
+from joulelab.sampling.meter import Edges, Meter
+from joulelab.sampling.sampler import POLL_PERIOD_S, SampleLog, Sampler
+from joulelab.sampling.tick_tracker import TickTracker
+from joulelab.sampling.window_loop import Interval
+
+
+class Instruments:
+    """The sampler and, where the device has an energy counter, the meter.
+
+    Args:
+        device: What to watch.
+        procedure: How; only its sampling is used.
+        tracker: What is known of the counter's ticks from earlier; ``None`` for nothing.
+    """
+
+    def __init__(
+        self, device: Device, procedure: Procedure, *, tracker: TickTracker | None = None
+    ) -> None:
+        self._clock = device.clock
+        self._start_s = self._clock.now_s()
+        self.sampler = Sampler(
+            device, period_s=procedure.sample_period_s, budget=procedure.sampler_budget
+        )
+        has_counter = device.capabilities().has_energy_counter
+        self.meter = Meter(device, tracker=tracker) if has_counter else None
+        margin_s = 2 * max(POLL_PERIOD_S, procedure.sample_period_s or 0.0)
+        self.edges = WindowEdges(self._clock, self.sampler, self.meter, margin_s)
+
+    def __enter__(self) -> Self:
+        self._start_s = self._clock.now_s()
+        self.sampler.start()
+        if self.meter is not None:
+            self.meter.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.meter is not None:
+            self.meter.stop()
+        self.sampler.stop()
+
+    @property
+    def tick_s(self) -> float:
+        """Time between the counter's ticks, or between samples where there is no counter."""
+        return self.meter.tick_s if self.meter is not None else POLL_PERIOD_S
+
+    def check(self) -> None:
+        """Raise what has gone wrong in the background, if anything."""
+        self.sampler.raise_if_failed()
+        if self.meter is not None:
+            self.meter.raise_if_failed()
+
+    def cpu_share(self, log: SampleLog) -> float:
+        """Return the share of one core that sampler and meter took together."""
+        meter_s = self.meter.cpu_s if self.meter is not None else 0.0
+        return log.cpu_share + meter_s / max(self._clock.now_s() - self._start_s, 1e-9)
+
+    def readings(self) -> "Readings":
+        """Return everything seen so far."""
+        self.check()
+        counter = EnergyCounter(self.meter.polls()) if self.meter is not None else None
+        return Readings(counter, self.sampler.log())
+
+
+class WindowEdges(Edges):
+    """Has an edge seen by all that watches: the power samples, the sampler and the meter.
+
+    Args:
+        clock: The device's clock.
+        sampler: Asked for a whole look after an edge.
+        meter: Told of edges; ``None`` where the device has no energy counter.
+        margin_s: How long after an edge the power samples are sure to have passed it.
+    """
+
+    def __init__(
+        self, clock: Clock, sampler: Sampler, meter: Meter | None, margin_s: float
+    ) -> None:
+        self._clock = clock
+        self._sampler = sampler
+        self._meter = meter
+        self._margin_s = margin_s
+
+    @property
+    @override
+    def margin_s(self) -> float:
+        return self._margin_s
+
+    @override
+    def expect_edge(self, at_s: float) -> None:
+        if self._meter is not None:
+            self._meter.expect_edge(at_s)
+
+    @override
+    def mark_edge(self, at_s: float) -> None:
+        if self._meter is not None:
+            self._meter.mark_edge(at_s)
+
+    @override
+    def bracketed(self, since_s: float) -> bool:
+        if not self._sampler.has_looked_closely(since_s):
+            return False
+        if self._clock.now_s() - since_s < self._margin_s:
+            return False
+        return self._meter is None or self._meter.bracketed(since_s)
+
+
+class Readings:
+    """What the instruments have seen, and the energy of intervals within it.
+
+    Args:
+        counter: The energy counter; ``None`` where the device has none.
+        log: What the sampler has seen.
+    """
+
+    def __init__(self, counter: EnergyCounter | None, log: SampleLog) -> None:
+        self.counter = counter
+        self.log = log
+
+    def window(self, interval: Interval) -> EnergyWindow:
+        """Return the energy of an interval from the counter, or without one from the samples.
+
+        Raises:
+            TraceCoverageError: If that source does not span the interval.
+        """
+        if self.counter is not None:
+            return self.counter.window(interval.start_s, interval.stop_s, work=interval.work)
+        return self._sampled(interval)
+
+    def cross_check(self, interval: Interval) -> EnergyWindow | None:
+        """Return the same energy from the samples; ``None`` where they do not span it."""
+        trace = self.log.trace
+        if trace is None or not trace.spans(interval.start_s, interval.stop_s):
+            return None
+        return self._sampled(interval)
+
+    def _sampled(self, interval: Interval) -> EnergyWindow:
+        if self.log.trace is None:
+            raise TraceCoverageError("The device delivered no power samples at all.")
+        return samples_window(self.log.trace, interval.start_s, interval.stop_s, work=interval.work)

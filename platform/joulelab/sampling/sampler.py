@@ -1,0 +1,255 @@
+"""Watch a device in the background: power, clocks, temperatures, processes."""
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from joulelab.core.device import DeviceState, Look
+from joulelab.core.trace import PowerTrace
+from joulelab.devices.base import Device
+from joulelab.errors import ConfigError
+from joulelab.sampling.clock import Ticker
+from joulelab.sampling.failure import raise_kept
+from joulelab.sampling.power_buffer import PowerBuffer
+
+logger = logging.getLogger(__name__)
+
+LOOK_PERIOD_S = 0.2
+POLL_PERIOD_S = 0.1
+"""Between reads of power where the driver buffers none and no period was asked for."""
+SLOW_PERIOD_S = 1.0
+"""Between reads of what the driver is slow to tell, and of its buffer of power samples, which
+on an H200 wraps after 2.4 s."""
+SLOWEST_PERIOD_S = 1.0
+MAX_LOOKS = 50_000
+"""Close to three hours of looks; the oldest are dropped after that."""
+FIRST_CALLS_S = 2.0
+"""A driver's first calls cost more than all later ones, so they are not held against it."""
+JUDGED_S = 5.0
+"""Over how long sampling is held to its budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowLook:
+    """What is read of a device only about once a second.
+
+    Attributes:
+        at_s: When, on the device's clock.
+        pids: Processes that hold a compute context on the device.
+        memory_power_w: Power of the memory; ``None`` where the device does not tell.
+    """
+
+    at_s: float
+    pids: frozenset[int]
+    memory_power_w: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SampleLog:
+    """All that a sampler has seen so far.
+
+    Attributes:
+        trace: Power samples; ``None`` if there are none.
+        looks: Looks at the device's state, in order; about one a second is a whole one, the
+            others leave out what the driver is slow to tell.
+        slow_looks: Looks at its processes and memory power, in order.
+        cpu_share: Share of one core (0 to 1) that sampling took.
+        call_share: Share of the time (0 to 1) that sampling spent inside the driver's calls.
+        period_s: Period in force at the end, longer than asked for if sampling cost too much.
+        num_dropped: Samples and looks dropped to bound memory.
+    """
+
+    trace: PowerTrace | None
+    looks: tuple[Look, ...]
+    slow_looks: tuple[SlowLook, ...]
+    cpu_share: float
+    call_share: float
+    period_s: float
+    num_dropped: int
+
+
+class Sampler:
+    """Background sampling of one device on the device's own clock.
+
+    Takes the driver's buffered power samples where there are any, else polls power. An error
+    ends the sampling and is raised by :meth:`raise_if_failed` and :meth:`log`, so that a gap
+    is never taken for a quiet device.
+
+    Args:
+        device: What to watch.
+        period_s: Period of polled power, 0.01 to 1; ``None`` takes the driver's own samples
+            and polls at the period of the looks where there are none.
+        budget: Share of one core that sampling may take before it doubles its period.
+        max_samples: Power samples that are kept at most.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        period_s: float | None = None,
+        budget: float = 0.02,
+        max_samples: int = 500_000,
+    ) -> None:
+        if period_s is not None and not 0.01 <= period_s <= 1:
+            raise ConfigError(f"period_s must be within 0.01 and 1 or None, got {period_s}.")
+        capabilities = device.capabilities()
+        self._device = device
+        self._clock = device.clock
+        self._has_memory_power = capabilities.has_memory_power
+        self._polls_power = period_s is not None or not capabilities.has_power_samples
+        self._period_s = period_s or (POLL_PERIOD_S if self._polls_power else LOOK_PERIOD_S)
+        self._budget = budget
+        self._power = PowerBuffer(max_samples)
+        self._looks: deque[Look] = deque(maxlen=MAX_LOOKS)
+        self._slow_looks: deque[SlowLook] = deque(maxlen=MAX_LOOKS)
+        self._num_looks_dropped = 0
+        self._looked_s = self._drained_s = self._looked_closely_s = self._asked_s = -np.inf
+        self._num_excesses = 0
+        self._start_s = self._billed_from_s = self._clock.now_s()
+        self._cpu_s = self._call_s = self._bill_s = 0.0
+        self._error: Exception | None = None
+        self._lock = threading.RLock()
+        self._ticker: Ticker | None = None
+
+    def start(self) -> None:
+        """Sample until :meth:`stop`."""
+        self._start_s = self._clock.now_s()
+        self._billed_from_s = self._start_s + FIRST_CALLS_S
+        self._ticker = self._clock.every(self._period_s, self._beat)
+
+    def stop(self) -> None:
+        """Sample no more. Safe to call twice, and before :meth:`start`."""
+        if self._ticker is not None:
+            self._ticker.stop()
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended the sampling, if anything did.
+
+        Raises:
+            DeviceLostError: If the device has gone.
+            MeasurementError: If a reading failed in another way.
+        """
+        raise_kept(self._error, "Sampling stopped")
+
+    def latest_state(self) -> DeviceState | None:
+        """Return the last look's state; ``None`` before the first look."""
+        return self._looks[-1].state if self._looks else None
+
+    def has_looked_closely(self, since_s: float) -> bool:
+        """Whether a whole look was taken after ``since_s``; asks for one if not."""
+        if self._looked_closely_s >= since_s:
+            return True
+        if self._asked_s < since_s and self._ticker is not None:
+            self._asked_s = self._clock.now_s()
+            self._ticker.call_at(self._asked_s)
+        return False
+
+    def log(self) -> SampleLog:
+        """Fetch what the driver still holds, and return everything seen so far.
+
+        Raises:
+            DeviceLostError: If the device has gone.
+            MeasurementError: If a reading failed in another way.
+        """
+        self.raise_if_failed()
+        cpu_s = time.thread_time()
+        with self._lock:
+            self._drain(self._clock.now_s())
+            self._cpu_s += time.thread_time() - cpu_s
+            elapsed_s = max(self._clock.now_s() - self._start_s, 1e-9)
+            return SampleLog(
+                trace=self._power.trace(),
+                looks=tuple(self._looks),
+                slow_looks=tuple(self._slow_looks),
+                cpu_share=self._cpu_s / elapsed_s,
+                call_share=self._call_s / elapsed_s,
+                period_s=self._period_s,
+                num_dropped=self._power.num_dropped + self._num_looks_dropped,
+            )
+
+    def _beat(self) -> None:
+        if self._error is not None:
+            return
+        cpu_s, now_s = time.thread_time(), self._clock.now_s()
+        try:
+            with self._lock:
+                self._sample(now_s)
+        except Exception as error:  # a thread's top frame; raise_if_failed tells
+            self._error = error
+        self._bill(time.thread_time() - cpu_s, self._clock.now_s() - now_s)
+
+    def _sample(self, now_s: float) -> None:
+        slack_s = self._period_s / 2
+        asked = self._asked_s > self._looked_closely_s
+        if self._polls_power:
+            self._poll_power(now_s)
+        if asked or now_s - self._looked_closely_s >= SLOW_PERIOD_S - slack_s:
+            self._look(now_s, self._device.read_state())
+            self._looked_closely_s = now_s
+            self._slow_looks.append(self._slow_look(now_s))
+        elif now_s - self._looked_s >= LOOK_PERIOD_S - slack_s:
+            self._look(now_s, self._device.read_brief_state())
+        if now_s - self._drained_s >= SLOW_PERIOD_S - slack_s:
+            self._drain(now_s)
+
+    def _poll_power(self, now_s: float) -> None:
+        power_w = self._device.read_power_w()
+        middle_s = (now_s + self._clock.now_s()) / 2
+        self._power.add(np.array([middle_s]), np.array([power_w]))
+
+    def _look(self, now_s: float, state: DeviceState) -> None:
+        self._looked_s = now_s
+        self._num_looks_dropped += len(self._looks) == MAX_LOOKS
+        self._looks.append(Look(at_s=now_s, state=state))
+
+    def _drain(self, now_s: float) -> None:
+        self._drained_s = now_s
+        if not self._polls_power:
+            samples = self._device.read_power_samples()
+            self._power.add(samples.t_s, samples.power_w)
+
+    def _slow_look(self, now_s: float) -> SlowLook:
+        return SlowLook(
+            at_s=now_s,
+            pids=frozenset(process.pid for process in self._device.read_processes()),
+            memory_power_w=self._device.read_memory_power_w() if self._has_memory_power else None,
+        )
+
+    def _bill(self, cpu_s: float, call_s: float) -> None:
+        self._cpu_s += cpu_s
+        self._call_s += call_s
+        elapsed_s = self._clock.now_s() - self._billed_from_s
+        if elapsed_s < 0:
+            return
+        self._bill_s += cpu_s
+        if elapsed_s >= JUDGED_S:
+            share = self._bill_s / elapsed_s
+            self._billed_from_s, self._bill_s = self._clock.now_s(), 0.0
+            if share > self._budget:
+                self._slow_down(share)
+
+    def _slow_down(self, share: float) -> None:
+        """Double the period, and tell so once; once more, and louder, if that did not help."""
+        if self._period_s >= SLOWEST_PERIOD_S or self._ticker is None:
+            return
+        self._period_s = min(2 * self._period_s, SLOWEST_PERIOD_S)
+        self._ticker.set_period_s(self._period_s)
+        self._num_excesses += 1
+        if self._num_excesses <= len(_LOUDNESS):
+            logger.log(
+                _LOUDNESS[self._num_excesses - 1],
+                "Sampling took %.1f %% of a core where %.1f %% are granted, so the device is now "
+                "looked at every %g s.",
+                100 * share,
+                100 * self._budget,
+                self._period_s,
+            )
+
+
+_LOUDNESS = (logging.INFO, logging.WARNING)
+"""Of the messages that sampling is over its budget; there are no more than these."""

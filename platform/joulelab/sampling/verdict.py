@@ -1,0 +1,143 @@
+"""From what the instruments saw to windows, conduct and findings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import numpy as np
+
+from joulelab.core.device import Activity
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.measurement import Finding, Observed
+from joulelab.core.point import OperatingPoint
+from joulelab.core.trace import PowerTrace
+from joulelab.core.validity import (
+    Conduct,
+    agreement_findings,
+    conduct_findings,
+    conduct_of,
+    process_findings,
+    trace_findings,
+    trend_findings,
+    unseen_finding,
+)
+from joulelab.errors import TraceCoverageError
+from joulelab.sampling.instruments import Readings
+from joulelab.sampling.warmup import WarmUp
+from joulelab.sampling.window_loop import Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The windows of one phase, and whether to believe them.
+
+    Attributes:
+        windows: Energy of every interval; empty where the source does not span them all.
+        observed: What the device did meanwhile.
+        findings: What the validity contract found wrong.
+        trace: Power samples of the windows; ``None`` where there were none.
+    """
+
+    windows: tuple[EnergyWindow, ...]
+    observed: Observed
+    findings: tuple[Finding, ...]
+    trace: PowerTrace | None
+
+
+def judge(
+    readings: Readings,
+    intervals: Sequence[Interval],
+    *,
+    point: OperatingPoint,
+    own_pids: frozenset[int],
+    last_pids: frozenset[int],
+    warmup: WarmUp,
+    activity: Activity,
+    sampler_share: float,
+) -> Verdict:
+    """Apply the validity contract to one phase.
+
+    Args:
+        readings: What the instruments saw.
+        intervals: The windows, in order, at least one.
+        point: What was requested of the device.
+        own_pids: Processes on the device that are ours.
+        last_pids: Processes on the device after the last window.
+        warmup: What the warm-up came to.
+        activity: Unit activities over the windows.
+        sampler_share: Share of one core that the instruments took.
+    """
+    start_s, stop_s = intervals[0].start_s, intervals[-1].stop_s
+    log = readings.log
+    windows, findings = energy_windows(readings, intervals)
+    checks = [readings.cross_check(interval) for interval in intervals]
+    conduct = conduct_of(log.looks, point, start_s, stop_s)
+    slow_looks = [look for look in log.slow_looks if start_s <= look.at_s <= stop_s]
+    pids = last_pids.union(*(look.pids for look in slow_looks))
+    memory_w = [look.memory_power_w for look in slow_looks if look.memory_power_w is not None]
+    findings = (
+        *findings,
+        *((unseen_finding(),) if conduct is None else conduct_findings(conduct, point)),
+        *trace_findings(log.trace, start_s, stop_s),
+        *(agreement_findings(list(zip(windows, checks, strict=True))) if windows else ()),
+        *process_findings(pids, own_pids),
+        *trend_findings(windows),
+    )
+    checked_j = [check.energy_j for check in checks if check is not None]
+    observed = replace(
+        _seen(conduct),
+        memory_power_w=fmean(memory_w) if memory_w else None,
+        samples_energy_j=sum(checked_j) if len(checked_j) == len(intervals) else None,
+        warmup_s=warmup.duration_s,
+        warmup_steady=warmup.steady,
+        sampler_share=sampler_share,
+        activity=activity,
+    )
+    return Verdict(
+        windows=windows,
+        observed=observed,
+        findings=_without_doubles(findings),
+        trace=_cut(log.trace, start_s, stop_s),
+    )
+
+
+def energy_windows(
+    readings: Readings, intervals: Sequence[Interval]
+) -> tuple[tuple[EnergyWindow, ...], tuple[Finding, ...]]:
+    """Return the energy of every interval, or no windows and the findings that say why."""
+    start_s, stop_s = intervals[0].start_s, intervals[-1].stop_s
+    counter = readings.counter
+    findings = counter.findings(start_s, stop_s) if counter is not None else ()
+    try:
+        return tuple(readings.window(interval) for interval in intervals), findings
+    except TraceCoverageError as error:
+        return (), findings or (Finding(reason="sample_gap", detail=str(error)),)
+
+
+def _seen(conduct: Conduct | None) -> Observed:
+    if conduct is None:
+        return Observed()
+    return Observed(
+        sm_clock_mhz=conduct.sm_clock_mhz,
+        clock_residency=conduct.sm_residency,
+        mem_clock_mhz=conduct.mem_clock_mhz,
+        temperature_start_c=conduct.temperature_start_c,
+        temperature_stop_c=conduct.temperature_stop_c,
+        power_cap_share=conduct.power_cap_share,
+        thermal_share=conduct.thermal_share,
+    )
+
+
+def _without_doubles(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(findings))
+
+
+def _cut(trace: PowerTrace | None, start_s: float, stop_s: float) -> PowerTrace | None:
+    """Keep the samples of the interval and the next one on either side."""
+    if trace is None:
+        return None
+    first = max(0, int(np.searchsorted(trace.t_s, start_s, side="right")) - 1)
+    last = int(np.searchsorted(trace.t_s, stop_s, side="left")) + 1
+    if last - first < 2:
+        return None
+    return PowerTrace(t_s=trace.t_s[first:last].copy(), power_w=trace.power_w[first:last].copy())

@@ -1,0 +1,125 @@
+"""Run a load without pause and cut it into windows at the boundaries of its units."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+
+from joulelab.sampling.clock import Clock
+from joulelab.sampling.meter import Edges
+
+EDGE_PATIENCE_S = 2.0
+"""How long the load runs on at most for the counter to show an edge."""
+_NUM_RECENT = 8
+"""Units from whose shortest the next edge is expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Whole units of work between two boundaries.
+
+    Attributes:
+        start_s: When the first unit began, on the device's clock.
+        stop_s: When the last one ended.
+        work: Units of work done in between.
+    """
+
+    start_s: float
+    stop_s: float
+    work: float
+
+
+class WindowLoop:
+    """Runs one unit after the other, and notes where they begin and end.
+
+    Nothing but the next unit happens at a boundary inside a batch of windows, so that the
+    device is never left waiting for the one who measures it.
+
+    Args:
+        clock: The device's clock.
+        run_unit: Does one unit to completion, and returns the work it did.
+        edges: Whoever times the windows' edges.
+        check: Called after every unit; raises if measuring has become pointless.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        run_unit: Callable[[], float],
+        edges: Edges,
+        check: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._run_unit = run_unit
+        self._edges = edges
+        self._check = check
+        self._recent_s: deque[float] = deque(maxlen=_NUM_RECENT)
+        self.units: list[Interval] = []
+        """Every unit so far, in order, warm-up included."""
+
+    def run_until(self, done: Callable[[], bool]) -> None:
+        """Run units, at least one, until ``done`` says so at a boundary."""
+        self.unit()
+        while not done():
+            self.unit()
+
+    def windows(self, num_windows: int, window_s: float) -> list[Interval]:
+        """Run adjoining windows, with the load on before, between and after them.
+
+        Args:
+            num_windows: How many, at least 1.
+            window_s: Shortest length of each; it ends with the first unit that reaches it.
+        """
+        start_s = self._run_in()
+        intervals = []
+        for _ in range(num_windows):
+            intervals.append(self._window(start_s, window_s))
+            start_s = intervals[-1].stop_s
+        self._bracket(start_s)
+        return intervals
+
+    def unit(self) -> Interval:
+        """Run one unit."""
+        start_s = self._clock.now_s()
+        work = self._run_unit()
+        unit = Interval(start_s=start_s, stop_s=self._clock.now_s(), work=work)
+        self.units.append(unit)
+        self._recent_s.append(unit.stop_s - unit.start_s)
+        self._check()
+        return unit
+
+    def _run_in(self) -> float:
+        """Run on until an edge may come at any boundary, and let it be the next one."""
+        begun_s = now_s = self._clock.now_s()
+        ready_s = begun_s + self._edges.margin_s
+        while not self._is_over(begun_s) or now_s == begun_s:
+            self._edges.expect_edge(self._expected_s(now_s, ready_s))
+            now_s = self.unit().stop_s
+        start_s = self._clock.now_s()
+        self._edges.mark_edge(start_s)
+        return start_s
+
+    def _window(self, start_s: float, window_s: float) -> Interval:
+        work, stop_s = 0.0, start_s
+        while stop_s < start_s + window_s:
+            self._edges.expect_edge(self._expected_s(stop_s, start_s + window_s))
+            unit = self.unit()
+            work += unit.work
+            stop_s = unit.stop_s
+        self._edges.mark_edge(stop_s)
+        return Interval(start_s=start_s, stop_s=stop_s, work=work)
+
+    def _bracket(self, since_s: float) -> None:
+        """Run on until the counter has shown an edge at ``since_s``, or never will."""
+        self.run_until(lambda: self._is_over(since_s))
+
+    def _is_over(self, since_s: float) -> bool:
+        give_up_s = since_s + EDGE_PATIENCE_S
+        return self._edges.bracketed(since_s) or self._clock.now_s() >= give_up_s
+
+    def _expected_s(self, now_s: float, due_s: float) -> float:
+        """When the first boundary at or after ``due_s`` may come at the earliest."""
+        unit_s = min(self._recent_s, default=0.0)
+        if unit_s == 0:
+            return max(now_s, due_s)
+        return now_s + max(1, ceil((due_s - now_s) / unit_s)) * unit_s

@@ -1,0 +1,110 @@
+"""The procedure on GPUs with the physics, the sensors and the faults of real ones."""
+
+import time
+
+import pytest
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.point import OperatingPoint
+from joulelab.core.procedure import Procedure
+from joulelab.core.trial import Trial
+from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice, fleet
+from joulelab.measure import Bench
+
+KINDS = ["h200_sxm", "a100_sxm", "v100_sxm2", "rtx_4090"]
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Opens a simulated GPU of a kind, and its driver's state."""
+
+    def open_one(kind="h200_sxm"):
+        (address,) = fleet(kind, 1, str(tmp_path))
+        device = SimulatedDevice.open(address)
+        return device, DriverStore(str(tmp_path)).state(address.uuid)
+
+    return open_one
+
+
+def measured(device, point=None, *, workload="gemm", knobs=None, **procedure):
+    trial = Trial(study="s", name="t", configuration=Configuration.of(workload, knobs or {}, point))
+    with Bench(device, procedure=Procedure(**procedure)) as bench:
+        (record,) = bench.measure(trial)
+    return record.measurement
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("workload", ["gemm", "stream", "idle"])
+def test_every_kind_of_gpu_measures_valid_at_its_own_clocks(opened, kind, workload):
+    knobs = {"precision": "fp16"} if workload == "gemm" else {}
+    device, _ = opened(kind)
+
+    measurement = measured(device, workload=workload, knobs=knobs)
+
+    assert [finding.detail for finding in measurement.findings] == []
+    assert measurement.energy_per_unit_u_j < 0.01 * measurement.energy_per_unit_j
+
+
+def test_a_locked_clock_saves_energy_on_a_memory_bound_load(opened):
+    device, _ = opened()
+
+    fast = measured(device, workload="stream")
+    slow = measured(device, OperatingPoint(sm_clock_mhz=1005), workload="stream")
+
+    assert slow.observed.clock_residency == 1.0
+    assert slow.energy_per_unit_j < 0.8 * fast.energy_per_unit_j
+
+
+def test_a_clock_above_what_the_cap_allows_is_throttled(opened):
+    device, _ = opened()
+
+    measurement = measured(device, OperatingPoint(sm_clock_mhz=1980))
+
+    assert [finding.reason for finding in measurement.findings] == ["throttled"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Fault(kind="foreign_process", pid=4711), "foreign_process"),
+        (Fault(kind="lost", at_s=12.0), "device_lost"),
+        (Fault(kind="frozen_counter", at_s=15.0), "counter_frozen"),
+        (Fault(kind="refused"), "permission_denied"),
+        (Fault(kind="slow_clock", latency_s=1e4), "clock_not_held"),
+        (Fault(kind="throttle", clock_mhz=800, reason="hw_thermal"), "throttled"),
+    ],
+)
+def test_every_fault_is_found_with_its_reason(opened, fault, reason):
+    device, driver = opened()
+    driver.inject(fault)
+
+    measurement = measured(device, OperatingPoint(sm_clock_mhz=1005), warmup_max_s=5.0)
+
+    assert reason in [finding.reason for finding in measurement.findings]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reasons"),
+    [("counter_reset", {"counter_reset"}), ("stale_power", {"sources_disagree", "sample_gap"})],
+)
+def test_a_fault_inside_the_windows_is_found(opened, kind, reasons):
+    device, driver = opened()
+    sound = measured(device, OperatingPoint(sm_clock_mhz=1005), warmup_max_s=5.0)
+    start_s = device.clock.now_s() + sound.windows[0].start_s + 0.5
+    driver.inject(Fault(kind=kind, at_s=start_s))
+
+    measurement = measured(device, OperatingPoint(sm_clock_mhz=1005), warmup_max_s=5.0)
+
+    assert {finding.reason for finding in measurement.findings} & reasons
+
+
+def test_a_trial_on_a_simulated_gpu_takes_a_fraction_of_a_second(opened):
+    device, _ = opened()
+    trial = Trial(study="s", name="t", configuration=Configuration.of("gemm"))
+    with Bench(device) as bench:
+        bench.measure(trial)
+        start_s = time.process_time()
+
+        bench.measure(trial)
+
+        assert time.process_time() - start_s < 0.5

@@ -1,0 +1,182 @@
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fake_gpu import FakeGpu
+
+from joulelab.errors import ConfigError, DeviceLostError, MeasurementError
+from joulelab.sampling.clock import MonotonicClock
+from joulelab.sampling.power_buffer import PowerBuffer
+from joulelab.sampling.sampler import Sampler
+
+
+def sampled(gpu, duration_s, **options):
+    sampler = Sampler(gpu, **options)
+    sampler.start()
+    gpu.clock.sleep_s(duration_s)
+    sampler.stop()
+    return sampler
+
+
+def test_overlapping_buffers_become_one_trace_without_gap_or_double():
+    gpu = FakeGpu()
+
+    log = sampled(gpu, 10.0).log()
+
+    assert np.diff(log.trace.t_s) == pytest.approx(np.full(len(log.trace) - 1, 0.02))
+    assert log.trace.spans(1000.0, 1009.9)
+    assert log.trace.energy_j(1001, 1009) == pytest.approx(800)
+
+
+def test_the_driver_is_asked_only_about_once_a_second():
+    gpu = FakeGpu()
+    reads = []
+    gpu.pids = lambda t_s: reads.append(t_s) or set()
+
+    sampled(gpu, 10.0)
+
+    assert 10 <= len(reads) <= 12
+
+
+def test_clocks_are_looked_at_every_200_ms():
+    gpu = FakeGpu()
+
+    log = sampled(gpu, 5.0).log()
+
+    assert len(log.looks) == pytest.approx(25, abs=1)
+    assert np.ptp(np.diff([look.at_s for look in log.looks])) < 1e-6
+
+
+@pytest.mark.parametrize("period_s", [0.01, 0.25])
+def test_power_is_polled_at_the_period_that_was_asked_for(period_s):
+    gpu = FakeGpu()
+
+    log = sampled(gpu, 5.0, period_s=period_s).log()
+
+    assert np.median(np.diff(log.trace.t_s)) == pytest.approx(period_s)
+    assert log.trace.energy_j(1001, 1004) == pytest.approx(300)
+
+
+def test_power_is_polled_where_the_driver_buffers_none():
+    log = sampled(FakeGpu(sample_s=None), 5.0).log()
+
+    assert np.median(np.diff(log.trace.t_s)) == pytest.approx(0.1)
+
+
+def test_a_period_out_of_range_is_refused():
+    with pytest.raises(ConfigError, match=r"within 0\.01 and 1"):
+        Sampler(FakeGpu(), period_s=0.001)
+
+
+def test_a_lost_device_is_told_rather_than_taken_for_a_quiet_one():
+    gpu = FakeGpu()
+    gpu.lost_from_s = 1002.0
+
+    sampler = sampled(gpu, 5.0)
+
+    with pytest.raises(DeviceLostError):
+        sampler.raise_if_failed()
+    with pytest.raises(DeviceLostError):
+        sampler.log()
+
+
+def test_a_reading_that_fails_ends_the_sampling_with_its_cause():
+    gpu = FakeGpu()
+
+    def broken(t_s, state):
+        if t_s > 1001:
+            raise ValueError("no such field")
+        return state
+
+    gpu.states = broken
+
+    with pytest.raises(MeasurementError, match="no such field"):
+        sampled(gpu, 3.0).raise_if_failed()
+
+
+def test_memory_is_bounded_and_what_was_dropped_is_counted():
+    gpu = FakeGpu()
+
+    log = sampled(gpu, 20.0, max_samples=500).log()
+
+    assert len(log.trace) <= 500
+    assert log.num_dropped > 0
+    assert log.num_dropped + len(log.trace) == pytest.approx(20 / 0.02 + 119, abs=3)
+    assert log.trace.t_s[-1] == pytest.approx(1020, abs=0.03)
+
+
+def test_throttle_counters_are_read_once_a_second():
+    log = sampled(FakeGpu(), 5.0).log()
+
+    whole = [look.at_s for look in log.looks if look.state.power_cap_s is not None]
+    assert np.diff(whole) == pytest.approx(np.ones(4))
+
+
+def test_a_whole_look_is_taken_when_an_edge_asks_for_it():
+    gpu = FakeGpu()
+    sampler = Sampler(gpu)
+    sampler.start()
+    gpu.clock.sleep_s(1.55)
+    edge_s = gpu.clock.now_s()
+
+    at_once = sampler.has_looked_closely(edge_s)
+    gpu.clock.sleep_s(0.01)
+    soon_after = sampler.has_looked_closely(edge_s)
+
+    sampler.stop()
+    assert (at_once, soon_after) == (False, True)
+    assert sampler.log().looks[-1].state.power_cap_s is not None
+
+
+def test_a_sampler_over_its_budget_slows_down_and_tells_twice_at_most(caplog):
+    gpu = FakeGpu()
+
+    with caplog.at_level(logging.INFO):
+        log = sampled(gpu, 60.0, budget=1e-9).log()
+
+    assert log.period_s == 1.0
+    assert log.cpu_share > 0
+    assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING]
+    assert "looked at every 0.4 s" in caplog.text
+
+
+def test_first_calls_and_short_runs_are_not_held_against_the_budget(caplog):
+    with caplog.at_level(logging.INFO):
+        log = sampled(FakeGpu(), 6.5, budget=1e-9).log()
+
+    assert log.period_s == 0.2
+    assert caplog.text == ""
+
+
+def test_a_sampler_within_its_budget_keeps_its_period():
+    assert sampled(FakeGpu(), 10.0, budget=0.5).log().period_s == 0.2
+
+
+def test_the_sampler_runs_in_a_thread_on_the_machines_clock():
+    gpu = FakeGpu()
+    gpu._clock = MonotonicClock()
+    gpu.levels = [(0.0, 100.0, 0.0)]
+
+    log = sampled(gpu, 0.5).log()
+
+    assert len(log.looks) >= 2
+    assert log.trace is not None
+
+
+def test_samples_that_differ_by_rounding_are_one_sample():
+    buffer = PowerBuffer()
+    buffer.add(np.array([1.0, 1.02]), np.array([300.0, 310.0]))
+
+    buffer.add(np.array([1.01999, 1.04]), np.array([310.0, 320.0]))
+
+    assert buffer.trace().t_s.tolist() == [1.0, 1.02, 1.04]
+
+
+def test_the_latest_state_is_the_last_look():
+    gpu = FakeGpu()
+    gpu.states = lambda t_s, state: replace(state, temperature_c=t_s - 950)
+
+    sampler = sampled(gpu, 2.04)
+
+    assert sampler.latest_state().temperature_c == pytest.approx(52.0)
