@@ -1,0 +1,157 @@
+"""The processor that PyTorch computes on: which it is, what it can hold and multiply.
+
+Imports torch, so it is imported only by functions that run or trace a program.
+"""
+
+import gc
+import os
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from joulelab.core.cost import Data
+from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError
+
+DTYPES: dict[str, torch.dtype] = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "fp8": torch.float8_e4m3fn,
+}
+"""How a number of each precision is stored. TF32 stores single precision and rounds it to
+multiply."""
+
+# First CUDA compute capability whose matrix units take the precision (CUDA C++ programming
+# guide, "Compute Capabilities"); PyTorch emulates bf16 on older ones, at another energy.
+_SINCE: dict[str, tuple[int, int]] = {
+    "fp64": (0, 0),
+    "fp32": (0, 0),
+    "fp16": (7, 0),
+    "bf16": (8, 0),
+    "tf32": (8, 0),
+    "fp8": (8, 9),
+}
+_NO_GPU = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES that hide every GPU
+_ON_CPU: tuple[str, ...] = ("fp64", "fp32", "fp16", "bf16")
+
+
+def select_device() -> torch.device:
+    """Return the GPU that this process is pinned to, else the CPU.
+
+    Raises:
+        DeviceNotFoundError: If the process is pinned to a GPU that PyTorch cannot use: the
+            program would run on the CPU while the energy of an idle GPU is measured.
+    """
+    if torch.cuda.is_available():
+        return torch.device("cuda:0")
+    pinned = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if pinned not in _NO_GPU:
+        raise DeviceNotFoundError(
+            f"The process is pinned to GPU {pinned}, but PyTorch {torch.__version__} sees no GPU; "
+            "install a build of PyTorch for CUDA that this driver supports."
+        )
+    return torch.device("cpu")
+
+
+def require_precision(precision: str, device: torch.device) -> None:
+    """Refuse a precision that ``device`` does not have in hardware.
+
+    Raises:
+        ConfigError: If it has not; names those that it has.
+    """
+    known, name = _ON_CPU, "the CPU"
+    if device.type == "cuda":
+        capability = torch.cuda.get_device_capability(device)
+        known = tuple(name for name, since in _SINCE.items() if capability >= since)
+        name = torch.cuda.get_device_name(device)
+    if precision not in known:
+        raise ConfigError(
+            f"precision must be one that {name} has ({', '.join(known)}), got {precision!r}."
+        )
+
+
+def require_memory(needed_b: float, device: torch.device, what: str) -> None:
+    """Refuse to allocate more than ``device`` has free.
+
+    Raises:
+        DeviceError: If ``what`` needs more than that; says by how much.
+    """
+    if device.type != "cuda":
+        return
+    free_b, total_b = torch.cuda.mem_get_info(device)
+    if needed_b > free_b:
+        raise DeviceError(
+            f"{what} needs {needed_b / 1e9:.1f} GB of device memory, "
+            f"{(needed_b - free_b) / 1e9:.1f} GB more than the {free_b / 1e9:.1f} GB that are free "
+            f"of {total_b / 1e9:.1f} GB; make it smaller or free the device."
+        )
+
+
+def require_beyond_cache(buffer_b: float, device: torch.device) -> None:
+    """Refuse a buffer that the last-level cache could serve in part.
+
+    Raises:
+        ConfigError: If the buffer is not at least four times the cache.
+    """
+    if device.type != "cuda":
+        return
+    cache_b = torch.cuda.get_device_properties(device).L2_cache_size
+    if buffer_b < 4 * cache_b:
+        raise ConfigError(
+            f"size_gb must be at least {4 * cache_b / 1e9:.3f}, four times the L2 cache, so that "
+            f"the traffic reaches device memory, got {buffer_b / 1e9:.3f}."
+        )
+
+
+def operand(shape: Sequence[int], precision: str, data: Data, device: str) -> torch.Tensor:
+    """Return a tensor of normally distributed numbers, or of zeros, on ``device``."""
+    dtype = DTYPES[precision]
+    if data == "zeros":
+        return torch.zeros(*shape, dtype=dtype, device=device)
+    drawn = torch.bfloat16 if precision == "fp8" else dtype
+    return torch.randn(*shape, dtype=drawn, device=device).to(dtype)
+
+
+@contextmanager
+def memory_errors(what: str) -> Generator[None]:
+    """Turn PyTorch's running out of memory in a ``with`` block into a :class:`DeviceError`."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise DeviceError(f"{what} ran out of device memory; make it smaller. {error}") from error
+
+
+@contextmanager
+def computing(precision: str) -> Generator[None]:
+    """Multiply single-precision matrices in ``precision`` in a ``with`` block; no gradients."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Generator[None]:
+    """Draw random numbers from ``seed`` in a ``with`` block; leave the generators as found."""
+    gpus: Iterable[torch.device] = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus):
+        torch.manual_seed(seed)
+        yield
+
+
+def synchronize() -> None:
+    """Wait until the GPU has done all that it was given; a CPU always has."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def release_memory() -> None:
+    """Give memory that no tensor uses back to the device."""
+    gc.collect()
+    torch.cuda.empty_cache()

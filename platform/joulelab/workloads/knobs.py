@@ -1,0 +1,37 @@
+"""Checks on the values of a workload's knobs."""
+
+from collections.abc import Sequence
+
+from joulelab.errors import ConfigError
+from joulelab.registry import unknown_name
+
+
+def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuse ``value`` for the knob ``name`` unless it is one of ``choices``.
+
+    Raises:
+        UnknownNameError: If it is not; names the closest choices.
+    """
+    if value not in choices:
+        raise unknown_name(name, str(value), choices)
+
+
+def require_count(name: str, value: object, *, least: int = 1) -> None:
+    """Refuse ``value`` for the knob ``name`` unless it is a whole number from ``least`` up.
+
+    Raises:
+        ConfigError: If it is not.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
+def require_positive(name: str, value: object) -> None:
+    """Refuse ``value`` for the knob ``name`` unless it is a positive, finite number.
+
+    Raises:
+        ConfigError: If it is not.
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number and 0 < float(str(value)) < float("inf")):
+        raise ConfigError(f"{name} must be a positive number, got {value!r}.")
