@@ -1,0 +1,16 @@
+"""Clocks on loan: a process per node that sets them, and always gives them back."""
+
+from joulelab.guard.client import GuardClient, Lease
+from joulelab.guard.protocol import GuardStatus, Receipt
+from joulelab.guard.settings import GuardSettings, default_socket_path
+from joulelab.guard.start import ensure_guard
+
+__all__ = [
+    "GuardClient",
+    "GuardSettings",
+    "GuardStatus",
+    "Lease",
+    "Receipt",
+    "default_socket_path",
+    "ensure_guard",
+]

@@ -1,0 +1,227 @@
+"""Borrow the clocks of a device from the guard of this node."""
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from joulelab.core.device import DeviceAddress
+from joulelab.core.point import OperatingPoint
+from joulelab.errors import GuardError, JouleLabError
+from joulelab.guard.link import Link
+from joulelab.guard.protocol import GuardStatus, Receipt, receipt_from, status_from
+from joulelab.guard.settings import default_socket_path
+from joulelab.guard.start import IDLE_EXIT_S, ensure_guard
+from joulelab.guard.waiting import wait_until_ended
+
+TTL_S = 30.0
+"""How long a lease lasts without renewal, unless told otherwise."""
+
+_TRIES = 3
+
+_log = logging.getLogger(__name__)
+
+
+class Lease:
+    """One device's knobs on loan: a :class:`~joulelab.devices.base.Control`.
+
+    The loan ends, and the guard restores the device, when this object is closed, when this
+    process ends in whatever way, or when it stops renewing, which a thread does every third of
+    ``ttl_s``. Get one from :meth:`GuardClient.lease`.
+    """
+
+    def __init__(self, link: Link, address: DeviceAddress, ttl_s: float, deadline_s: float) -> None:
+        self.address = address
+        self.receipt: Receipt | None = None
+        self._link = link
+        self._ttl_s = ttl_s
+        self._deadline_s = deadline_s
+        self._lost: str | None = None
+        self._turn = threading.Lock()
+        self._closing = threading.Event()
+        self._renewer = threading.Thread(target=self._renew, name="joulelab-lease", daemon=True)
+        self._renewer.start()
+
+    def apply(self, point: OperatingPoint) -> None:
+        """Put ``point`` in force; :attr:`receipt` then holds what was read back.
+
+        Raises:
+            GuardError: If the lease is lost.
+            JouleLabError: What the device says (:class:`ConfigError`, with the neighbours of a
+                clock that is not on the grid, :class:`DevicePermissionError`, ...).
+        """
+        self.receipt = None
+        self.receipt = receipt_from(self._request("apply", point=asdict(point)))
+
+    def reset(self) -> None:
+        """Return every knob to what it was before the lease.
+
+        A lost lease is no error here: the guard restores what it takes back.
+        """
+        self.receipt = None
+        try:
+            self._request("reset")
+        except GuardError as error:
+            _log.warning(
+                "Left the restoring of %s to the clock guard: %s", self.address.uuid, error
+            )
+
+    def require_held(self) -> None:
+        """Raise :class:`GuardError` if the point may no longer be in force.
+
+        It may not if the guard died or took the lease back, or if it could have, since
+        the last renewal that it confirmed is ``ttl_s`` ago. Never waits for the guard.
+        """
+        if not self._link.is_own:
+            raise GuardError("A lease belongs to the process that took it, not to its children.")
+        if self._lost is None and self._turn.acquire(blocking=False):
+            try:
+                self._lose(self._link.news())
+            finally:
+                self._turn.release()
+        if self._lost is None and time.monotonic() > self._deadline_s:
+            self._lose(f"it was not renewed for {self._ttl_s:g} s")
+        if self._lost is not None:
+            raise GuardError(f"The lease of {self.address.uuid} is lost: {self._lost}.")
+
+    def close(self) -> None:
+        """Give the device back; it is restored when this returns. Safe to call twice."""
+        if not self._link.is_own:
+            self._link.close()
+            return
+        self._closing.set()
+        self._renewer.join()
+        if self._lost is None:
+            with suppress(GuardError):
+                self._request("release")
+            self._lose("it was given back")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _lose(self, why: str | None) -> None:
+        """Note that the lease has ended, if there is a reason, and hang up."""
+        if why is not None:
+            self._lost = why
+            self._link.close()
+
+    def _renew(self) -> None:
+        while not self._closing.wait(self._ttl_s / 3):
+            try:
+                self._request("renew")
+            except JouleLabError:
+                return  # require_held says so to whoever relies on the lease
+
+    def _request(self, do: str, **arguments: Any) -> Any:
+        self.require_held()
+        with self._turn:
+            sent_s = time.monotonic()
+            try:
+                result = self._link.request(do, **arguments)
+            except OSError as error:
+                self._lose(str(error))
+                raise GuardError(f"The lease of {self.address.uuid} is lost: {error}.") from error
+        self._deadline_s = sent_s + self._ttl_s
+        return result
+
+
+class GuardClient:
+    """Asks the guard of this node for leases, starting one if none is there.
+
+    Args:
+        socket_path: Where the guard listens; ``None`` takes the system's guard if there is
+            one, else this user's own.
+        start: Whether to start a guard where none answers.
+        idle_exit_s: Time without clients after which a guard started here ends.
+    """
+
+    def __init__(
+        self,
+        socket_path: Path | None = None,
+        *,
+        start: bool = True,
+        idle_exit_s: float | None = IDLE_EXIT_S,
+    ) -> None:
+        self.socket_path = socket_path or default_socket_path()
+        self._start = start
+        self._idle_exit_s = idle_exit_s
+
+    def lease(self, address: DeviceAddress, note: str = "", ttl_s: float = TTL_S) -> Lease:
+        """Borrow the device at ``address``.
+
+        Args:
+            address: The device.
+            note: What it is for; others who ask for it are told.
+            ttl_s: Time after which the guard takes it back if this process neither ends
+                nor renews.
+
+        Raises:
+            GuardError: If another holds it (names the process), or no guard answers.
+            JouleLabError: What the device's backend says on opening it.
+        """
+        if address.store is not None:  # the guard works in another folder
+            address = replace(address, store=str(Path(address.store).absolute()))
+        request = {"address": asdict(address), "note": note, "ttl_s": ttl_s}
+        for _ in range(_TRIES):
+            try:
+                return self._try_to_lease(address, request, ttl_s)
+            except OSError as error:
+                _log.info("The clock guard went while it was asked (%s); asking again.", error)
+        raise self._absent()
+
+    def status(self) -> GuardStatus:
+        """Return who holds what; starts no guard.
+
+        Raises:
+            GuardError: If no guard answers.
+        """
+        try:
+            with Link(self.socket_path) as link:
+                return status_from(link.request("status"))
+        except OSError as error:
+            raise self._absent() from error
+
+    def stop(self, *, timeout_s: float = 10.0) -> None:
+        """Have the guard restore everything and end, and wait until it is gone.
+
+        Raises:
+            GuardError: If none answers, this user may not stop it, or it cannot restore a
+                device and therefore stays.
+        """
+        status = self.status()
+        pids = [pid for pid in (status.pid, status.watchdog_pid) if pid is not None]
+        with wait_until_ended(pids, timeout_s):
+            try:
+                with Link(self.socket_path) as link:
+                    link.request("stop")
+            except OSError as error:
+                raise self._absent() from error
+
+    def _try_to_lease(self, address: DeviceAddress, request: dict[str, Any], ttl_s: float) -> Lease:
+        if self._start:
+            ensure_guard(self.socket_path, idle_exit_s=self._idle_exit_s)
+        link = Link(self.socket_path)
+        sent_s = time.monotonic()
+        try:
+            link.request("lease", **request)
+        except (JouleLabError, OSError):
+            link.close()
+            raise
+        return Lease(link, address, ttl_s, sent_s + ttl_s)
+
+    def _absent(self) -> GuardError:
+        return GuardError(
+            f"No clock guard answers at {self.socket_path}; start one with `joulelab guard`."
+        )

@@ -1,0 +1,139 @@
+"""``python -m joulelab.guard.daemon``: a watchdog, and the guard that it keeps alive.
+
+The watchdog forks the guard, and forks another when that one is killed; having imported
+everything and opened nothing, it needs a few milliseconds. The guard in turn starts another
+watchdog when its own is killed. Each learns of the other's death from the kernel (pidfd).
+"""
+
+import argparse
+import logging
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from joulelab.devices import DEVICES
+from joulelab.errors import GuardError, JouleLabError
+from joulelab.guard.process import run_guard
+from joulelab.guard.settings import GuardSettings
+from joulelab.guard.waiting import is_readable
+
+_NOT_NEEDED = 3
+_QUICK_DEATH_S = 1.0
+_FREE_DEATHS = 5
+_LONGEST_PAUSE_S = 5.0
+_LONGEST_LOG_B = 4 * 2**20
+
+_log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Start a daemon and return at once; with ``--adopt``, be the watchdog of a guard."""
+    parser = argparse.ArgumentParser(prog="joulelab.guard.daemon")
+    parser.add_argument("socket_path", type=Path)
+    parser.add_argument("--max-ttl-s", type=float, required=True)
+    parser.add_argument("--idle-exit-s", type=float)
+    parser.add_argument("--adopt", type=int, metavar="PID")
+    options = vars(parser.parse_args(arguments))
+    guard_pid: int | None = options.pop("adopt")
+    settings = GuardSettings(**options)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s")
+    _import_backends()
+    if guard_pid is not None:
+        return watch_over(settings, guard_pid)
+    return _detach(settings)
+
+
+def watch_over(settings: GuardSettings, guard_pid: int | None = None) -> int:
+    """Keep a guard alive; a guard that ends on purpose ends this process first.
+
+    Args:
+        settings: For the guards to come.
+        guard_pid: A guard that is this process's parent; ``None`` forks one.
+    """
+    _name_process("joulelab-watch")
+    quick_deaths = 0
+    while True:
+        started_s = time.monotonic()
+        if guard_pid is None:
+            guard_pid = _fork_guard(settings)
+        if _status_at_end(guard_pid) == _NOT_NEEDED:
+            return 0
+        _log.warning("Guard %d died; starting another.", guard_pid)
+        guard_pid = None
+        quick = time.monotonic() - started_s < _QUICK_DEATH_S
+        quick_deaths = quick_deaths + 1 if quick else 0
+        if quick_deaths > _FREE_DEATHS:
+            time.sleep(min(0.1 * 2.0 ** (quick_deaths - _FREE_DEATHS), _LONGEST_PAUSE_S))
+
+
+def _detach(settings: GuardSettings) -> int:
+    """Leave the watchdog to init, with its output in the log."""
+    try:
+        settings.make_folders()
+    except JouleLabError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - what the starter reads
+        return 1
+    if os.fork():
+        return 0
+    _log_to(settings.log_path)
+    os._exit(watch_over(settings))
+
+
+def _fork_guard(settings: GuardSettings) -> int:
+    watchdog_pid = os.getpid()
+    guard_pid = os.fork()
+    if guard_pid:
+        return guard_pid
+    status = 70
+    try:
+        _name_process("joulelab-guard")
+        status = run_guard(settings, watchdog_pid=watchdog_pid)
+    except GuardError as error:
+        _log.info("%s", error)
+        status = _NOT_NEEDED
+    except Exception:
+        _log.exception("The guard failed.")
+    finally:
+        os._exit(status)
+
+
+def _status_at_end(pid: int) -> int | None:
+    """Wait for the end of a child and return its status, or for the end of the parent."""
+    with suppress(ChildProcessError):
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with suppress(ProcessLookupError), os.fdopen(os.pidfd_open(pid), "rb") as pidfd:
+        if os.getppid() == pid:  # else the parent is gone, and its id may be another's
+            is_readable(pidfd.fileno(), timeout_s=None)
+    return None
+
+
+def _import_backends() -> None:
+    """Import now what is imported on first use, so that revived guards find it at hand.
+
+    A snapshot of the code that a Ray job ran from may be gone when it is needed.
+    """
+    for name in DEVICES:
+        with suppress(ImportError, AttributeError):
+            DEVICES[name]
+
+
+def _log_to(path: Path) -> None:
+    if path.exists() and path.stat().st_size > _LONGEST_LOG_B:
+        path.replace(path.with_suffix(".old"))
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.close(file)
+
+
+def _name_process(name: str) -> None:
+    """Say in ``ps`` and ``top`` what this process is; at most 15 letters."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

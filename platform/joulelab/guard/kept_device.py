@@ -1,0 +1,195 @@
+"""One device in the guard's keeping, from the first write to the verified restore."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields, replace
+
+from joulelab.core.device import DeviceAddress
+from joulelab.core.point import OperatingPoint
+from joulelab.devices.base import Device
+from joulelab.errors import (
+    ConfigError,
+    DevicePermissionError,
+    JouleLabError,
+)
+from joulelab.guard.journal import Entry, Journal
+from joulelab.guard.protocol import PendingRestore, Receipt
+from joulelab.guard.readback import amend, driver_point, prior_point, take_receipt, verify_restored
+
+OpenDevice = Callable[[DeviceAddress], Device]
+
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class KeptDevice:
+    """Sets a device's knobs and gives back what was there before.
+
+    The journal is written before the device is. A restore that fails stays due: it is tried
+    again, ever more slowly, for as long as the guard lives, and by the next guard after that.
+
+    Args:
+        address: The device.
+        journal: Where to write what is about to be set.
+        open_device: How to open a device.
+        outstanding: The journal's last ``set`` line, if a guard before this one left it.
+    """
+
+    def __init__(
+        self,
+        address: DeviceAddress,
+        *,
+        journal: Journal,
+        open_device: OpenDevice,
+        outstanding: Entry | None = None,
+    ) -> None:
+        self.address = address
+        self.due_s: float | None = None
+        self._journal = journal
+        self._open_device = open_device
+        self._device: Device | None = None
+        self._prior: OperatingPoint | None = None
+        self._turned = OperatingPoint()
+        if outstanding is not None:
+            self._prior = outstanding.prior
+            self._turned = outstanding.requested or OperatingPoint()
+        self._attempts = 0
+        self._error = ""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether anything may be in force that has to be given back."""
+        return self._prior is not None
+
+    @property
+    def point(self) -> OperatingPoint:
+        """The knobs that were turned and not turned back."""
+        return self._turned
+
+    @property
+    def pending(self) -> PendingRestore:
+        """How the tries to restore it have gone."""
+        return PendingRestore(address=self.address, attempts=self._attempts, error=self._error)
+
+    def open(self) -> Device:
+        """Open the device if it is not open yet.
+
+        Raises:
+            JouleLabError: Whatever its backend says.
+        """
+        if self._device is None:
+            self._device = self._open_device(self.address)
+        return self._device
+
+    def close(self) -> None:
+        """Let go of the device, leaving its knobs as they are."""
+        device, self._device = self._device, None
+        if device is not None:
+            with suppress(JouleLabError):
+                device.close()
+
+    def apply(self, point: OperatingPoint, *, pid: int, uid: int, note: str) -> Receipt:
+        """Write down, set, read back.
+
+        Raises:
+            JouleLabError: Whatever the device says, or :class:`DeviceError` if it holds
+                something else than it was given.
+            OSError: If the journal cannot be written; then nothing was set.
+        """
+        device = self.open()
+        first = self._prior is None
+        prior = self._prior or prior_point(device)
+        turned = _merged(self._turned, point)
+        self._journal.write(
+            "set", self.address, detail=note, prior=prior, requested=turned, pid=pid, uid=uid
+        )
+        self._prior, self._turned = prior, turned
+        try:
+            device.apply(point)
+            receipt = take_receipt(device, point, prior)
+        except JouleLabError as error:
+            if first and self._left_untouched(device, prior, error):
+                self._settle(f"nothing was set: {error}", prior)
+            raise
+        self.due_s = None
+        return receipt
+
+    def restore(self, cause: str) -> bool:
+        """Give back what was in force before, and verify it.
+
+        Returns:
+            Whether that worked; if not, it is due again at :attr:`due_s`.
+        """
+        if self._prior is None:
+            return True
+        try:
+            notes = self._put_back(self._prior)
+            self._settle(cause + notes, self._prior)
+        except Exception as error:  # whatever a driver throws, the debt stays
+            self._fail(cause, error)
+            return False
+        return True
+
+    def _left_untouched(self, device: Device, prior: OperatingPoint, error: JouleLabError) -> bool:
+        """Whether a refused first point changed nothing, so that nothing is owed."""
+        told = driver_point(device)
+        if told is not None:
+            return told == prior
+        if isinstance(error, DevicePermissionError):
+            return self._may_not_reset(prior)
+        return isinstance(error, ConfigError)
+
+    def _may_not_reset(self, prior: OperatingPoint) -> bool:
+        try:
+            self._put_back(prior)
+        except DevicePermissionError:
+            return True  # who may not reset a knob cannot have turned it
+        return False
+
+    def _put_back(self, prior: OperatingPoint) -> str:
+        """Restore and verify; return what there is to say of it."""
+        device = self.open()
+        target = OperatingPoint(
+            sm_clock_mhz=prior.sm_clock_mhz,
+            mem_clock_mhz=prior.mem_clock_mhz,
+            power_limit_w=self._limit_to_restore_w(device, prior),
+        )
+        device.reset()
+        remark = ""
+        try:
+            amend(device, target)
+        except ConfigError as error:
+            target, remark = OperatingPoint(), f"; left at the default, since {error}"
+        verify_restored(device, target)
+        return remark
+
+    def _limit_to_restore_w(self, device: Device, prior: OperatingPoint) -> float | None:
+        """What the power limit should be; one that the guard did not turn is not its business."""
+        if self._turned.power_limit_w is None:
+            return device.read_state().power_limit_w
+        if prior.power_limit_w is not None:
+            return prior.power_limit_w
+        return device.capabilities().default_power_limit_w
+
+    def _settle(self, detail: str, prior: OperatingPoint) -> None:
+        self._journal.write("restored", self.address, detail=detail, prior=prior)
+        self._prior, self._turned, self.due_s = None, OperatingPoint(), None
+        self._attempts, self._error = 0, ""
+
+    def _fail(self, cause: str, error: Exception) -> None:
+        self.close()  # a handle from before a driver reload never works again
+        self._attempts += 1
+        pause_s = min(_FIRST_PAUSE_S * 2.0 ** min(self._attempts - 1, 10), _LONGEST_PAUSE_S)
+        self.due_s = time.monotonic() + pause_s
+        if str(error) != self._error:
+            _log.error("Cannot restore %s (%s): %s", self.address.uuid, cause, error)
+        self._error = str(error)
+
+
+def _merged(before: OperatingPoint, point: OperatingPoint) -> OperatingPoint:
+    given = {f.name: v for f in fields(point) if (v := getattr(point, f.name)) is not None}
+    return replace(before, **given)

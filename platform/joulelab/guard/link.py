@@ -1,0 +1,96 @@
+"""The client's end of a connection: one request, one reply."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Any, Self
+
+from joulelab.errors import GuardError, JouleLabError
+from joulelab.guard.connection import Peer, peer_of
+from joulelab.guard.protocol import LONGEST_LINE_B, decode, encode, result_of
+from joulelab.guard.waiting import is_readable
+
+
+class Link:
+    """A connection to a guard.
+
+    Args:
+        socket_path: Where the guard listens.
+        timeout_s: Longest wait for a reply.
+
+    Raises:
+        FileNotFoundError: If no guard listens there.
+        ConnectionRefusedError: If a guard that listened there is gone.
+        GuardError: If this user may not connect.
+    """
+
+    def __init__(self, socket_path: Path, *, timeout_s: float = 30.0) -> None:
+        self._pid = os.getpid()
+        self._received = b""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.connect(str(socket_path))
+        except PermissionError as error:
+            self._socket.close()
+            raise GuardError(
+                f"The clock guard at {socket_path} does not serve uid {os.getuid()}; ask its "
+                "administrator to add you to its group, or give another socket."
+            ) from error
+        except OSError:
+            self._socket.close()
+            raise
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process opened the link, rather than got a copy of it in a fork."""
+        return os.getpid() == self._pid
+
+    @property
+    def peer(self) -> Peer:
+        """The guard's process."""
+        return peer_of(self._socket)
+
+    def request(self, do: str, **arguments: Any) -> Any:
+        """Ask for ``do`` and wait for the answer.
+
+        Raises:
+            ConnectionError: If the guard is gone.
+            TimeoutError: If it does not answer; the link is of no more use then.
+            JouleLabError: What the guard says, in its own class.
+        """
+        self._socket.sendall(encode({"do": do, **arguments}))
+        return result_of(decode(self._line()))
+
+    def news(self) -> str | None:
+        """Return why the guard ended the link, or ``None`` while it stands; never waits."""
+        try:
+            if not is_readable(self._socket.fileno()):
+                return None
+            waiting = self._socket.recv(LONGEST_LINE_B, socket.MSG_PEEK)
+        except (OSError, ValueError) as error:  # ValueError: closed on this side
+            return str(error)
+        try:
+            result_of(decode(waiting.partition(b"\n")[0]))
+        except JouleLabError as error:
+            return str(error) if waiting else "the connection to the clock guard is closed"
+        return "the clock guard spoke out of turn"
+
+    def close(self) -> None:
+        """Close this process's end. Safe to call twice."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._received:
+            received = self._socket.recv(LONGEST_LINE_B)
+            if not received:
+                raise ConnectionResetError("the connection to the clock guard is closed")
+            self._received += received
+        line, _, self._received = self._received.partition(b"\n")
+        return line

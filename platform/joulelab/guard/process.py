@@ -1,0 +1,192 @@
+"""A guard as a process of its own: one per state folder, ended by signals, watched."""
+
+import fcntl
+import logging
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from joulelab.errors import GuardError
+from joulelab.guard.launch import daemon_command, daemon_environment
+from joulelab.guard.link import Link
+from joulelab.guard.server import GuardServer
+from joulelab.guard.settings import GuardSettings
+from joulelab.guard.waiting import is_readable
+
+_ENDINGS = (signal.SIGTERM, signal.SIGINT)
+_LOCK_WAIT_S = 3.0
+_LAST_RESTORE_S = 5.0
+_PARTING_S = 2.0
+_QUICK_DEATH_S = 1.0
+_MOST_QUICK_DEATHS = 20
+
+_log = logging.getLogger(__name__)
+
+
+def run_guard(settings: GuardSettings, *, watchdog_pid: int | None = None) -> int:
+    """Run a guard in this process until it is told to end; return the exit status.
+
+    Args:
+        settings: Where to listen and whom to serve.
+        watchdog_pid: The process that revives this one, and is revived by it; ``None`` if
+            something else (systemd, a person) sees to that.
+
+    Returns:
+        0 if everything was given back; 1 if a device could not be restored, which the
+        journal keeps for the next guard.
+
+    Raises:
+        GuardError: If another guard serves the same socket.
+    """
+    settings.make_folders()
+    with _only_one(settings):
+        server = GuardServer(settings)
+        watch = None if watchdog_pid is None else WatchdogWatch(server, settings, watchdog_pid)
+        with _stopped_by_signals(server):
+            server.serve()
+        server.retry_until(time.monotonic() + _LAST_RESTORE_S)
+        for pending in server.pending:
+            _log.error("Left %s unrestored: %s", pending.address.uuid, pending.error)
+        if watch is not None:
+            watch.end()
+        return 1 if server.pending else 0
+
+
+class WatchdogWatch:
+    """The guard's eye on its watchdog: starts another when it dies, and ends it at the end.
+
+    Args:
+        server: Whose event loop hears of the death.
+        settings: For the next watchdog.
+        pid: The watchdog, which is the parent of this process.
+    """
+
+    def __init__(self, server: GuardServer, settings: GuardSettings, pid: int) -> None:
+        self._server = server
+        self._settings = settings
+        self._child: subprocess.Popen[bytes] | None = None
+        self._pidfd: int | None = None
+        self._started_s = time.monotonic()
+        self._quick_deaths = 0
+        with suppress(ProcessLookupError):
+            self._look_at(pid)
+        if os.getppid() != pid:
+            self._revive()
+
+    def end(self) -> None:
+        """End the watchdog, so that it does not revive a guard that ends on purpose."""
+        if self._pidfd is None:
+            return
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        is_readable(self._pidfd, _PARTING_S)
+        os.close(self._pidfd)
+        self._reap()
+
+    def _look_at(self, pid: int) -> None:
+        self._pidfd = os.pidfd_open(pid)
+        self._server.watchdog_pid = pid
+        self._server.watch(self._pidfd, self._revive)
+
+    def _revive(self) -> None:
+        self._look_away()
+        self._reap()
+        self._count_death()
+        if self._quick_deaths > _MOST_QUICK_DEATHS:
+            _log.error("The watchdog keeps dying; going on without one.")
+            return
+        _log.warning("The watchdog died; starting another.")
+        self._child = subprocess.Popen(
+            daemon_command(self._settings, "--adopt", str(os.getpid())),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env=daemon_environment(),
+            cwd="/",
+        )
+        self._look_at(self._child.pid)
+
+    def _look_away(self) -> None:
+        self._server.watchdog_pid = None
+        if self._pidfd is not None:
+            self._server.unwatch(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def _count_death(self) -> None:
+        now_s = time.monotonic()
+        quick = now_s - self._started_s < _QUICK_DEATH_S
+        self._quick_deaths = self._quick_deaths + 1 if quick else 0
+        self._started_s = now_s
+
+    def _reap(self) -> None:
+        if self._child is not None:
+            self._child.wait()
+            self._child = None
+
+
+@contextmanager
+def _only_one(settings: GuardSettings) -> Generator[None]:
+    """Hold the lock that makes this the only guard; the kernel frees it if we are killed."""
+    file = os.open(settings.state_dir / "guard.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock(file, settings.socket_path)
+        yield
+    finally:
+        os.close(file)
+
+
+def _lock(file: int, socket_path: Path) -> None:
+    """Wait for a guard that is about to end, but not beside one that serves."""
+    deadline_s = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if _is_served(socket_path) or time.monotonic() > deadline_s:
+                raise GuardError(
+                    f"Another clock guard serves {socket_path}; use it, or give this one another "
+                    "socket."
+                ) from None
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _is_served(socket_path: Path) -> bool:
+    try:
+        Link(socket_path).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _stopped_by_signals(server: GuardServer) -> Generator[None]:
+    """Let SIGTERM and SIGINT end the serving, also while it waits in ``select``."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        _log.info("Signal %d: restoring everything.", number)
+        server.stop()
+
+    def drain() -> None:
+        read.recv(64)
+
+    read, write = socket.socketpair()
+    with read, write:
+        for end in (read, write):
+            end.setblocking(False)
+        server.watch(read.fileno(), drain)
+        handlers = {number: signal.signal(number, stop) for number in _ENDINGS}
+        descriptor = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(descriptor)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)

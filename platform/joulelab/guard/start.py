@@ -1,0 +1,98 @@
+"""Make sure that a guard is there."""
+
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from joulelab.errors import GuardError
+from joulelab.guard.launch import daemon_command, daemon_environment
+from joulelab.guard.link import Link
+from joulelab.guard.settings import GuardSettings
+
+IDLE_EXIT_S = 300.0
+"""After so long without a client, a guard that was started on demand ends."""
+
+_PROBE_S = 2.0
+_RELAUNCH_S = 5.0
+
+
+def ensure_guard(
+    socket_path: Path, *, idle_exit_s: float | None = IDLE_EXIT_S, timeout_s: float = 30.0
+) -> None:
+    """Return once a guard answers at ``socket_path``, starting one if need be.
+
+    The guard that is started belongs to no one: it outlives this process and the session,
+    process group and Ray worker that it was started from (not a cgroup that is killed whole).
+    Any number of processes may call this at once; one guard comes of it.
+
+    Args:
+        socket_path: Where the guard shall listen.
+        idle_exit_s: Time without clients after which a guard started here ends.
+        timeout_s: Longest wait.
+
+    Raises:
+        GuardError: If it does not answer in time, or this user may not use it; says why.
+    """
+    if answers(socket_path):
+        return
+    settings = GuardSettings(socket_path=socket_path, idle_exit_s=idle_exit_s)
+    settings.make_folders()
+    deadline_s = time.monotonic() + timeout_s
+    with _one_at_a_time(settings.state_dir / "start.lock"):
+        while not answers(socket_path):
+            if time.monotonic() > deadline_s:
+                raise GuardError(
+                    f"No clock guard answers at {socket_path} after {timeout_s:g} s; "
+                    f"see {settings.log_path}."
+                )
+            _launch(settings)
+            _wait_for_answer(socket_path, min(deadline_s, time.monotonic() + _RELAUNCH_S))
+
+
+def answers(socket_path: Path) -> bool:
+    """Return whether a guard listens at ``socket_path`` and replies.
+
+    Raises:
+        GuardError: If one listens that does not serve this user.
+    """
+    try:
+        with Link(socket_path, timeout_s=_PROBE_S) as link:
+            link.request("status")
+    except OSError:
+        return False
+    return True
+
+
+def _launch(settings: GuardSettings) -> None:
+    done = subprocess.run(
+        daemon_command(settings),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=daemon_environment(),
+        cwd="/",
+        check=False,
+    )
+    if done.returncode:
+        raise GuardError(f"The clock guard did not start: {done.stderr.strip()[-2000:]}")
+
+
+def _wait_for_answer(socket_path: Path, deadline_s: float) -> None:
+    while not answers(socket_path) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+
+
+@contextmanager
+def _one_at_a_time(path: Path) -> Generator[None]:
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)

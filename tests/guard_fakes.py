@@ -1,0 +1,145 @@
+"""A driver in memory, and devices that turn its knobs, for tests of the clock guard."""
+
+from dataclasses import asdict, dataclass, field
+
+from joulelab.core.device import (
+    Capabilities,
+    DeviceAddress,
+    DeviceIdentity,
+    DeviceState,
+    GpuProcess,
+)
+from joulelab.core.point import OperatingPoint
+from joulelab.devices.base import Device
+from joulelab.errors import ConfigError, DeviceLostError, DeviceNotFoundError, DevicePermissionError
+from joulelab.sampling.clock import MonotonicClock
+
+SM_CLOCKS_MHZ = tuple(range(1980, 330, -15))
+DEFAULT_LIMIT_W = 700.0
+
+
+@dataclass
+class FakeDriver:
+    """What a driver keeps, however many processes open and close its devices.
+
+    ``faults`` holds any of: ``lost`` (nothing works), ``denied`` (no setter works),
+    ``stuck`` (setters return and do nothing), ``broken`` (setters raise what no driver should).
+    """
+
+    uuids: tuple[str, ...] = ("GPU-a", "GPU-b")
+    tells_locks: bool = True
+    reset_spares_limit: bool = False
+    faults: set[str] = field(default_factory=set)
+    points: dict[str, OperatingPoint] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    opened: int = 0
+
+    def open(self, address: DeviceAddress) -> "FakeDevice":
+        if address.uuid not in self.uuids:
+            raise DeviceNotFoundError(f"No {address.uuid}; there are {', '.join(self.uuids)}.")
+        self.opened += 1
+        return FakeDevice(self, address.uuid)
+
+    def point(self, uuid: str = "GPU-a") -> OperatingPoint:
+        return self.points.get(uuid, OperatingPoint())
+
+
+class FakeDevice(Device):
+    def __init__(self, driver: FakeDriver, uuid: str) -> None:
+        self._driver = driver
+        self._uuid = uuid
+        self._lost = "lost" in driver.faults
+        self._limited = False
+
+    @classmethod
+    def discover(cls, store=None):
+        return ()
+
+    @classmethod
+    def open(cls, address):
+        raise DeviceNotFoundError("Open fake devices by their driver.")
+
+    @property
+    def clock(self):
+        return MonotonicClock()
+
+    def identity(self):
+        return DeviceIdentity(uuid=self._uuid, name="Fake", backend="fake", driver_version="1")
+
+    def capabilities(self):
+        return Capabilities(
+            sm_clocks_mhz=SM_CLOCKS_MHZ,
+            mem_clocks_mhz=(3201,),
+            power_limits_w=(200.0, 700.0),
+            default_power_limit_w=DEFAULT_LIMIT_W,
+            has_energy_counter=False,
+            has_power_samples=False,
+            has_memory_power=False,
+            has_activity=False,
+            can_set_clocks=None,
+        )
+
+    def read_power_w(self):
+        return 100.0
+
+    def read_state(self):
+        self._require_found()
+        point = self._driver.point(self._uuid)
+        return DeviceState(
+            sm_clock_mhz=point.sm_clock_mhz or 1980,
+            mem_clock_mhz=point.mem_clock_mhz or 3201,
+            temperature_c=40.0,
+            power_limit_w=point.power_limit_w or DEFAULT_LIMIT_W,
+        )
+
+    def read_processes(self) -> tuple[GpuProcess, ...]:
+        return ()
+
+    def read_point(self):
+        self._require_found()
+        if not self._driver.tells_locks:
+            return super().read_point()
+        return self._driver.point(self._uuid)
+
+    def apply(self, point):
+        clock_mhz = point.sm_clock_mhz
+        if clock_mhz is not None and clock_mhz not in SM_CLOCKS_MHZ:
+            below = max(c for c in SM_CLOCKS_MHZ if c < clock_mhz)
+            above = min(c for c in SM_CLOCKS_MHZ if c > clock_mhz)
+            raise ConfigError(f"sm_clock_mhz {clock_mhz} is not settable; try {below} or {above}.")
+        self._write("apply", point)
+
+    def reset(self):
+        self._write("reset", OperatingPoint())
+
+    def _write(self, call: str, point: OperatingPoint) -> None:
+        self._driver.calls.append(f"{call} {point.label}")
+        self._require_found()
+        if "broken" in self._driver.faults:
+            raise RuntimeError("no such error code")
+        if "denied" in self._driver.faults:
+            raise DevicePermissionError("Setting clocks needs CAP_SYS_ADMIN.")
+        if "stuck" in self._driver.faults:
+            return
+        before = _knobs(self._driver.point(self._uuid))
+        if call == "reset":
+            before = {"power_limit_w": self._limit_w_of_others(before)}
+        self._limited = self._limited or point.power_limit_w is not None
+        after = {**before, **_knobs(point)}
+        if after.get("power_limit_w") == DEFAULT_LIMIT_W:
+            after["power_limit_w"] = None
+        self._driver.points[self._uuid] = OperatingPoint(**after)
+
+    def _limit_w_of_others(self, before):
+        """As the NVML device does: a limit set through another handle may not be its business."""
+        spare = self._driver.reset_spares_limit and not self._limited
+        return before.get("power_limit_w") if spare else None
+
+    def _require_found(self) -> None:
+        self._lost = self._lost or "lost" in self._driver.faults
+        if self._lost:
+            raise DeviceLostError(f"{self._uuid} is lost.")
+
+
+def _knobs(point: OperatingPoint) -> dict[str, float]:
+    return {name: value for name, value in asdict(point).items() if value is not None}

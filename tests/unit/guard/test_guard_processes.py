@@ -1,0 +1,379 @@
+"""The guard as users meet it: processes that are started on demand, killed, and revived."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+
+import psutil
+import pytest
+
+from joulelab.core.device import DeviceAddress
+from joulelab.core.point import OperatingPoint
+from joulelab.devices.simulated.store import DriverStore
+from joulelab.errors import ConfigError, DevicePermissionError, GuardError
+from joulelab.guard.client import GuardClient
+from joulelab.guard.settings import GuardSettings
+from joulelab.guard.start import ensure_guard
+
+POINT = OperatingPoint(sm_clock_mhz=1095, power_limit_w=350.0)
+
+BORROWER = """
+import os, sys, time
+from pathlib import Path
+from joulelab.core.device import DeviceAddress
+from joulelab.core.point import OperatingPoint
+from joulelab.guard.client import GuardClient
+address = DeviceAddress(backend="simulated", uuid=sys.argv[2], store=sys.argv[3])
+lease = GuardClient(Path(sys.argv[1])).lease(address, "borrower", ttl_s=float(sys.argv[4]))
+lease.apply(OperatingPoint(sm_clock_mhz=1095))
+child = os.fork() if sys.argv[5:] == ["forks"] else None
+if child != 0:
+    print("set", child, flush=True)
+time.sleep(60)
+"""
+
+
+def until(condition, timeout_s=10.0):
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.002)
+    return condition()
+
+
+def is_gone(pid):
+    """Whether the process has ended and no process of ours still has to wait for it.
+
+    An orphan may wait a second for init to look after it.
+    """
+    try:
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return False
+        parent = process.parent()
+        return parent is None or not (
+            parent.pid == os.getpid() or parent.name().startswith("joulelab")
+        )
+    except psutil.NoSuchProcess:
+        return True
+
+
+def daemons(socket_path):
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):
+            if str(socket_path) in process.cmdline():
+                found.append(process.pid)
+    return found
+
+
+def status_of(client):
+    """The status of a guard with a watchdog; ``None`` while there is none."""
+    with suppress(GuardError):
+        status = client.status()
+        return status if status.watchdog_pid is not None else None
+    return None
+
+
+@pytest.fixture
+def store(tmp_path):
+    return DriverStore(tmp_path / "driver")
+
+
+@pytest.fixture
+def gpu(store):
+    return store.create("h200_sxm", 0)
+
+
+@pytest.fixture
+def address(store, gpu):
+    return DeviceAddress(backend="simulated", uuid=gpu.uuid, store=str(store.root))
+
+
+@pytest.fixture
+def client(tmp_path):
+    client = GuardClient(tmp_path / "guard.sock")
+    yield client
+    if daemons(client.socket_path):
+        ensure_guard(client.socket_path)  # it may just be reviving, or about to end
+        client.stop()
+    until(lambda: not daemons(client.socket_path))
+
+
+@contextmanager
+def borrower(client, address, ttl_s=30.0, *extra):
+    """A process, in a session of its own, that has set a clock and holds it."""
+    command = [sys.executable, "-c", BORROWER, client.socket_path, address.uuid, address.store]
+    with subprocess.Popen(
+        [*command, str(ttl_s), *extra], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stdout.readline().startswith("set")
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def is_locked(gpu):
+    return gpu.read("locked_sm_mhz") is not None
+
+
+def test_a_guard_starts_on_demand_sets_and_restores(client, address, gpu, store):
+    with client.lease(address, "test") as lease:
+        lease.apply(POINT)
+        assert gpu.settings().locked_sm_mhz == (1095, 1095)
+        assert lease.receipt.held == POINT
+
+    assert store.locked_uuids() == ()
+
+
+def test_what_an_administrator_had_locked_is_locked_again(client, address, gpu):
+    gpu.lock_sm(1500, 1500)
+    gpu.limit_power(500.0)
+
+    with client.lease(address) as lease:
+        lease.apply(POINT)
+        assert lease.receipt.prior == OperatingPoint(sm_clock_mhz=1500, power_limit_w=500.0)
+
+    assert gpu.settings().locked_sm_mhz == (1500, 1500)
+    assert gpu.settings().power_limit_w == 500.0
+
+
+def test_errors_of_the_device_reach_the_client(client, address, store):
+    with client.lease(address) as lease:
+        with pytest.raises(ConfigError, match=r"1095.*1110|1110.*1095"):
+            lease.apply(OperatingPoint(sm_clock_mhz=1100))
+        store.state(address.uuid).write("restricted", "1")
+        with pytest.raises(DevicePermissionError):
+            lease.apply(POINT)
+
+    assert client.status().pending == ()
+
+
+def test_a_privileged_guard_sets_what_its_client_may_not(client, address, gpu):
+    gpu.write("restricted", "1")
+    ensure_guard(client.socket_path)
+    gpu.grant(client.status().pid)
+
+    with client.lease(address) as lease:
+        lease.apply(POINT)
+
+        assert is_locked(gpu)
+    assert not is_locked(gpu)
+
+
+def test_killing_the_client_restores_within_a_second(client, address, gpu):
+    with borrower(client, address) as process:
+        assert is_locked(gpu)
+
+        process.kill()
+
+        until(lambda: not is_locked(gpu), timeout_s=1.0)
+
+
+def test_a_forked_child_that_lives_on_does_not_keep_the_lease(client, address, gpu):
+    """A data loader's worker inherits the socket; the end of the connection is never seen."""
+    with borrower(client, address, 30.0, "forks") as process:
+        process.kill()
+
+        until(lambda: not is_locked(gpu), timeout_s=1.0)
+
+
+def test_a_client_that_stands_still_loses_its_lease(client, address, gpu):
+    with borrower(client, address, 0.6) as process:
+        time.sleep(0.9)
+        assert is_locked(gpu), "it renews"
+
+        process.send_signal(signal.SIGSTOP)
+
+        until(lambda: not is_locked(gpu), timeout_s=2.0)
+
+
+def test_killing_the_guard_restores_and_the_client_is_told(client, address, gpu):
+    lease = client.lease(address)
+    lease.apply(POINT)
+    before = until(lambda: status_of(client))
+
+    os.kill(before.pid, signal.SIGKILL)
+
+    until(lambda: not is_locked(gpu), timeout_s=2.0)
+    with pytest.raises(GuardError, match="lost"):
+        lease.require_held()
+    after = until(lambda: status_of(client))
+    assert after.pid != before.pid
+    assert after.watchdog_pid == before.watchdog_pid
+    with client.lease(address) as again:
+        again.apply(POINT)
+    lease.close()
+
+
+def test_killing_the_watchdog_changes_nothing_but_the_watchdog(client, address, gpu):
+    with client.lease(address) as lease:
+        lease.apply(POINT)
+        before = until(lambda: status_of(client))
+
+        os.kill(before.watchdog_pid, signal.SIGKILL)
+
+        after = until(
+            lambda: (s := status_of(client)) and s.watchdog_pid != before.watchdog_pid and s
+        )
+        assert after.pid == before.pid
+        lease.require_held()
+        assert is_locked(gpu)
+
+
+def test_a_watchdog_that_was_started_by_a_guard_revives_that_guard(client, address, gpu):
+    lease = client.lease(address)
+    lease.apply(POINT)
+    first = until(lambda: status_of(client))
+    os.kill(first.watchdog_pid, signal.SIGKILL)
+    second = until(lambda: (s := status_of(client)) and s.watchdog_pid != first.watchdog_pid and s)
+
+    os.kill(second.pid, signal.SIGKILL)
+
+    until(lambda: not is_locked(gpu))
+    third = until(lambda: status_of(client))
+    assert third.watchdog_pid == second.watchdog_pid
+    until(lambda: is_gone(first.pid) and is_gone(first.watchdog_pid))
+    lease.close()
+
+
+def test_killing_both_restores_when_the_next_guard_starts(client, address, gpu):
+    lease = client.lease(address)
+    lease.apply(POINT)
+    status = until(lambda: status_of(client))
+    for pid in (status.watchdog_pid, status.pid):  # quicker than either can help the other
+        os.kill(pid, signal.SIGSTOP)
+    for pid in (status.watchdog_pid, status.pid):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: is_gone(status.pid) and is_gone(status.watchdog_pid))
+    assert is_locked(gpu)
+
+    ensure_guard(client.socket_path)
+
+    assert not is_locked(gpu)
+    lease.close()
+
+
+def test_a_revived_guard_without_permission_keeps_trying_until_it_has_it(client, address, gpu):
+    gpu.write("restricted", "1")
+    ensure_guard(client.socket_path)
+    gpu.grant(client.status().pid)
+    lease = client.lease(address)
+    lease.apply(POINT)
+    before = until(lambda: status_of(client))
+    os.kill(before.pid, signal.SIGKILL)
+    after = until(lambda: (s := status_of(client)) and s.pid != before.pid and s)
+    assert until(lambda: client.status().pending)
+    assert is_locked(gpu)
+
+    gpu.grant(after.pid)
+
+    until(lambda: not is_locked(gpu))
+    until(lambda: not client.status().pending)
+    lease.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_restores_everything_and_ends_both_processes(client, address, gpu, number):
+    lease = client.lease(address)
+    lease.apply(POINT)
+    status = until(lambda: status_of(client))
+
+    os.kill(status.pid, number)
+
+    until(lambda: is_gone(status.pid) and is_gone(status.watchdog_pid))
+    assert not is_locked(gpu)
+    assert not client.socket_path.exists()
+    lease.close()
+
+
+def test_stop_returns_when_both_processes_are_gone(client, address, gpu):
+    lease = client.lease(address)
+    lease.apply(POINT)
+    status = until(lambda: status_of(client))
+
+    client.stop()
+
+    assert not is_locked(gpu)
+    until(lambda: is_gone(status.pid) and is_gone(status.watchdog_pid), timeout_s=1.0)
+    lease.close()
+
+
+def test_an_idle_guard_ends_with_its_watchdog(client):
+    ensure_guard(client.socket_path, idle_exit_s=0.2)
+
+    until(lambda: not daemons(client.socket_path))
+
+    assert not client.socket_path.exists()
+
+
+def test_many_starters_get_one_guard(client):
+    code = (
+        "import sys; from pathlib import Path; from joulelab.guard.start import ensure_guard;"
+        "ensure_guard(Path(sys.argv[1]))"
+    )
+    starters = [
+        subprocess.Popen([sys.executable, "-c", code, client.socket_path]) for _ in range(4)
+    ]
+
+    assert [starter.wait() for starter in starters] == [0] * 4
+
+    assert len(daemons(client.socket_path)) == 2
+
+
+def test_the_guard_outlives_the_session_of_the_process_that_started_it(client, address, gpu):
+    with borrower(client, address) as process:
+        status = client.status()
+        assert psutil.Process(status.watchdog_pid).ppid() != process.pid
+
+        os.killpg(process.pid, signal.SIGKILL)
+
+        until(lambda: not is_locked(gpu), timeout_s=1.0)
+    assert client.status().pid == status.pid
+
+
+def test_a_second_guard_in_the_foreground_is_refused(client):
+    ensure_guard(client.socket_path)
+    code = (
+        "import sys; from joulelab.guard import GuardSettings; from pathlib import Path;"
+        "from joulelab.guard.process import run_guard;"
+        "run_guard(GuardSettings(socket_path=Path(sys.argv[1])))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, client.socket_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "Another clock guard serves" in done.stderr
+
+
+def test_a_guard_that_cannot_start_says_why(tmp_path):
+    (tmp_path / "guard.state").write_text("not a folder")
+
+    with pytest.raises(GuardError, match=r"guard\.state"):
+        ensure_guard(tmp_path / "guard.sock")
+
+
+def test_a_foreground_guard_restores_on_ctrl_c(tmp_path, address, gpu):
+    settings = GuardSettings(socket_path=tmp_path / "guard.sock")
+    code = (
+        "import sys; from joulelab.cli.guard import Guard; from pathlib import Path;"
+        "sys.exit(Guard(socket=Path(sys.argv[1])).run())"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, settings.socket_path]) as guard:
+        until(settings.socket_path.exists)
+        lease = GuardClient(settings.socket_path, start=False).lease(address)
+        lease.apply(POINT)
+
+        guard.send_signal(signal.SIGINT)
+
+        assert guard.wait() == 0
+    assert not is_locked(gpu)
+    lease.close()

@@ -1,0 +1,397 @@
+"""The guard and its clients over a real socket, the guard in a thread, the driver in memory."""
+
+import json
+import os
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from guard_fakes import FakeDriver
+
+from joulelab.core.device import DeviceAddress
+from joulelab.core.point import OperatingPoint
+from joulelab.devices.base import ObserveOnly, applied
+from joulelab.errors import ConfigError, DeviceNotFoundError, DevicePermissionError, GuardError
+from joulelab.guard.client import GuardClient
+from joulelab.guard.journal import Journal
+from joulelab.guard.server import GuardServer
+from joulelab.guard.settings import GuardSettings
+
+A = DeviceAddress(backend="fake", uuid="GPU-a")
+B = DeviceAddress(backend="fake", uuid="GPU-b")
+POINT = OperatingPoint(sm_clock_mhz=1095)
+DEFAULT = OperatingPoint()
+
+
+def until(condition, timeout_s=5.0):
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.002)
+
+
+@contextmanager
+def serving(settings, driver):
+    settings.make_folders()
+    server = GuardServer(settings, driver.open)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    until(settings.socket_path.exists)
+    client = GuardClient(settings.socket_path, start=False)
+    try:
+        yield client
+    finally:
+        driver.faults.clear()
+        if settings.socket_path.exists():
+            link = socket.socket(socket.AF_UNIX)
+            link.connect(str(settings.socket_path))
+            while thread.is_alive():
+                link.sendall(b'{"do":"stop"}\n')
+                thread.join(0.1)
+            link.close()
+        thread.join()
+
+
+@pytest.fixture
+def driver():
+    return FakeDriver()
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return GuardSettings(socket_path=tmp_path / "guard.sock", max_ttl_s=60.0)
+
+
+@pytest.fixture
+def client(settings, driver):
+    with serving(settings, driver) as client:
+        yield client
+
+
+def test_a_lease_sets_reads_back_and_restores(client, driver):
+    with client.lease(A, "sweep") as lease:
+        lease.apply(POINT)
+        assert driver.point() == POINT
+        assert lease.receipt.sm_clock_mhz == 1095
+
+        lease.reset()
+
+        assert driver.point() == DEFAULT
+
+
+def test_a_device_is_back_when_close_returns(client, driver):
+    lease = client.lease(A)
+    lease.apply(POINT)
+
+    lease.close()
+
+    assert driver.point() == DEFAULT
+    with pytest.raises(GuardError, match="given back"):
+        lease.require_held()
+
+
+def test_a_lease_is_a_control(client, driver):
+    with client.lease(A) as lease:
+        with applied(lease, POINT):
+            assert driver.point() == POINT
+        assert driver.point() == DEFAULT
+
+
+def test_a_default_point_sets_nothing(client, driver):
+    with client.lease(A) as lease, applied(lease, DEFAULT):
+        pass
+
+    assert driver.calls == []
+    with applied(ObserveOnly(), DEFAULT):
+        pass
+
+
+def test_two_devices_are_lent_to_one_process(client, driver):
+    with client.lease(A) as one, client.lease(B) as other:
+        one.apply(POINT)
+        other.apply(OperatingPoint(power_limit_w=300.0))
+
+        assert driver.point("GPU-a") == POINT
+        assert driver.point("GPU-b") == OperatingPoint(power_limit_w=300.0)
+
+
+def test_a_second_lease_of_a_device_is_refused_and_names_the_holder(client):
+    with (
+        client.lease(A, "a sweep of mine"),
+        pytest.raises(GuardError, match=f"pid {os.getpid()} .*a sweep of mine"),
+    ):
+        client.lease(A)
+
+
+def test_a_device_can_be_leased_again_at_once(client):
+    for _ in range(20):
+        client.lease(A).close()
+        client.lease(A)._link.close()  # as if killed: no farewell
+
+
+def test_a_dropped_connection_restores(client, driver):
+    lease = client.lease(A)
+    lease.apply(POINT)
+
+    lease._link.close()
+
+    until(lambda: driver.point() == DEFAULT)
+
+
+def test_a_lease_that_is_not_renewed_is_taken_back(client, driver):
+    lease = client.lease(A, ttl_s=0.15)
+    lease._closing.set()  # no more renewals
+    lease.apply(POINT)
+
+    until(lambda: driver.point() == DEFAULT)
+
+    with pytest.raises(GuardError, match="not renewed"):
+        lease.require_held()
+    with pytest.raises(GuardError, match="lost"):
+        lease.apply(POINT)
+    lease.close()
+
+
+def test_a_lease_is_renewed_by_itself(client, driver):
+    with client.lease(A, ttl_s=0.5) as lease:
+        lease.apply(POINT)
+
+        time.sleep(0.9)
+
+        lease.require_held()
+        assert driver.point() == POINT
+
+
+def test_a_lease_that_cannot_be_confirmed_counts_as_lost(client):
+    lease = client.lease(A, ttl_s=30.0)
+    lease._deadline_s = time.monotonic() - 0.001
+
+    with pytest.raises(GuardError, match="not renewed for 30 s"):
+        lease.require_held()
+
+    lease.close()
+
+
+def test_resetting_a_lost_lease_is_left_to_the_guard(client, driver):
+    lease = client.lease(A)
+    lease.apply(POINT)
+    lease._link.close()
+    until(lambda: driver.point() == DEFAULT)
+
+    lease.reset()
+
+    with pytest.raises(GuardError):
+        lease.require_held()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_process_cannot_use_or_end_its_parents_lease(client, driver):
+    with client.lease(A) as lease:
+        lease.apply(POINT)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                lease.require_held()
+            except GuardError:
+                lease.close()
+                status = 0
+            os._exit(status)
+
+        assert os.waitpid(child, 0)[1] == 0
+        lease.require_held()
+        assert driver.point() == POINT
+
+
+@pytest.mark.parametrize(
+    ("fault", "clock_mhz", "error"),
+    [
+        (set(), 1100, ConfigError("1095 or 1110")),
+        ({"denied"}, 1095, DevicePermissionError("CAP_SYS_ADMIN")),
+        ({"broken"}, 1095, GuardError("no such error code")),
+    ],
+)
+def test_errors_arrive_in_their_own_class(client, driver, fault, clock_mhz, error):
+    with client.lease(A) as lease:
+        driver.faults |= fault
+
+        with pytest.raises(type(error), match=str(error)):
+            lease.apply(OperatingPoint(sm_clock_mhz=clock_mhz))
+
+        driver.faults.clear()
+
+
+def test_an_unknown_device_is_not_lent(client):
+    with pytest.raises(DeviceNotFoundError, match="GPU-a, GPU-b"):
+        client.lease(DeviceAddress(backend="fake", uuid="GPU-c"))
+
+
+@pytest.mark.parametrize("ttl_s", [0.0, -1.0, 61.0, float("nan"), True, "30"])
+def test_a_time_to_live_out_of_range_is_refused(client, ttl_s):
+    with pytest.raises(ConfigError, match="at most 60"):
+        client.lease(A, ttl_s=ttl_s)
+
+
+def test_status_tells_who_holds_what(client):
+    with client.lease(A, "sweep", ttl_s=30.0) as lease:
+        lease.apply(POINT)
+
+        (held,) = client.status().leases
+
+    assert (held.address, held.pid, held.uid) == (A, os.getpid(), os.getuid())
+    assert (held.note, held.point) == ("sweep", "1095MHz")
+    assert 29 < held.expires_in_s <= 30
+
+
+def test_what_cannot_be_restored_is_reported_retried_and_not_lent(client, driver):
+    lease = client.lease(A)
+    lease.apply(POINT)
+    driver.faults.add("lost")
+    lease.close()
+
+    until(lambda: client.status().pending)
+    with pytest.raises(GuardError, match="GPU-a is lost"):
+        client.lease(A)
+    driver.faults.clear()
+
+    until(lambda: not client.status().pending)
+    assert driver.point() == DEFAULT
+
+
+def test_a_failed_reset_is_told_and_retried_while_the_lease_lasts(client, driver):
+    with client.lease(A) as lease:
+        lease.apply(POINT)
+        driver.faults.add("denied")
+        with pytest.raises(Exception, match="keeps trying"):
+            lease.reset()
+        driver.faults.clear()
+
+        until(lambda: driver.point() == DEFAULT)
+        lease.apply(POINT)
+
+        time.sleep(0.3)
+        assert driver.point() == POINT, "an old debt must not undo a new point"
+
+
+def test_a_new_guard_restores_what_the_one_before_left(settings, driver):
+    settings.make_folders()
+    driver.points["GPU-a"] = POINT
+    Journal(settings.state_dir).write("set", A, detail="", prior=DEFAULT, requested=POINT)
+
+    with serving(settings, driver) as client:
+        assert driver.point() == DEFAULT
+        assert client.status().pending == ()
+
+
+def test_stopping_restores_and_takes_the_socket_away(settings, driver):
+    with serving(settings, driver) as client:
+        lease = client.lease(A)
+        lease.apply(POINT)
+
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(str(settings.socket_path))
+            link.sendall(b'{"do":"stop"}\n')
+            assert json.loads(link.recv(1000)) == {"ok": None}
+
+        until(lambda: not settings.socket_path.exists())
+        assert driver.point() == DEFAULT
+        with pytest.raises(GuardError, match="lost"):
+            lease.require_held()
+
+
+def test_a_guard_that_owes_a_restore_refuses_to_stop(client, driver):
+    lease = client.lease(A)
+    lease.apply(POINT)
+    driver.faults.add("lost")
+
+    with pytest.raises(GuardError, match="cannot restore GPU-a"):
+        client.stop()
+
+    assert client.status().pending
+
+
+def test_a_guard_ends_by_itself_when_idle_but_not_while_in_use(tmp_path, driver):
+    settings = GuardSettings(socket_path=tmp_path / "guard.sock", idle_exit_s=0.2)
+    with serving(settings, driver) as client:
+        lease = client.lease(A)
+        lease.apply(POINT)
+
+        time.sleep(0.4)
+        assert settings.socket_path.exists()
+        driver.faults.add("lost")
+        lease.close()
+        time.sleep(0.4)
+        assert settings.socket_path.exists(), "it owes a restore"
+        driver.faults.clear()
+
+        until(lambda: not settings.socket_path.exists())
+        assert driver.point() == DEFAULT
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense",
+        b"[]",
+        b"{}",
+        b'{"do":["lease"]}',
+        b'{"do":"fly"}',
+        b'{"do":"lease"}',
+        b'{"do":"lease","address":{"uuid":"GPU-a"},"ttl_s":1}',
+        b'{"do":"lease","address":{"backend":"x","uuid":7},"ttl_s":1}',
+        b'{"do":"apply","point":{"sm_clock_mhz":1095}}',
+        b"\xff\xfe",
+    ],
+)
+def test_nonsense_is_answered_with_an_error_and_harms_nobody(client, settings, line):
+    with socket.socket(socket.AF_UNIX) as link:
+        link.connect(str(settings.socket_path))
+
+        link.sendall(line + b"\n")
+
+        assert json.loads(link.recv(5000))["error"]["kind"] in ("ConfigError", "GuardError")
+    assert client.status().leases == ()
+
+
+@pytest.mark.parametrize(
+    "point",
+    [{"sm_clock_mhz": "1095"}, {"sm_clock_mhz": 1095.0}, {"fan": 1}, 7, {"sm_clock_mhz": -1}],
+)
+def test_a_point_that_is_none_is_refused(client, point):
+    with client.lease(A) as lease, pytest.raises(ConfigError):
+        lease._request("apply", point=point)
+
+
+def test_an_endless_request_is_cut_off(client, settings):
+    with socket.socket(socket.AF_UNIX) as link:
+        link.connect(str(settings.socket_path))
+
+        with pytest.raises(ConnectionError):
+            link.sendall(b"x" * 2**22)
+
+    assert client.status().leases == ()
+
+
+def test_the_socket_is_for_its_owner_alone(client, settings):
+    assert settings.socket_path.stat().st_mode & 0o777 == 0o600
+    assert settings.state_dir.stat().st_mode & 0o777 == 0o700
+
+
+def test_nobody_listening_is_a_guard_error_that_says_what_to_do(tmp_path):
+    with pytest.raises(GuardError, match="joulelab guard"):
+        GuardClient(tmp_path / "none.sock", start=False).lease(A)
+
+
+def test_a_socket_path_that_the_kernel_would_cut_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="at most 100 bytes"):
+        GuardSettings(socket_path=tmp_path / ("x" * 100))
+
+
+def test_a_folder_that_others_can_write_is_refused(tmp_path):
+    (tmp_path / "open").mkdir(mode=0o777)
+    (tmp_path / "open").chmod(0o777)
+
+    with pytest.raises(GuardError, match="chmod go-w"):
+        GuardSettings(socket_path=tmp_path / "open/guard.sock").make_folders()
