@@ -1,0 +1,1 @@
+"""Where results go: an append-only store first, MLflow second."""

@@ -1,0 +1,152 @@
+"""Files that survive a crash: appended lines, and whole files that appear at once."""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from joulelab.errors import ConfigError, TrackingError
+
+_logger = logging.getLogger(__name__)
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,150}")
+
+
+def check_file_name(what: str, name: str) -> None:
+    """Refuse a name that could leave its folder or that a file system could not hold.
+
+    Raises:
+        ConfigError: Says which characters are allowed.
+    """
+    if not _FILE_NAME.fullmatch(name):
+        raise ConfigError(
+            f"{what} must be 1 to 151 letters, digits or _.+=@- and start with a letter, digit "
+            f"or _, because it names a file; got {name!r}."
+        )
+
+
+class LineFile:
+    """A file of lines with one writer, who only ever appends.
+
+    Args:
+        path: The file; it and its folder are made by the first append.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def append(self, lines: Sequence[str], *, durable: bool) -> None:
+        """Append ``lines`` in one write; all of them or, if that fails, none.
+
+        Args:
+            lines: Lines without their ends.
+            durable: Whether to return only once they are on disk.
+
+        Raises:
+            TrackingError: If they cannot be written.
+        """
+        data = "".join(f"{line}\n" for line in lines).encode()
+        try:
+            descriptor = self._open()
+            size = os.fstat(descriptor).st_size
+            try:
+                _write_all(descriptor, data)
+                if durable:
+                    os.fsync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
+        except OSError as error:
+            raise TrackingError(f"Cannot append to {self.path}: {error}") from error
+
+    def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._descriptor = os.open(self.path, flags, 0o644)
+            self._mend()
+            _sync_folder(self.path.parent)
+        return self._descriptor
+
+    def _mend(self) -> None:
+        """End or remove a last line that an earlier writer of this name left without its end."""
+        data = self.path.read_bytes()
+        if self._descriptor is None or data.endswith(b"\n") or not data:
+            return
+        whole, tail = _split_tail(data)
+        if _is_json(tail):
+            _write_all(self._descriptor, b"\n")
+        else:
+            _logger.warning("%s: removed a last line that a crash had cut short.", self.path)
+            os.ftruncate(self._descriptor, len(whole))
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Read the lines of a :class:`LineFile` with their numbers, from 1.
+
+    A last line without its end that is no JSON was cut short by a crash, or is being written
+    just now: it is left out and the log says so.
+    """
+    whole, tail = _split_tail(path.read_bytes())
+    lines = whole.splitlines()
+    yield from enumerate(lines, start=1)
+    if _is_json(tail):
+        yield len(lines) + 1, tail
+    elif tail:
+        _logger.warning("%s:%d was cut short and is left out.", path, len(lines) + 1)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Make ``path`` hold ``data``, durably; a reader sees the old file or the new, never half.
+
+    Raises:
+        TrackingError: If it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _sync_folder(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise TrackingError(f"Cannot write {path}: {error}") from error
+
+
+def _split_tail(data: bytes) -> tuple[bytes, bytes]:
+    end = data.rfind(b"\n") + 1
+    return data[:end], data[end:]
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,237 @@
+"""Results in MLflow, through its client and without its global state.
+
+One experiment per study name, in it one parent run per sweep, and under that one nested run per
+measurement. The embedded store is one SQLite file at an absolute path; its artifacts lie beside it.
+"""
+
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from joulelab.core.measurement import Measurement
+from joulelab.errors import TrackingError
+from joulelab.tracking.base import Tracker
+from joulelab.tracking.reach import check_reachable, database_path, publish
+from joulelab.tracking.study import StudyHeader
+from joulelab.tracking.vocabulary import metrics, params, tags
+
+_MEASUREMENT_ID = "joulelab.measurement_id"
+_SWEEP_ID = "joulelab.sweep_id"
+_PARENT = "mlflow.parentRunId"
+_MAX_PARAMS_PER_CALL = 100
+
+# MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and
+# send usage statistics from machines that may have no way out.
+_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+
+
+class MlflowTracker(Tracker):
+    """Writes one sweep to an MLflow store.
+
+    Args:
+        uri: Tracking URI: ``sqlite:////absolute/path.db`` for an embedded store, made if
+            absent, or the address of a server.
+
+    Raises:
+        TrackingError: If a SQLite path is not absolute.
+    """
+
+    def __init__(self, uri: str) -> None:
+        database_path(uri)
+        self._uri = uri
+        self._client: Any = None
+        self._experiment_id = ""
+        self._parent_id = ""
+        self._done: set[str] = set()
+        self._half_done: dict[str, str] = {}
+
+    @property
+    @override
+    def target(self) -> str:
+        return self._uri
+
+    @override
+    def begin(self, header: StudyHeader) -> None:
+        with self._reached():
+            self._client = _client(self._uri)
+            self._experiment_id = self._experiment(header.name)
+            known = list(self._runs(f"tags.`{_SWEEP_ID}` = '{header.sweep_id}'"))
+            self._parent_id = known[0].info.run_id if known else self._new_parent(header)
+            if known:
+                self._remember_children()
+
+    @override
+    def log(self, measurement: Measurement, trace: Path | None) -> None:
+        if measurement.measurement_id in self._done:
+            return
+        with self._reached():
+            run_id = self._half_done.get(measurement.measurement_id) or self._new_child(measurement)
+            self._half_done[measurement.measurement_id] = run_id
+            if trace is not None and trace.exists():
+                self._client.log_artifact(run_id, str(trace), "power_trace")
+            start_ms, stop_ms = _span_ms(measurement)
+            self._log_values(run_id, params(measurement), metrics(measurement), start_ms)
+            status = "FINISHED" if measurement.valid else "FAILED"
+            self._client.set_terminated(run_id, status, end_time=stop_ms)
+        self._done.add(measurement.measurement_id)
+        del self._half_done[measurement.measurement_id]
+
+    @override
+    def finish(self, *, note: str, summary: Mapping[str, float], files: Sequence[Path]) -> None:
+        with self._reached():
+            for path in files:
+                self._client.log_artifact(self._parent_id, str(path))
+            self._client.set_tag(self._parent_id, "mlflow.note.content", note)
+            self._log_values(self._parent_id, {}, summary, _now_ms())
+            self._client.set_terminated(self._parent_id, "FINISHED")
+
+    @override
+    def close(self) -> None:
+        self._client = None
+
+    @contextmanager
+    def _reached(self) -> Generator[None]:
+        """Turn whatever MLflow raises into a TrackingError, soon."""
+        import sqlalchemy.exc
+
+        try:
+            path = database_path(self._uri)
+            if path is not None and not path.exists():
+                _create_database(path)
+            check_reachable(self._uri)
+            from mlflow.exceptions import MlflowException
+        except (OSError, ImportError) as error:
+            raise TrackingError(f"MLflow store {self._uri}: {error}") from error
+        try:
+            yield
+        except (MlflowException, sqlalchemy.exc.SQLAlchemyError, OSError) as error:
+            first = str(error).partition("\n")[0]
+            raise TrackingError(f"MLflow store {self._uri}: {first}") from error
+
+    def _experiment(self, name: str) -> str:
+        known = self._client.get_experiment_by_name(name)
+        if known is None:
+            made: str = self._client.create_experiment(name, _artifact_location(self._uri, name))
+            return made
+        if known.lifecycle_stage != "active":
+            raise TrackingError(
+                f"MLflow experiment {name!r} was deleted; restore it, or name the study otherwise."
+            )
+        found: str = known.experiment_id
+        return found
+
+    def _new_parent(self, header: StudyHeader) -> str:
+        told = {
+            _SWEEP_ID: header.sweep_id,
+            "command": " ".join(header.command),
+            "provenance.hostname": header.provenance.hostname,
+            "provenance.joulelab_version": header.provenance.joulelab_version,
+            "provenance.git_sha": header.provenance.git_sha or "",
+        }
+        start_ms = _ms(header.provenance.started_at)
+        run = self._client.create_run(
+            self._experiment_id, start_ms, told, f"sweep {header.sweep_id}"
+        )
+        self._log_values(run.info.run_id, dict(header.settings), {}, start_ms)
+        made: str = run.info.run_id
+        return made
+
+    def _new_child(self, measurement: Measurement) -> str:
+        start_ms, _ = _span_ms(measurement)
+        run = self._client.create_run(
+            self._experiment_id,
+            start_ms,
+            {_PARENT: self._parent_id, **tags(measurement)},
+            f"{measurement.trial} {measurement.phase}",
+        )
+        made: str = run.info.run_id
+        return made
+
+    def _remember_children(self) -> None:
+        for run in self._runs(f"tags.`{_PARENT}` = '{self._parent_id}'"):
+            measurement_id = run.data.tags.get(_MEASUREMENT_ID, "")
+            if run.info.status in {"FINISHED", "FAILED"}:
+                self._done.add(measurement_id)
+            else:
+                self._half_done[measurement_id] = run.info.run_id
+
+    def _runs(self, which: str) -> Iterator[Any]:
+        page: str | None = None
+        while True:
+            found = self._client.search_runs(
+                [self._experiment_id], which, max_results=5000, page_token=page
+            )
+            yield from found
+            page = found.token
+            if not page:
+                return
+
+    def _log_values(
+        self, run_id: str, texts: Mapping[str, object], numbers: Mapping[str, float], at_ms: int
+    ) -> None:
+        from mlflow.entities import Metric, Param
+
+        told = [Param(name, "default" if v is None else str(v)) for name, v in texts.items()]
+        values = [Metric(name, value, at_ms, 0) for name, value in numbers.items()]
+        first, rest = told[:_MAX_PARAMS_PER_CALL], told[_MAX_PARAMS_PER_CALL:]
+        self._client.log_batch(run_id, metrics=values, params=first)
+        for start in range(0, len(rest), _MAX_PARAMS_PER_CALL):
+            self._client.log_batch(run_id, params=rest[start : start + _MAX_PARAMS_PER_CALL])
+
+
+def _client(uri: str) -> Any:
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient
+
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    return MlflowClient(uri)
+
+
+def _create_database(path: Path) -> None:
+    """Make the tables away from ``path`` and put them there at once.
+
+    Two processes that open a fresh SQLite store at the same time crash in its migrations; and
+    those sync to disk a thousand times, which a shared file system takes seconds for.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / path.name
+        _client(f"sqlite:///{draft}").search_experiments(max_results=1)
+        publish(draft, path)
+
+
+def _artifact_location(uri: str, name: str) -> str | None:
+    """Return an absolute place beside an embedded store; a server knows its own."""
+    path = database_path(uri)
+    if path is None:
+        return None
+    return (path.parent / "mlflow-artifacts" / re.sub(r"[^\w.-]+", "-", name)).as_uri()
+
+
+def _span_ms(measurement: Measurement) -> tuple[int, int]:
+    start_ms = _ms(measurement.provenance.started_at)
+    windows = measurement.windows
+    length_s = windows[-1].start_s + windows[-1].duration_s - windows[0].start_s if windows else 0.0
+    return start_ms, start_ms + round(1000 * length_s)
+
+
+def _ms(time: str) -> int:
+    return round(1000 * datetime.fromisoformat(time).timestamp())
+
+
+def _now_ms() -> int:
+    return round(1000 * datetime.now().astimezone().timestamp())

@@ -1,0 +1,193 @@
+"""The results of a study on disk: durable before anybody else is told.
+
+A results folder holds::
+
+    study.json                    what was asked for, by which command and code
+    answer.json                   what was found, once the study has ended
+    measurements/<writer>.jsonl   one line per measurement, appended and never changed
+    traces/<measurement>.parquet  power samples, on disk before the line that they belong to
+    delivered/<writer>.jsonl      which measurements a tracking store already has
+
+Each writer appends to a file of its own, so writers need no lock, on one machine or on many.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from joulelab.core.measurement import Measurement
+from joulelab.core.record import Record
+from joulelab.core.trace import PowerTrace
+from joulelab.errors import ConfigError, TrackingError
+from joulelab.tracking.codec import from_json, measurement_from_json, to_json
+from joulelab.tracking.durable import LineFile, check_file_name, read_lines, write_whole
+from joulelab.tracking.study import Answer, StudyHeader
+from joulelab.tracking.traces import read_trace, trace_bytes
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A tracking store has a measurement.
+
+    Attributes:
+        measurement_id: Which measurement.
+        target: URI of the tracking store.
+    """
+
+    measurement_id: str
+    target: str
+
+
+class ResultStore:
+    """Append-only store of a study's measurements in a folder.
+
+    Args:
+        folder: Results folder of one study; made when something is first written.
+        writer: Name of this process among the study's writers, unique while it runs.
+
+    Raises:
+        ConfigError: If ``writer`` cannot be a file name.
+    """
+
+    def __init__(self, folder: Path, writer: str = "driver") -> None:
+        check_file_name("writer", writer)
+        self.folder = folder
+        self._lines = LineFile(folder / "measurements" / f"{writer}.jsonl")
+        self._ledger = LineFile(folder / "delivered" / f"{writer}.jsonl")
+
+    def append(self, *records: Record) -> None:
+        """Write ``records``, all or none; once this returns, no crash or power cut undoes it.
+
+        Raises:
+            ConfigError: If a measurement's id cannot be a file name.
+            TrackingError: If they cannot be written; the store is then as it was before.
+        """
+        lines = []
+        for record in records:
+            measurement = record.measurement
+            check_file_name("measurement_id", measurement.measurement_id)
+            lines.append(to_json(measurement))
+            if record.trace is not None:
+                data = trace_bytes(record.trace, measurement.measurement_id)
+                write_whole(self.trace_path(measurement.measurement_id), data)
+        self._lines.append(lines, durable=True)
+
+    def read(self) -> list[Measurement]:
+        """Read every writer's measurements, each once, in the order in which they started.
+
+        A last line that a crash cut short was never acknowledged: it is left out, with a
+        warning in the log.
+
+        Raises:
+            TrackingError: If anything else cannot be read; names the file and the line.
+        """
+        found: dict[str, Measurement] = {}
+        for path in self._files("measurements"):
+            for number, line in read_lines(path):
+                measurement = _parsed(path, number, line)
+                known = found.setdefault(measurement.measurement_id, measurement)
+                if known != measurement:
+                    raise TrackingError(
+                        f"{path}:{number} holds another measurement under the known id "
+                        f"{measurement.measurement_id}; keep one of the two."
+                    )
+        return sorted(found.values(), key=lambda m: m.provenance.started_at)
+
+    def trace_path(self, measurement_id: str) -> Path:
+        """Return where the power samples of a measurement are, if it has any."""
+        check_file_name("measurement_id", measurement_id)
+        return self.folder / "traces" / f"{measurement_id}.parquet"
+
+    def read_trace(self, measurement_id: str) -> PowerTrace:
+        """Read the power samples of a measurement.
+
+        Raises:
+            TrackingError: If it has none, or they cannot be read.
+        """
+        return read_trace(self.trace_path(measurement_id))
+
+    def mark_delivered(self, measurement_ids: Iterable[str], *, target: str = "mlflow") -> None:
+        """Note that ``target`` has these measurements.
+
+        The note is a convenience and not made durable: a tracker refuses doubles by itself.
+        """
+        deliveries = [Delivery(measurement_id=id_, target=target) for id_ in measurement_ids]
+        self._ledger.append([to_json(delivery) for delivery in deliveries], durable=False)
+
+    def undelivered(self, *, target: str = "mlflow") -> list[Measurement]:
+        """Read the measurements that nobody noted as delivered to ``target``."""
+        delivered = {
+            delivery.measurement_id
+            for path in self._files("delivered")
+            for _, line in read_lines(path)
+            if (delivery := from_json(Delivery, line)).target == target
+        }
+        return [m for m in self.read() if m.measurement_id not in delivered]
+
+    def write_study(self, header: StudyHeader) -> None:
+        """Write the study's header.
+
+        Raises:
+            ConfigError: If the folder already belongs to another run of a study.
+        """
+        known = self.read_study()
+        if known is not None and known.sweep_id != header.sweep_id:
+            raise ConfigError(
+                f"{self.folder} already holds study {known.name!r} (sweep {known.sweep_id}); "
+                "give another results folder, or resume that sweep."
+            )
+        write_whole(self.folder / "study.json", f"{to_json(header)}\n".encode())
+
+    def read_study(self) -> StudyHeader | None:
+        """Read the study's header; ``None`` where none was written."""
+        return self._read_file("study.json", StudyHeader)
+
+    def write_answer(self, answer: Answer) -> None:
+        """Write what the study found, over an earlier answer."""
+        write_whole(self.folder / "answer.json", f"{to_json(answer)}\n".encode())
+
+    def read_answer(self) -> Answer | None:
+        """Read what the study found; ``None`` while it has not ended."""
+        return self._read_file("answer.json", Answer)
+
+    def close(self) -> None:
+        """Close the files; what was appended is already on disk. Safe to call twice."""
+        self._lines.close()
+        self._ledger.close()
+
+    def _read_file(self, name: str, kind: type[T]) -> T | None:
+        path = self.folder / name
+        try:
+            return from_json(kind, path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (ValueError, TrackingError) as error:
+            raise TrackingError(f"{path} is no {kind.__name__}: {error}") from error
+
+    def _files(self, kind: str) -> list[Path]:
+        return sorted((self.folder / kind).glob("*.jsonl"))
+
+
+def study_folders(root: Path) -> list[Path]:
+    """Return the results folders at or below ``root``, sorted by name.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    folders = [path.parent for path in sorted(root.rglob("measurements")) if path.is_dir()]
+    if not folders:
+        raise ConfigError(
+            f"{root} must be a results folder or hold some (a folder with 'measurements/'); "
+            f"it {'has none' if root.is_dir() else 'does not exist'}."
+        )
+    return folders
+
+
+def _parsed(path: Path, number: int, line: bytes) -> Measurement:
+    try:
+        return measurement_from_json(line)
+    except (ValueError, TrackingError) as error:
+        raise TrackingError(f"{path}:{number} is no measurement: {error}") from error

@@ -1,0 +1,83 @@
+"""What a study was asked, and what it found: the two files beside its measurements."""
+
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from pathlib import PurePosixPath
+from typing import Any
+
+from joulelab.core.configuration import KnobValue
+from joulelab.core.measurement import Provenance
+from joulelab.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyHeader:
+    """One run of a study; its measurements share a results folder.
+
+    Attributes:
+        name: Name of the study, the ``study`` of its measurements and its MLflow experiment,
+            e.g. ``"dvfs/NVIDIA H200/llama"``.
+        sweep_id: Unique to this run of the study; a resumed run keeps it.
+        command: The command line, argument by argument.
+        settings: Settings as ``(name, value)`` pairs, see :func:`flat_settings`.
+        provenance: Where and from which code it ran.
+        tracking_uri: MLflow store that the study delivers to; ``None`` if to none.
+    """
+
+    name: str
+    sweep_id: str
+    command: tuple[str, ...]
+    settings: tuple[tuple[str, KnobValue], ...]
+    provenance: Provenance
+    tracking_uri: str | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.name and self.sweep_id):
+            raise ConfigError(
+                f"A study needs a name and a sweep_id, got {self.name!r} and {self.sweep_id!r}."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a finished study found.
+
+    Attributes:
+        note: The answer in words.
+        summary: The answer in numbers, as ``(name, value)`` pairs with units in the names.
+        files: Report, plots and tables, as paths within the results folder.
+    """
+
+    note: str
+    summary: tuple[tuple[str, float], ...] = ()
+    files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for file in self.files:
+            if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
+                raise ConfigError(f"files must lie in the results folder, got {file!r}.")
+
+
+def flat_settings(settings: Any) -> tuple[tuple[str, KnobValue], ...]:
+    """List the fields of a settings dataclass as text; nested ones become ``"procedure.idle_s"``.
+
+    Sequences are joined by spaces, and whatever else is no scalar is written as ``str`` does.
+    """
+    return tuple(_flatten(settings, ""))
+
+
+def _flatten(value: Any, name: str) -> list[tuple[str, KnobValue]]:
+    if is_dataclass(value) and not isinstance(value, type):
+        prefix = f"{name}." if name else ""
+        return [
+            pair
+            for field in fields(value)
+            for pair in _flatten(getattr(value, field.name), prefix + field.name)
+        ]
+    if isinstance(value, Enum):
+        return [(name, value.name)]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return [(name, value)]
+    if isinstance(value, (list, tuple)):
+        return [(name, " ".join(map(str, value)))]
+    return [(name, str(value))]

@@ -1,0 +1,92 @@
+"""One vocabulary for every place that lists a measurement's values by name.
+
+A name is the path of the field in the dataclass (and so in the JSON), unit suffix included:
+``energy_per_unit_j``, ``observed.sm_clock_mhz``, ``device.uuid``. What was requested comes without
+a prefix, as in ``sm_clock_mhz`` and the workload's own knobs.
+"""
+
+from dataclasses import fields
+from typing import Any
+
+from joulelab.core.configuration import KnobValue
+from joulelab.core.measurement import Measurement
+
+DERIVED = (
+    "energy_per_unit_j",
+    "energy_per_unit_u_j",
+    "time_per_unit_s",
+    "time_per_unit_u_s",
+    "power_w",
+    "idle_power_w",
+    "dynamic_energy_per_unit_j",
+    "edp_js",
+    "ed2p_js2",
+    "work",
+)
+"""Numbers that only a valid measurement has."""
+
+
+def params(measurement: Measurement) -> dict[str, KnobValue]:
+    """List what was requested; ``None`` leaves a knob to the driver."""
+    configuration = measurement.configuration
+    point = configuration.point
+    return {
+        "workload": configuration.workload,
+        "phase": measurement.phase,
+        **dict(configuration.knobs),
+        **{field.name: getattr(point, field.name) for field in fields(point)},
+        "config_hash": configuration.config_hash,
+    }
+
+
+def metrics(measurement: Measurement) -> dict[str, float]:
+    """List the numbers that were measured; what was not read is absent, never 0.
+
+    An invalid measurement has what was observed and nothing that derives from its windows.
+    """
+    observed = _numbers(measurement.observed, "observed.")
+    if not measurement.valid:
+        return observed
+    derived = {name: getattr(measurement, name) for name in DERIVED}
+    return {
+        **{name: float(value) for name, value in derived.items() if value is not None},
+        "num_windows": float(len(measurement.windows)),
+        **observed,
+    }
+
+
+def tags(measurement: Measurement) -> dict[str, str]:
+    """List what identifies the measurement, where it ran, and whether to believe it."""
+    return {
+        "joulelab.measurement_id": measurement.measurement_id,
+        "trial": measurement.trial,
+        "attempt": str(measurement.attempt),
+        "repeat": str(measurement.repeat),
+        "sentinel": _word(measurement.sentinel),
+        "valid": _word(measurement.valid),
+        "invalid_reasons": " ".join(finding.reason for finding in measurement.findings),
+        "unit": measurement.unit,
+        "source": measurement.windows[0].source if measurement.windows else "",
+        **_texts(measurement.device, "device."),
+        **_texts(measurement.provenance, "provenance."),
+    }
+
+
+def _numbers(value: Any, prefix: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for field in fields(value):
+        item = getattr(value, field.name)
+        if isinstance(item, (bool, int, float)):
+            found[prefix + field.name] = float(item)
+        elif item is not None:
+            found.update(_numbers(item, f"{prefix}{field.name}."))
+    return found
+
+
+def _texts(value: Any, prefix: str) -> dict[str, str]:
+    items = {prefix + field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: _word(item) for name, item in items.items() if item is not None}
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,305 @@
+import http.server
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic_results import STUDY, energy_j, header, measurement, record
+
+from joulelab.cli.sync import Sync
+from joulelab.core.measurement import Finding
+from joulelab.errors import TrackingError
+from joulelab.tracking.base import embedded_uri
+from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.reach import check_reachable, database_path, publish
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.sync import deliver
+
+# MLflow 3.17 asks SQLAlchemy 2.1 for a loader strategy that is on its way out.
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+
+
+@pytest.fixture(scope="session")
+def fresh_store(tmp_path_factory):
+    """A store with its tables and nothing in it, made by the tracker once."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    MlflowTracker(embedded_uri(folder)).begin(header(name="made first"))
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def uri(fresh_store, tmp_path):
+    shutil.copy(fresh_store, tmp_path / "mlflow.db")
+    return embedded_uri(tmp_path)
+
+
+def begun(uri, **changes):
+    tracker = MlflowTracker(uri)
+    tracker.begin(header(**changes))
+    return tracker
+
+
+def runs_of(uri, study=STUDY):
+    """Return the runs of a study: the parents, and the children."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name(study)
+    runs = client.search_runs([experiment.experiment_id])
+    parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    return parents, [run for run in runs if run not in parents]
+
+
+def test_a_measurement_is_a_nested_run_with_everything_in_it(uri, tmp_path):
+    store = ResultStore(tmp_path / "study")
+    store.append(record(clock_mhz=1500))
+    measured = store.read()[0]
+    tracker = begun(uri)
+
+    tracker.log(measured, store.trace_path(measured.measurement_id))
+
+    (parent,), (child,) = runs_of(uri)
+    assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert child.data.params["sm_clock_mhz"] == "1500"
+    assert child.data.params["power_limit_w"] == "default"
+    assert child.data.metrics["energy_per_unit_j"] == pytest.approx(energy_j(1500))
+    assert child.data.tags["device.uuid"] == "SIM-invented-0"
+    assert child.data.tags["joulelab.measurement_id"] == measured.measurement_id
+    assert child.info.status == "FINISHED"
+    assert child.info.end_time - child.info.start_time == pytest.approx(
+        1000 * (measured.windows[-1].start_s + measured.windows[-1].duration_s), abs=1
+    )
+    kept = Path(child.info.artifact_uri.removeprefix("file://")) / "power_trace"
+    assert [file.name for file in kept.iterdir()] == [f"{measured.measurement_id}.parquet"]
+    assert kept.is_relative_to(tmp_path)
+
+
+def test_an_invalid_measurement_is_a_failed_run_with_its_reason(uri):
+    lost = Finding(reason="device_lost", detail="The device fell off the bus.")
+    tracker = begun(uri)
+
+    tracker.log(replace(measurement(findings=[lost]), windows=(), idle=None), None)
+
+    _, (child,) = runs_of(uri)
+    assert child.info.status == "FAILED"
+    assert child.data.tags["invalid_reasons"] == "device_lost"
+    assert "energy_per_unit_j" not in child.data.metrics
+
+
+def test_the_parent_run_tells_settings_and_answer(uri, tmp_path):
+    report = tmp_path / "report.html"
+    report.write_text("<html></html>")
+    tracker = begun(uri)
+
+    tracker.finish(note="1500 MHz saves 20 %.", summary={"saving": 0.2}, files=[report])
+
+    (parent,), _ = runs_of(uri)
+    assert parent.data.params == {name: str(value) for name, value in header().settings}
+    assert parent.data.metrics == {"saving": 0.2}
+    assert parent.data.tags["mlflow.note.content"] == "1500 MHz saves 20 %."
+    assert parent.info.status == "FINISHED"
+    assert (Path(parent.info.artifact_uri.removeprefix("file://")) / "report.html").exists()
+
+
+def test_nothing_is_there_twice_after_a_restart(uri):
+    for _ in range(2):
+        tracker = begun(uri)
+        for minute in range(3):
+            tracker.log(measurement(minute=minute), None)
+            tracker.log(measurement(minute=minute), None)
+
+    parents, children = runs_of(uri)
+    assert len(parents) == 1
+    assert len(children) == 3
+
+
+def test_a_run_cut_short_is_completed_not_doubled(uri):
+    tracker = begun(uri)
+    tracker._new_child(measurement())
+
+    begun(uri).log(measurement(), None)
+
+    _, (child,) = runs_of(uri)
+    assert child.info.status == "FINISHED"
+    assert "energy_per_unit_j" in child.data.metrics
+
+
+def test_two_sweeps_of_a_study_are_two_parents_of_one_experiment(uri):
+    for sweep_id in ("monday", "tuesday"):
+        begun(uri, sweep_id=sweep_id).log(measurement(), None)
+
+    parents, children = runs_of(uri)
+    assert len(parents) == 2
+    assert len(children) == 2
+
+
+def test_settings_beyond_the_limit_of_one_call_are_kept(uri):
+    begun(uri, settings=tuple((f"setting_{i}", i) for i in range(250)))
+
+    (parent,), _ = runs_of(uri)
+    assert len(parent.data.params) == 250
+
+
+def test_a_deleted_experiment_is_refused_with_advice(uri):
+    from mlflow import MlflowClient
+
+    begun(uri)
+    client = MlflowClient(uri)
+    client.delete_experiment(client.get_experiment_by_name(STUDY).experiment_id)
+
+    with pytest.raises(TrackingError, match="was deleted; restore it"):
+        begun(uri)
+
+
+def test_a_locked_store_is_an_error_within_seconds_and_then_works(uri, tmp_path):
+    tracker = begun(uri)
+    lock = sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)
+    lock.execute("BEGIN EXCLUSIVE")
+
+    with pytest.raises(TrackingError, match="database is locked"):
+        check_reachable(uri, patience_s=0.1)
+
+    lock.execute("ROLLBACK")
+    lock.close()
+    tracker.log(measurement(), None)
+    assert len(runs_of(uri)[1]) == 1
+
+
+@pytest.mark.slow
+def test_a_measurement_is_not_held_up_by_a_locked_store(uri, tmp_path):
+    tracker = begun(uri)
+    lock = sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)
+    lock.execute("BEGIN EXCLUSIVE")
+    start_s = time.monotonic()
+
+    with pytest.raises(TrackingError, match="database is locked"):
+        tracker.log(measurement(), None)
+
+    assert time.monotonic() - start_s < 6
+    lock.close()
+
+
+def test_a_store_that_is_no_database_is_an_error(tmp_path):
+    (tmp_path / "mlflow.db").write_text("not a database, " * 100)
+
+    with pytest.raises(TrackingError, match="file is not a database"):
+        begun(embedded_uri(tmp_path))
+
+
+def test_a_server_that_is_gone_is_an_error_at_once():
+    start_s = time.monotonic()
+
+    with pytest.raises(TrackingError, match="does not answer"):
+        begun("http://127.0.0.1:9")
+
+    assert time.monotonic() - start_s < 3
+
+
+@pytest.mark.parametrize(("status", "reached"), [(200, True), (404, True), (503, False)])
+def test_a_server_is_reachable_if_it_answers(status, reached):
+    class Answers(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.handle_request).start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        if reached:
+            check_reachable(uri)
+        else:
+            with pytest.raises(TrackingError, match="answers HTTP Error 503"):
+                check_reachable(uri)
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "sqlite:///"])
+def test_a_relative_database_is_refused(uri):
+    with pytest.raises(TrackingError, match="absolute path"):
+        MlflowTracker(uri)
+
+
+def test_the_file_of_an_embedded_store_is_known(tmp_path):
+    assert database_path(embedded_uri(tmp_path)) == tmp_path / "mlflow.db"
+    assert database_path("http://localhost:5000") is None
+
+
+def test_the_first_of_two_to_make_a_store_wins(tmp_path):
+    drafts = [tmp_path / name for name in ("a", "b")]
+    for draft in drafts:
+        draft.write_text(draft.name)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda draft: publish(draft, tmp_path / "made" / "store"), drafts))
+    publish(drafts[1], tmp_path / "made" / "store")
+
+    assert (tmp_path / "made" / "store").read_text() in {"a", "b"}
+    assert len(list((tmp_path / "made").iterdir())) == 1
+
+
+def test_sync_delivers_what_is_missing_and_says_so(uri, tmp_path, capsys):
+    for study in ("a", "b"):
+        store = ResultStore(tmp_path / study)
+        store.write_study(header(sweep_id=study))
+        for minute in range(2):
+            store.append(record(minute=minute))
+    sync = Sync(results_dir=tmp_path)
+
+    assert sync.run() == 0
+    assert sync.run() == 0
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"{tmp_path / 'a'}: delivered 2 to {uri}"
+    assert said[2] == f"{tmp_path / 'a'}: delivered 0 to {uri}"
+    assert len(runs_of(uri)[1]) == 4
+
+
+def test_sync_after_a_lost_ledger_makes_no_doubles(uri, tmp_path):
+    store = ResultStore(tmp_path / "study")
+    store.write_study(header())
+    for minute in range(3):
+        store.append(record(minute=minute))
+    deliver(store, MlflowTracker(uri))
+    shutil.rmtree(tmp_path / "study/delivered")
+
+    report = deliver(ResultStore(tmp_path / "study"), MlflowTracker(uri))
+
+    assert report.error is None
+    assert len(runs_of(uri)[1]) == 3
+
+
+def test_sync_to_a_server_that_is_gone_leaves_everything(tmp_path, capsys):
+    store = ResultStore(tmp_path)
+    store.write_study(header())
+    store.append(record())
+
+    code = Sync(results_dir=tmp_path, tracking_uri="http://127.0.0.1:9").run()
+
+    assert code == 1
+    assert "1 left: The MLflow server at http://127.0.0.1:9 does not answer" in (
+        capsys.readouterr().out
+    )
+
+
+def test_importing_the_tracker_imports_no_mlflow():
+    root = Path(__file__).parents[3]
+    code = "import sys, joulelab.tracking.mlflow_tracker; print('mlflow' in sys.modules)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(root / "platform")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "False\n"

@@ -1,0 +1,306 @@
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic_results import header, measurement, record
+
+from joulelab.errors import ConfigError, TrackingError
+from joulelab.tracking.store import ResultStore, study_folders
+from joulelab.tracking.study import Answer, flat_settings
+
+ROOT = Path(__file__).parents[3]
+
+
+def lines_of(store, writer="driver"):
+    return store.folder / "measurements" / f"{writer}.jsonl"
+
+
+def test_what_was_appended_reads_back_with_its_trace(tmp_path):
+    store = ResultStore(tmp_path)
+    written = record(clock_mhz=1500)
+
+    store.append(written)
+
+    assert store.read() == [written.measurement]
+    trace = store.read_trace(written.measurement.measurement_id)
+    assert np.array_equal(trace.t_s, written.trace.t_s)
+    assert np.array_equal(trace.power_w, written.trace.power_w)
+
+
+def test_writers_are_merged_in_the_order_of_time(tmp_path):
+    first, second = ResultStore(tmp_path, "gpu-0"), ResultStore(tmp_path, "gpu-1")
+    for minute, store in enumerate([second, first, second]):
+        store.append(record(minute=minute))
+
+    minutes = [m.windows[0].start_s / 60 for m in ResultStore(tmp_path).read()]
+
+    assert minutes == [0, 1, 2]
+
+
+def test_the_same_measurement_from_two_writers_counts_once(tmp_path):
+    for writer in ("a", "b"):
+        ResultStore(tmp_path, writer).append(record())
+
+    assert len(ResultStore(tmp_path).read()) == 1
+
+
+def test_two_results_under_one_id_are_refused(tmp_path):
+    store = ResultStore(tmp_path)
+    store.append(record())
+    store.append(record(energy_factor=1.1, measurement_id=record().measurement.measurement_id))
+
+    with pytest.raises(TrackingError, match=r"driver.jsonl:2 holds another measurement"):
+        store.read()
+
+
+def test_a_last_line_cut_short_is_left_out_and_said(tmp_path, caplog):
+    store = ResultStore(tmp_path)
+    store.append(record(minute=1))
+    store.append(record(minute=2))
+    path = lines_of(store)
+    path.write_bytes(path.read_bytes()[:-20])
+
+    with caplog.at_level(logging.WARNING):
+        read = store.read()
+
+    assert read == [record(minute=1).measurement]
+    assert f"{path}:2 was cut short" in caplog.text
+
+
+def test_a_last_line_that_lacks_only_its_end_counts(tmp_path):
+    store = ResultStore(tmp_path)
+    store.append(record())
+    path = lines_of(store)
+    path.write_bytes(path.read_bytes()[:-1])
+
+    assert len(store.read()) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 20, 500])
+def test_a_restarted_writer_mends_its_file_and_goes_on(tmp_path, cut):
+    store = ResultStore(tmp_path)
+    store.append(record(minute=1))
+    store.append(record(minute=2))
+    store.close()
+    path = lines_of(store)
+    path.write_bytes(path.read_bytes()[:-cut])
+
+    restarted = ResultStore(tmp_path)
+    restarted.append(record(minute=3))
+
+    minutes = [m.windows[0].start_s / 60 for m in restarted.read()]
+    assert minutes == ([1, 2, 3] if cut == 1 else [1, 3])
+
+
+def test_damage_before_the_last_line_names_file_and_line(tmp_path):
+    store = ResultStore(tmp_path)
+    for minute in range(3):
+        store.append(record(minute=minute))
+    path = lines_of(store)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[1][:100] + b"\n" + lines[2])
+
+    with pytest.raises(TrackingError, match=r"driver.jsonl:2 is no measurement"):
+        store.read()
+
+
+def test_a_later_schema_is_refused_even_on_the_last_line(tmp_path):
+    store = ResultStore(tmp_path)
+    store.append(record())
+    path = lines_of(store)
+    data = {**json.loads(path.read_bytes()), "schema_version": 99}
+    path.write_text(json.dumps(data))
+
+    with pytest.raises(TrackingError, match=r"driver.jsonl:1 .*schema_version must be 1, got 99"):
+        store.read()
+
+
+def test_a_failed_append_leaves_the_store_as_it_was(tmp_path):
+    store = ResultStore(tmp_path)
+    store.append(record())
+    (tmp_path / "traces").rename(tmp_path / "elsewhere")
+    (tmp_path / "traces").write_text("in the way")
+
+    with pytest.raises(TrackingError, match="Cannot write"):
+        store.append(record(minute=5))
+
+    assert len(store.read()) == 1
+
+
+def test_a_write_cut_off_by_the_file_system_is_taken_back(tmp_path):
+    """A full disk once left half a line, and the next line was appended to it."""
+    code = f"""
+import resource, signal, sys
+sys.path[:0] = [{str(ROOT / "platform")!r}, {str(ROOT / "tests")!r}]
+from pathlib import Path
+from synthetic_results import record
+from joulelab.errors import TrackingError
+from joulelab.tracking.store import ResultStore
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+store = ResultStore(Path({str(tmp_path)!r}))
+store.append(record())
+path = store.folder / "measurements/driver.jsonl"
+resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 700,) * 2)
+try:
+    store.append(type(record())(measurement=record(minute=1).measurement, trace=None))
+except TrackingError as error:
+    print("refused", path.read_bytes().endswith(b"\\n"), len(store.read()))
+"""
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "refused True 1\n"
+
+
+def test_nothing_that_was_acknowledged_is_lost_to_sigkill(tmp_path):
+    code = f"""
+import sys
+sys.path[:0] = [{str(ROOT / "platform")!r}, {str(ROOT / "tests")!r}]
+from pathlib import Path
+from synthetic_results import record
+from joulelab.tracking.store import ResultStore
+store = ResultStore(Path({str(tmp_path)!r}))
+for minute in range(10**6):
+    store.append(record(minute=minute))
+    print(minute, flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    acknowledged = [int(next(child.stdout)) for _ in range(20)][-1]
+    os.kill(child.pid, signal.SIGKILL)
+    acknowledged = max([acknowledged, *map(int, child.stdout.read().split())])
+    child.wait()
+    child.stdout.close()
+
+    store = ResultStore(tmp_path)
+    store.append(record(minute=-1))
+
+    read = store.read()
+    assert len(read) in (acknowledged + 2, acknowledged + 3)
+    assert all(store.trace_path(m.measurement_id).exists() for m in read)
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b", "x" * 152])
+def test_names_that_could_leave_the_folder_are_refused(tmp_path, name):
+    with pytest.raises(ConfigError, match="writer must be"):
+        ResultStore(tmp_path, name)
+    with pytest.raises(ConfigError, match="measurement_id must be"):
+        ResultStore(tmp_path).append(record(measurement_id=name))
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_measurement_without_a_trace_says_so_when_asked(tmp_path):
+    store = ResultStore(tmp_path)
+
+    with pytest.raises(TrackingError, match="has no power samples"):
+        store.read_trace("m-1")
+
+
+def test_a_damaged_trace_is_refused(tmp_path):
+    store = ResultStore(tmp_path)
+    store.append(record(measurement_id="m-1"))
+    store.trace_path("m-1").write_bytes(b"PAR1 and then nothing")
+
+    with pytest.raises(TrackingError, match="is no power trace"):
+        store.read_trace("m-1")
+
+
+def test_what_was_delivered_is_remembered_for_each_target(tmp_path):
+    store = ResultStore(tmp_path)
+    for minute in range(3):
+        store.append(record(minute=minute))
+    ids = [m.measurement_id for m in store.read()]
+
+    store.mark_delivered(ids[:2], target="sqlite:////a.db")
+    ResultStore(tmp_path, "sync").mark_delivered(ids[2:], target="sqlite:////a.db")
+
+    assert store.undelivered(target="sqlite:////a.db") == []
+    assert len(store.undelivered(target="http://other")) == 3
+
+
+def test_the_study_header_reads_back(tmp_path):
+    store = ResultStore(tmp_path)
+    assert store.read_study() is None
+
+    store.write_study(header())
+
+    assert store.read_study() == header()
+
+
+def test_a_folder_holds_one_sweep(tmp_path):
+    store = ResultStore(tmp_path)
+    store.write_study(header())
+    store.write_study(header(command=("resumed",)))
+
+    with pytest.raises(ConfigError, match="already holds study 'dvfs/Invented GPU/llama'"):
+        store.write_study(header(sweep_id="sweep-2"))
+
+    assert store.read_study().command == ("resumed",)
+
+
+def test_a_damaged_header_names_its_file(tmp_path):
+    (tmp_path / "study.json").write_text("{")
+
+    with pytest.raises(TrackingError, match=r"study.json is no StudyHeader"):
+        ResultStore(tmp_path).read_study()
+
+
+def test_the_answer_reads_back(tmp_path):
+    store = ResultStore(tmp_path)
+    assert store.read_answer() is None
+    answer = Answer(note="1500 MHz", summary=(("saving", 0.2),), files=("report.html",))
+
+    store.write_answer(answer)
+
+    assert store.read_answer() == answer
+
+
+@pytest.mark.parametrize("file", ["/etc/passwd", "../secret", "a/../../b"])
+def test_an_answer_holds_no_file_from_elsewhere(file):
+    with pytest.raises(ConfigError, match="files must lie in the results folder"):
+        Answer(note="", files=(file,))
+
+
+def test_settings_are_listed_flat_with_dotted_names():
+    settings = measurement(clock_mhz=1500).configuration
+
+    listed = dict(flat_settings(settings))
+
+    assert listed["point.sm_clock_mhz"] == 1500
+    assert listed["point.power_limit_w"] is None
+    assert listed["workload"] == "llama"
+
+
+def test_results_folders_are_found_below_a_root(tmp_path):
+    for name in ("b", "a"):
+        ResultStore(tmp_path / name).append(record())
+
+    assert study_folders(tmp_path) == [tmp_path / "a", tmp_path / "b"]
+    assert study_folders(tmp_path / "a") == [tmp_path / "a"]
+
+
+def test_a_root_without_results_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="it does not exist"):
+        study_folders(tmp_path / "nowhere")
+
+
+def test_appending_needs_no_pandas(tmp_path):
+    code = f"""
+import sys
+sys.path[:0] = [{str(ROOT / "platform")!r}, {str(ROOT / "tests")!r}]
+from pathlib import Path
+from synthetic_results import record
+from joulelab.tracking.store import ResultStore
+ResultStore(Path({str(tmp_path)!r})).append(record())
+print("pandas" in sys.modules)
+"""
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False\n"
