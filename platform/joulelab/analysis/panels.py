@@ -1,0 +1,183 @@
+"""The panels of a sweep's plot: a quantity over the clock, and energy against time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from matplotlib.axes import Axes
+
+from joulelab.analysis.style import BEST, CAPPED, CURVE, EQUAL, INK, MUTED, tidy
+from joulelab.analysis.sweep import Figures, PhaseResult, SweepRow
+from joulelab.analysis.wording import point_name, si_scale
+
+Quantity = Callable[[Figures], tuple[float, float]]
+"""Value and standard uncertainty of something that a point costs."""
+
+COVERAGE = 2
+"""Bars are expanded uncertainties with this coverage factor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dot:
+    """A row where it is drawn; ``u`` is the standard uncertainty of ``y``."""
+
+    row: SweepRow
+    x: float
+    y: float
+    u: float
+
+
+def over_clock(
+    axes: Axes, phase: PhaseResult, *, title: str, unit: str, quantity: Quantity
+) -> None:
+    """Draw a quantity over the SM clock.
+
+    Args:
+        axes: Where to draw.
+        phase: Of which phase.
+        title: Name of the quantity.
+        unit: Its SI unit, to which a prefix is added.
+        quantity: The quantity.
+    """
+    found = [
+        (row, row.clock_mhz, *quantity(f)) for row, f in phase.measured if row.clock_mhz is not None
+    ]
+    factor, prefix = si_scale(value for _, _, value, _ in found)
+    dots = [_Dot(row=row, x=x, y=y * factor, u=u * factor) for row, x, y, u in found]
+    clocks = [dot.x for dot in dots] + [_clock(r) for r in phase.rows if r.point.sm_clock_mhz]
+    length = max(clocks) - min(clocks) or 1.0
+    axes.set_xlim(min(clocks) - 0.04 * length, max(clocks) + 0.04 * length)
+    tidy(axes, title, f"{prefix}{unit}", "SM clock, MHz")
+    low, high = min(dot.y for dot in dots), max(dot.y for dot in dots)
+    high = min(high, 2.2 * low)  # the slowest clocks would flatten all others
+    axes.set_ylim(low - 0.2 * (high - low) - 0.01 * low, high + 0.14 * (high - low) + 0.01 * low)
+    _shade(axes, phase)
+    _draw(axes, phase, dots)
+    _name(axes, phase, dots)
+
+
+def trade_off(axes: Axes, phase: PhaseResult) -> None:
+    """Draw energy against time, each relative to the default point if there is one."""
+    default = phase.default
+    reference = default.figures if default else None
+    if reference is None:
+        reference = phase.measured[0][1]
+        x_name, y_name = "time against the first row, %", "energy against the first row, %"
+    else:
+        x_name, y_name = "time against the default, %", "energy against the default, %"
+    dots = [
+        _Dot(
+            row=row,
+            x=100 * (f.time_per_unit_s / reference.time_per_unit_s - 1),
+            y=100 * (f.energy_per_unit_j / reference.energy_per_unit_j - 1),
+            u=100 * f.energy_per_unit_u_j / reference.energy_per_unit_j,
+        )
+        for row, f in phase.measured
+    ]
+    tidy(axes, "Trade-off", y_name, x_name)
+    front = sorted((d for d in dots if d.row.figures and d.row.figures.on_front), key=_by_x)
+    length = front[-1].x - front[0].x or 1.0
+    axes.set_xlim(front[0].x - 0.08 * length, front[-1].x + 0.55 * length)
+    within = [dot.y for dot in dots if dot.x <= axes.get_xlim()[1]]
+    height = max(within) - min(within) or 1.0
+    axes.set_ylim(min(within) - 0.2 * height, max(within) + 0.14 * height)
+    axes.plot([d.x for d in front], [d.y for d in front], color=CURVE, linewidth=5, alpha=0.18)
+    _draw(axes, phase, dots)
+    _name(axes, phase, dots)
+
+
+def _draw(axes: Axes, phase: PhaseResult, dots: Sequence[_Dot]) -> None:
+    requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=_by_x)
+    axes.plot(
+        [dot.x for dot in requested],
+        [dot.y for dot in requested],
+        color=CURVE,
+        linewidth=1,
+        alpha=0.35,
+    )
+    for is_member, color in ((False, CURVE), (True, EQUAL)):
+        some = [dot for dot in requested if (dot.row.point.label in phase.members) == is_member]
+        axes.errorbar(
+            [dot.x for dot in some],
+            [dot.y for dot in some],
+            yerr=[COVERAGE * dot.u for dot in some],
+            fmt="o",
+            color=color,
+            markersize=3.2,
+            elinewidth=0.9,
+            zorder=4 if is_member else 3,
+        )
+
+
+def _name(axes: Axes, phase: PhaseResult, dots: Sequence[_Dot]) -> None:
+    """Write the names of the best and of the default point beside them."""
+    for dot in dots:
+        if dot.row.point.label == phase.best:
+            _call_out(axes, dot, point_name(dot.row), color=BEST, marker="o", offset=(0, -9))
+        elif dot.row.point.is_default:
+            left, right = axes.get_xlim()
+            is_far_right = dot.x > left + 0.85 * (right - left)
+            offset = (0, 9) if is_far_right else (9, 0)
+            _call_out(axes, dot, "default", color=INK, marker="D", offset=offset)
+
+
+def _call_out(
+    axes: Axes, dot: _Dot, text: str, *, color: str, marker: str, offset: tuple[int, int]
+) -> None:
+    x, y = offset
+    axes.errorbar(
+        dot.x, dot.y, yerr=COVERAGE * dot.u, fmt=marker, color=color, markersize=6, zorder=6
+    )
+    axes.annotate(
+        text,
+        (dot.x, dot.y),
+        xytext=offset,
+        textcoords="offset points",
+        ha="left" if x else "center",
+        va="center" if not y else "top" if y < 0 else "bottom",
+        color=color,
+        fontsize=9,
+        fontweight="bold",
+        zorder=7,
+    )
+
+
+def _shade(axes: Axes, phase: PhaseResult) -> None:
+    """Mark the clocks that may be best, and those that the power cap did not allow."""
+    rows = sorted((row for row in phase.rows if row.point.sm_clock_mhz), key=_clock)
+    members = [row.point.label in phase.members for row in rows]
+    capped = [row.power_capped for row in rows]
+    for start, stop in _runs(rows, members):
+        axes.axvspan(start, stop, color=EQUAL, alpha=0.15, linewidth=0, zorder=0)
+    for i, (start, stop) in enumerate(_runs(rows, capped)):
+        axes.axvspan(start, stop, color=CAPPED, alpha=0.18, linewidth=0, zorder=0)
+        if i == 0:
+            axes.annotate(
+                "power-capped",
+                (stop, 0.03),
+                xycoords=("data", "axes fraction"),
+                xytext=(-4, 0),
+                textcoords="offset points",
+                ha="right",
+                color=MUTED,
+                fontsize=8,
+            )
+
+
+def _runs(rows: Sequence[SweepRow], marked: Sequence[bool]) -> Iterator[tuple[float, float]]:
+    """Yield the ends of each unbroken run of marked rows, half a step beyond its clocks."""
+    clocks = [_clock(row) for row in rows]
+    edges = [(a + b) / 2 for a, b in pairwise(clocks)]
+    edges = [clocks[0], *edges, clocks[-1]] if clocks else []
+    for is_marked, run in groupby(range(len(rows)), key=lambda i: marked[i]):
+        places = list(run)
+        if is_marked:
+            yield edges[places[0]], edges[places[-1] + 1]
+
+
+def _clock(row: SweepRow) -> float:
+    return float(row.point.sm_clock_mhz or 0)
+
+
+def _by_x(dot: _Dot) -> float:
+    return dot.x

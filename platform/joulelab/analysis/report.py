@@ -1,0 +1,145 @@
+"""What a sweep found as one HTML file that needs nothing else: to read, print and keep."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from joulelab.analysis import style
+from joulelab.analysis.cells import selection, sheet
+from joulelab.analysis.methods import methods_paragraph, uncertainty_statement
+from joulelab.analysis.plots import can_plot, inline_svg
+from joulelab.analysis.sweep import PhaseResult, SweepResult
+from joulelab.analysis.table import legend
+from joulelab.analysis.wording import (
+    OBJECTIVE_NAMES,
+    device_words,
+    percent,
+    phase_names,
+    sentence,
+)
+from joulelab.core.measurement import Measurement
+from joulelab.tracking.study import StudyHeader
+
+MAX_ROWS = 24
+
+_INKS = {
+    style.INK: "ink",
+    style.MUTED: "muted",
+    style.GRID: "grid",
+    style.PAPER: "paper",
+    style.CURVE: "curve",
+    style.BEST: "best",
+    style.EQUAL: "equal",
+    style.CAPPED: "capped",
+}
+
+
+def write_report(
+    result: SweepResult,
+    measurements: Sequence[Measurement],
+    path: Path,
+    *,
+    header: StudyHeader | None = None,
+) -> Path:
+    """Write the report of a sweep to ``path`` and return it.
+
+    Args:
+        result: What :func:`analyse_sweep` found in ``measurements``.
+        measurements: All that the sweep measured.
+        path: The HTML file.
+        header: What the study was asked; ``None`` if that was not kept.
+    """
+    folder = files("joulelab.analysis")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["percent"] = percent
+    page = environment.from_string((folder / "report.html.j2").read_text(encoding="utf-8"))
+    text = page.render(
+        css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
+        result=result,
+        answer=sentence(result).splitlines(),
+        phases=_phases(result, measurements, header),
+        devices=_devices(result),
+        header=header,
+        origin=_origin(measurements),
+        not_hardware=any(_not_hardware(phase) for phase in result.phases),
+    )
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _phases(
+    result: SweepResult, measurements: Sequence[Measurement], header: StudyHeader | None
+) -> list[dict[str, Any]]:
+    settings = dict(header.settings) if header else {}
+    views = []
+    for i, (name, phase) in enumerate(zip(phase_names(result), result.phases, strict=True)):
+        shown = selection(phase, MAX_ROWS)
+        views.append(
+            {
+                "name": name,
+                "answer": sentence(phase),
+                "phase": phase,
+                "aim": OBJECTIVE_NAMES[phase.objective],
+                "plot": _themed(inline_svg(phase), f"p{i}-") if can_plot(phase) else None,
+                "sheet": sheet(phase, shown),
+                "legend": legend(phase, num_shown=len(phase.rows)),
+                "whole": sheet(phase, phase.rows) if len(shown) < len(phase.rows) else None,
+                "reasons": Counter(f.reason for e in phase.exclusions for f in e.findings),
+                "drifting": [drift for drift in phase.drifts if drift.exceeds(0.01)],
+                "uncertainty": uncertainty_statement(phase),
+                "methods": methods_paragraph(phase, measurements, settings),
+                "device": device_words(phase),
+            }
+        )
+    return views
+
+
+def _themed(svg: str, prefix: str) -> Markup:
+    """Give the plot the colours of the page, its width, and ids of its own."""
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
+    svg = re.sub(r"url\(#", f"url(#{prefix}", svg)
+    svg = re.sub(r'href="#', f'href="#{prefix}', svg)
+    for color, ink in _INKS.items():
+        svg = svg.replace(color, f"var(--{ink})")
+    return Markup(svg)  # noqa: S704 - drawn by us; the texts in it are escaped by matplotlib
+
+
+def _devices(result: SweepResult) -> list[Any]:
+    boards = {board.uuid: board for phase in result.phases for board in phase.boards}
+    return [boards[uuid] for uuid in sorted(boards)]
+
+
+def _not_hardware(phase: PhaseResult) -> bool:
+    return device_words(phase) != phase.device_name
+
+
+def _origin(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
+    """List what is known of where the measurements came from, each value once."""
+    found = [m.provenance for m in measurements]
+    times = sorted(p.started_at for p in found)
+
+    def each(name: str) -> str:
+        return ", ".join(sorted({str(v) for p in found if (v := getattr(p, name)) is not None}))
+
+    told = [
+        ("joulelab", each("joulelab_version")),
+        ("commit", each("git_sha")),
+        ("machines", each("hostname")),
+        ("Python", each("python_version")),
+        ("PyTorch", each("torch_version")),
+        ("weights", each("weights")),
+        ("first measurement", times[0]),
+        ("last measurement", times[-1]),
+        ("SLURM job", each("slurm_job_id")),
+        ("Ray job", each("ray_job_id")),
+    ]
+    return [(name, value) for name, value in told if value]

@@ -1,0 +1,154 @@
+"""Numbers and results in words, the same in the terminal, in plots and in the report."""
+
+from collections.abc import Iterable
+from math import floor, isfinite, log10
+from statistics import median
+
+from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
+from joulelab.core.additive import Interval
+
+_PREFIXES = {9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "\N{MICRO SIGN}", -9: "n", -12: "p"}
+
+OBJECTIVE_NAMES = {"energy": "energy", "time": "time", "edp": "EDP", "ed2p": "ED2P"}
+
+
+def si_scale(values: Iterable[float], *, power: int = 1) -> tuple[float, str]:
+    """Return by what to multiply ``values`` and the SI prefix to write before their unit.
+
+    Args:
+        values: Positive numbers that share a column.
+        power: Power of the prefixed unit: 2 in s2, where m means 1e-6.
+    """
+    found = [value for value in values if value > 0 and isfinite(value)]
+    exponent = floor(log10(median(found)) / power / 3) * 3 if found else 0
+    exponent = min(max(exponent, min(_PREFIXES)), max(_PREFIXES))
+    return 10.0 ** (-exponent * power), _PREFIXES[exponent]
+
+
+def decimals_for(value: float, *, digits: int = 2) -> int:
+    """Return how many decimals show ``value`` to ``digits`` digits (0 to 6)."""
+    return min(max(digits - 1 - floor(log10(value)), 0), 6) if value > 0 else 2
+
+
+def percent(interval: Interval, *, sign: bool = True) -> str:
+    """Write a share with its interval, ``"+2.1 % ± 0.3 %"``."""
+    half = 100 * interval.half_width
+    decimals = min(max(-floor(log10(half)), 1), 3) if half > 0 else 1
+    plus = "+" if sign else ""
+    return f"{100 * interval.value:{plus}.{decimals}f} % ± {half:.{decimals}f} %"
+
+
+def per_unit(value: float, u: float, symbol: str, unit: str) -> str:
+    """Write a number per unit of work, ``"12.34 ± 0.05 mJ/token"``."""
+    factor, prefix = si_scale([value])
+    decimals = decimals_for(u * factor)
+    number = f"{value * factor:.{decimals}f} ± {u * factor:.{decimals}f}"
+    return f"{number} {prefix}{symbol}/{unit}"
+
+
+def point_name(row: SweepRow) -> str:
+    """Write an operating point, ``"1095 MHz"`` or ``"the driver's default"``."""
+    point = row.point
+    parts = [
+        "" if point.sm_clock_mhz is None else f"{point.sm_clock_mhz} MHz",
+        "" if point.mem_clock_mhz is None else f"memory {point.mem_clock_mhz} MHz",
+        "" if point.power_limit_w is None else f"{point.power_limit_w:g} W limit",
+    ]
+    return ", ".join(part for part in parts if part) or "the driver's default"
+
+
+def sentence(result: SweepResult | PhaseResult) -> str:
+    """Say what a sweep recommends: one sentence per phase.
+
+    The saving is claimed only where it is shown: a default that cannot be told apart from the
+    best is said to be so.
+    """
+    if isinstance(result, PhaseResult):
+        return _recommendation(result)
+    if len(result.phases) == 1:
+        return _recommendation(result.phases[0])
+    names = phase_names(result)
+    return "\n".join(
+        f"{name}: {_recommendation(phase)}"
+        for name, phase in zip(names, result.phases, strict=True)
+    )
+
+
+def phase_names(result: SweepResult) -> tuple[str, ...]:
+    """Name each phase by what sets it apart from the others, ``"llama decode, batch=8"``."""
+    settings = [{"on": device_words(phase), **dict(phase.knobs)} for phase in result.phases]
+    varying = [
+        name
+        for name in dict.fromkeys(name for known in settings for name in known)
+        if len({known.get(name) for known in settings}) > 1
+    ]
+    return tuple(
+        ", ".join([phase.title, *(f"{name}={known.get(name)}" for name in varying)])
+        for phase, known in zip(result.phases, settings, strict=True)
+    )
+
+
+def device_words(phase: PhaseResult) -> str:
+    """Name the boards, and say so where they are no hardware: ``"simulated NVIDIA H200"``."""
+    kinds = {"simulated": "simulated ", "replay": "replayed "}
+    return kinds.get(phase.boards[0].backend, "") + phase.device_name
+
+
+def _recommendation(phase: PhaseResult) -> str:
+    aim = OBJECTIVE_NAMES[phase.objective]
+    if phase.best is None:
+        return f"No recommendation: none of {len(phase.exclusions)} measurements is valid."
+    best, default = phase.row(phase.best), phase.default
+    if len(phase.measured) == 1:
+        return f"{_upper(point_name(best))}: {_cost(phase, best)}; no other point was measured."
+    if default is None or default.figures is None:
+        return (
+            f"{_upper(point_name(best))} has the lowest {aim}, {_cost(phase, best)}; "
+            f"there is no valid measurement of the driver's default to compare it with"
+            f"{_equals(phase)}."
+        )
+    if best.point.is_default:
+        return f"The driver's default has the lowest {aim}, {_cost(phase, best)}{_equals(phase)}."
+    change = _change(best)
+    if default.figures.in_set:
+        return (
+            f"No saving is shown: {point_name(best)} has the lowest {aim} ({change}), but the "
+            f"driver's default is among the {len(phase.members) - 1} points that cannot be told "
+            "apart from it."
+        )
+    return f"{_upper(point_name(best))}: {change} against the default clock{_equals(phase)}."
+
+
+def _change(row: SweepRow) -> str:
+    figures = row.figures
+    if figures is None or figures.saving is None or figures.slowdown is None:
+        return ""
+    energy = Interval(
+        value=-figures.saving.value, low=-figures.saving.high, high=-figures.saving.low
+    )
+    return f"{percent(energy)} energy at {percent(figures.slowdown)} time"
+
+
+def _cost(phase: PhaseResult, row: SweepRow) -> str:
+    figures = row.figures
+    if figures is None:
+        return ""
+    energy = per_unit(figures.energy_per_unit_j, figures.energy_per_unit_u_j, "J", phase.unit)
+    time = per_unit(figures.time_per_unit_s, figures.time_per_unit_u_s, "s", phase.unit)
+    return f"{energy} in {time}"
+
+
+def _equals(phase: PhaseResult) -> str:
+    num = len(phase.members) - 1
+    points = (
+        "clock"
+        if all(r.point.sm_clock_mhz or r.point.is_default for r in phase.rows)
+        else ("point")
+    )
+    if num == 0:
+        return f"; every other {points} is worse"
+    return f"; {num} {points}{'' if num == 1 else 's'} cannot be told apart from it"
+
+
+def _upper(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,1 @@
+"""The `joulelab` command line."""

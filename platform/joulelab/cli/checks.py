@@ -1,0 +1,228 @@
+"""What must be right before a number is believed, checked on one device."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from joulelab.cli.devices import clocks_in_words, duration_in_words, tick_in_words
+from joulelab.core.device import Capabilities, EventReason
+from joulelab.devices.base import Device
+from joulelab.devices.nvml_errors import HOW_TO_GET_PERMISSION
+from joulelab.errors import DeviceUnsupportedError, JouleLabError
+from joulelab.sampling.calibration import (
+    measure_latencies,
+    measure_observer_effect,
+    measure_sample_buffer,
+    measure_tick,
+)
+
+Status = Literal["ok", "warn", "fail"]
+
+SLOWEST_TICK_S = 0.2
+SLOWEST_READ_S = 0.05
+LARGEST_EFFECT_W = 1.0
+LARGEST_SAMPLER_SHARE = 0.02
+_HEAT = EventReason.SW_THERMAL | EventReason.HW_THERMAL | EventReason.HW_SLOWDOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One line of the preflight.
+
+    Attributes:
+        what: What was looked at.
+        status: ``"fail"`` means that results would be wrong, ``"warn"`` that they could be better.
+        found: What was found.
+        advice: What to do about it; empty where nothing need be done.
+    """
+
+    what: str
+    status: Status
+    found: str
+    advice: str = ""
+
+
+def check_device(device: Device) -> Iterator[Check]:
+    """Run every check on an idle device; one that cannot be made fails and the rest go on."""
+    for what, check in _CHECKS.items():
+        try:
+            yield check(what, device)
+        except JouleLabError as error:
+            yield Check(what=what, status="fail", found=str(error), advice="Mend this first.")
+
+
+def _check_processes(what: str, device: Device) -> Check:
+    pids = [str(process.pid) for process in device.read_processes()]
+    if not pids:
+        return Check(what=what, status="ok", found="nobody else computes on it")
+    return Check(
+        what=what,
+        status="fail",
+        found=f"processes {', '.join(pids)} compute on it",
+        advice="Wait for them or choose another GPU: their energy would be counted as yours.",
+    )
+
+
+def _check_mig(what: str, device: Device) -> Check:
+    mode = device.identity().mig_enabled
+    if mode:
+        advice = "Energy and power are told of the whole GPU only: choose one without MIG."
+        return Check(what=what, status="fail", found="on", advice=advice)
+    return Check(what=what, status="ok", found="none" if mode is None else "off")
+
+
+def _check_ecc(what: str, device: Device) -> Check:
+    found = {True: "on", False: "off", None: "this board has none"}[device.identity().ecc_enabled]
+    return Check(what=what, status="ok", found=f"{found}; recorded with every result")
+
+
+def _check_persistence(what: str, device: Device) -> Check:
+    mode = device.identity().persistence_mode
+    if mode is False:
+        return Check(
+            what=what,
+            status="warn",
+            found="off: without clients the driver unloads and forgets limits and counters",
+            advice="`nvidia-smi -pm 1` as root keeps it loaded.",
+        )
+    return Check(what=what, status="ok", found="on" if mode else "none")
+
+
+def _check_settings(what: str, device: Device) -> Check:
+    try:
+        held = device.read_point()
+    except DeviceUnsupportedError:
+        return _check_power_limit(what, device)
+    if held.is_default:
+        return Check(what=what, status="ok", found="the driver's defaults")
+    return Check(
+        what=what,
+        status="warn",
+        found=f"held at {held.label}",
+        advice="Somebody left it so: reset it, or keep in mind that it is the baseline.",
+    )
+
+
+def _check_power_limit(what: str, device: Device) -> Check:
+    limit_w, default_w = (
+        device.read_state().power_limit_w,
+        device.capabilities().default_power_limit_w,
+    )
+    if limit_w is None or default_w is None or abs(limit_w - default_w) < 1:
+        return Check(what=what, status="ok", found="default power limit; locks cannot be read back")
+    return Check(
+        what=what,
+        status="warn",
+        found=f"power limit {limit_w:g} W instead of {default_w:g} W",
+        advice="If that is the site's policy, it is your baseline; else have it reset.",
+    )
+
+
+def _check_heat(what: str, device: Device) -> Check:
+    state = device.read_state()
+    if state.event_reasons & _HEAT:
+        held = ", ".join(str(flag.name) for flag in state.event_reasons & _HEAT)
+        advice = "Let it cool, and look at its fans and inlet."
+        return Check(what=what, status="fail", found=f"held down at rest by {held}", advice=advice)
+    warmth = "" if state.temperature_c is None else f"{state.temperature_c:g} C, "
+    return Check(what=what, status="ok", found=f"{warmth}not held down by heat")
+
+
+def _check_counter(what: str, device: Device) -> Check:
+    if not device.capabilities().has_energy_counter:
+        advice = "Energy comes from sampled power: use windows of 10 s and more."
+        return Check(what=what, status="warn", found="none", advice=advice)
+    tick = measure_tick(device)
+    slow = tick.period_s is not None and tick.period_s > SLOWEST_TICK_S
+    return Check(
+        what=what,
+        status="warn" if slow else "ok",
+        found=tick_in_words(tick),
+        advice=f"Use windows of {50 * (tick.period_s or 0):.0f} s and more." if slow else "",
+    )
+
+
+def _check_samples(what: str, device: Device) -> Check:
+    if not device.capabilities().has_power_samples:
+        advice = "Power is polled; the counter has nothing finer to be checked against."
+        return Check(what=what, status="warn", found="no buffer", advice=advice)
+    buffer = measure_sample_buffer(device)
+    period = duration_in_words(buffer.period_s)
+    found = f"{buffer.num_samples}, one every {period}, {buffer.span_s:.1f} s in all"
+    return Check(what=what, status="ok", found=found)
+
+
+def _check_latency(what: str, device: Device) -> Check:
+    latencies = measure_latencies(device)
+    slowest = max(latencies, key=lambda latency: latency.p95_s)
+    slow = slowest.p95_s > SLOWEST_READ_S
+    told = [
+        f"{each.call.removeprefix('read_')} {duration_in_words(each.median_s)}"
+        for each in latencies
+    ]
+    return Check(
+        what=what,
+        status="warn" if slow else "ok",
+        found=f"{', '.join(told)}; at most {duration_in_words(slowest.p95_s)} (p95)",
+        advice="Reads this slow blur the edges of windows: use longer ones." if slow else "",
+    )
+
+
+def _check_observer(what: str, device: Device) -> Check:
+    if not device.capabilities().has_energy_counter:
+        return Check(what=what, status="warn", found="unknown: it takes an energy counter")
+    effect = measure_observer_effect(device)
+    found = (
+        f"{effect.difference_w:+.2f} +- {effect.difference_u_w:.2f} W on "
+        f"{effect.quiet_power_w:.1f} W at rest; {100 * effect.sampler_share:.2f} % of a core"
+    )
+    disturbs = effect.difference_w > max(3 * effect.difference_u_w, LARGEST_EFFECT_W)
+    costs = effect.sampler_share > LARGEST_SAMPLER_SHARE
+    return Check(
+        what=what,
+        status="warn" if disturbs or costs else "ok",
+        found=found,
+        advice="Sample less often (--procedure.sample-period-s)." if disturbs or costs else "",
+    )
+
+
+def _check_permission(what: str, device: Device) -> Check:
+    capabilities = device.capabilities()
+    found = _matrix(capabilities)
+    if capabilities.can_set_clocks:
+        return Check(what=what, status="ok", found=found)
+    return Check(what=what, status="warn", found=found, advice=HOW_TO_GET_PERMISSION)
+
+
+def _matrix(capabilities: Capabilities) -> str:
+    said = {True: "yes", False: "no", None: "only a try would tell"}
+    reads = {
+        "energy": capabilities.has_energy_counter,
+        "samples": capabilities.has_power_samples,
+        "memory power": capabilities.has_memory_power,
+        "activity": capabilities.has_activity,
+    }
+    read = ", ".join(f"{name} {said[able]}" for name, able in reads.items())
+    may = said[capabilities.can_set_clocks]
+    knobs = {
+        "SM clock": capabilities.sm_clocks_mhz,
+        "memory clock": capabilities.mem_clocks_mhz,
+        "power limit": capabilities.power_limits_w,
+    }
+    sets = ", ".join(f"{name} {may if knob else 'no such knob'}" for name, knob in knobs.items())
+    return f"read: {read}; set: {sets} ({clocks_in_words(capabilities.sm_clocks_mhz)})"
+
+
+_CHECKS: dict[str, Callable[[str, Device], Check]] = {
+    "foreign processes": _check_processes,
+    "MIG": _check_mig,
+    "ECC": _check_ecc,
+    "persistence mode": _check_persistence,
+    "settings": _check_settings,
+    "heat": _check_heat,
+    "energy counter": _check_counter,
+    "power samples": _check_samples,
+    "call latency": _check_latency,
+    "observer effect": _check_observer,
+    "permissions": _check_permission,
+}

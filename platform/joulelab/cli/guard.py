@@ -1,0 +1,88 @@
+"""``joulelab guard``: run the clock guard of this node, ask it, or end it."""
+
+import json
+import logging
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from joulelab.errors import ConfigError
+from joulelab.guard.client import GuardClient
+from joulelab.guard.process import run_guard
+from joulelab.guard.protocol import GuardStatus
+from joulelab.guard.settings import GuardSettings, default_socket_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """Run a clock guard in the foreground: it sets clocks for others, and always resets them.
+
+    Experiments borrow the clocks of a GPU through its socket and need no privilege; the guard
+    has it. Whichever way a borrower ends, the GPU is restored. Ctrl-C or SIGTERM restore all.
+
+    Attributes:
+        socket: Unix socket to listen on, an absolute path. By default the system's guard if
+            there is one, else this user's own under /tmp.
+        group: Group whose members may borrow too; by default only the guard's own user may.
+        ttl_s: Longest time that a borrower may ask to keep a device without renewing.
+        status: Say who holds what, instead of running.
+        stop: Restore everything and end the guard that runs.
+        json: Print one JSON object instead of text.
+    """
+
+    socket: Path | None = None
+    group: str | None = None
+    ttl_s: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 600.0
+    status: bool = False
+    stop: bool = False
+    json: bool = False
+
+    def run(self) -> int:
+        """Serve until a signal, or ask or end the guard that runs.
+
+        Returns:
+            0, or 1 if a device could not be restored.
+
+        Raises:
+            ConfigError: If both ``status`` and ``stop`` are asked for.
+            GuardError: If a guard runs already, or none answers.
+        """
+        if self.status and self.stop:
+            raise ConfigError("--status and --stop exclude each other; give one of them.")
+        if self.status:
+            return self._tell(GuardClient(self._socket_path, start=False).status())
+        if self.stop:
+            GuardClient(self._socket_path, start=False).stop()
+            print(json.dumps({"stopped": True}) if self.json else "The clock guard has ended.")
+            return 0
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        return run_guard(
+            GuardSettings(socket_path=self._socket_path, group=self.group, max_ttl_s=self.ttl_s)
+        )
+
+    @property
+    def _socket_path(self) -> Path:
+        return self.socket or default_socket_path()
+
+    def _tell(self, status: GuardStatus) -> int:
+        if self.json:
+            print(json.dumps({"socket": str(self._socket_path), **asdict(status)}, indent=2))
+        else:
+            print("\n".join(_in_words(status, self._socket_path)))
+        return 1 if status.pending else 0
+
+
+def _in_words(status: GuardStatus, socket_path: Path) -> list[str]:
+    lines = [f"Clock guard {status.pid} at {socket_path}, watchdog {status.watchdog_pid or 'none'}"]
+    lines += [
+        f"  {lease.address.uuid}: {lease.point}, pid {lease.pid} of uid {lease.uid} "
+        f"({lease.note or 'no note'}), {lease.expires_in_s:.0f} s left"
+        for lease in status.leases
+    ]
+    lines += [
+        f"  {one.address.uuid}: NOT RESTORED after {one.attempts} tries: {one.error}"
+        for one in status.pending
+    ]
+    return lines if len(lines) > 1 else [*lines, "  nothing is on loan"]

@@ -1,0 +1,80 @@
+"""The ``joulelab`` command: a literal table of commands, each imported when it is called."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from joulelab.cli.errors import BAD_REQUEST, exit_code
+from joulelab.registry import unknown_name
+
+
+class Command(NamedTuple):
+    """One command of the table.
+
+    Attributes:
+        target: ``"module:attribute"``: a dataclass with ``run(self) -> int``, or a function
+            that takes the command's arguments and returns such an object.
+        summary: One line for ``joulelab --help``.
+    """
+
+    target: str
+    summary: str
+
+
+COMMANDS = {
+    "devices": Command("joulelab.cli.devices:Devices", "Show the GPUs of this machine."),
+    "doctor": Command("joulelab.cli.doctor:Doctor", "Check that results here can be believed."),
+    "measure": Command("joulelab.cli.measure:parse", "Measure one workload, with an error bar."),
+    "guard": Command("joulelab.cli.guard:Guard", "Run the clock guard of this node, or ask it."),
+    "sync": Command("joulelab.cli.sync:Sync", "Deliver results that MLflow missed."),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name.
+
+    Args:
+        arguments: Words of the command line; ``None`` takes those of the process.
+
+    Returns:
+        The exit code: 0, 1 if the answer is bad, 2 if the request was, 130 if interrupted.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0 if words else BAD_REQUEST
+    return exit_code(lambda: int(_parse(words[0], words[1:]).run()), name="joulelab")
+
+
+def _parse(name: str, arguments: list[str]) -> Any:
+    if name not in COMMANDS:
+        raise unknown_name("command", name, COMMANDS)
+    import tyro
+
+    module, _, attribute = COMMANDS[name].target.partition(":")
+    command = getattr(importlib.import_module(module), attribute)
+    if not isinstance(command, type):
+        return command(arguments)
+    config = (tyro.conf.FlagCreatePairsOff,)
+    return tyro.cli(command, args=arguments, prog=f"joulelab {name}", config=config)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: joulelab COMMAND [OPTIONS]",
+            "",
+            "Measure and optimise the energy of GPU programs.",
+            "",
+            *lines,
+            "",
+            "joulelab COMMAND --help tells more.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Which devices a command means."""
+
+import sys
+
+from joulelab.core.device import DeviceAddress
+from joulelab.devices import DEVICES
+from joulelab.devices.base import Device
+from joulelab.errors import DeviceNotFoundError
+
+DEFAULT_SIMULATED = "h200_sxm"
+"""What is simulated where nothing else was asked for."""
+
+
+def find_addresses(device: str, store: str | None, uuids: tuple[str, ...]) -> list[DeviceAddress]:
+    """Find the devices that the options of a command name.
+
+    Args:
+        device: Registry name of a backend, or ``"auto"`` for the best that finds a GPU; a
+            fallback is said aloud on the standard error.
+        store: Folder of driver state or recordings, for backends that are not hardware.
+        uuids: Which devices; empty for all.
+
+    Raises:
+        UnknownNameError: If there is no such backend; names the closest.
+        DeviceNotFoundError: If a device is not there; names those that are.
+    """
+    found = _discover(_backend(device), store)
+    if not found:
+        raise DeviceNotFoundError(f"{device} finds no device" + (f" in {store}." if store else "."))
+    there = {address.uuid: address for address in found}
+    missing = [uuid for uuid in uuids if uuid not in there]
+    if missing:
+        raise DeviceNotFoundError(
+            f"uuid must be of a device that is there, got {', '.join(missing)}; there are: "
+            f"{', '.join(there)}."
+        )
+    return [there[uuid] for uuid in uuids] if uuids else list(found)
+
+
+def open_device(address: DeviceAddress) -> Device:
+    """Open the device at ``address``."""
+    return DEVICES[address.backend].open(address)
+
+
+def _backend(device: str) -> str:
+    from joulelab.devices.choice import choose_backend
+
+    if device != "auto":
+        return device
+    choice = choose_backend()
+    if choice.is_fallback:
+        print(choice.why, file=sys.stderr)
+    return choice.name
+
+
+def _discover(backend: str, store: str | None) -> tuple[DeviceAddress, ...]:
+    found = DEVICES[backend].discover(store)
+    if found or backend != "simulated":
+        return found
+    from joulelab.devices.simulated import fleet
+
+    return fleet(DEFAULT_SIMULATED, 1, store)

@@ -1,0 +1,312 @@
+import csv
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+from synthetic_results import board, energy_j, header, measurement, sweep
+
+from joulelab.analysis.analyse import analyse_sweep
+from joulelab.analysis.conclude import conclude_sweep, print_sweep
+from joulelab.analysis.export import COLUMNS, write_csv
+from joulelab.analysis.frames import measurements_frame
+from joulelab.analysis.plots import can_plot, inline_svg, save_plot
+from joulelab.analysis.report import write_report
+from joulelab.analysis.table import fitting_table, phase_table
+from joulelab.analysis.wording import sentence
+from joulelab.core.measurement import Finding, Observed
+from joulelab.core.record import Record
+from joulelab.tracking.store import ResultStore
+
+ALL_CLOCKS_MHZ = tuple(range(345, 1981, 15))
+CLOCKS_MHZ = tuple(range(600, 1951, 150))
+CAPPED = Finding(reason="throttled", detail="The power cap <held> the clock down.")
+
+
+@pytest.fixture(scope="module")
+def measurements():
+    """A full sweep whose highest clock the power cap did not allow."""
+    capped = [
+        replace(
+            measurement(1995, minute=1000 + i, findings=[CAPPED]),
+            observed=Observed(sm_clock_mhz=1700.0, power_cap_share=0.6),
+        )
+        for i in range(3)
+    ]
+    return [*sweep(ALL_CLOCKS_MHZ, num_boards=4), *capped]
+
+
+@pytest.fixture(scope="module")
+def result(measurements):
+    return analyse_sweep(measurements)
+
+
+@pytest.fixture(scope="module")
+def phase(result):
+    (found,) = result.phases
+    return found
+
+
+def printed(table):
+    console = Console(width=100, file=StringIO())
+    console.print(table)
+    return console.file.getvalue()
+
+
+class Tags(HTMLParser):
+    """Collects tags, whether they are balanced, and addresses that leave the page."""
+
+    VOID = frozenset({"meta", "br", "link", "img", "path", "use", "rect"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.seen, self.outside = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name in {"src", "href", "xlink:href"} and not value.startswith("#"):
+                self.outside.append(value)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_a_frame_has_a_row_per_measurement_and_its_vocabulary():
+    capped = measurement(1500, findings=[CAPPED])
+    frame = measurements_frame([measurement(1000), capped])
+
+    assert frame["sm_clock_mhz"].tolist() == [1000, 1500]
+    assert frame["energy_per_unit_j"][0] == pytest.approx(energy_j(1000))
+    assert frame["energy_per_unit_j"].isna().tolist() == [False, True]
+    assert frame["valid"].tolist() == [True, False]
+    assert frame["invalid_reasons"].tolist() == ["", "throttled"]
+    assert str(frame["provenance.started_at"].dtype).startswith("datetime64")
+
+
+def test_the_table_fits_a_hundred_columns_and_tells_the_story(phase):
+    text = printed(phase_table(phase, more="sweep.csv has all"))
+
+    assert max(map(len, text.splitlines())) <= 100
+    assert "default (2000)" in text
+    assert f"20 of {len(phase.rows)} points are shown; sweep.csv has all" in text
+    assert "1 points have no valid measurement: 1 throttled" in text
+    members = [phase.row(label).point.sm_clock_mhz for label in phase.members]
+    best = phase.row(phase.best).point.sm_clock_mhz
+    for clock in (best, max(members), min(members), min(ALL_CLOCKS_MHZ)):
+        assert re.search(rf"\b{clock}\b", text)
+
+
+@pytest.mark.parametrize("width", [200, 100, 90, 80, 70])
+def test_a_narrow_terminal_loses_columns_and_never_digits(phase, width):
+    console = Console(width=width, file=StringIO(), force_terminal=False)
+
+    console.print(fitting_table(phase, console))
+
+    text = console.file.getvalue()
+    rows = [
+        line for line in text.splitlines() if re.match(r"\s*[*=^]*\s+(default|\d{3,4})\b", line)
+    ]
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    assert len(rows) == 20
+    assert ("J s\N{SUPERSCRIPT TWO}" in text) == (width >= 100)
+
+
+def test_the_whole_table_can_be_asked_for(phase):
+    table = phase_table(phase, max_rows=None)
+
+    assert table.row_count == len(phase.rows) == 112
+
+
+def test_the_csv_holds_every_point_in_si_units(result, phase, tmp_path):
+    write_csv(result, tmp_path / "sweep.csv")
+
+    with (tmp_path / "sweep.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(phase.rows)
+    assert tuple(rows[0]) == COLUMNS
+    by_clock = {row["sm_clock_mhz"]: row for row in rows}
+    figures = phase.row("1200MHz").figures
+    assert float(by_clock["1200"]["energy_per_unit_j"]) == figures.energy_per_unit_j
+    assert float(by_clock["1200"]["saving_low"]) == figures.saving.low
+    assert by_clock["1995"]["energy_per_unit_j"] == ""
+    assert by_clock["1995"]["reasons"] == "throttled"
+    assert [row["is_best"] for row in rows].count("1") == 1
+    assert sum(int(row["in_set"]) for row in rows) == len(phase.members)
+
+
+def test_a_plot_is_written_as_png_and_svg(phase, tmp_path):
+    png, svg = save_plot(phase, tmp_path / "decode.v1")
+
+    assert png.name == "decode.v1.png"
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert ElementTree.parse(svg).getroot().tag.endswith("svg")
+
+
+def test_a_plot_labels_the_best_the_default_and_the_cap(phase):
+    drawn = inline_svg(phase)
+
+    texts = set(re.findall(r">([^<>]+)</text>", drawn))
+    best = phase.row(phase.best).point.sm_clock_mhz
+    assert {f"{best} MHz", "default", "power-capped", "Energy", "mJ/token"} <= texts
+
+
+def test_a_plot_is_the_same_every_time(phase):
+    assert inline_svg(phase) == inline_svg(phase)
+
+
+def test_a_single_point_is_no_plot():
+    (phase,) = analyse_sweep(sweep([])).phases
+
+    assert not can_plot(phase)
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"has_default": False}, {"num_boards": 1}, {"repeats": 1, "sentinel_every": 2}]
+)
+def test_odd_sweeps_can_be_plotted(change, tmp_path):
+    has_default = change.pop("has_default", True)
+    rows = sweep(CLOCKS_MHZ, **change)
+    rows = [m for m in rows if has_default or not m.configuration.point.is_default]
+
+    for phase in analyse_sweep(rows).phases:
+        save_plot(phase, tmp_path / "odd")
+
+
+def test_the_report_stands_alone_and_is_whole(measurements, result, tmp_path):
+    text = write_report(result, measurements, tmp_path / "r.html", header=header()).read_text()
+
+    tags = Tags(text)
+    assert tags.open == []
+    assert tags.outside == []
+    assert {"svg", "table", "blockquote", "details"} <= set(tags.seen)
+    assert "script" not in tags.seen
+    for said in (
+        "multiple comparisons with the best",
+        "some 5%",
+        "SIM-invented-3",
+        "The power cap &lt;held&gt; the clock down.",
+        "experiments/dvfs_sweep.py --repeats 3",
+        "0123456789ab",
+        "windows of at least 2 s",
+        "prefers-color-scheme: dark",
+        "simulated or replayed",
+    ):
+        assert said in text
+
+
+def test_the_first_thing_in_a_report_is_the_answer(measurements, result, phase, tmp_path):
+    text = write_report(result, measurements, tmp_path / "r.html").read_text()
+
+    headline = re.search(r"<h1>(.*?)</h1>", text)[1]
+    assert headline.startswith(f"{phase.row(phase.best).point.sm_clock_mhz} MHz: -")
+
+
+def test_a_report_of_hardware_has_no_notice(tmp_path):
+    rows = [replace(m, device=replace(m.device, backend="nvml")) for m in sweep(CLOCKS_MHZ)]
+
+    text = write_report(analyse_sweep(rows), rows, tmp_path / "r.html").read_text()
+
+    assert "simulated or replayed" not in text
+
+
+def test_plots_of_one_report_share_no_ids(tmp_path):
+    rows = sweep(CLOCKS_MHZ) + sweep(CLOCKS_MHZ, phase="prefill", seed=1)
+
+    text = write_report(analyse_sweep(rows), rows, tmp_path / "r.html").read_text()
+
+    first, second = (set(re.findall(r'\bid="([^"]+)"', svg)) for svg in text.split("<svg")[1:])
+    assert first
+    assert not first & second
+
+
+def test_a_report_warns_of_drift(tmp_path):
+    rows = sweep(CLOCKS_MHZ, num_boards=1, noise=0.001, drift_per_minute=0.001)
+
+    text = write_report(analyse_sweep(rows), rows, tmp_path / "r.html").read_text()
+
+    assert "while it was measured" in text
+
+
+def test_a_report_of_nothing_valid_says_so(tmp_path):
+    rows = [measurement(1500, findings=[CAPPED])]
+
+    text = write_report(analyse_sweep(rows), rows, tmp_path / "r.html").read_text()
+
+    assert "No recommendation: none of 1 measurements is valid." in text
+    assert "<svg" not in text
+
+
+@pytest.fixture(scope="module")
+def concluded(tmp_path_factory):
+    """The store of a sweep of two phases, and its conclusion."""
+    store = ResultStore(tmp_path_factory.mktemp("results"))
+    store.write_study(header())
+    for m in sweep(CLOCKS_MHZ) + sweep(CLOCKS_MHZ, phase="prefill", seed=1):
+        store.append(Record(measurement=m, trace=None))
+    return store, conclude_sweep(store)
+
+
+def test_the_conclusion_of_a_sweep_is_in_its_folder(concluded):
+    store, conclusion = concluded
+
+    assert store.read_answer() == conclusion.answer
+    assert all((store.folder / file).stat().st_size > 0 for file in conclusion.answer.files)
+    assert {"report.html", "sweep.csv", "sweep-llama-prefill.png"} <= set(conclusion.answer.files)
+
+
+def test_the_conclusion_gives_the_answer_in_words_and_numbers(concluded):
+    _, conclusion = concluded
+
+    summary = dict(conclusion.answer.summary)
+    decode = conclusion.result.phases[0]
+    assert summary["best.llama-decode.saving"] == decode.row(decode.best).figures.saving.value
+    assert summary["best.llama-decode.num_in_set"] == len(decode.members)
+    assert conclusion.answer.note == sentence(conclusion.result)
+
+
+def test_a_concluded_sweep_is_printed_with_its_answer_and_its_files(concluded):
+    store, conclusion = concluded
+    console = Console(width=100, file=StringIO())
+
+    print_sweep(store.folder, console=console)
+
+    text = console.file.getvalue()
+    assert "llama prefill on simulated Invented GPU" in text
+    assert f"{store.folder / 'report.html'}\n" in text
+    flowing = " ".join(text.split())
+    assert all(line in flowing for line in conclusion.answer.note.splitlines())
+
+
+def test_devices_of_other_names_are_kept_apart_in_the_report(tmp_path):
+    other = replace(board(7), name="Another <GPU>")
+    rows = sweep(CLOCKS_MHZ)
+    rows += [replace(m, device=other) for m in sweep(CLOCKS_MHZ, num_boards=1)]
+
+    text = write_report(analyse_sweep(rows), rows, tmp_path / "r.html").read_text()
+
+    assert "Another &lt;GPU&gt;" in text
+    assert "Another <GPU>" not in text
+
+
+def test_analysing_needs_no_plotting_library():
+    root = Path(__file__).parents[3]
+    code = (
+        f"import sys; sys.path[:0] = [{str(root / 'platform')!r}]\n"
+        "import joulelab.analysis.analyse, joulelab.analysis.wording\n"
+        "print([m for m in ('matplotlib', 'pandas', 'scipy', 'rich') if m in sys.modules])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"

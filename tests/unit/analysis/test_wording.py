@@ -1,0 +1,119 @@
+import re
+from dataclasses import replace
+
+import pytest
+from synthetic_results import measurement, sweep
+
+from joulelab.analysis.analyse import analyse_sweep
+from joulelab.analysis.wording import per_unit, percent, phase_names, sentence, si_scale
+from joulelab.core.additive import Interval
+from joulelab.core.measurement import Finding
+
+CLOCKS_MHZ = tuple(range(600, 1951, 75))
+
+
+@pytest.mark.parametrize(
+    ("values", "power", "factor", "prefix"),
+    [
+        ([0.2, 0.5], 1, 1e3, "m"),
+        ([3.0, 4.0], 1, 1.0, ""),
+        ([1.3e-4], 1, 1e6, "\N{MICRO SIGN}"),
+        ([5e4, 6e4, 1e9], 1, 1e-3, "k"),
+        ([2e-6], 2, 1e6, "m"),
+        ([1e-30], 1, 1e12, "p"),
+        ([], 1, 1.0, ""),
+    ],
+)
+def test_prefixes_suit_the_middle_of_the_values(values, power, factor, prefix):
+    assert si_scale(values, power=power) == (pytest.approx(factor), prefix)
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "expected"),
+    [
+        (-0.274, 0.006, "-27.4 % ± 0.6 %"),
+        (0.021, 0.003, "+2.1 % ± 0.3 %"),
+        (0.02134, 0.0004, "+2.13 % ± 0.04 %"),
+        (0.5, 0.12, "+50.0 % ± 12.0 %"),
+        (0.0, 0.0, "+0.0 % ± 0.0 %"),
+    ],
+)
+def test_percentages_show_the_digits_that_count(value, half, expected):
+    assert percent(Interval(value=value, low=value - half, high=value + half)) == expected
+
+
+def test_a_quantity_per_unit_has_its_prefix_and_its_digits():
+    assert per_unit(0.012345, 0.000051, "J", "token") == "12.345 ± 0.051 mJ/token"
+    assert per_unit(12.5, 0.0, "s", "image") == "12.50 ± 0.00 s/image"
+
+
+def test_a_clear_saving_is_recommended_with_its_price():
+    result = analyse_sweep(sweep(CLOCKS_MHZ, noise=0.002))
+
+    said = sentence(result)
+
+    assert re.fullmatch(
+        r"1\d\d\d MHz: -4\d\.\d+ % ± 0\.\d+ % energy at \+\d+\.\d+ % ± 0\.\d+ % time against the "
+        r"default clock; (every other clock is worse|\d+ clocks? cannot be told apart from it)\.",
+        said,
+    )
+
+
+def test_a_default_that_may_be_best_is_never_sold_as_a_saving():
+    rows = [
+        measurement(clock, repeat=i, minute=i, energy_factor=factor)
+        for clock in (None, 1950)
+        for i, factor in enumerate([0.9, 1.0, 1.1])
+    ]
+
+    said = sentence(analyse_sweep(rows))
+
+    assert said.startswith("No saving is shown: 1950 MHz has the lowest EDP")
+    assert "driver's default is among" in said
+
+
+def test_the_default_is_recommended_if_it_is_best():
+    said = sentence(analyse_sweep(sweep(CLOCKS_MHZ), "time"))
+
+    assert said.startswith("The driver's default has the lowest time, ")
+    assert "mJ/token" in said
+
+
+def test_a_baseline_alone_is_stated_without_comparison():
+    said = sentence(analyse_sweep(sweep([])))
+
+    assert re.fullmatch(
+        r"The driver's default: \d+\.\d+ ± 0?\d*\.\d+ mJ/token in .*; "
+        r"no other point was measured\.",
+        said,
+    )
+
+
+def test_without_a_default_no_saving_is_stated():
+    rows = [m for m in sweep(CLOCKS_MHZ, num_boards=1) if m.configuration.point.sm_clock_mhz]
+
+    said = sentence(analyse_sweep(rows))
+
+    assert "no valid measurement of the driver's default" in said
+    assert "energy at" not in said
+
+
+def test_nothing_valid_recommends_nothing():
+    lost = Finding(reason="device_lost", detail="It fell off the bus.")
+
+    said = sentence(analyse_sweep([measurement(1500, findings=[lost])]))
+
+    assert said == "No recommendation: none of 1 measurements is valid."
+
+
+def test_phases_are_named_by_what_sets_them_apart():
+    rows = sweep(CLOCKS_MHZ) + sweep(CLOCKS_MHZ, phase="prefill")
+    wider = replace(measurement().configuration, knobs=(("batch", 64), ("precision", "bf16")))
+    rows += [replace(measurement(minute=i), configuration=wider) for i in range(2)]
+
+    result = analyse_sweep(rows)
+
+    assert phase_names(result) == (
+        "llama decode, batch=8", "llama prefill, batch=8", "llama decode, batch=64",
+    )  # fmt: skip
+    assert sentence(result).splitlines()[1].startswith("llama prefill, batch=8: ")

@@ -1,0 +1,96 @@
+import json
+
+import pytest
+
+from joulelab.cli.main import main
+from joulelab.devices.simulated import DriverStore, Fault, fleet
+from joulelab.tracking.codec import measurement_from_json
+
+
+@pytest.fixture
+def store(tmp_path):
+    return str(tmp_path / "driver")
+
+
+@pytest.fixture
+def measure(store, capsys):
+    """Runs ``joulelab measure`` on a simulated GPU; returns exit code, output and progress."""
+
+    def run(*words):
+        words = (*words, "--device", "simulated", "--store", store, "--procedure.idle-s", "1")
+        code = main(["measure", *words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_a_measurement_is_told_with_its_error_bar_and_the_sensor_class(measure):
+    code, out, _ = measure("gemm", "--gpu", "a100_sxm")
+
+    assert code == 0
+    assert "+-" in out
+    assert out.count("+-5% sensor class") == 2
+    assert " J/TFLOP" in out
+    assert "Js/TFLOP^2" in out
+
+
+def test_progress_goes_to_the_standard_error(measure):
+    _, out, err = measure("gemm", "--n", "4096")
+
+    assert "warming up" in err
+    assert "warming up" not in out
+
+
+def test_json_holds_the_whole_measurement(measure):
+    _, out, _ = measure("gemm", "--precision", "fp32", "--json")
+
+    (told,) = json.loads(out)["measurements"]
+    valid, metrics = told.pop("valid"), told.pop("metrics")
+    measurement = measurement_from_json(json.dumps(told))
+    assert valid
+    assert dict(measurement.configuration.knobs)["precision"] == "fp32"
+    assert metrics["energy_per_unit_j"] == measurement.energy_per_unit_j
+
+
+def test_an_invalid_measurement_is_told_with_its_reason_and_exits_with_1(measure, store):
+    (address,) = fleet("h200_sxm", 1, store)
+    DriverStore(store).state(address.uuid).inject(Fault(kind="foreign_process", pid=4711))
+
+    code, out, _ = measure("gemm")
+
+    assert code == 1
+    assert "INVALID" in out
+    assert "foreign_process" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("gem",), "Did you mean 'gemm'?"),
+        (("gemm", "--gpu", "h20_sxm"), "h200_sxm"),
+        (("gemm", "--observe-only", "--sm-clock-mhz", "1005"), "--observe-only"),
+        (("gemm", "--uuid", "SIM-none"), "SIM-none"),
+    ],
+)
+def test_a_bad_request_is_one_clear_line_and_exits_with_2(measure, words, said):
+    code, out, err = measure(*words)
+
+    assert code == 2
+    assert out == ""
+    assert said in err.strip().splitlines()[-1]
+
+
+def test_a_wrong_option_names_the_closest(measure, capsys):
+    with pytest.raises(SystemExit) as stop:
+        measure("gemm", "--precison", "bf16")
+
+    assert stop.value.code == 2
+    assert "--precision" in capsys.readouterr().err
+
+
+def test_a_wrong_value_of_a_knob_says_what_is_allowed(measure, capsys):
+    with pytest.raises(SystemExit) as stop:
+        measure("gemm", "--n", "-4")
+
+    assert stop.value.code == 2
+    assert "at least 1" in capsys.readouterr().err
