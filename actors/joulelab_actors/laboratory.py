@@ -1,0 +1,132 @@
+"""Where a study runs, on what, and where its results go: the settings all experiments share."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from joulelab.core.procedure import Procedure
+from joulelab.core.trial import Trial
+from joulelab.errors import ConfigError
+from joulelab.tracking.base import embedded_uri
+from joulelab.tracking.store import ResultStore
+from joulelab_actors.ledger import StudySummary
+from joulelab_actors.placement import Site, find_sites, simulated_sites
+from joulelab_actors.progress import StudyProgress
+from joulelab_actors.session import connected
+from joulelab_actors.study import run_study
+
+Backend = Literal["nvml", "dcgm", "smi", "simulated", "replay"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laboratory:
+    """GPUs, the procedure, and a place for results.
+
+    Attributes:
+        device: How to reach the GPUs: nvml is real ones through NVIDIA's driver; dcgm and smi
+            are fallbacks for it; simulated needs no GPU; replay plays recorded ones.
+        gpu: Product in the catalogue that simulated GPUs imitate.
+        num_gpus: GPUs to use; by default 4 simulated ones, or all real ones.
+        store: Folder with the state of simulated GPUs, or with the recordings to replay.
+        study: Name of the study. Say the name of an earlier one to go on with it; by default
+            a new one named by the time.
+        results_dir: Folder for the results of all studies.
+        tracking_uri: MLflow store; by default an embedded one in the results folder, and
+            "none" for none.
+        observe_only: Call no setter of the GPU, ever: measure at the driver's own clocks.
+        guard_socket: Where the nodes' clock guards listen; by default the system's, or else one
+            that is started for it.
+        procedure: How each measurement is made.
+    """
+
+    device: Backend = "simulated"
+    gpu: str = "h200_sxm"
+    num_gpus: int | None = None
+    store: Path | None = None
+    study: str | None = None
+    results_dir: Path = Path("~/joulelab-results")
+    tracking_uri: str | None = None
+    observe_only: bool = False
+    guard_socket: Path | None = None
+    procedure: Procedure = field(default_factory=Procedure)
+
+    @contextmanager
+    def open(self) -> Generator[tuple[Site, ...]]:
+        """Hold a connection to Ray, and yield the GPUs that the study may use.
+
+        Raises:
+            ConfigError: If fewer GPUs than asked for are there, or they are of several
+                products, whose results cannot be compared.
+            DeviceNotFoundError: If there are none.
+        """
+        with connected():
+            yield self._sites()
+
+    def run(
+        self,
+        trials: Sequence[Trial],
+        sites: Sequence[Site],
+        *,
+        settings: object,
+        conclude: Callable[[ResultStore], None] | None = None,
+    ) -> StudySummary:
+        """Measure ``trials`` on ``sites`` and show how far it is."""
+        with StudyProgress() as progress:
+            return run_study(
+                trials,
+                sites=sites,
+                results_dir=self.study_dir(trials[0].study),
+                procedure=self.procedure,
+                observe_only=self.observe_only,
+                guard_socket=self.guard_socket,
+                tracking_uri=self._tracking_uri(),
+                settings=settings,
+                conclude=conclude,
+                on_event=progress,
+            )
+
+    def study_name(self, kind: str, sites: Sequence[Site]) -> str:
+        """Return the name of the study: as given, or made of its kind, its GPU and the time."""
+        if self.study is not None:
+            return self.study
+        product = sites[0].identity.name.removeprefix("NVIDIA ").replace(" ", "-").lower()
+        return f"{kind}-{product}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+
+    def study_dir(self, study: str) -> Path:
+        """Return the folder of one study's results."""
+        return self._root / study
+
+    @property
+    def ui_command(self) -> str:
+        """Command that serves the MLflow pages of all studies."""
+        return f"python -m joulelab.tracking.ui {self.results_dir}"
+
+    @property
+    def _root(self) -> Path:
+        return self.results_dir.expanduser().absolute()
+
+    def _tracking_uri(self) -> str | None:
+        if self.tracking_uri == "none":
+            return None
+        return self.tracking_uri or embedded_uri(self._root)
+
+    def _sites(self) -> tuple[Site, ...]:
+        store = None if self.store is None else str(self.store.expanduser().absolute())
+        if self.device == "simulated":
+            return simulated_sites(self.gpu, 4 if self.num_gpus is None else self.num_gpus, store)
+        sites = find_sites(self.device, store)
+        if self.num_gpus is not None and not 1 <= self.num_gpus <= len(sites):
+            raise ConfigError(
+                f"num_gpus must be within 1 and {len(sites)}, the GPUs of the cluster, "
+                f"got {self.num_gpus}."
+            )
+        sites = sites[: self.num_gpus]
+        if len(products := sorted({site.identity.name for site in sites})) > 1:
+            raise ConfigError(
+                f"One study compares GPUs of one product, but the cluster has {products}; "
+                "restrict the allocation to one of them."
+            )
+        return sites

@@ -1,0 +1,171 @@
+"""The books of a study: what is stored, what was told to the tracker, what it adds up to."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from joulelab.core.record import Record
+from joulelab.core.trial import Trial
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.sync import DeliveryReport
+from joulelab_actors.casualty import died_records
+from joulelab_actors.events import (
+    AttemptFailed,
+    DeviceQuarantined,
+    PoolEvent,
+    StudyEvent,
+    TrackingDown,
+    TrialMeasured,
+)
+from joulelab_actors.placement import Site
+from joulelab_actors.tracker_actor import TrackerLink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySummary:
+    """What became of a study.
+
+    Attributes:
+        study: Name of the study.
+        num_trials: Trials that it asked for.
+        num_skipped: Those of them that an earlier run had measured.
+        num_valid: Trials of this run that ended with valid measurements.
+        num_invalid: Trials of this run that ended with an invalid one.
+        num_retries: Attempts that were followed by another.
+        failed: Trials that ended without a measurement, and why, by name.
+        unfinished: Names of the trials that no GPU was left for.
+        quarantined: GPUs that were taken out of service, and why, by UUID.
+        between_s: Median wall time between two measurings on a GPU; ``None`` for too few.
+        delivery: What the tracking store has got; ``None`` without one.
+        wall_s: Wall time of this run.
+    """
+
+    study: str
+    num_trials: int
+    num_skipped: int
+    num_valid: int
+    num_invalid: int
+    num_retries: int
+    failed: Mapping[str, str]
+    unfinished: tuple[str, ...]
+    quarantined: Mapping[str, str]
+    between_s: float | None
+    delivery: DeliveryReport | None
+    wall_s: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every trial has a valid measurement."""
+        return self.num_skipped + self.num_valid == self.num_trials
+
+
+class Ledger:
+    """Stores and counts what the pool's events bring, and passes them on.
+
+    Args:
+        store: The driver's writer of the results folder.
+        sites: GPUs of the study.
+        tracker: Where measurements are delivered; ``None`` for nowhere.
+        on_event: Told every event after it is in the books.
+    """
+
+    def __init__(
+        self,
+        store: ResultStore,
+        sites: Sequence[Site],
+        tracker: TrackerLink | None,
+        on_event: Callable[[StudyEvent], None],
+    ) -> None:
+        self._store = store
+        self._sites = {site.uuid: site for site in sites}
+        self._tracker = tracker
+        self._on_event = on_event
+        self._trouble: str | None = None
+        self._num = {"valid": 0, "invalid": 0, "retries": 0}
+        self._failed: dict[str, str] = {}
+        self._between_s: list[float] = []
+        self._delivery: DeliveryReport | None = None
+        self.quarantined: dict[str, str] = {}
+
+    def note(self, event: PoolEvent) -> None:
+        """Take an event into the books."""
+        match event:
+            case TrialMeasured():
+                self._note_measured(event)
+            case AttemptFailed():
+                self._note_failed(event)
+            case DeviceQuarantined():
+                self.quarantined[event.uuid] = event.detail
+            case _:
+                pass
+        self._on_event(event)
+        self._tell_trouble()
+
+    def note_delivery(self, report: DeliveryReport) -> None:
+        """Take into the books what the tracking store got in the end."""
+        self._delivery = report
+        if report.error is not None:
+            self._on_event(
+                TrackingDown(
+                    detail=f"{report.num_left} measurements are not there yet: {report.error} "
+                    f"Deliver them with `joulelab sync {self._store.folder}`."
+                )
+            )
+
+    def summary(
+        self,
+        trials: Sequence[Trial],
+        *,
+        num_skipped: int,
+        unfinished: Sequence[Trial],
+        wall_s: float,
+    ) -> StudySummary:
+        """Close the books."""
+        return StudySummary(
+            study=trials[0].study,
+            num_trials=len(trials),
+            num_skipped=num_skipped,
+            num_valid=self._num["valid"],
+            num_invalid=self._num["invalid"],
+            num_retries=self._num["retries"],
+            failed=dict(self._failed),
+            unfinished=tuple(trial.name for trial in unfinished),
+            quarantined=dict(self.quarantined),
+            between_s=median(self._between_s) if self._between_s else None,
+            delivery=self._delivery,
+            wall_s=wall_s,
+        )
+
+    def _note_measured(self, event: TrialMeasured) -> None:
+        seen_here = (self._store.folder / "measurements" / f"{event.writer}.jsonl").exists()
+        self._keep(event.records, stored=seen_here)
+        if event.between_s is not None:
+            self._between_s.append(event.between_s)
+        if event.retried:
+            self._num["retries"] += 1
+        else:
+            valid = all(record.measurement.valid for record in event.records)
+            self._num["valid" if valid else "invalid"] += 1
+
+    def _note_failed(self, event: AttemptFailed) -> None:
+        if event.died:
+            site = self._sites[event.uuid]
+            records = died_records(event.trial, site.identity, site.hostname, event.detail)
+            self._keep(records, stored=False)
+        if event.retried:
+            self._num["retries"] += 1
+        else:
+            self._failed[event.trial.name] = event.detail
+
+    def _keep(self, records: Sequence[Record], *, stored: bool) -> None:
+        """Store records here unless they are, then offer them to the tracker."""
+        if not stored:
+            self._store.append(*records)
+        if self._tracker is not None:
+            self._tracker.send([record.measurement for record in records])
+
+    def _tell_trouble(self) -> None:
+        trouble = None if self._tracker is None else self._tracker.trouble
+        if trouble is not None and self._trouble is None:
+            self._on_event(TrackingDown(detail=f"{trouble} The results folder has everything."))
+        self._trouble = trouble

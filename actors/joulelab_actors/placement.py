@@ -1,0 +1,248 @@
+"""Find every GPU of the cluster, and the way to put a process beside it."""
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
+from joulelab.devices import DEVICES
+from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError
+from joulelab.hardware import spec_for
+from joulelab_actors.cuda import is_hardware
+
+_LOOK_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A GPU and its place in the cluster.
+
+    Attributes:
+        address: How to open the device on its node.
+        identity: Which device it is.
+        capabilities: What it can be asked and told.
+        node_id: Ray's id of the node.
+        hostname: Name of the machine.
+        resource: Custom resource that the node declares for this GPU; an actor that asks for
+            it follows the GPU to a node that replaces this one. ``None`` if undeclared.
+        counted: Whether Ray counts this GPU among the node's.
+    """
+
+    address: DeviceAddress
+    identity: DeviceIdentity
+    capabilities: Capabilities
+    node_id: str
+    hostname: str
+    resource: str | None = None
+    counted: bool = False
+
+    @property
+    def uuid(self) -> str:
+        """UUID of the GPU."""
+        return self.address.uuid
+
+    def actor_options(self) -> dict[str, Any]:
+        """Return the options that put an actor beside this GPU and show it no other.
+
+        Not ``num_gpus`` alone: Ray hands out GPUs by its own count, and an actor that it
+        restarts can come back on another one.
+        """
+        options: dict[str, Any] = {"num_cpus": 0}
+        if self.resource is not None:
+            options["resources"] = {self.resource: 1}
+        else:
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
+                self.node_id, soft=False
+            )
+        if is_hardware(self.address):
+            options["num_gpus"] = 1 if self.counted else 0
+            options["runtime_env"] = {
+                "env_vars": {
+                    "CUDA_VISIBLE_DEVICES": self.uuid,
+                    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+                    "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
+                }
+            }
+        return options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sighting:
+    """What one node says: its devices, or why it has none."""
+
+    hostname: str
+    found: tuple[tuple[DeviceAddress, DeviceIdentity, Capabilities], ...] = ()
+    trouble: str | None = None
+
+
+def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
+    """Find the GPUs of ``backend`` on every node of the connected cluster.
+
+    Args:
+        backend: Registry name of the device class.
+        store: Folder of state or recordings, for backends that are not hardware.
+
+    Raises:
+        UnknownNameError: If there is no such backend.
+        DeviceNotFoundError: If no node has a device; says why, node by node.
+    """
+    DEVICES[backend]  # a wrong name is told here rather than by every node
+    nodes = _alive_nodes()
+    calls = [(_look, (backend, store)) for _ in nodes]
+    return _sites(backend, nodes, _ask(nodes, calls))
+
+
+def simulated_sites(key: str, num_gpus: int, store: str | None = None) -> tuple[Site, ...]:
+    """Make ``num_gpus`` simulated GPUs and deal them out to the nodes of the cluster.
+
+    Args:
+        key: GPU in the catalogue, e.g. ``"h200_sxm"``.
+        num_gpus: How many, at least 1.
+        store: Folder on each node that holds the state of its GPUs; ``None`` for the default.
+
+    Raises:
+        ConfigError: If ``num_gpus`` is below 1 or ``key`` is not in the catalogue.
+    """
+    if num_gpus < 1:
+        raise ConfigError(f"num_gpus must be at least 1, got {num_gpus}.")
+    nodes = _alive_nodes()[:num_gpus]
+    calls = [
+        (_simulate, (key, num_gpus, store, tuple(range(first, num_gpus, len(nodes)))))
+        for first in range(len(nodes))
+    ]
+    return _sites("simulated", nodes, _ask(nodes, calls))
+
+
+def study_clocks_mhz(sites: Sequence[Site]) -> tuple[int, ...]:
+    """Return the SM clocks that studies of this GPU sweep: those of the catalogue, else all."""
+    spec, settable = spec_for(sites[0].identity.name), sites[0].capabilities.sm_clocks_mhz
+    if spec is None:
+        return settable
+    return tuple(clock for clock in spec.study_clocks_mhz if clock in settable)
+
+
+def _alive_nodes() -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    alive = [node for node in nodes if node["Alive"]]
+    return sorted(alive, key=lambda node: (node["NodeManagerHostname"], node["NodeID"]))
+
+
+def _ask(
+    nodes: Sequence[dict[str, Any]],
+    calls: Sequence[tuple[Callable[..., _Sighting], tuple[Any, ...]]],
+) -> list[_Sighting]:
+    refs = [
+        ray.remote(function)
+        .options(
+            num_cpus=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+        )
+        .remote(*arguments)
+        for node, (function, arguments) in zip(nodes, calls, strict=True)
+    ]
+    try:
+        sightings: list[_Sighting] = ray.get(refs, timeout=_LOOK_TIMEOUT_S)
+    except ray.exceptions.GetTimeoutError as error:
+        ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
+        silent = [
+            node["NodeManagerHostname"]
+            for node, ref in zip(nodes, refs, strict=True)
+            if ref not in ready
+        ]
+        raise DeviceError(
+            f"These nodes did not say within {_LOOK_TIMEOUT_S:g} s which GPUs they have: "
+            f"{', '.join(silent)}."
+        ) from error
+    return sightings
+
+
+def _sites(
+    backend: str, nodes: Sequence[dict[str, Any]], sightings: Sequence[_Sighting]
+) -> tuple[Site, ...]:
+    found: dict[str, Site] = {}  # two nodes on one machine may see the same GPU
+    for node, sighting in zip(nodes, sightings, strict=True):
+        for site in _sites_on(node, sighting):
+            found.setdefault(site.uuid, site)
+    sites = tuple(found.values())
+    if not sites:
+        said = "; ".join(f"{s.hostname}: {s.trouble or 'none'}" for s in sightings)
+        raise DeviceNotFoundError(f"No node of the cluster has a {backend} device. {said}")
+    return sites
+
+
+def _sites_on(node: dict[str, Any], sighting: _Sighting) -> list[Site]:
+    """Take all that were found, or only those that the node was told to offer."""
+    declared = {name for name in node["Resources"] if name.startswith("dev:")}
+    sites = []
+    for address, identity, capabilities in sighting.found:
+        resource = f"dev:{address.uuid}"
+        if is_hardware(address) and declared and resource not in declared:
+            continue
+        sites.append(
+            Site(
+                address=address,
+                identity=identity,
+                capabilities=capabilities,
+                node_id=node["NodeID"],
+                hostname=sighting.hostname,
+                resource=resource if resource in declared else None,
+                counted=is_hardware(address) and node["Resources"].get("GPU", 0) >= 1,
+            )
+        )
+    return sites
+
+
+def _look(backend: str, store: str | None) -> _Sighting:
+    try:
+        addresses = DEVICES[backend].discover(store)
+    except DeviceError as error:
+        return _Sighting(hostname=socket.gethostname(), trouble=str(error))
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    hardware = all(is_hardware(address) for address in addresses)
+    return _sighting(visible(addresses, setting) if hardware else addresses)
+
+
+def _simulate(key: str, num_gpus: int, store: str | None, mine: Sequence[int]) -> _Sighting:
+    from joulelab.devices.simulated import fleet
+
+    addresses = fleet(key, num_gpus, store)
+    return _sighting([addresses[index] for index in mine])
+
+
+def _sighting(addresses: Sequence[DeviceAddress]) -> _Sighting:
+    found = []
+    for address in addresses:
+        device = DEVICES[address.backend].open(address)
+        try:
+            found.append((address, device.identity(), device.capabilities()))
+        finally:
+            device.close()
+    return _Sighting(hostname=socket.gethostname(), found=tuple(found))
+
+
+def visible(addresses: Sequence[DeviceAddress], setting: str | None) -> list[DeviceAddress]:
+    """Return the devices that ``CUDA_VISIBLE_DEVICES`` allows, in the driver's order.
+
+    NVML shows every GPU of a machine, also those that a scheduler gave to somebody else.
+
+    Args:
+        addresses: Devices in the driver's order.
+        setting: Value of the variable, indices or UUIDs (or their beginnings); ``None`` if
+            it is not set, which allows all.
+    """
+    if setting is None:
+        return list(addresses)
+    wanted = [entry.strip() for entry in setting.split(",") if entry.strip()]
+    return [
+        address
+        for index, address in enumerate(addresses)
+        if any(
+            entry == str(index) or (not entry.isdigit() and address.uuid.startswith(entry))
+            for entry in wanted
+        )
+    ]

@@ -1,0 +1,269 @@
+"""The GPUs of a study: keeps each busy, and goes on when one fails."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from joulelab.core.measurement import InvalidReason
+from joulelab.core.trial import Trial
+from joulelab.errors import (
+    ConfigError,
+    DeviceError,
+    DeviceLostError,
+    DevicePermissionError,
+    DeviceUnsupportedError,
+    GuardError,
+    TrackingError,
+)
+from joulelab.tracking.store import ResultStore
+from joulelab_actors.events import (
+    AttemptFailed,
+    DeviceQuarantined,
+    DeviceReady,
+    PoolEvent,
+    TrialMeasured,
+    TrialStarted,
+)
+from joulelab_actors.gpu_actor import ActorSettings, Readiness, Report
+from joulelab_actors.member import READY_TIMEOUT_S, Member, said
+from joulelab_actors.placement import Site
+from joulelab_actors.recall import stored_records
+from joulelab_actors.schedule import Schedule
+from joulelab_actors.version import code_version
+
+_AHEAD = 2  # one trial under way and one waiting, so that a GPU never waits for the driver
+_NAME_TIMEOUT_S = 15.0
+_LOOK_S = 1.0
+_RELEASE_S = 5.0
+
+# Findings that speak of the machinery and not of the operating point.
+_DEVICE_IS_OUT: frozenset[InvalidReason] = frozenset({"device_lost", "permission_denied"})
+_TRY_AGAIN: frozenset[InvalidReason] = _DEVICE_IS_OUT.union({"lease_lost"})
+
+_log = logging.getLogger(__name__)
+
+
+class Pool:
+    """One actor per GPU, for as long as the pool is open.
+
+    Args:
+        sites: The GPUs.
+        settings: How the actors measure, and where they write.
+        max_tries: How often a trial is tried in all.
+        max_strikes: Failures in a row that put a GPU out of service.
+
+    Raises:
+        ConfigError: If there are no sites.
+    """
+
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        settings: ActorSettings,
+        *,
+        max_tries: int = 3,
+        max_strikes: int = 3,
+    ) -> None:
+        if not sites:
+            raise ConfigError("A pool needs at least one GPU, got none.")
+        self._store = ResultStore(Path(settings.results_dir))
+        self._limits = {"max_tries": max_tries, "max_strikes": max_strikes}
+        self._members: dict[str, Member] = {}
+        self._schedule = Schedule([], [])
+        self._out_of_service: dict[str, str] = {}
+        deadline_s = time.monotonic() + _NAME_TIMEOUT_S
+        for site in sites:
+            self._enlist(site, settings, deadline_s)
+
+    def run(self, trials: Sequence[Trial]) -> Iterator[PoolEvent]:
+        """Measure ``trials``; what happens is yielded as it happens.
+
+        Ends when every trial is measured or given up, or when no GPU is left in service.
+
+        Raises:
+            TrackingError: If an actor cannot store what it measured.
+        """
+        self._schedule = Schedule(trials, self._members, **self._limits)
+        for uuid, detail in self._out_of_service.items():
+            yield DeviceQuarantined(uuid=uuid, detail=detail)
+        while self._schedule.unfinished:
+            yield from self._hand_out()
+            awaited = {m.awaited: m for m in self._in_service() if m.awaited is not None}
+            if not awaited:
+                return
+            done, _ = ray.wait(list(awaited), num_returns=1, timeout=_LOOK_S)
+            for ref in done:
+                yield from self._settle(awaited[ref])
+            yield from self._expire()
+
+    @property
+    def unfinished(self) -> tuple[Trial, ...]:
+        """Trials of the last run that no GPU was left for."""
+        return self._schedule.unfinished
+
+    def close(self) -> None:
+        """End the actors; each gives its device back first, if it can. Safe to call twice."""
+        members, self._members = list(self._members.values()), {}
+        releases = [call for member in members if (call := member.release()) is not None]
+        if releases:
+            ray.wait(releases, num_returns=len(releases), timeout=_RELEASE_S)
+        for member in members:
+            member.kill()
+        self._store.close()
+
+    def _enlist(self, site: Site, settings: ActorSettings, deadline_s: float) -> None:
+        while True:
+            try:
+                member = Member(site, settings)
+            except ValueError as error:  # Ray's answer to a name that is taken
+                if time.monotonic() > deadline_s:
+                    _log.info("Cannot start the actor of %s: %s", site.uuid, error)
+                    self._out_of_service[site.uuid] = (
+                        f"{site.uuid} on {site.hostname} is taken by another study; wait for it "
+                        "to end, or leave this GPU out."
+                    )
+                    return
+                time.sleep(0.2)  # the actor of a driver that was just killed takes a moment
+            else:
+                self._members[site.uuid] = member
+                return
+
+    def _in_service(self) -> list[Member]:
+        return [m for uuid, m in self._members.items() if uuid in self._schedule.in_service]
+
+    def _hand_out(self) -> Iterator[PoolEvent]:
+        for depth in range(_AHEAD):  # everybody gets one before anybody gets a second
+            for member in self._in_service():
+                if member.probe is not None or len(member.work) != depth:
+                    continue
+                trial = self._schedule.take(member.uuid)
+                if trial is not None:
+                    member.give(trial)
+                    if depth == 0:
+                        yield TrialStarted(trial=trial, uuid=member.uuid)
+
+    def _settle(self, member: Member) -> Iterator[PoolEvent]:
+        if member.probe is not None:
+            yield from self._settle_probe(member)
+            return
+        ref, trial = member.work[0]
+        try:
+            report: Report = ray.get(ref)
+        except RayActorError as error:
+            yield from self._bury(member, error)
+        except RayError as error:
+            member.work.popleft()
+            yield from self._fail(member, trial, error)
+            yield from self._next(member)
+        else:
+            member.work.popleft()
+            yield from self._accept(member, trial, report)
+            yield from self._next(member)
+
+    def _next(self, member: Member) -> Iterator[PoolEvent]:
+        if member.work:
+            yield TrialStarted(trial=member.work[0][1], uuid=member.uuid)
+
+    def _settle_probe(self, member: Member) -> Iterator[PoolEvent]:
+        try:
+            readiness: Readiness = ray.get(member.probe)
+        except RayError as error:
+            yield from self._quarantine(member, f"cannot be used: {said(error)}")
+            return
+        if readiness.code_version != code_version():
+            yield from self._quarantine(
+                member,
+                f"runs other code than the driver ({readiness.code_version}, not "
+                f"{code_version()}); install the same on every node, or submit with --runtime-env.",
+            )
+            return
+        member.probe, member.readiness = None, readiness
+        yield DeviceReady(uuid=member.uuid, hostname=readiness.hostname)
+
+    def _accept(self, member: Member, trial: Trial, report: Report) -> Iterator[PoolEvent]:
+        findings = {f.reason: f for r in report.records for f in r.measurement.findings}
+        machinery = sorted(findings.keys() & _TRY_AGAIN)
+        retried = bool(machinery) and self._schedule.retry(trial, member.uuid)
+        if not machinery:
+            self._schedule.finish(trial, member.uuid)
+        yield TrialMeasured(
+            trial=trial,
+            uuid=member.uuid,
+            records=report.records,
+            writer=report.writer,
+            between_s=report.between_s,
+            retried=retried,
+        )
+        if out := sorted(findings.keys() & _DEVICE_IS_OUT):
+            yield from self._quarantine(member, findings[out[0]].detail)
+        elif machinery:
+            yield from self._strike(member, "failed", findings[machinery[0]].detail)
+
+    def _fail(self, member: Member, trial: Trial, error: RayError) -> Iterator[PoolEvent]:
+        """Deal with an attempt that raised: the fault of the request, or of the machinery."""
+        cause = error.cause if isinstance(error, RayTaskError) else error
+        if isinstance(cause, TrackingError):
+            raise cause
+        machinery = isinstance(cause, DeviceError | GuardError)
+        retried = False
+        if machinery and not isinstance(cause, DeviceUnsupportedError):
+            retried = self._schedule.retry(trial, member.uuid)
+        else:
+            self._schedule.give_up(trial)
+        detail = said(error)
+        yield AttemptFailed(
+            trial=trial, uuid=member.uuid, died=False, detail=detail, retried=retried
+        )
+        if isinstance(cause, DeviceLostError | DevicePermissionError):
+            yield from self._quarantine(member, detail)
+        elif machinery:
+            yield from self._strike(member, "failed", detail)
+
+    def _bury(self, member: Member, error: RayActorError) -> Iterator[PoolEvent]:
+        """Find out what a dead actor had done, plan the rest again, and await its return."""
+        writer = member.readiness.writer if member.readiness else ""
+        work, member.work = list(member.work), deque()
+        while work and (records := stored_records(self._store, writer, work[0][1])):
+            _, trial = work.pop(0)
+            report = Report(records=records, writer=writer, measuring_s=0.0, between_s=None)
+            yield from self._accept(member, trial, report)
+        for _, trial in reversed(work[1:]):
+            self._schedule.put_back(trial)
+        if work:
+            trial = work[0][1]
+            detail = f"The actor of {member.uuid} died: {said(error)}"
+            retried = self._schedule.retry(trial, member.uuid)
+            yield AttemptFailed(
+                trial=trial, uuid=member.uuid, died=True, detail=detail, retried=retried
+            )
+        if member.uuid in self._schedule.in_service:
+            member.look()
+            yield from self._strike(member, "died", said(error))
+
+    def _strike(self, member: Member, verb: str, detail: str) -> Iterator[PoolEvent]:
+        if self._schedule.strike(member.uuid):
+            times = self._limits["max_strikes"]
+            yield from self._quarantine(member, f"{verb} {times} times in a row: {detail}")
+
+    def _quarantine(self, member: Member, detail: str) -> Iterator[PoolEvent]:
+        self._schedule.retire(member.uuid)
+        for _, trial in reversed(member.work):
+            self._schedule.put_back(trial)
+        member.work.clear()
+        member.kill()
+        self._out_of_service[member.uuid] = detail
+        yield DeviceQuarantined(uuid=member.uuid, detail=detail)
+
+    def _expire(self) -> Iterator[PoolEvent]:
+        for member in self._in_service():
+            if member.is_overdue:
+                yield from self._quarantine(
+                    member,
+                    f"was not ready on {member.site.hostname} within {READY_TIMEOUT_S:g} s; "
+                    "see the node's state with `ray list nodes` and the worker's log.",
+                )

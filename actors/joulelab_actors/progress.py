@@ -1,0 +1,120 @@
+"""Show a study as it runs: how far it is, what every GPU does, and what went wrong."""
+
+from collections import Counter
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from joulelab.core.trial import Trial
+from joulelab_actors.events import (
+    AttemptFailed,
+    DeviceQuarantined,
+    StudyEvent,
+    StudyStarted,
+    TrackingDown,
+    TrialMeasured,
+    TrialStarted,
+)
+
+
+class StudyProgress(AbstractContextManager["StudyProgress"]):
+    """A live line for the whole study; call it with every event.
+
+    What makes measurements invalid is told once for every reason, and counted at the end. On
+    a terminal it is a moving bar; elsewhere (a job's log) a line at every tenth of the way.
+
+    Args:
+        console: Where to show it; standard error by default, so that results stay alone on
+            standard output.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[now]}", style="dim"),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("starting", total=None, now="")
+        self._busy: dict[str, str] = {}
+        self._invalid: Counter[str] = Counter()
+        self._done = 0
+        self._total = 0
+
+    def __enter__(self) -> "StudyProgress":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+        for reason, count in self._invalid.most_common():
+            if count > 1:
+                self.say(f"[yellow]{count} measurements in all are invalid: {reason}[/]")
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(text, highlight=False)
+
+    def __call__(self, event: StudyEvent) -> None:
+        """Take note of an event."""
+        match event:
+            case StudyStarted():
+                self._begin(event)
+            case TrialStarted():
+                self._busy[event.uuid] = _short(event.trial)
+                self._show()
+            case TrialMeasured():
+                self._measured(event)
+            case AttemptFailed():
+                outcome = "is tried again" if event.retried else "is given up"
+                self.say(f"[yellow]{_short(event.trial)} {outcome}:[/] {event.detail}")
+            case DeviceQuarantined():
+                self._busy.pop(event.uuid, None)
+                self.say(f"[red]{event.uuid} is out of service:[/] {event.detail}")
+            case TrackingDown():
+                self.say(f"[yellow]MLflow takes no results:[/] {event.detail}")
+            case _:
+                pass
+
+    def _begin(self, event: StudyStarted) -> None:
+        self._total, self._done = event.num_trials, event.num_skipped
+        again = f", {event.num_skipped} of them measured before" if event.num_skipped else ""
+        self.say(f"{event.num_trials} trials{again} on {', '.join(event.uuids)}")
+        self._bar.update(self._task, total=self._total, completed=self._done)
+        self._bar.update(self._task, description="measuring")
+
+    def _measured(self, event: TrialMeasured) -> None:
+        for finding in (f for record in event.records for f in record.measurement.findings):
+            self._invalid[finding.reason] += 1
+            if self._invalid[finding.reason] == 1:
+                self.say(f"[yellow]{_short(event.trial)} is invalid:[/] {finding.detail}")
+        if event.retried:
+            return
+        self._done += 1
+        self._show()
+        if (
+            self._bar.disable
+            and (10 * self._done) // self._total > (10 * (self._done - 1)) // self._total
+        ):
+            self.say(f"{self._done} of {self._total} trials done")
+
+    def _show(self) -> None:
+        now = ", ".join(self._busy[uuid] for uuid in sorted(self._busy))
+        self._bar.update(self._task, completed=self._done, now=now)
+
+
+def _short(trial: Trial) -> str:
+    point = trial.configuration.point.label
+    return f"sentinel {trial.repeat}" if trial.sentinel else f"{point} #{trial.repeat + 1}"

@@ -1,0 +1,104 @@
+"""Which GPU does which trial next; no Ray in here.
+
+Trials go out in the order of the plan, so every GPU gets its share of each randomised block in
+that block's order. A trial that has to be done again goes first, to another GPU if there is one.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from joulelab.core.trial import Trial
+from joulelab.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    trial: Trial
+    num_tries: int = 0
+    avoid: str | None = None
+
+
+class Schedule:
+    """Hands out trials and takes back those that must be done again.
+
+    Args:
+        trials: In the order of the plan; their names are unique.
+        uuids: GPUs in service.
+        max_tries: How often a trial is tried in all.
+        max_strikes: Failures in a row that put a GPU out of service.
+
+    Raises:
+        ConfigError: If two trials share a name.
+    """
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        uuids: Iterable[str],
+        *,
+        max_tries: int = 3,
+        max_strikes: int = 3,
+    ) -> None:
+        names = [trial.name for trial in trials]
+        if len(set(names)) < len(names):
+            double = next(name for name in names if names.count(name) > 1)
+            raise ConfigError(f"Trials of a study need names of their own; {double!r} is double.")
+        self._waiting = deque(_Waiting(trial) for trial in trials)
+        self._out: dict[str, _Waiting] = {}
+        self._strikes = dict.fromkeys(uuids, 0)
+        self._max_tries = max_tries
+        self._max_strikes = max_strikes
+
+    @property
+    def in_service(self) -> frozenset[str]:
+        """GPUs that may be given trials."""
+        return frozenset(self._strikes)
+
+    @property
+    def unfinished(self) -> tuple[Trial, ...]:
+        """Trials that wait, or are out on a GPU."""
+        return tuple(w.trial for w in (*self._out.values(), *self._waiting))
+
+    def take(self, uuid: str) -> Trial | None:
+        """Give ``uuid`` the next trial that it may do; ``None`` if there is none for it."""
+        others = len(self._strikes) > 1
+        for place, waiting in enumerate(self._waiting):
+            if not (others and waiting.avoid == uuid):
+                del self._waiting[place]
+                self._out[waiting.trial.name] = waiting
+                return waiting.trial
+        return None
+
+    def put_back(self, trial: Trial) -> None:
+        """Take back a trial that was handed out but not begun."""
+        self._waiting.appendleft(self._out.pop(trial.name))
+
+    def finish(self, trial: Trial, uuid: str) -> None:
+        """Note that ``trial`` needs no further try, and that ``uuid`` works."""
+        del self._out[trial.name]
+        if uuid in self._strikes:
+            self._strikes[uuid] = 0
+
+    def give_up(self, trial: Trial) -> None:
+        """Note that another try of ``trial`` would fail as this one did."""
+        del self._out[trial.name]
+
+    def retry(self, trial: Trial, uuid: str) -> bool:
+        """Plan another try of a trial that failed on ``uuid``; ``False`` if it had them all."""
+        tried = self._out.pop(trial.name)
+        num_tries = tried.num_tries + 1
+        if num_tries >= self._max_tries:
+            return False
+        again = replace(trial, attempt=trial.attempt + 1)
+        self._waiting.appendleft(_Waiting(again, num_tries=num_tries, avoid=uuid))
+        return True
+
+    def strike(self, uuid: str) -> bool:
+        """Count a failure of ``uuid``; ``True`` if it is one too many in a row."""
+        self._strikes[uuid] += 1
+        return self._strikes[uuid] >= self._max_strikes
+
+    def retire(self, uuid: str) -> None:
+        """Give ``uuid`` no more trials."""
+        self._strikes.pop(uuid, None)

@@ -1,0 +1,136 @@
+"""Run the trials of a study over the GPUs of a cluster, and lose none of them."""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
+from pathlib import Path
+from uuid import uuid4
+
+from joulelab.core.procedure import Procedure
+from joulelab.core.trial import Trial
+from joulelab.errors import ConfigError, DeviceError
+from joulelab.provenance import collect_provenance
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import StudyHeader, flat_settings
+from joulelab_actors.events import StudyEvent, StudyStarted
+from joulelab_actors.gpu_actor import ActorSettings
+from joulelab_actors.ledger import Ledger, StudySummary
+from joulelab_actors.placement import Site
+from joulelab_actors.pool import Pool
+from joulelab_actors.resume import check_feasible, rest_of
+from joulelab_actors.tracker_actor import TrackerLink
+
+
+def run_study(
+    trials: Sequence[Trial],
+    *,
+    sites: Sequence[Site],
+    results_dir: Path,
+    procedure: Procedure,
+    observe_only: bool = False,
+    tracking_uri: str | None = None,
+    settings: object = None,
+    guard_socket: Path | None = None,
+    conclude: Callable[[ResultStore], None] | None = None,
+    on_event: Callable[[StudyEvent], None] = lambda event: None,
+) -> StudySummary:
+    """Measure ``trials`` on ``sites``, each result durable before anybody is told of it.
+
+    Started again with the same ``results_dir``, it goes on where it ended, however it ended:
+    trials with valid measurements in the folder are skipped.
+
+    Args:
+        trials: In the order in which to measure them; all of one study, with unique names.
+        sites: GPUs to use, from :mod:`joulelab_actors.placement`.
+        results_dir: Results folder of the study, on a file system that every node sees. What
+            a node stores where the driver cannot see it, the driver stores a second time.
+        procedure: How to measure.
+        observe_only: Whether to call no setter, ever.
+        tracking_uri: MLflow store to deliver to; ``None`` for none.
+        settings: Settings dataclass of the experiment, for the study's header.
+        guard_socket: Where clock guards listen; ``None`` for each node's own.
+        conclude: Writes the study's answer into its store once all is measured, so that the
+            tracking store gets it too.
+        on_event: Told what happens, in this thread, as it happens.
+
+    Raises:
+        ConfigError: If the trials cannot be carried out as written; nothing was written then.
+        DeviceError: If nothing could be measured, because no GPU could be used.
+        TrackingError: If results cannot be stored.
+    """
+    check_feasible(trials, sites, observe_only=observe_only)
+    start_s, folder = time.monotonic(), results_dir.absolute()
+    actors = ActorSettings(
+        results_dir=str(folder),
+        procedure=procedure,
+        observe_only=observe_only,
+        guard_socket=None if guard_socket is None else str(guard_socket),
+    )
+    with closing(ResultStore(folder, f"driver@{socket.gethostname()}-{os.getpid()}")) as store:
+        header = _open_study(store, trials[0].study, settings, tracking_uri)
+        todo = rest_of(trials, store.read())
+        num_skipped = len(trials) - len(todo)
+        on_event(
+            StudyStarted(
+                num_trials=len(trials),
+                num_skipped=num_skipped,
+                uuids=tuple(site.uuid for site in sites),
+            )
+        )
+        with _tracker(store, header) as tracker:
+            ledger = Ledger(store, sites, tracker, on_event)
+            unfinished = _measure(todo, sites, actors, ledger) if todo else ()
+            if conclude is not None:
+                conclude(store)
+            if tracker is not None:
+                ledger.note_delivery(tracker.finish())
+    return ledger.summary(
+        trials,
+        num_skipped=num_skipped,
+        unfinished=unfinished,
+        wall_s=time.monotonic() - start_s,
+    )
+
+
+def _measure(
+    trials: Sequence[Trial], sites: Sequence[Site], settings: ActorSettings, ledger: Ledger
+) -> tuple[Trial, ...]:
+    with closing(Pool(sites, settings)) as pool:
+        for event in pool.run(trials):
+            ledger.note(event)
+        unfinished = pool.unfinished
+    if len(unfinished) == len(trials):
+        why = "; ".join(f"{uuid}: {detail}" for uuid, detail in ledger.quarantined.items())
+        raise DeviceError(f"Nothing was measured, since no GPU can be used. {why}")
+    return unfinished
+
+
+def _tracker(store: ResultStore, header: StudyHeader) -> TrackerLink | nullcontext[None]:
+    if header.tracking_uri is None:
+        return nullcontext()
+    return TrackerLink(store, header.tracking_uri, header)
+
+
+def _open_study(
+    store: ResultStore, study: str, settings: object, tracking_uri: str | None
+) -> StudyHeader:
+    """Write the header of a new study, or go on with the one that the folder holds."""
+    known = store.read_study()
+    if known is not None and known.name != study:
+        raise ConfigError(
+            f"{store.folder} holds study {known.name!r}, not {study!r}; "
+            "give every study a results folder of its own."
+        )
+    header = StudyHeader(
+        name=study,
+        sweep_id=known.sweep_id if known else uuid4().hex[:12],
+        command=tuple(sys.argv),
+        settings=flat_settings(settings) if settings is not None else (),
+        provenance=known.provenance if known else collect_provenance(),
+        tracking_uri=tracking_uri,
+    )
+    store.write_study(header)
+    return header

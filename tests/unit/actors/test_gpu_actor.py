@@ -1,0 +1,161 @@
+"""The actor of one GPU, without Ray."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from actor_fixtures import QUICK, simulated_gpus, trial
+
+from joulelab.core.device import DeviceAddress
+from joulelab.devices.simulated import DriverStore, Fault
+from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError
+from joulelab.guard import GuardClient
+from joulelab.tracking.store import ResultStore
+from joulelab_actors.cuda import require_cuda_sees_only
+from joulelab_actors.gpu_actor import ActorSettings, GpuActor
+from joulelab_actors.recall import stored_records
+from joulelab_actors.version import code_version
+
+
+@pytest.fixture
+def gpu(tmp_path):
+    [address] = simulated_gpus(tmp_path)
+    return address
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return ActorSettings(results_dir=str(tmp_path / "results"), procedure=QUICK, observe_only=True)
+
+
+@pytest.fixture
+def actor(gpu, settings):
+    actor = GpuActor(gpu, settings)
+    yield actor
+    actor.close()
+
+
+def test_an_actor_says_which_device_and_which_code_it_holds(actor, gpu):
+    ready = actor.ready()
+
+    assert ready.identity.uuid == gpu.uuid
+    assert ready.code_version == code_version()
+
+
+def test_a_trial_is_in_the_store_before_it_is_reported(actor, settings):
+    report = actor.measure(trial())
+
+    [measurement] = ResultStore(Path(settings.results_dir)).read()
+    assert measurement == report.records[0].measurement
+    assert measurement.valid, measurement.findings
+
+
+def test_what_an_actor_stored_can_be_recalled_after_its_death(actor, settings):
+    report = actor.measure(trial())
+    store = ResultStore(Path(settings.results_dir))
+
+    [record] = stored_records(store, report.writer, trial())
+
+    assert record.measurement == report.records[0].measurement
+    assert record.trace.power_w.tolist() == report.records[0].trace.power_w.tolist()
+
+
+def test_another_attempt_of_the_same_trial_is_not_recalled(actor, settings):
+    report = actor.measure(trial())
+    store = ResultStore(Path(settings.results_dir))
+
+    assert stored_records(store, report.writer, trial(attempt=1)) == ()
+
+
+def test_an_observing_actor_refuses_a_point_and_sets_nothing(actor, gpu):
+    with pytest.raises(ConfigError, match="observe-only"):
+        actor.measure(trial(990))
+
+    assert DriverStore(gpu.store).locked_uuids() == ()
+
+
+def test_a_lost_device_is_an_invalid_measurement_with_its_reason(actor, gpu):
+    actor.ready()
+    DriverStore(gpu.store).state(gpu.uuid).inject(Fault(kind="lost", at_s=5.0))
+
+    report = actor.measure(trial())
+
+    [finding] = report.records[0].measurement.findings
+    assert finding.reason == "device_lost"
+
+
+def test_a_device_that_is_not_there_is_said_by_ready(settings, gpu):
+    absent = DeviceAddress(backend="simulated", uuid="SIM-h900-0", store=gpu.store)
+
+    with pytest.raises(DeviceNotFoundError, match="SIM-h900-0"):
+        GpuActor(absent, settings).ready()
+
+
+def test_status_tells_what_was_measured(actor):
+    actor.measure(trial())
+
+    status = actor.status()
+
+    assert (status.trial, status.num_measured) == (None, 1)
+
+
+def test_cuda_that_sees_no_gpu_is_an_error_that_says_what_to_do():
+    with pytest.raises(DeviceError, match="CUDA_VISIBLE_DEVICES"):
+        require_cuda_sees_only("GPU-aaaa")
+
+
+@pytest.fixture
+def guarded(gpu, settings, tmp_path):
+    socket = tmp_path / "g.sock"
+    actor = GpuActor(gpu, replace(settings, observe_only=False, guard_socket=str(socket)))
+    yield actor
+    actor.close()
+    GuardClient(socket, start=False).stop()
+
+
+def test_clocks_are_borrowed_for_a_trial_and_given_back(guarded, gpu):
+    report = guarded.measure(trial(990))
+
+    measurement = report.records[0].measurement
+    assert measurement.valid, measurement.findings
+    assert measurement.observed.sm_clock_mhz == 990
+    assert DriverStore(gpu.store).locked_uuids() == ()
+
+
+def test_after_a_lost_lease_the_next_trial_takes_a_new_one(guarded, gpu, tmp_path):
+    """The guard ended between two trials: the second must not fail for it."""
+    guarded.measure(trial(990))
+    GuardClient(tmp_path / "g.sock", start=False).stop()
+
+    report = guarded.measure(trial(810))
+
+    measurement = report.records[0].measurement
+    assert measurement.valid, measurement.findings
+    assert DriverStore(gpu.store).locked_uuids() == ()
+
+
+def test_an_actor_on_a_simulated_gpu_imports_no_torch_once_the_cost_is_known(actor, settings):
+    actor.measure(trial())  # counts the cost, or finds it counted
+    code = (
+        "import sys; from pathlib import Path; from actor_fixtures import *\n"
+        "from joulelab_actors.gpu_actor import ActorSettings, GpuActor\n"
+        f"[gpu] = simulated_gpus(Path({settings.results_dir!r}).parent)\n"
+        f"settings = ActorSettings(results_dir={settings.results_dir!r}, procedure=QUICK)\n"
+        "GpuActor(gpu, settings).measure(trial())\n"
+        "assert not {'torch', 'mlflow', 'transformers'} & set(sys.modules)"
+    )
+    root = Path(__file__).parents[3]
+    path = os.pathsep.join(str(root / part) for part in ("platform", "actors", "tests"))
+
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr

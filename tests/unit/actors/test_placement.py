@@ -1,0 +1,81 @@
+"""Which GPUs of a node are ours, and how an actor is put beside one."""
+
+import pytest
+
+from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
+from joulelab_actors.placement import Site, visible
+
+FOUR = [DeviceAddress(backend="nvml", uuid=f"GPU-{letter * 4}") for letter in "abcd"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        (None, "abcd"),
+        ("", ""),
+        ("2", "c"),
+        ("3,0", "ad"),
+        ("GPU-bbbb", "b"),
+        ("GPU-b, GPU-dddd", "bd"),
+        ("7", ""),
+    ],
+)
+def test_only_gpus_that_the_scheduler_gave_us_are_taken(setting, expected):
+    found = visible(FOUR, setting)
+
+    assert [address.uuid for address in found] == [f"GPU-{letter * 4}" for letter in expected]
+
+
+def site(backend="nvml", resource=None, counted=True):
+    address = DeviceAddress(backend=backend, uuid="GPU-aaaa")
+    return Site(
+        address=address,
+        identity=DeviceIdentity(
+            uuid=address.uuid, name="GPU", backend=backend, driver_version="580"
+        ),
+        capabilities=Capabilities(
+            sm_clocks_mhz=(),
+            mem_clocks_mhz=(),
+            power_limits_w=None,
+            default_power_limit_w=None,
+            has_energy_counter=True,
+            has_power_samples=True,
+            has_memory_power=False,
+            has_activity=False,
+            can_set_clocks=None,
+        ),
+        node_id="0" * 56,
+        hostname="node-1",
+        resource=resource,
+        counted=counted,
+    )
+
+
+def test_an_actor_on_a_real_gpu_sees_that_gpu_alone_whatever_ray_would_give_it():
+    options = site().actor_options()
+
+    environment = options["runtime_env"]["env_vars"]
+    assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-aaaa"
+    assert environment["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"] == "1"
+    assert options["num_gpus"] == 1
+
+
+def test_an_actor_follows_its_gpu_where_nodes_declare_them():
+    options = site(resource="dev:GPU-aaaa").actor_options()
+
+    assert options["resources"] == {"dev:GPU-aaaa": 1}
+    assert "scheduling_strategy" not in options
+
+
+def test_an_actor_stays_on_its_node_where_gpus_are_undeclared():
+    options = site().actor_options()
+
+    assert options["scheduling_strategy"].node_id == "0" * 56
+    assert not options["scheduling_strategy"].soft
+
+
+def test_an_actor_on_a_simulated_gpu_needs_no_environment_of_its_own():
+    options = site("simulated").actor_options()
+
+    assert "runtime_env" not in options
+    assert "num_gpus" not in options

@@ -1,0 +1,84 @@
+"""What is left to do of a study, and whether it can be done."""
+
+from dataclasses import replace
+
+import pytest
+from actor_fixtures import QUICK, gemm, simulated_gpus, trial, trials
+
+from joulelab.core.measurement import Finding
+from joulelab.devices import DEVICES
+from joulelab.errors import ConfigError, UnknownNameError
+from joulelab_actors.gpu_actor import ActorSettings, GpuActor
+from joulelab_actors.placement import Site
+from joulelab_actors.resume import check_feasible, rest_of
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("resume")
+    [address] = simulated_gpus(folder)
+    settings = ActorSettings(
+        results_dir=str(folder / "results"), procedure=QUICK, observe_only=True
+    )
+    actor = GpuActor(address, settings)
+    report = actor.measure(trial())
+    actor.close()
+    return report.records[0].measurement
+
+
+@pytest.fixture
+def sites(tmp_path):
+    [address] = simulated_gpus(tmp_path)
+    device = DEVICES["simulated"].open(address)
+    return [
+        Site(
+            address=address,
+            identity=device.identity(),
+            capabilities=device.capabilities(),
+            node_id="0" * 56,
+            hostname="node-1",
+        )
+    ]
+
+
+def test_a_trial_with_a_valid_measurement_is_not_done_again(measured):
+    assert rest_of([trial(), trial(990)], [measured]) == [trial(990)]
+
+
+def test_a_trial_with_an_invalid_measurement_is_done_again_as_the_next_attempt(measured):
+    finding = Finding(reason="actor_died", detail="It died.")
+    died = replace(measured, windows=(), findings=(finding,), attempt=2)
+
+    assert rest_of([trial()], [died]) == [trial(attempt=3)]
+
+
+def test_a_trial_whose_configuration_changed_is_done_again(measured):
+    changed = replace(trial(), configuration=gemm(n=512))
+
+    assert [t.name for t in rest_of([changed], [measured])] == [changed.name]
+
+
+def test_what_can_be_done_is_not_refused(sites):
+    check_feasible(trials(), sites, observe_only=False)
+
+
+def test_a_clock_off_the_grid_is_refused_before_anything_starts(sites):
+    with pytest.raises(ConfigError, match="990 and 1005"):
+        check_feasible([trial(1000)], sites, observe_only=False)
+
+
+def test_a_point_under_observe_only_is_refused_before_anything_starts(sites):
+    with pytest.raises(ConfigError, match="allow control"):
+        check_feasible([trial(990)], sites, observe_only=True)
+
+
+def test_an_unknown_workload_is_refused_with_the_closest_name(sites):
+    unknown = replace(trial(), configuration=replace(gemm(), workload="gem"))
+
+    with pytest.raises(UnknownNameError, match="'gemm'"):
+        check_feasible([unknown], sites, observe_only=False)
+
+
+def test_a_study_needs_trials(sites):
+    with pytest.raises(ConfigError, match="no trials"):
+        check_feasible([], sites, observe_only=False)
