@@ -1,0 +1,284 @@
+#!/usr/bin/env python
+"""Kill actors, workers, guard and driver of running studies at random; count what that cost.
+
+Usage: python benchmarks/kill_study.py [--kills 200] [--seed 0]
+
+Studies run one after another over simulated GPUs. Every so often one process gets SIGKILL; a
+driver that was killed is started again and resumes its study. In the end no clock may be locked,
+every measurement that an actor ever completed must be in the store, and no trial may have two.
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+import psutil
+import ray
+import tyro
+from figures import Figure, print_figures
+
+from joulelab import Configuration, OperatingPoint
+from joulelab.core.plan import plan_sweep
+from joulelab.core.procedure import Procedure
+from joulelab.core.trial import Trial
+from joulelab.devices.simulated import DriverStore
+from joulelab.errors import GuardError
+from joulelab.guard import GuardClient
+from joulelab.tracking.base import embedded_uri
+from joulelab.tracking.store import ResultStore, study_folders
+from joulelab_actors.placement import simulated_sites
+from joulelab_actors.session import connected
+from joulelab_actors.study import run_study
+
+Victim = Literal["actor", "worker", "guard", "watchdog", "driver"]
+WEIGHTS: dict[Victim, int] = {"actor": 8, "worker": 2, "guard": 4, "watchdog": 1, "driver": 3}
+CLOCKS_MHZ = range(345, 1005, 15)  # below the power limit, so that every trial can be valid
+NUM_GPUS = 4
+PAUSE_S = (0.1, 2.0)
+RESTORE_TIMEOUT_S = 15.0
+LAST_STUDY_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of the benchmark.
+
+    Attributes:
+        kills: Processes to kill.
+        seed: Seed of whom and when.
+        drive_in: Be the driver of studies in this folder; for the benchmark's own use.
+    """
+
+    kills: int = 200
+    seed: int = 0
+    drive_in: Path | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What was killed, and what it cost."""
+
+    kills: Counter[Victim] = field(default_factory=Counter)
+    completed: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+    doubled: list[str] = field(default_factory=list)
+    unmeasured: list[str] = field(default_factory=list)
+    locked: tuple[str, ...] = ()
+    mishaps: list[str] = field(default_factory=list)
+    num_studies: int = 0
+    wall_s: float = 0.0
+
+    @property
+    def clean(self) -> bool:
+        """Whether the kills cost nothing but time."""
+        return not (self.lost or self.doubled or self.unmeasured or self.locked or self.mishaps)
+
+
+def plan(number: int) -> tuple[Trial, ...]:
+    """Return the trials of study ``number``."""
+    configurations = [
+        Configuration.of("gemm", point=OperatingPoint(sm_clock_mhz=clock)) for clock in CLOCKS_MHZ
+    ]
+    return plan_sweep(f"kills-{number}", configurations, repeats=2, seed=number)
+
+
+def drive(folder: Path) -> None:
+    """Run study after study, each until it is complete; begin none once that is enough."""
+    with connected():
+        sites = simulated_sites("h200_sxm", NUM_GPUS, str(folder / "driver"))
+        for number in count():
+            done, results = folder / f"done-{number}", folder / "results" / f"kills-{number}"
+            if (folder / "enough").exists() and not results.exists():
+                (folder / "finished").touch()
+                return
+            while not done.exists():
+                summary = run_study(
+                    plan(number),
+                    sites=sites,
+                    results_dir=results,
+                    procedure=Procedure(),
+                    tracking_uri=embedded_uri(folder),
+                    guard_socket=folder / "guard.sock",
+                )
+                if summary.complete:
+                    done.touch()
+
+
+class Killer:
+    """Keeps a driver running, kills at random, and remembers every result it ever saw."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.outcome = Outcome()
+        self._folder = folder
+        self._random = random.Random(seed)  # noqa: S311 - whom to kill is no secret
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._guard = GuardClient(folder / "guard.sock", start=False)
+
+    def run(self, kills: int) -> None:
+        """Kill ``kills`` processes, then let the study that runs come to its end."""
+        while self.outcome.kills.total() < kills:
+            self._keep_driving()
+            time.sleep(self._random.uniform(*PAUSE_S))
+            self._watch()
+            self._kill_one()
+        (self._folder / "enough").touch()
+        deadline_s = time.monotonic() + LAST_STUDY_TIMEOUT_S
+        while self._keep_driving() and time.monotonic() < deadline_s:
+            time.sleep(0.5)
+            self._watch()
+        self._watch()
+
+    def close(self) -> None:
+        """End what was started here."""
+        if self._driver is not None and self._driver.poll() is None:
+            self._driver.kill()
+            self._driver.wait()
+        with suppress(GuardError):
+            self._guard.stop()
+
+    def _keep_driving(self) -> bool:
+        """Start the driver anew if it was killed; ``False`` once it has done all it should."""
+        if self._driver is not None and (status := self._driver.poll()) is not None:
+            if (self._folder / "finished").exists():
+                return False
+            if status != -signal.SIGKILL:
+                self.outcome.mishaps.append(f"driver {self._driver.pid} ended with {status}")
+            self._driver = None
+        if self._driver is None:
+            command = [sys.executable, __file__, "--drive-in", str(self._folder)]
+            environment = os.environ | {
+                "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
+                "RAY_AUTH_MODE": "token",
+            }
+            with (self._folder / "driver.log").open("ab") as log:
+                self._driver = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        return True
+
+    def _kill_one(self) -> None:
+        kinds = list(WEIGHTS)
+        [victim] = self._random.choices(kinds, weights=[WEIGHTS[kind] for kind in kinds])
+        pids = self._pids(victim)
+        if pids:
+            with suppress(ProcessLookupError):
+                pid = self._random.choice(pids)
+                os.kill(pid, signal.SIGKILL)
+                self.outcome.kills[victim] += 1
+                with (self._folder / "kills.log").open("a") as log:
+                    log.write(f"{datetime.now(UTC):%H:%M:%S.%f} {victim} {pid}\n")
+
+    def _pids(self, victim: Victim) -> list[int]:
+        if victim == "driver":
+            return [self._driver.pid] if self._driver and self._driver.poll() is None else []
+        if victim in {"guard", "watchdog"}:
+            with suppress(GuardError):
+                status = self._guard.status()
+                pid = status.pid if victim == "guard" else status.watchdog_pid
+                return [pid] if pid else []
+            return []
+        titles = _worker_titles()
+        is_actor = victim == "actor"
+        return [p for p, title in titles.items() if ("GpuActor" in title) == is_actor]
+
+    def _watch(self) -> None:
+        """Remember the measurements that are completed: their line in the store has its end."""
+        for path in self._folder.glob("results/*/measurements/*.jsonl"):
+            whole = path.read_bytes().rpartition(b"\n")[0]
+            for line in whole.splitlines():
+                self.outcome.completed.add(line.split(b'"', 4)[3].decode())
+
+
+def _worker_titles() -> dict[int, str]:
+    """Return Ray's workers below this process and what they call themselves."""
+    titles = {}
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            title = (process.cmdline() or [""])[0]
+            if title.startswith("ray::") and not title.endswith("Agent"):
+                titles[process.pid] = title
+    return titles
+
+
+def examine(folder: Path, outcome: Outcome) -> None:
+    """Find out what the kills cost."""
+    present: set[str] = set()
+    for study in study_folders(folder / "results"):
+        number = int(study.name.rpartition("-")[2])
+        outcome.num_studies += 1
+        measurements = ResultStore(study).read()
+        present |= {m.measurement_id for m in measurements}
+        valid = Counter(m.trial for m in measurements if m.valid)
+        outcome.doubled += [f"{study.name}/{name}" for name, n in valid.items() if n > 1]
+        outcome.unmeasured += [
+            f"{study.name}/{trial.name}" for trial in plan(number) if trial.name not in valid
+        ]
+    outcome.lost = outcome.completed - present
+    driver, deadline_s = DriverStore(folder / "driver"), time.monotonic() + RESTORE_TIMEOUT_S
+    while driver.locked_uuids() and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    outcome.locked = driver.locked_uuids()
+
+
+def kill_study(settings: Settings) -> Outcome:
+    """Run the benchmark in a folder of its own, which stays if anything was lost."""
+    folder = Path(tempfile.mkdtemp(prefix="jl-kill-", dir="/tmp"))
+    start_s = time.monotonic()
+    killer = Killer(folder, settings.seed)
+    try:
+        with connected():
+            killer.run(settings.kills)
+        examine(folder, killer.outcome)
+    finally:
+        killer.close()
+    killer.outcome.wall_s = time.monotonic() - start_s
+    if killer.outcome.clean:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        print(f"What is left is in {folder}. {killer.outcome.mishaps}", file=sys.stderr)
+    return killer.outcome
+
+
+def figures(settings: Settings | None = None) -> list[Figure]:
+    """Return what the kills cost, all of which is promised to be nothing."""
+    outcome = kill_study(settings or Settings())
+    killed = ", ".join(f"{n} x {victim}" for victim, n in sorted(outcome.kills.items()))
+    how = (
+        f"{outcome.kills.total()} SIGKILLs ({killed}) during {outcome.num_studies} studies, "
+        f"{len(outcome.completed)} measurements, {outcome.wall_s:.0f} s"
+    )
+    costs = {
+        "clocks left locked by kills": len(outcome.locked),
+        "completed measurements lost by kills": len(outcome.lost),
+        "trials with two valid measurements": len(outcome.doubled),
+        "trials without a valid measurement": len(outcome.unmeasured),
+        "drivers that ended otherwise than killed": len(outcome.mishaps),
+    }
+    return [
+        Figure(name=name, measured=cost, promised=0, unit="", how=how)
+        for name, cost in costs.items()
+    ]
+
+
+def main(settings: Settings) -> int:
+    """Be a driver, or run the benchmark; the exit code is 0 if the kills cost nothing."""
+    if settings.drive_in is not None:
+        drive(settings.drive_in)
+        return 0
+    found = figures(settings)
+    print_figures(found)
+    return 0 if all(figure.kept for figure in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Settings)))

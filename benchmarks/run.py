@@ -1,0 +1,33 @@
+"""Measure every promised figure and print them in one table.
+
+Usage: python benchmarks/run.py [NAME ...]     (default: all)
+"""
+
+import importlib
+import sys
+
+from figures import print_figures
+
+BENCHMARKS = (
+    "energy_uncertainty",
+    "sampler_cost",
+    "trial_overhead",
+    "sweep_speed",
+    "guard_kills",
+    "best_set",
+    "tracking_cost",
+)
+
+
+def main(names: list[str]) -> int:
+    """Run the named benchmarks, print their figures, and fail if a promise is broken."""
+    found = []
+    for name in names or BENCHMARKS:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        found += importlib.import_module(name).figures()
+    print_figures(found)
+    return 0 if all(figure.kept for figure in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,35 @@
+# shellcheck shell=bash
+# What head, workers, drivers and `ray job submit` must agree on. Source it: . cluster/env.sh
+#
+# Settable beforehand: RUN_DIR, RAY_TMPDIR, RAY_PORT, VENV.
+
+REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+JOB=${SLURM_JOB_ID:-local-$UID}
+export REPO JOB
+
+# On the shared file system: where the cluster is, and the token that lets one use it.
+export RUN_DIR=${RUN_DIR:-$REPO/.run/$JOB}
+# On the node, and short: Ray's sockets have paths of at most 107 bytes.
+export RAY_TMPDIR=${RAY_TMPDIR:-/tmp/ray-$JOB}
+
+# Ports by job, so that two jobs can share a node.
+RAY_PORT=${RAY_PORT:-$((20000 + (${SLURM_JOB_ID:-0} % 1000) * 20))}
+export RAY_PORT DASHBOARD_PORT=$((RAY_PORT + 1)) CLIENT_PORT=$((RAY_PORT + 2)) AGENT_PORT=$((RAY_PORT + 3))
+
+# Whoever has the token can run code as this user. Ray asks every process for both variables.
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RUN_DIR/token
+export RAY_USAGE_STATS_ENABLED=0
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
+
+# ray.init(), `ray job submit` and experiments find the cluster by these.
+if [ -s "$RUN_DIR/head" ]; then
+    RAY_ADDRESS=$(cat "$RUN_DIR/head")
+    RAY_API_SERVER_ADDRESS=$(cat "$RUN_DIR/api")
+    export RAY_ADDRESS RAY_API_SERVER_ADDRESS
+fi
+
+if [ -z "${VENV:-}" ] && [ -f "$REPO/.venv/bin/activate" ]; then
+    VENV=$REPO/.venv
+fi
+# shellcheck disable=SC1091
+[ -z "${VENV:-}" ] || . "$VENV/bin/activate"

@@ -1,0 +1,103 @@
+#!/bin/bash
+# Run Ray on this node until it is told to stop. The first node of a SLURM step is the head.
+#
+#   srun cluster/ray_node.sh        in an allocation, one task per node (ray.sbatch does this)
+#   cluster/ray_node.sh             a cluster of this machine alone
+#
+# It stays in the foreground, so whoever started it owns the cluster's life. It never calls
+# `ray stop`, which would end every Ray of this user on the node.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. cluster/env.sh
+unset RAY_ADDRESS RAY_API_SERVER_ADDRESS
+rank=${SLURM_PROCID:-0}
+mkdir -p "$RAY_TMPDIR"
+
+# UUIDs of the GPUs that this job may use; the scheduler says which, as indices or UUIDs.
+my_gpus() {
+    command -v nvidia-smi >/dev/null || return 0
+    nvidia-smi --query-gpu=index,uuid --format=csv,noheader \
+        | awk -F', ' -v allowed=",${CUDA_VISIBLE_DEVICES:-all}," \
+            'allowed == ",all," || index(allowed, "," $1 ",") || index(allowed, "," $2 ",") { print $2 }'
+}
+
+# {"dev:GPU-...": 1, ...}: what pins an actor to its GPU, wherever that GPU's node is.
+as_resources() {
+    local uuid separator='' json='{'
+    for uuid in "$@"; do
+        json+="$separator\"dev:$uuid\": 1"
+        separator=', '
+    done
+    echo "$json}"
+}
+
+# Not `hostname --ip-address`: /etc/hosts often maps the name to 127.*.
+my_address() {
+    hostname -I | tr ' ' '\n' | grep -E '^[0-9]+(\.[0-9]+){3}$' | grep -v '^127\.' | head -n 1
+}
+
+# Write a file so that who waits for it never reads half of it.
+publish() {
+    printf '%s' "$2" >"$1.tmp"
+    mv "$1.tmp" "$1"
+}
+
+# With proctrack/cgroup SLURM kills the whole step once its leader, this shell, has ended, the
+# clock guard included. So the clocks are restored before Ray is stopped and this shell ends.
+# Elsewhere the guard outlives Ray and does that by itself.
+restore_clocks() {
+    [ -z "${SLURM_JOB_ID:-}" ] || joulelab guard --stop >/dev/null 2>&1 || true
+}
+
+# shellcheck disable=SC2329 # called by the trap
+stop_ray() {
+    restore_clocks
+    kill -TERM "$ray" 2>/dev/null || true
+}
+
+run() {
+    local status=0
+    "$@" &
+    ray=$!
+    trap stop_ray TERM INT HUP
+    wait "$ray" || status=$?
+    while kill -0 "$ray" 2>/dev/null; do # a signal ends a wait early
+        wait "$ray" || status=$?
+    done
+    restore_clocks
+    exit "$status"
+}
+
+mapfile -t gpus < <(my_gpus)
+CUDA_VISIBLE_DEVICES=$(IFS=,; echo "${gpus[*]}")
+export CUDA_VISIBLE_DEVICES
+options=(
+    --num-cpus="${SLURM_CPUS_ON_NODE:-$(nproc)}"
+    --num-gpus="${#gpus[@]}"
+    --resources="$(as_resources "${gpus[@]}")"
+    --dashboard-agent-listen-port="$((AGENT_PORT + rank))"
+    --disable-usage-stats
+    --block
+)
+
+if [ "$rank" = 0 ]; then
+    umask 077
+    mkdir -p "$RUN_DIR"
+    [ -s "$RAY_AUTH_TOKEN_PATH" ] \
+        || publish "$RAY_AUTH_TOKEN_PATH" "$(python -c 'import secrets; print(secrets.token_hex(32))')"
+    address=$(my_address)
+    publish "$RUN_DIR/api" "http://127.0.0.1:$DASHBOARD_PORT"
+    publish "$RUN_DIR/head" "$address:$RAY_PORT"
+    run ray start --head --node-ip-address="$address" --port="$RAY_PORT" \
+        --dashboard-host=127.0.0.1 --dashboard-port="$DASHBOARD_PORT" \
+        --ray-client-server-port="$CLIENT_PORT" "${options[@]}"
+fi
+
+for _ in $(seq 300); do
+    if [ -s "$RUN_DIR/head" ] && ray health-check --address "$(cat "$RUN_DIR/head")" >/dev/null 2>&1; then
+        run ray start --address="$(cat "$RUN_DIR/head")" "${options[@]}"
+    fi
+    sleep 1
+done
+echo "No Ray head answers at ${RUN_DIR}/head within 5 minutes; see the log of task 0." >&2
+exit 1

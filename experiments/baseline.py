@@ -1,0 +1,91 @@
+#!/usr/bin/env python
+"""Measure what workloads cost at the driver's own clocks, each with its error bar.
+
+No setter of the GPU is called, so no permission is needed. On a GPU node, or on a cluster::
+
+    experiments/baseline.py --device nvml
+    ray job submit --runtime-env cluster/runtime_env.yaml -- \
+        python experiments/baseline.py --device nvml
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+
+from joulelab import Configuration
+from joulelab.analysis.baseline import baseline_rows, write_baseline_csv
+from joulelab.analysis.baseline_table import baseline_table
+from joulelab.cli.errors import exit_code
+from joulelab.core.plan import plan_sweep
+from joulelab.tracking.store import ResultStore
+from joulelab_actors.laboratory import Laboratory
+
+
+def llama() -> list[Configuration]:
+    """Llama 7B in two precisions and three batches."""
+    shared = {"model": "llama-7b", "prompt_tokens": 128}
+    return [
+        Configuration.of("llama", shared | {"precision": precision, "batch": batch})
+        for precision in ("bf16", "fp32")
+        for batch in (1, 8, 64)
+    ]
+
+
+def limits() -> list[Configuration]:
+    """The arithmetic and the memory limit of the GPU, and idling."""
+    gemms = [{"precision": precision} for precision in ("bf16", "tf32", "fp32")]
+    return [
+        *(Configuration.of("gemm", knobs) for knobs in gemms),
+        Configuration.of("gemm", {"precision": "bf16", "data": "zeros"}),
+        Configuration.of("stream"),
+        Configuration.of("idle"),
+    ]
+
+
+RECIPES: dict[str, Callable[[], list[Configuration]]] = {
+    "llama": llama,
+    "limits": limits,
+    "all": lambda: llama() + limits(),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """Measure what workloads cost at the driver's own clocks.
+
+    Attributes:
+        lab: Where it runs.
+        recipe: Which workloads.
+        repeats: Times that each is measured, in random order.
+        seed: Seed of that order.
+    """
+
+    lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
+    recipe: Literal["llama", "limits", "all"] = "all"
+    repeats: int = 3
+    seed: int = 0
+
+
+def main(config: Baseline) -> int:
+    """Run the recipe and print its table; the exit code is 0 if every trial was valid."""
+    lab = replace(config.lab, observe_only=True)
+    with lab.open() as sites:
+        study = lab.study_name(f"baseline-{config.recipe}", sites)
+        trials = plan_sweep(
+            study, RECIPES[config.recipe](), repeats=config.repeats, seed=config.seed
+        )
+        summary = lab.run(trials, sites, settings=config)
+    folder = lab.study_dir(study)
+    measurements = ResultStore(folder).read()
+    Console().print(baseline_table(baseline_rows(measurements)))
+    write_baseline_csv(measurements, folder / "baseline.csv")
+    print(f"Table: {folder / 'baseline.csv'}")
+    return 0 if summary.complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(lambda: main(tyro.cli(Baseline, description=__doc__)), name="baseline"))
