@@ -1,0 +1,79 @@
+"""Every registered implementation is what its family says; registering is how you get tested."""
+
+import dataclasses
+import inspect
+from typing import get_type_hints
+
+import pytest
+
+from joulelab.core.measurement import Measurement
+from joulelab.devices import DEVICES
+from joulelab.devices.base import Device
+from joulelab.errors import UnknownNameError
+from joulelab.objectives import OBJECTIVES
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.base import Workload
+
+FAMILIES = [DEVICES, OBJECTIVES, WORKLOADS]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_misspelt_name_is_answered_with_the_closest_one(family):
+    name = min(family)
+
+    with pytest.raises(UnknownNameError, match=f"Did you mean .*'{name}'"):
+        family[name[:-1]]
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param(family[n], id=n) for family in FAMILIES for n in family]
+)
+def test_every_entry_says_what_it_is(target):
+    assert inspect.getdoc(target), f"{target} has no docstring"
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_device_is_whole(name):
+    device = DEVICES[name]
+
+    assert issubclass(device, Device)
+    assert not inspect.isabstract(device)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_is_whole_and_its_settings_are_frozen_typed_and_documented(name):
+    workload = WORKLOADS[name]
+    settings = workload.settings_type
+
+    assert issubclass(workload, Workload)
+    assert not inspect.isabstract(workload)
+    assert workload.unit
+    assert dataclasses.is_dataclass(settings)
+    assert settings.__dataclass_params__.frozen
+    assert get_type_hints(settings)
+    for field in dataclasses.fields(settings):
+        assert f"{field.name}:" in inspect.getdoc(settings), f"{field.name} is not documented"
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_made_of_its_defaults_names_its_phases(name):
+    workload = WORKLOADS[name].from_knobs({})
+
+    assert workload.phases
+    assert len(set(workload.phases)) == len(workload.phases)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_an_unknown_knob_is_answered_with_the_closest_one(name):
+    knob = dataclasses.fields(WORKLOADS[name].settings_type)[0].name
+
+    with pytest.raises(UnknownNameError, match=f"Did you mean .*'{knob}'"):
+        WORKLOADS[name].from_knobs({f"{knob}x": 1})
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_an_objective_maps_a_measurement_to_a_number(name):
+    hints = get_type_hints(OBJECTIVES[name])
+
+    assert hints["return"] is float
+    assert Measurement in hints.values()

@@ -1,0 +1,92 @@
+"""A cluster of three Ray nodes on this machine, shared by the tests of this folder."""
+
+import os
+import secrets
+import shutil
+import tempfile
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+# Ray keeps the first token that a process sees, so it is set before anything starts Ray; the
+# sockets of Ray and of the guard need short paths, which pytest's are not.
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.ray)
+            # Ray's own: unclosed sockets and files, at whatever moment they are collected.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+            )
+
+
+@pytest.fixture(scope="session")
+def short_folder():
+    folder = Path(tempfile.mkdtemp(prefix="jl-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def cluster(short_folder):
+    """Three nodes; yields their address and connects this process to them."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")
+        patch.setenv("RAY_TMPDIR", str(short_folder))
+        made = Cluster(
+            initialize_head=True,
+            head_node_args={"num_cpus": 2, "object_store_memory": 100 * 2**20},
+        )
+        for _ in range(2):
+            made.add_node(num_cpus=1, object_store_memory=100 * 2**20)
+        ray.init(address=made.address, namespace="joulelab", log_to_driver=False)
+        yield made.address
+        ray.shutdown()
+        made.shutdown()
+
+
+@pytest.fixture
+def guard_socket(short_folder):
+    """A clock guard of the test's own, which the test's actors start when they need it."""
+    from joulelab.errors import GuardError
+    from joulelab.guard import GuardClient
+
+    folder = Path(tempfile.mkdtemp(prefix="g", dir=short_folder))
+    yield folder / "guard.sock"
+    with suppress(GuardError):  # none answers if it was never needed
+        GuardClient(folder / "guard.sock", start=False).stop()
+
+
+@pytest.fixture
+def study(cluster, tmp_path, guard_socket):
+    """Run a study on simulated GPUs of the cluster; returns its summary and its store."""
+    from actor_fixtures import QUICK
+
+    from joulelab.tracking.store import ResultStore
+    from joulelab_actors.placement import simulated_sites
+    from joulelab_actors.study import run_study
+
+    def run(trials, *, num_gpus=3, procedure=QUICK, **options):
+        sites = simulated_sites("h200_sxm", num_gpus, str(tmp_path / "driver"))
+        summary = run_study(
+            trials,
+            sites=sites,
+            results_dir=tmp_path / "results",
+            procedure=procedure,
+            guard_socket=guard_socket,
+            **options,
+        )
+        return summary, ResultStore(tmp_path / "results")
+
+    return run

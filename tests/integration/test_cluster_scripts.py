@@ -1,0 +1,168 @@
+"""The shell scripts that start clusters, and jobs submitted to one."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+import pytest
+
+from joulelab.tracking.store import ResultStore, study_folders
+
+ROOT = Path(__file__).parents[2]
+SWEEP = ["experiments/dvfs_sweep.py", "gemm", "--every", "40", "--repeats", "1", "--num-gpus", "2"]
+NUM_TRIALS = 6  # the default clock, every 40th of 110 and the lowest, and a sentinel
+
+# SLURM's commands as far as ray.sbatch needs them: a step of one leader per node, on this machine.
+SRUN = """#!/bin/bash
+for script; do :; done
+for ((rank = 0; rank < SLURM_JOB_NUM_NODES; rank++)); do
+    SLURM_PROCID=$rank "$script" >"$RUN_DIR/node-$rank.log" 2>&1 &
+    echo $! >>"$RUN_DIR/leaders"
+done
+wait
+"""
+SCANCEL = """#!/bin/bash
+kill -TERM $(cat "$RUN_DIR/leaders")
+"""
+
+
+@pytest.fixture
+def place():
+    """A folder for a cluster's state, with a path short enough for its sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="jl-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def environment(place):
+    """What a user's shell holds, with ports and folders of the test's own."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "SLURM_"))}
+    return inherited | {
+        "HOME": str(place),
+        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
+        "RUN_DIR": str(place / "run"),
+        "RAY_TMPDIR": str(place / "ray"),
+        "RAY_PORT": str(free_ports(5)),
+        "TMPDIR": str(place),
+        "VENV": sys.prefix,
+    }
+
+
+def free_ports(count):
+    """Return the first of ``count`` neighbouring ports that nobody uses now."""
+    for first in range(23000, 30000, 20):
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no free ports")
+
+
+def shell(command, environment):
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def processes_of(place):
+    """Return the processes that belong to the cluster in ``place``."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("RAY_TMPDIR") == str(place / "ray"):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture
+def head(place, environment):
+    """A cluster of this machine alone, as a user would start it."""
+    log = (place / "node.log").open("wb")
+    node = subprocess.Popen(
+        ["cluster/ray_node.sh"], cwd=ROOT, env=environment, stdout=log, stderr=log
+    )
+    wait = '. cluster/env.sh; python -m joulelab_actors.wait_ready --run-dir "$RUN_DIR" --nodes 1'
+    ready = shell(wait, environment)
+    try:
+        assert ready.returncode == 0, ready.stderr + (place / "node.log").read_text()
+        yield node
+    finally:
+        node.send_signal(signal.SIGTERM)
+        node.wait(60)
+        log.close()
+        # The guard outlives Ray by design, and ends by itself after some idle minutes.
+        guard = f"{sys.executable} -m joulelab.cli.main guard --socket {place}/guard.sock --stop"
+        assert shell(guard, environment).returncode == 0
+    left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
+    assert not left
+
+
+def measured(folder):
+    [study] = study_folders(folder)
+    return ResultStore(study).read()
+
+
+@pytest.mark.slow
+def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(
+    head, place, environment
+):
+    """The two documented forms; the first runs in the checkout, the second in its snapshot."""
+    plain, snapshot = place / "plain", place / "snapshot"
+    submit = ". cluster/env.sh; ray job submit"
+    environment_file = "--runtime-env cluster/runtime_env.yaml"
+
+    sweep = " ".join([*SWEEP, "--guard-socket", f"{place}/guard.sock"])
+    as_file = shell(f"{submit} -- {sweep} --results-dir {plain}", environment)
+    as_snapshot = shell(
+        f"{submit} {environment_file} -- python {sweep} --results-dir {snapshot}",
+        environment,
+    )
+
+    assert as_file.returncode == 0, as_file.stdout + as_file.stderr
+    assert as_snapshot.returncode == 0, as_snapshot.stdout + as_snapshot.stderr
+    assert len(measured(plain)) == len(measured(snapshot)) == NUM_TRIALS
+
+
+@pytest.mark.slow
+def test_a_slurm_job_runs_its_experiment_over_its_nodes_and_leaves_nothing(place, environment):
+    commands = place / "bin"
+    commands.mkdir()
+    for name, text in (("srun", SRUN), ("scancel", SCANCEL)):
+        (commands / name).write_text(text)
+        (commands / name).chmod(0o755)
+    environment |= {
+        "PATH": f"{commands}:{environment['PATH']}",
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_SUBMIT_DIR": str(ROOT),
+    }
+    results = place / "results"
+
+    job = shell(
+        f"cluster/ray.sbatch {' '.join(SWEEP)} --results-dir {results}".replace(
+            "cluster/ray", "bash cluster/ray"
+        ),
+        environment,
+    )
+
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert len(measured(results)) == NUM_TRIALS
+    left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
+    assert not left

@@ -1,0 +1,235 @@
+"""Studies over a cluster of three nodes: what is measured, retried, set aside, delivered."""
+
+import os
+import signal
+import sqlite3
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import ray
+from actor_fixtures import QUICK, trial, trials
+
+from joulelab.devices.simulated import DriverStore, Fault
+from joulelab.errors import ConfigError, DeviceError
+from joulelab.tracking.base import embedded_uri
+from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.sync import deliver
+from joulelab_actors.events import (
+    AttemptFailed,
+    DeviceReady,
+    TrackingDown,
+    TrialMeasured,
+    TrialStarted,
+)
+from joulelab_actors.placement import simulated_sites
+from joulelab_actors.session import NAMESPACE
+
+LONG = replace(QUICK, window_s=30.0, min_windows=10, limit_s=600.0)
+"""A procedure that takes long enough on the wall clock to be interrupted."""
+
+
+def kill_actor_of(uuid):
+    """SIGKILL the actor's process while it measures; returns its process id."""
+    actor = ray.get_actor(f"joulelab:{uuid}", namespace=NAMESPACE)
+    status = ray.get(actor.status.remote())
+    os.kill(status.pid, signal.SIGKILL)
+    return status
+
+
+def of_kind(events, kind):
+    return [event for event in events if isinstance(event, kind)]
+
+
+def test_gpus_are_dealt_out_to_all_nodes_and_every_actor_is_on_its_gpus_node(study, tmp_path):
+    places = {}
+
+    def look(event):
+        if isinstance(event, DeviceReady):
+            actors = ray._private.state.actors().values()
+            [row] = [
+                a for a in actors if a["Name"] == f"joulelab:{event.uuid}" and a["State"] == "ALIVE"
+            ]
+            places[event.uuid] = row["Address"]["NodeID"]
+
+    summary, _ = study(trials(), num_gpus=4, on_event=look)
+
+    sites = simulated_sites("h200_sxm", 4, str(tmp_path / "driver"))
+    assert places == {site.uuid: site.node_id for site in sites}
+    assert len(set(places.values())) == 3
+    assert summary.complete
+    assert summary.num_valid == len(trials())
+
+
+def test_every_record_names_the_gpu_whose_actor_measured_it(study):
+    measured_on = {}
+
+    def look(event):
+        if isinstance(event, TrialMeasured):
+            measured_on[event.trial.name] = event.uuid
+
+    _, store = study(trials(repeats=2), on_event=look)
+
+    assert {m.trial: m.device.uuid for m in store.read()} == measured_on
+
+
+def test_a_trial_whose_actor_is_killed_is_retried_elsewhere_and_both_are_recorded(study):
+    events, killed = [], []
+
+    def kill_first(event):
+        events.append(event)
+        if isinstance(event, TrialStarted) and not killed:
+            killed.append((event.trial.name, event.uuid))
+            kill_actor_of(event.uuid)
+
+    summary, store = study([trial(990), trial(810)], procedure=LONG, on_event=kill_first)
+
+    [(name, uuid)] = killed
+    first, second = sorted((m for m in store.read() if m.trial == name), key=lambda m: m.attempt)
+    assert [f.reason for f in first.findings] == ["actor_died"]
+    assert first.device.uuid == uuid
+    assert second.valid
+    assert second.attempt == 1
+    assert second.device.uuid != uuid
+    assert summary.complete
+    assert summary.num_retries == 1
+
+
+def test_a_gpu_whose_actor_keeps_dying_is_set_aside_and_the_rest_go_on(study):
+    events, victim = [], "SIM-h200_sxm-0"
+
+    def kill_always(event):
+        events.append(event)
+        if isinstance(event, TrialStarted) and event.uuid == victim:
+            kill_actor_of(victim)
+
+    summary, _ = study(trials(repeats=4), num_gpus=2, procedure=LONG, on_event=kill_always)
+
+    assert summary.complete
+    assert list(summary.quarantined) == [victim]
+    assert "3 times in a row" in summary.quarantined[victim]
+
+
+def test_a_lost_device_leaves_an_invalid_measurement_and_the_rest_go_on(study, tmp_path):
+    victim = "SIM-h200_sxm-1"
+
+    def lose(event):
+        if isinstance(event, TrialStarted) and event.uuid == victim:
+            DriverStore(tmp_path / "driver").state(victim).inject(Fault(kind="lost"))
+
+    summary, store = study(trials(repeats=2), num_gpus=2, procedure=LONG, on_event=lose)
+
+    lost = [m for m in store.read() if not m.valid]
+    assert {f.reason for m in lost for f in m.findings} == {"device_lost"}
+    assert {m.device.uuid for m in lost} == {victim}
+    assert list(summary.quarantined) == [victim]
+    assert summary.complete
+
+
+def test_no_gpu_left_is_an_error_that_says_why(study, tmp_path):
+    DriverStore(tmp_path / "driver").create("h200_sxm", 0).inject(Fault(kind="lost"))
+
+    with pytest.raises(DeviceError, match="SIM-h200_sxm-0"):
+        study(trials(), num_gpus=1)
+
+
+def test_refused_setters_are_told_with_what_to_do_and_recorded(study, tmp_path):
+    DriverStore(tmp_path / "driver").create("h200_sxm", 0, restricted=True)
+
+    with pytest.raises(DeviceError, match="--observe-only"):
+        study([trial(990)], num_gpus=1)
+
+    [measurement] = ResultStore(tmp_path / "results").read()
+    assert [f.reason for f in measurement.findings] == ["permission_denied"]
+
+
+def test_a_wrong_request_starts_nothing_and_writes_nothing(study, tmp_path):
+    with pytest.raises(ConfigError, match="990 and 1005"):
+        study([trial(1000)])
+
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_second_run_measures_only_what_is_missing(study):
+    study(trials()[:3])
+
+    summary, store = study(trials())
+
+    assert summary.num_skipped == 3
+    assert Counter(m.trial for m in store.read()) == Counter(t.name for t in trials())
+
+
+def test_every_gpu_takes_its_trials_in_the_order_of_the_plan(study):
+    order = {}
+
+    def look(event):
+        if isinstance(event, TrialStarted):
+            order.setdefault(event.uuid, []).append(event.trial.name)
+
+    study(trials(repeats=3), on_event=look)
+
+    planned = [t.name for t in trials(repeats=3)]
+    assert all(names == sorted(names, key=planned.index) for names in order.values())
+
+
+def test_a_gpu_that_another_study_holds_is_left_alone(study, monkeypatch):
+    class Holder:
+        def ping(self):
+            return True
+
+    monkeypatch.setattr("joulelab_actors.pool._NAME_TIMEOUT_S", 0.5)
+    taken = ray.remote(Holder).options(name="joulelab:SIM-h200_sxm-0", namespace=NAMESPACE)
+    holder = taken.remote()
+    ray.get(holder.ping.remote())
+
+    summary, store = study(trials(), num_gpus=2)
+    ray.kill(holder)
+
+    assert "another study" in summary.quarantined["SIM-h200_sxm-0"]
+    assert {m.device.uuid for m in store.read()} == {"SIM-h200_sxm-1"}
+    assert summary.complete
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+def test_a_locked_mlflow_store_does_not_stop_a_study_and_is_synced_later_without_doubles(
+    study, tmp_path
+):
+    uri = embedded_uri(tmp_path)
+    tracker = MlflowTracker(uri)
+    before, _ = study(trials()[:1], tracking_uri=uri)
+    lock = sqlite3.connect(tmp_path / "mlflow.db")
+    lock.execute("BEGIN EXCLUSIVE")
+    events = []
+
+    summary, store = study(trials(), tracking_uri=uri, on_event=events.append)
+    lock.rollback()
+    lock.close()
+    first, second = deliver(store, tracker), deliver(store, tracker)
+
+    assert (before.delivery.num_delivered, before.delivery.num_left) == (1, 0)
+    assert summary.complete
+    assert summary.delivery.num_left == len(trials()) - 1
+    assert of_kind(events, TrackingDown)
+    assert (first.num_delivered, first.num_left) == (len(trials()) - 1, 0)
+    assert second.num_delivered == 0
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        ids = database.execute(
+            "SELECT value FROM tags WHERE key = 'joulelab.measurement_id'"
+        ).fetchall()
+    assert sorted(ids) == sorted((m.measurement_id,) for m in store.read())
+
+
+def test_died_attempts_count_as_failures_only_if_no_try_is_left(study):
+    events = []
+
+    def kill_always(event):
+        events.append(event)
+        if isinstance(event, TrialStarted) and event.trial.name == "990MHz-r0":
+            kill_actor_of(event.uuid)
+
+    summary, store = study([trial(990), trial(810)], procedure=LONG, on_event=kill_always)
+
+    assert [e.retried for e in of_kind(events, AttemptFailed)] == [True, True, False]
+    assert list(summary.failed) == ["990MHz-r0"]
+    assert sorted(m.attempt for m in store.read() if m.trial == "990MHz-r0") == [0, 1, 2]

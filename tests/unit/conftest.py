@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+
+import pytest
+from fake_nvml.driver import FakeDriver, NvmlProcess, build
+
+
+def start(factory: pytest.TempPathFactory, *flags: str) -> Iterator[NvmlProcess]:
+    process = NvmlProcess(build(factory.mktemp("nvml"), *flags))
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="session")
+def nvml_process(tmp_path_factory):
+    yield from start(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def old_nvml_process(tmp_path_factory):
+    yield from start(tmp_path_factory, "-DBRANCH_535")
+
+
+@pytest.fixture
+def driver(tmp_path, nvml_process):
+    """A driver of branch 580."""
+    return FakeDriver(tmp_path / "driver", nvml_process)
+
+
+@pytest.fixture
+def old_driver(tmp_path, old_nvml_process):
+    """A driver of branch 535."""
+    return FakeDriver(tmp_path / "driver", old_nvml_process)
