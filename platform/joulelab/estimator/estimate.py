@@ -1,0 +1,273 @@
+"""What the estimator answers: time, energy and memory, and where they go."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from joulelab.core.cost import Pipe
+from joulelab.core.point import OperatingPoint
+from joulelab.hardware.processor import Tier
+
+Mode = Literal["eager", "graph", "compiled"]
+"""Kernel by kernel from Python; the same kernels captured once; fused kernels, captured."""
+
+Bound = Literal["compute", "memory", "launch", "power"]
+"""What sets a group's time."""
+
+Component = Literal["compute", "memory", "static"]
+"""What energy is spent on: operations, moving data, being on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergySplit:
+    """Energy in three components; the total is their sum.
+
+    Attributes:
+        compute_j: Operations and everything that feeds the units.
+        memory_j: Moving data in caches and memory.
+        static_j: Being powered and clocked, busy or waiting.
+    """
+
+    compute_j: float
+    memory_j: float
+    static_j: float
+
+    @property
+    def total_j(self) -> float:
+        """All energy."""
+        return self.compute_j + self.memory_j + self.static_j
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One kind of architectural event of a group or of a whole estimate.
+
+    Attributes:
+        path: Where it stands in the hierarchy, e.g. ``"compute/tensor cores/mma"``; its first part
+            is the component.
+        count: How often it happens.
+        unit: What ``count`` counts: ``"instructions"``, ``"bytes"``, ``"cycles"``.
+        energy_j: Its share of the component's energy: all events of a component sum to it.
+    """
+
+    path: str
+    count: float
+    unit: str
+    energy_j: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEstimate:
+    """One kernel, or several fused into one.
+
+    Attributes:
+        name: For people: the module and what it computes.
+        module: Dotted path of the module; empty outside of any.
+        kind: What its main kernel computes.
+        operators: Names of its operators.
+        count: How often it runs in one execution of its phase; all figures are for all of them.
+        flop: Operations by pipe.
+        moved_b: Bytes by memory level.
+        device_s: Time on the device.
+        elapsed_s: Share of the latency: time on the device and of waiting for its launch.
+        roofline_s: Least time that peak rates allow at the default clock.
+        bound: What sets its time.
+        clock_mhz: Core clock at which it runs: lower than requested where the power cap binds.
+        power_w: Power while it runs, never above the cap.
+        energy: Where its energy goes, waiting included.
+        events: Its architectural events; empty unless asked for.
+    """
+
+    name: str
+    module: str
+    kind: str
+    operators: tuple[str, ...]
+    count: int
+    flop: Mapping[Pipe, float]
+    moved_b: Mapping[str, float]
+    device_s: float
+    elapsed_s: float
+    roofline_s: float
+    bound: Bound
+    clock_mhz: float
+    power_w: float
+    energy: EnergySplit
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
+    """Device memory that a program needs.
+
+    Attributes:
+        weight_b: Parameters and buffers.
+        activation_b: Peak of values made while it runs.
+        kv_b: Key-value cache.
+        input_b: Inputs, without the cache.
+        gradient_b: Gradients of the parameters.
+        optimizer_b: Optimizer state.
+        workspace_b: Scratch space of kernels.
+        capacity_b: What the device has.
+        timeline_b: Total bytes after each operator, in order.
+    """
+
+    weight_b: float
+    activation_b: float
+    kv_b: float
+    input_b: float
+    gradient_b: float
+    optimizer_b: float
+    workspace_b: float
+    capacity_b: float
+    timeline_b: tuple[float, ...] = ()
+
+    @property
+    def peak_b(self) -> float:
+        """Everything together at its peak."""
+        return (
+            self.weight_b
+            + self.activation_b
+            + self.kv_b
+            + self.input_b
+            + self.gradient_b
+            + self.optimizer_b
+            + self.workspace_b
+        )
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device has that much memory."""
+        return self.peak_b <= self.capacity_b
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """How much could run side by side.
+
+    Attributes:
+        num_groups: Groups in all.
+        critical_path: Groups on the longest chain of dependences.
+        mean_width: Groups over ``critical_path``.
+        max_width: Most groups at one depth.
+        critical_s: Time on the device of the slowest chain.
+    """
+
+    num_groups: int
+    critical_path: int
+    mean_width: float
+    max_width: int
+    critical_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confidence:
+    """How far to trust an estimate.
+
+    Attributes:
+        tier: A calibrated on this device, B on its class, C datasheet alone, D projected.
+        time_error: Held-out mean absolute relative error of time; ``None`` if never compared.
+        energy_error: The same of energy.
+        num_points: Measurements behind them.
+        note: What a reader must know, e.g. that there is no silicon.
+    """
+
+    tier: Tier
+    time_error: float | None = None
+    energy_error: float | None = None
+    num_points: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseEstimate:
+    """One phase of a model on a device; figures are for all its executions.
+
+    Attributes:
+        phase: Its name.
+        work: Units of work.
+        latency_s: From start to end.
+        roofline_s: Least time that peak rates allow.
+        energy: Where the energy goes.
+        power_w: Mean power, never above the cap.
+        peak_power_w: Power of the group that draws most, never above the cap.
+        throttled_fraction: Share of the latency in which the power cap holds the clock down.
+        groups: In the order in which they run.
+        events: Sums of the groups' events; empty unless asked for.
+        memory: Device memory needed.
+        concurrency: What could run side by side.
+    """
+
+    phase: str
+    work: float
+    latency_s: float
+    roofline_s: float
+    energy: EnergySplit
+    power_w: float
+    peak_power_w: float
+    throttled_fraction: float
+    groups: tuple[GroupEstimate, ...]
+    memory: MemoryEstimate
+    concurrency: Concurrency
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A model on a device.
+
+    Attributes:
+        model: The model's name.
+        unit: What ``work`` counts.
+        device: Key of the processor.
+        num_devices: Processors that share the work by tensor parallelism; times are of all,
+            energies are summed over them.
+        precision: Number format.
+        batch: Samples per execution.
+        mode: How kernels are launched.
+        point: Requested operating point.
+        cap_w: Power limit of each processor.
+        phases: In order.
+        confidence: How far to trust it.
+        data_energy_j: Lowest and highest energy that operands' data alone may lead to; the
+            estimate is for random-like data, the high end.
+        without_formula: Operators that have no cost formula, with their share of all bytes.
+    """
+
+    model: str
+    unit: str
+    device: str
+    num_devices: int
+    precision: str
+    batch: int
+    mode: Mode
+    point: OperatingPoint
+    cap_w: float
+    phases: tuple[PhaseEstimate, ...]
+    confidence: Confidence
+    data_energy_j: tuple[float, float]
+    without_formula: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def latency_s(self) -> float:
+        """Time of all phases, one after the other."""
+        return sum(phase.latency_s for phase in self.phases)
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of all phases."""
+        return sum(phase.energy.total_j for phase in self.phases)
+
+    @property
+    def power_w(self) -> float:
+        """Mean power."""
+        return self.energy_j / self.latency_s
+
+    @property
+    def edp_js(self) -> float:
+        """Energy-delay product."""
+        return self.energy_j * self.latency_s
+
+    @property
+    def fits(self) -> bool:
+        """Whether every phase fits the device's memory."""
+        return all(phase.memory.fits for phase in self.phases)

@@ -1,0 +1,187 @@
+"""What the estimator knows of any processor: units, memory levels, power, and where from.
+
+CPUs, TPUs and KPUs have a data file each in this form; a GPU's follows from its
+:class:`~joulelab.hardware.spec.GpuSpec`, so that simulator and estimator share every figure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from joulelab.core.cost import Pipe
+from joulelab.hardware.spec import Figure, VoltageCurve
+from joulelab.registry import unknown_name
+
+Family = Literal["cpu", "gpu", "tpu", "kpu"]
+"""How it executes: stored program, SIMT, systolic array, or domain flow."""
+
+Tier = Literal["A", "B", "C", "D"]
+"""Calibrated on it; on its class; datasheet alone; projected, without silicon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLevel:
+    """One level of the memory hierarchy, the whole device together.
+
+    Attributes:
+        name: ``"register file"``, ``"L1"``, ``"shared memory"``, ``"L2"``, ``"L3"``,
+            ``"unified buffer"``, ``"DRAM"``, ...
+        size_b: Its size, > 0.
+        bandwidth_b_per_s: Its peak bandwidth at the default clock, > 0.
+        byte_j: Energy of moving one byte to or from it, beyond what is always on, at minimum
+            voltage.
+        on_core_clock: Whether its bandwidth goes with the core clock and its energy with the
+            core voltage squared.
+    """
+
+    name: str
+    size_b: float
+    bandwidth_b_per_s: float
+    byte_j: float
+    on_core_clock: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixEngine:
+    """The shape in which matrix work fills the device.
+
+    Attributes:
+        num_engines: Engines that work side by side: SMs of a GPU, cores of a CPU, arrays of a
+            TPU, tiles of a KPU.
+        tiles: Result blocks (rows, columns, relative speed at full use 0..1) that one engine works
+            on at a time, of which the best fitting is taken.
+        depth: Steps to fill and drain an engine, in rows streamed; 0 where that is hidden.
+    """
+
+    num_engines: int
+    tiles: tuple[tuple[int, int, float], ...]
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorPower:
+    """Coefficients of power. Those per GHz and per operation are at minimum voltage.
+
+    ``P = constant + v^2 (f (clock + busy a) + operations + on-die bytes) + memory bytes``
+    with the voltage curve v(f), the core clock f and the busy share a.
+
+    Attributes:
+        idle_w: At rest, without any program.
+        constant_w: What no clock changes while a program is loaded, memory refresh included.
+        clock_w_per_ghz: Clock distribution while a program is loaded, busy or waiting.
+        busy_w_per_ghz: All cores busy, whatever they do.
+        flop_j: Energy of one operation on each pipe, on random data.
+        zeros_factor: What is left of operation energy when all operands are zero, 0..1: the low
+            end of the band that data alone opens.
+    """
+
+    idle_w: float
+    constant_w: float
+    clock_w_per_ghz: float
+    busy_w_per_ghz: float
+    flop_j: Mapping[Pipe, float]
+    zeros_factor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorTiming:
+    """How far programs get to the peaks, and what launching them takes.
+
+    Attributes:
+        pipe_efficiency: Share of each pipe's peak that large, well-shaped work reaches.
+        memory_efficiency: Share of the main memory's bandwidth that a stream reaches.
+        memory_knee_mhz: Core clock below which that bandwidth falls in proportion.
+        kernel_overhead_s: Least time on the device of any kernel.
+        eager_launch_s: Host time to launch one kernel from eager PyTorch, by kind of kernel;
+            ``"default"`` for kinds that are not named.
+        graph_launch_s: Time between kernels of a captured graph or a compiled program.
+        kind_efficiency: Further factor on the reached peak for kinds that stay behind a large
+            GEMM, e.g. ``{"conv": 0.7, "attention": 0.6}``; 1 where absent.
+    """
+
+    pipe_efficiency: Mapping[Pipe, float]
+    memory_efficiency: float
+    memory_knee_mhz: float
+    kernel_overhead_s: float
+    eager_launch_s: Mapping[str, float]
+    graph_launch_s: float
+    kind_efficiency: Mapping[str, float] = field(default_factory=dict)
+
+    def launch_s(self, kind: str) -> float:
+        """Return the host time to launch one kernel of ``kind`` from eager PyTorch."""
+        return self.eager_launch_s.get(kind, self.eager_launch_s["default"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processor:
+    """One processor.
+
+    Attributes:
+        key: Its name in the catalogue, e.g. ``"xeon_8490h"``.
+        product_name: The vendor's name.
+        family: How it executes.
+        architecture: The vendor's name of the architecture.
+        node_nm: Process node, as marketed.
+        tier: How far its figures are calibrated.
+        clocks_mhz: Lowest, default and highest core clock; the default is where it runs unlocked
+            under sustained load.
+        num_cores: SMs of a GPU, cores of a CPU or TPU, tiles of a KPU.
+        flop_per_clock: Dense operations per clock of the whole device, for each pipe it has. The
+            ``tensor_`` pipes are its matrix or dot-product units of whatever name.
+        engine: Its matrix engine.
+        levels: Memory levels, nearest to the units first; the last is the main memory.
+        power_limits_w: Lowest and highest power limit.
+        default_power_limit_w: Power limit unless another is set.
+        voltage: Voltage curve.
+        power: Coefficients of power.
+        timing: Efficiencies and overheads.
+        link_b_per_s: Bandwidth per direction to its peers, for tensor parallelism; 0 if none.
+        link_byte_j: Energy of moving one byte to a peer.
+        figures: Every figure of its data file with its source, as ``"section.name"``.
+    """
+
+    key: str
+    product_name: str
+    family: Family
+    architecture: str
+    node_nm: float
+    tier: Tier
+    clocks_mhz: tuple[float, float, float]
+    num_cores: int
+    flop_per_clock: Mapping[Pipe, float]
+    engine: MatrixEngine
+    levels: tuple[MemoryLevel, ...]
+    power_limits_w: tuple[float, float]
+    default_power_limit_w: float
+    voltage: VoltageCurve
+    power: ProcessorPower
+    timing: ProcessorTiming
+    link_b_per_s: float = 0.0
+    link_byte_j: float = 0.0
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+
+    @property
+    def default_clock_mhz(self) -> float:
+        """Core clock unless another is set."""
+        return self.clocks_mhz[1]
+
+    @property
+    def memory(self) -> MemoryLevel:
+        """The main memory."""
+        return self.levels[-1]
+
+    @property
+    def last_cache(self) -> MemoryLevel:
+        """The largest level on the die."""
+        return self.levels[-2]
+
+    def peak_flop_per_s(self, pipe: Pipe, clock_mhz: float | None = None) -> float:
+        """Return the dense peak of ``pipe`` at ``clock_mhz``, by default the default clock.
+
+        Raises:
+            UnknownNameError: If it has no such pipe; names those that it has.
+        """
+        if pipe not in self.flop_per_clock:
+            raise unknown_name(f"pipe of {self.key}", pipe, self.flop_per_clock)
+        clock_hz = (self.default_clock_mhz if clock_mhz is None else clock_mhz) * 1e6
+        return self.flop_per_clock[pipe] * clock_hz
