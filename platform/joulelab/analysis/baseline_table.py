@@ -6,7 +6,7 @@ from rich import box
 from rich.table import Table
 
 from joulelab.analysis.baseline import BaselineRow
-from joulelab.analysis.wording import per_unit, si_scale
+from joulelab.analysis.quantities import quantity, uncertain
 from joulelab.core.configuration import KnobValue
 
 
@@ -57,12 +57,11 @@ def _cells(row: BaselineRow, varying: frozenset[str]) -> tuple[str, ...]:
 
 def _energy(value_j: float, u_j: float, unit: str) -> str:
     """Write energy per unit of work, its uncertainty as at least 0.01 % of it."""
-    return per_unit(value_j, max(u_j, 1e-4 * value_j), "J", unit)
+    return uncertain(value_j, max(u_j, 1e-4 * value_j), f"J/{unit}")
 
 
 def _time(value_s: float, unit: str) -> str:
-    factor, prefix = si_scale([value_s])
-    return f"{value_s * factor:.4g} {prefix}s/{unit}"
+    return quantity(value_s, f"s/{unit}")
 
 
 def _knob(name: str, value: KnobValue) -> str:

@@ -4,11 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
 from joulelab.analysis.sweep import Figures, PhaseResult, SweepRow
-from joulelab.analysis.wording import decimals_for, si_scale
 from joulelab.core.additive import Interval
-
-PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,10 @@ from itertools import groupby, pairwise
 
 from matplotlib.axes import Axes
 
+from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.style import BEST, CAPPED, CURVE, EQUAL, INK, MUTED, tidy
 from joulelab.analysis.sweep import Figures, PhaseResult, SweepRow
-from joulelab.analysis.wording import point_name, si_scale
+from joulelab.analysis.wording import point_name
 
 Quantity = Callable[[Figures], tuple[float, float]]
 """Value and standard uncertainty of something that a point costs."""

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from joulelab.analysis.cells import PLUS_MINUS, Line, selection, sheet
+from joulelab.analysis.cells import Line, selection, sheet
+from joulelab.analysis.quantities import PLUS_MINUS
 from joulelab.analysis.sweep import PhaseResult
 from joulelab.analysis.wording import OBJECTIVE_NAMES
 

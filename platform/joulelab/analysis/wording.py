@@ -1,33 +1,12 @@
-"""Numbers and results in words, the same in the terminal, in plots and in the report."""
+"""Results of a sweep in words, the same in the terminal, in plots and in the report."""
 
-from collections.abc import Iterable
-from math import floor, isfinite, log10
-from statistics import median
+from math import floor, log10
 
+from joulelab.analysis.quantities import uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.core.additive import Interval
 
-_PREFIXES = {9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "\N{MICRO SIGN}", -9: "n", -12: "p"}
-
 OBJECTIVE_NAMES = {"energy": "energy", "time": "time", "edp": "EDP", "ed2p": "ED2P"}
-
-
-def si_scale(values: Iterable[float], *, power: int = 1) -> tuple[float, str]:
-    """Return by what to multiply ``values`` and the SI prefix to write before their unit.
-
-    Args:
-        values: Positive numbers that share a column.
-        power: Power of the prefixed unit: 2 in s2, where m means 1e-6.
-    """
-    found = [value for value in values if value > 0 and isfinite(value)]
-    exponent = floor(log10(median(found)) / power / 3) * 3 if found else 0
-    exponent = min(max(exponent, min(_PREFIXES)), max(_PREFIXES))
-    return 10.0 ** (-exponent * power), _PREFIXES[exponent]
-
-
-def decimals_for(value: float, *, digits: int = 2) -> int:
-    """Return how many decimals show ``value`` to ``digits`` digits (0 to 6)."""
-    return min(max(digits - 1 - floor(log10(value)), 0), 6) if value > 0 else 2
 
 
 def percent(interval: Interval, *, sign: bool = True) -> str:
@@ -36,14 +15,6 @@ def percent(interval: Interval, *, sign: bool = True) -> str:
     decimals = min(max(-floor(log10(half)), 1), 3) if half > 0 else 1
     plus = "+" if sign else ""
     return f"{100 * interval.value:{plus}.{decimals}f} % ± {half:.{decimals}f} %"
-
-
-def per_unit(value: float, u: float, symbol: str, unit: str) -> str:
-    """Write a number per unit of work, ``"12.34 ± 0.05 mJ/token"``."""
-    factor, prefix = si_scale([value])
-    decimals = decimals_for(u * factor)
-    number = f"{value * factor:.{decimals}f} ± {u * factor:.{decimals}f}"
-    return f"{number} {prefix}{symbol}/{unit}"
 
 
 def point_name(row: SweepRow) -> str:
@@ -133,8 +104,8 @@ def _cost(phase: PhaseResult, row: SweepRow) -> str:
     figures = row.figures
     if figures is None:
         return ""
-    energy = per_unit(figures.energy_per_unit_j, figures.energy_per_unit_u_j, "J", phase.unit)
-    time = per_unit(figures.time_per_unit_s, figures.time_per_unit_u_s, "s", phase.unit)
+    energy = uncertain(figures.energy_per_unit_j, figures.energy_per_unit_u_j, f"J/{phase.unit}")
+    time = uncertain(figures.time_per_unit_s, figures.time_per_unit_u_s, f"s/{phase.unit}")
     return f"{energy} in {time}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from joulelab.analysis.quantities import PLUS_MINUS
 from joulelab.cli.devices import clocks_in_words, duration_in_words, tick_in_words
 from joulelab.core.device import Capabilities, EventReason
 from joulelab.devices.base import Device
@@ -173,7 +174,7 @@ def _check_observer(what: str, device: Device) -> Check:
         return Check(what=what, status="warn", found="unknown: it takes an energy counter")
     effect = measure_observer_effect(device)
     found = (
-        f"{effect.difference_w:+.2f} +- {effect.difference_u_w:.2f} W on "
+        f"{effect.difference_w:+.2f} {PLUS_MINUS} {effect.difference_u_w:.2f} W on "
         f"{effect.quiet_power_w:.1f} W at rest; {100 * effect.sampler_share:.2f} % of a core"
     )
     disturbs = effect.difference_w > max(3 * effect.difference_u_w, LARGEST_EFFECT_W)

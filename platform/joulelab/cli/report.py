@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from joulelab.cli.output import quantity, uncertain
+from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
 from joulelab.core.measurement import Measurement
 from joulelab.core.precision import LEVEL, relative_half_width
 from joulelab.core.record import Record
@@ -26,8 +26,8 @@ def report_lines(records: Sequence[Record]) -> list[str]:
         lines += [f"  {name:10}{value}" for name, value in rows]
     if any(record.measurement.valid for record in records):
         lines.append(
-            "+- is the standard uncertainty of the reading. Joules and watts carry the sensor's "
-            f"own +-{SENSOR_CLASS:.0%} between boards besides; it cancels in ratios on one board."
+            f"{PLUS_MINUS} is the standard uncertainty of the reading. Joules and watts carry the sensor's "
+            f"own {PLUS_MINUS}{SENSOR_CLASS:.0%} between boards besides; it cancels in ratios on one board."
         )
     return lines
 
@@ -43,14 +43,14 @@ def _rows(measurement: Measurement) -> list[tuple[str, str]]:
     rows = [
         (
             "energy",
-            f"{uncertain(energy_j, u_j, f'J/{unit}')} (+-{SENSOR_CLASS:.0%} sensor class; "
-            f"{LEVEL:.0%} interval +-{relative_half_width(windows):.2%} from {taken}, "
+            f"{uncertain(energy_j, u_j, f'J/{unit}')} ({PLUS_MINUS}{SENSOR_CLASS:.0%} sensor class; "
+            f"{LEVEL:.0%} interval {PLUS_MINUS}{relative_half_width(windows):.2%} from {taken}, "
             f"{windows[0].source})",
         ),
         (
             "power",
             f"{uncertain(measurement.power_w, u_j / time_s, 'W')} "
-            f"(+-{SENSOR_CLASS:.0%} sensor class){_idle(measurement)}",
+            f"({PLUS_MINUS}{SENSOR_CLASS:.0%} sensor class){_idle(measurement)}",
         ),
         ("time", uncertain(time_s, u_s, f"s/{unit}")),
         ("EDP", uncertain(edp_js, relative_u * edp_js, f"Js/{unit}^2")),

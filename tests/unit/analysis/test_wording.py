@@ -5,27 +5,11 @@ import pytest
 from synthetic_results import measurement, sweep
 
 from joulelab.analysis.analyse import analyse_sweep
-from joulelab.analysis.wording import per_unit, percent, phase_names, sentence, si_scale
+from joulelab.analysis.wording import percent, phase_names, sentence
 from joulelab.core.additive import Interval
 from joulelab.core.measurement import Finding
 
 CLOCKS_MHZ = tuple(range(600, 1951, 75))
-
-
-@pytest.mark.parametrize(
-    ("values", "power", "factor", "prefix"),
-    [
-        ([0.2, 0.5], 1, 1e3, "m"),
-        ([3.0, 4.0], 1, 1.0, ""),
-        ([1.3e-4], 1, 1e6, "\N{MICRO SIGN}"),
-        ([5e4, 6e4, 1e9], 1, 1e-3, "k"),
-        ([2e-6], 2, 1e6, "m"),
-        ([1e-30], 1, 1e12, "p"),
-        ([], 1, 1.0, ""),
-    ],
-)
-def test_prefixes_suit_the_middle_of_the_values(values, power, factor, prefix):
-    assert si_scale(values, power=power) == (pytest.approx(factor), prefix)
 
 
 @pytest.mark.parametrize(
@@ -40,11 +24,6 @@ def test_prefixes_suit_the_middle_of_the_values(values, power, factor, prefix):
 )
 def test_percentages_show_the_digits_that_count(value, half, expected):
     assert percent(Interval(value=value, low=value - half, high=value + half)) == expected
-
-
-def test_a_quantity_per_unit_has_its_prefix_and_its_digits():
-    assert per_unit(0.012345, 0.000051, "J", "token") == "12.345 ± 0.051 mJ/token"
-    assert per_unit(12.5, 0.0, "s", "image") == "12.50 ± 0.00 s/image"
 
 
 def test_a_clear_saving_is_recommended_with_its_price():

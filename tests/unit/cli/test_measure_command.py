@@ -28,8 +28,8 @@ def test_a_measurement_is_told_with_its_error_bar_and_the_sensor_class(measure):
     code, out, _ = measure("gemm", "--gpu", "a100_sxm")
 
     assert code == 0
-    assert "+-" in out
-    assert out.count("+-5% sensor class") == 2
+    assert "±" in out
+    assert out.count("±5% sensor class") == 2
     assert " J/TFLOP" in out
     assert "Js/TFLOP^2" in out
 

@@ -1,0 +1,81 @@
+"""Numbers as text: SI prefixes, and as many digits as the uncertainty leaves."""
+
+from collections.abc import Iterable
+from math import floor, isfinite, log10
+from statistics import median
+
+PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+
+_PREFIXES = {
+    -15: "f",
+    -12: "p",
+    -9: "n",
+    -6: "\N{MICRO SIGN}",
+    -3: "m",
+    0: "",
+    3: "k",
+    6: "M",
+    9: "G",
+    12: "T",
+    15: "P",
+}
+
+_NEGLIGIBLE = 1e-6
+
+
+def si_scale(values: Iterable[float], *, power: int = 1) -> tuple[float, str]:
+    """Return by what to multiply ``values`` and the SI prefix to write before their unit.
+
+    Args:
+        values: Numbers that share a column; only positive ones count.
+        power: Power of the prefixed unit: 2 in s2, where m means 1e-6.
+    """
+    found = [value for value in values if value > 0 and isfinite(value)]
+    exponent = _exponent(median(found) if found else 0.0, power)
+    return 10.0 ** (-exponent * power), _PREFIXES[exponent]
+
+
+def decimals_for(value: float, *, digits: int = 2) -> int:
+    """Return how many decimals show ``value`` to ``digits`` digits (0 to 6)."""
+    return min(max(digits - 1 - floor(log10(value)), 0), 6) if value > 0 else 2
+
+
+def quantity(value: float, unit: str, *, digits: int = 4) -> str:
+    """Write a number with an SI prefix: ``quantity(0.0123, "J")`` is ``"12.3 mJ"``."""
+    if not isfinite(value) or value == 0:
+        return f"{value:g} {unit}"
+    rounded = float(f"{value:.{digits}g}")  # 999.96 is 1 k in four digits
+    exponent = _exponent(abs(rounded))
+    scaled = rounded / 10.0**exponent
+    decimals = max(0, digits - 1 - floor(log10(abs(scaled)))) if abs(scaled) < 10**digits else 0
+    text = f"{scaled:.{decimals}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{text} {_PREFIXES[exponent]}{unit}"
+
+
+def uncertain(value: float, u: float, unit: str) -> str:
+    """Write a number with its uncertainty, both to the uncertainty's second digit.
+
+    ``uncertain(0.012345, 0.000067, "J/token")`` is ``"12.345 ± 0.067 mJ/token"``.
+
+    Args:
+        value: The number.
+        u: Its standard uncertainty, not negative; below a millionth of the number it is left
+            out, since nothing here is known that well.
+        unit: Unit of both, without prefix.
+    """
+    if not (u > _NEGLIGIBLE * abs(value) and isfinite(u)):
+        return quantity(value, unit, digits=6)
+    exponent = _exponent(abs(value))
+    scaled, scaled_u = value / 10.0**exponent, u / 10.0**exponent
+    decimals = decimals_for(scaled_u)
+    number = f"{scaled:.{decimals}f} {PLUS_MINUS} {scaled_u:.{decimals}f}"
+    return f"{number} {_PREFIXES[exponent]}{unit}"
+
+
+def _exponent(value: float, power: int = 1) -> int:
+    """Power of a thousand that leaves one to three digits before the point."""
+    if not (value > 0 and isfinite(value)):
+        return 0
+    exponent = floor(log10(value) / power / 3 + 1e-12) * 3
+    return min(max(exponent, min(_PREFIXES)), max(_PREFIXES))
