@@ -10,6 +10,8 @@ from joulelab.core.record import Record
 SENSOR_CLASS = 0.05
 """How far apart the power sensors of two boards may be; SC24, arXiv:2312.02741."""
 
+_SENSOR = f"{PLUS_MINUS}{SENSOR_CLASS:.0%}"
+
 
 def report_lines(records: Sequence[Record]) -> list[str]:
     """Describe the phases of one trial, one block of lines for each."""
@@ -26,8 +28,8 @@ def report_lines(records: Sequence[Record]) -> list[str]:
         lines += [f"  {name:10}{value}" for name, value in rows]
     if any(record.measurement.valid for record in records):
         lines.append(
-            f"{PLUS_MINUS} is the standard uncertainty of the reading. Joules and watts carry the sensor's "
-            f"own {PLUS_MINUS}{SENSOR_CLASS:.0%} between boards besides; it cancels in ratios on one board."
+            f"{PLUS_MINUS} is the standard uncertainty of the reading. Joules and watts carry the "
+            f"sensor's own {_SENSOR} between boards besides; it cancels in ratios on one board."
         )
     return lines
 
@@ -43,14 +45,14 @@ def _rows(measurement: Measurement) -> list[tuple[str, str]]:
     rows = [
         (
             "energy",
-            f"{uncertain(energy_j, u_j, f'J/{unit}')} ({PLUS_MINUS}{SENSOR_CLASS:.0%} sensor class; "
+            f"{uncertain(energy_j, u_j, f'J/{unit}')} ({_SENSOR} sensor class; "
             f"{LEVEL:.0%} interval {PLUS_MINUS}{relative_half_width(windows):.2%} from {taken}, "
             f"{windows[0].source})",
         ),
         (
             "power",
             f"{uncertain(measurement.power_w, u_j / time_s, 'W')} "
-            f"({PLUS_MINUS}{SENSOR_CLASS:.0%} sensor class){_idle(measurement)}",
+            f"({_SENSOR} sensor class){_idle(measurement)}",
         ),
         ("time", uncertain(time_s, u_s, f"s/{unit}")),
         ("EDP", uncertain(edp_js, relative_u * edp_js, f"Js/{unit}^2")),

@@ -57,7 +57,7 @@ def test_what_is_written_agrees_with_the_number_within_its_uncertainty(value, re
         ([1.3e-4], 1, 1e6, "\N{MICRO SIGN}"),
         ([5e4, 6e4, 1e9], 1, 1e-3, "k"),
         ([2e-6], 2, 1e6, "m"),
-        ([1e-30], 1, 1e12, "p"),
+        ([1e-30], 1, 1e15, "f"),
         ([], 1, 1.0, ""),
     ],
 )
