@@ -23,6 +23,9 @@ ALLOWED = {
         "actors/joulelab_actors/cuda.py",
     ),
     "transformers": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
+    "torchvision": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
+    "timm": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
+    "diffusers": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
     "matplotlib": ("platform/joulelab/analysis/",),
     "joulelab_actors": ("actors/",),
 }

@@ -8,7 +8,16 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 import torch
-from transformers import (
+
+from joulelab.errors import ConfigError
+from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.workloads.accelerator import DTYPES
+from joulelab.workloads.llama_geometry import LlamaGeometry
+from joulelab.workloads.llama_settings import LlamaSettings
+
+ensure_torchvision()  # transformers imports it
+
+from transformers import (  # noqa: E402
     AutoConfig,
     AutoModelForCausalLM,
     Cache,
@@ -18,12 +27,7 @@ from transformers import (
     PreTrainedModel,
     StaticCache,
 )
-from transformers.cache_utils import StaticLayer
-
-from joulelab.errors import ConfigError
-from joulelab.workloads.accelerator import DTYPES
-from joulelab.workloads.llama_geometry import LlamaGeometry
-from joulelab.workloads.llama_settings import LlamaSettings
+from transformers.cache_utils import StaticLayer  # noqa: E402
 
 _SHAPE = (
     *("hidden_size", "intermediate_size", "num_hidden_layers"),
