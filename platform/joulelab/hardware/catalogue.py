@@ -1,13 +1,13 @@
 """The catalogue: one data file per GPU, read when it is first asked for."""
 
-import tomllib
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from math import floor
 from typing import Any
 
 from typing_extensions import override
 
+from joulelab.hardware.chip import ChipSpec, LinkSpec
+from joulelab.hardware.data_file import names_in, read_data_file
 from joulelab.hardware.spec import (
     Figure,
     GpuSpec,
@@ -19,7 +19,7 @@ from joulelab.hardware.spec import (
 )
 from joulelab.registry import unknown_name
 
-_DATA = files("joulelab.hardware").joinpath("gpus")
+_FOLDER = "gpus"
 
 
 class Catalogue(Mapping[str, GpuSpec]):
@@ -38,14 +38,12 @@ class Catalogue(Mapping[str, GpuSpec]):
         if key not in self._specs:
             if key not in set(self):
                 raise unknown_name("GPU", key, self)
-            text = _DATA.joinpath(f"{key}.toml").read_text(encoding="utf-8")
-            self._specs[key] = _spec(key, tomllib.loads(text))
+            self._specs[key] = _spec(key, *read_data_file(_FOLDER, key))
         return self._specs[key]
 
     @override
     def __iter__(self) -> Iterator[str]:
-        names = (entry.name for entry in _DATA.iterdir())
-        return iter(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+        return names_in(_FOLDER)
 
     @override
     def __len__(self) -> int:
@@ -69,16 +67,7 @@ def clock_grid_mhz(min_mhz: float, max_mhz: float, step_mhz: float) -> tuple[int
     return tuple(floor(max_mhz - i * step_mhz) for i in range(num_steps + 1))
 
 
-def _spec(key: str, sections: Mapping[str, Mapping[str, Any]]) -> GpuSpec:
-    figures = {
-        f"{section}.{name}": Figure(**entry)
-        for section, entries in sections.items()
-        for name, entry in entries.items()
-    }
-    values: dict[str, Any] = {
-        section: {name: _value(entry["value"]) for name, entry in entries.items()}
-        for section, entries in sections.items()
-    }
+def _spec(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) -> GpuSpec:
     clocks, limits, memory = values["clocks"], values["limits"], values["memory"]
     grid = clock_grid_mhz(clocks["sm_min_mhz"], clocks["sm_max_mhz"], clocks["sm_step_mhz"])
     study_min_mhz = clocks.get("study_min_mhz", grid[-1])
@@ -104,9 +93,9 @@ def _spec(key: str, sections: Mapping[str, Mapping[str, Any]]) -> GpuSpec:
         voltage=VoltageCurve(**values["voltage"]),
         power=PowerSpec(**values["power"], pipe_w_per_ghz=values["pipe_w_per_ghz"]),
         timing=TimingSpec(**values["timing"], pipe_efficiency=values["pipe_efficiency"]),
+        chip=ChipSpec(**values["chip"]),
+        link=LinkSpec(**values["link"]),
+        eager_launch_s=values.get("eager_launch", {}),
+        kind_efficiency=values.get("kind_efficiency", {}),
         figures=figures,
     )
-
-
-def _value(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -4,19 +4,18 @@ CPUs, TPUs and KPUs have a data file each in this form; a GPU's follows from its
 :class:`~joulelab.hardware.spec.GpuSpec`, so that simulator and estimator share every figure.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from joulelab.core.cost import Pipe
+from joulelab.hardware.chip import Tier as Tier
 from joulelab.hardware.spec import Figure, VoltageCurve
 from joulelab.registry import unknown_name
 
 Family = Literal["cpu", "gpu", "tpu", "kpu"]
 """How it executes: stored program, SIMT, systolic array, or domain flow."""
-
-Tier = Literal["A", "B", "C", "D"]
-"""Calibrated on it; on its class; datasheet alone; projected, without silicon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +28,10 @@ class MemoryLevel:
         size_b: Its size, > 0.
         bandwidth_b_per_s: Its peak bandwidth at the default clock, > 0.
         byte_j: Energy of moving one byte to or from it, beyond what is always on, at minimum
-            voltage.
+            voltage. That of the last cache and the main memory adds to power, and a byte of the
+            main memory passes the last cache as well; that of levels nearer to the units is
+            contained in ``flop_j`` and serves to share it out. 0 where measurements cannot
+            separate it.
         on_core_clock: Whether its bandwidth goes with the core clock and its energy with the
             core voltage squared.
     """
@@ -63,14 +65,16 @@ class ProcessorPower:
     """Coefficients of power. Those per GHz and per operation are at minimum voltage.
 
     ``P = constant + v^2 (f (clock + busy a) + operations + on-die bytes) + memory bytes``
-    with the voltage curve v(f), the core clock f and the busy share a.
+    with the voltage curve v(f), the core clock f and the busy share a: 1 while a large kernel
+    runs, 0 while the device waits.
 
     Attributes:
         idle_w: At rest, without any program.
         constant_w: What no clock changes while a program is loaded, memory refresh included.
         clock_w_per_ghz: Clock distribution while a program is loaded, busy or waiting.
         busy_w_per_ghz: All cores busy, whatever they do.
-        flop_j: Energy of one operation on each pipe, on random data.
+        flop_j: Energy of one operation on each pipe, on random data, with what feeds it: registers
+            and the caches nearer than the last one.
         zeros_factor: What is left of operation energy when all operands are zero, 0..1: the low
             end of the band that data alone opens.
     """
@@ -97,6 +101,11 @@ class ProcessorTiming:
         graph_launch_s: Time between kernels of a captured graph or a compiled program.
         kind_efficiency: Further factor on the reached peak for kinds that stay behind a large
             GEMM, e.g. ``{"conv": 0.7, "attention": 0.6}``; 1 where absent.
+        cache_flop_per_b: Operations per byte of main-memory traffic that blocking in the last
+            cache allows a product of two-byte elements whose operands exceed it.
+        tensor_ceiling_start: Share of the matrix peak beyond which the clock drops though the
+            power limit is far; ``None`` where none was seen.
+        tensor_ceiling_mhz: By how much per unit of that share beyond it.
     """
 
     pipe_efficiency: Mapping[Pipe, float]
@@ -106,6 +115,9 @@ class ProcessorTiming:
     eager_launch_s: Mapping[str, float]
     graph_launch_s: float
     kind_efficiency: Mapping[str, float] = field(default_factory=dict)
+    cache_flop_per_b: float = math.inf
+    tensor_ceiling_start: float | None = None
+    tensor_ceiling_mhz: float = 0.0
 
     def launch_s(self, kind: str) -> float:
         """Return the host time to launch one kernel of ``kind`` from eager PyTorch."""

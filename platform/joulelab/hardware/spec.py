@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 from joulelab.core.cost import Pipe
 from joulelab.errors import ConfigError
+from joulelab.hardware.chip import ChipSpec, LinkSpec
 from joulelab.registry import unknown_name
 
 Status = Literal["S", "F", "D", "E"]
@@ -191,6 +192,12 @@ class GpuSpec:
         voltage: Voltage curve.
         power: Coefficients of power.
         timing: Efficiencies and latencies.
+        chip: Node, caches on the SMs, matrix tiles.
+        link: Link to its peers.
+        eager_launch_s: Host time to launch one kernel from eager PyTorch, by kind of kernel and
+            ``"default"``; the optional section ``[eager_launch]``, empty without it.
+        kind_efficiency: What kinds of kernels reach, relative to a large GEMM; the optional
+            section ``[kind_efficiency]``, empty without it.
         figures: Every figure of the data file with its source, as ``"section.name"``.
     """
 
@@ -215,6 +222,10 @@ class GpuSpec:
     voltage: VoltageCurve
     power: PowerSpec
     timing: TimingSpec
+    chip: ChipSpec
+    link: LinkSpec
+    eager_launch_s: Mapping[str, float]
+    kind_efficiency: Mapping[str, float]
     figures: Mapping[str, Figure]
 
     @property

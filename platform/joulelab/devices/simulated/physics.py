@@ -12,9 +12,8 @@ from joulelab.core.cost import Data, KernelCost, PhaseCost, Pipe
 from joulelab.core.device import Activity
 from joulelab.errors import ConfigError
 from joulelab.hardware import GpuSpec
+from joulelab.hardware.chip import BUSY_SM_SHARE
 
-_BUSY_SM_SHARE = 0.96
-"""SM activity of a large GEMM (H200, GPM: 95 to 99 %)."""
 _OVERHEAD_SM_SHARE = 0.35
 """SM activity while a kernel fills and drains (H200 GEMM 1024: 29 % where 18 % computes)."""
 _CORE_OCCUPANCY, _MEMORY_OCCUPANCY = 0.14, 0.80
@@ -197,7 +196,7 @@ def _activity(
     spec: GpuSpec, times: _Times, rates: dict[Pipe, float], bandwidth_b_per_s: float
 ) -> Activity:
     on_sms_s = times.kernels_s + _OVERHEAD_SM_SHARE * times.overhead_s
-    sm_active = _BUSY_SM_SHARE * on_sms_s / times.execution_s
+    sm_active = BUSY_SM_SHARE * on_sms_s / times.execution_s
     occupancy = _mix(times.core_share, (_CORE_OCCUPANCY, _MEMORY_OCCUPANCY))
     return Activity(
         gr_engine_active=(times.kernels_s + times.overhead_s) / times.execution_s,
