@@ -48,12 +48,14 @@ class Event:
         count: How often it happens.
         unit: What ``count`` counts: ``"instructions"``, ``"bytes"``, ``"cycles"``.
         energy_j: Its share of the component's energy: all events of a component sum to it.
+        raw_j: Count times the unit energy of the literature, from which the shares are taken.
     """
 
     path: str
     count: float
     unit: str
     energy_j: float
+    raw_j: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,171 @@
+"""Events are shares of a predicted energy: counts times unit energies, scaled to sum to it.
+
+A bottom-up sum of unit energies is not a prediction: it lacks wires, clocks and control. So the
+predicted energy of each component is divided in proportion to it, and the factor between the two,
+kappa, is kept (see docs/adr/0005-events-are-shares.md).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import fsum, isfinite
+from typing import get_args
+
+from joulelab.errors import ConfigError
+from joulelab.estimator.architecture.work import GroupWork
+from joulelab.estimator.estimate import Component, EnergySplit, Event
+from joulelab.hardware.processor import Processor
+
+COMPONENTS: tuple[Component, ...] = get_args(Component)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawEvent:
+    """One kind of event before scaling.
+
+    Attributes:
+        path: Where it stands in the hierarchy; its first part is the component.
+        count: How often it happens, >= 0.
+        unit: What ``count`` counts.
+        unit_j: Energy of one of them from the table of unit energies, >= 0.
+    """
+
+    path: str
+    count: float
+    unit: str
+    unit_j: float
+
+    def __post_init__(self) -> None:
+        if self.component not in COMPONENTS:
+            raise ConfigError(f"path must begin with one of {COMPONENTS}, got {self.path!r}.")
+        if not (self.count >= 0 and self.unit_j >= 0 and isfinite(self.raw_j)):
+            raise ConfigError(
+                f"count and unit_j must be finite and not negative, got {self.count} and "
+                f"{self.unit_j} for {self.path!r}."
+            )
+
+    @property
+    def component(self) -> str:
+        """First part of the path."""
+        return self.path.partition("/")[0]
+
+    @property
+    def raw_j(self) -> float:
+        """Bottom-up energy."""
+        return self.count * self.unit_j
+
+
+RawEvents = Callable[[GroupWork, Processor], Sequence[RawEvent]]
+"""What an architecture family supplies: the counts of a group and their unit energies."""
+
+
+def partitioned(raw: Iterable[RawEvent], energy: EnergySplit) -> tuple[Event, ...]:
+    """Divide ``energy`` among ``raw`` so that each component's events sum to it.
+
+    Args:
+        raw: Events of any components; those of one path must not repeat.
+        energy: Predicted energy, no component negative.
+
+    Returns:
+        One event per raw one, in their order within each component; besides
+        ``"<component>/unattributed"`` where a component has energy but no raw event does.
+
+    Raises:
+        ConfigError: If a component's energy is negative or not finite.
+    """
+    events = list(raw)
+    return tuple(
+        event
+        for component in COMPONENTS
+        for event in _shares(
+            component,
+            [event for event in events if event.component == component],
+            getattr(energy, f"{component}_j"),
+        )
+    )
+
+
+def kappa(events: Iterable[Event]) -> dict[Component, float]:
+    """Return predicted over bottom-up energy of each component that has bottom-up energy.
+
+    Far above one it says how much goes to wires, clocks and control that no unit energy holds.
+    """
+    events = list(events)
+    factors: dict[Component, float] = {}
+    for component in COMPONENTS:
+        own = [event for event in events if component_of(event) == component]
+        raw_j = fsum(event.raw_j for event in own)
+        if raw_j > 0:
+            factors[component] = fsum(event.energy_j for event in own) / raw_j
+    return factors
+
+
+def component_of(event: Event) -> str:
+    """Return the component to which ``event`` belongs."""
+    return event.path.partition("/")[0]
+
+
+def summed(*groups: Iterable[Event]) -> tuple[Event, ...]:
+    """Add up events of equal path, in the order in which paths first appear.
+
+    Raises:
+        ConfigError: If events of one path count different things.
+    """
+    totals: dict[str, list[Event]] = {}
+    for event in (event for group in groups for event in group):
+        same = totals.setdefault(event.path, [])
+        if same and same[0].unit != event.unit:
+            raise ConfigError(
+                f"{event.path!r} counts {same[0].unit} in one group and {event.unit} in another."
+            )
+        same.append(event)
+    return tuple(_sum(events) for events in totals.values())
+
+
+def scaled(events: Iterable[Event], factor: float) -> tuple[Event, ...]:
+    """Return ``events`` happening ``factor`` times, e.g. in all executions of a phase."""
+    return tuple(
+        replace(
+            event,
+            count=event.count * factor,
+            energy_j=event.energy_j * factor,
+            raw_j=event.raw_j * factor,
+        )
+        for event in events
+    )
+
+
+def _sum(events: Sequence[Event]) -> Event:
+    return replace(
+        events[0],
+        count=fsum(event.count for event in events),
+        energy_j=fsum(event.energy_j for event in events),
+        raw_j=fsum(event.raw_j for event in events),
+    )
+
+
+def _shares(component: Component, raw: Sequence[RawEvent], energy_j: float) -> list[Event]:
+    if not (energy_j >= 0 and isfinite(energy_j)):
+        raise ConfigError(f"{component}_j must be finite and not negative, got {energy_j}.")
+    total_j = fsum(event.raw_j for event in raw)
+    if total_j > 0:
+        shares_j = _settled([event.raw_j / total_j * energy_j for event in raw], energy_j)
+    else:
+        shares_j = [0.0] * len(raw)
+    events = [
+        _event(event, share_j, event.raw_j) for event, share_j in zip(raw, shares_j, strict=True)
+    ]
+    if total_j > 0 or energy_j == 0:
+        return events
+    rest = RawEvent(path=f"{component}/unattributed", count=0.0, unit="events", unit_j=0.0)
+    return [*events, _event(rest, energy_j, 0.0)]
+
+
+def _settled(shares_j: list[float], energy_j: float) -> list[float]:
+    """Add what rounding left over to the largest share, where it changes least."""
+    largest = max(range(len(shares_j)), key=shares_j.__getitem__)
+    shares_j[largest] = max(0.0, shares_j[largest] + (energy_j - fsum(shares_j)))
+    return shares_j
+
+
+def _event(raw: RawEvent, energy_j: float, raw_j: float) -> Event:
+    return Event(path=raw.path, count=raw.count, unit=raw.unit, energy_j=energy_j, raw_j=raw_j)

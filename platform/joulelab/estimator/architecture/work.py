@@ -1,0 +1,187 @@
+"""What one group of kernels asked of a processor, as far as its events depend on it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from joulelab.core.cost import Pipe
+from joulelab.estimator.estimate import EnergySplit
+from joulelab.estimator.kinds import MATRIX_KINDS, Kind
+from joulelab.estimator.program import MatrixShape, Operator
+
+OPERAND_B: Mapping[Pipe, int] = {
+    "fp64": 8,
+    "fp32": 4,
+    "fp16": 2,
+    "tensor_fp64": 8,
+    "tensor_tf32": 4,
+    "tensor_fp16": 2,
+    "tensor_bf16": 2,
+    "tensor_fp8": 1,
+    "tensor_int8": 1,
+}
+"""Bytes of an operand on each pipe."""
+
+ACCUMULATOR_B = 4
+"""Bytes of a partial sum: every matrix unit here adds up in 32 bits."""
+
+_DTYPE_B = {"float64": 8, "bfloat16": 2, "float16": 2, "int64": 8, "int8": 1, "uint8": 1, "bool": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """Matrix products of one shape on one pipe.
+
+    Attributes:
+        pipe: Where they run.
+        shape: Of one of them, its batch included.
+        repeats: How often that shape is computed: runs of the group, times two products of
+            attention or of a backward convolution. So ``2 batch m n k repeats`` is the number of
+            operations that was traced.
+    """
+
+    pipe: Pipe
+    shape: MatrixShape
+    repeats: float
+
+    @property
+    def macs(self) -> float:
+        """Multiply-adds."""
+        shape = self.shape
+        return float(shape.batch * shape.m * shape.n * shape.k) * self.repeats
+
+    @property
+    def flop(self) -> float:
+        """Operations; a multiply-add counts two."""
+        return 2.0 * self.macs
+
+    @property
+    def operand_b(self) -> int:
+        """Bytes of an operand."""
+        return OPERAND_B[self.pipe]
+
+    @property
+    def result_elements(self) -> float:
+        """Elements of all results."""
+        return float(self.shape.batch * self.shape.m * self.shape.n) * self.repeats
+
+    def blocks(self, m: int, n: int, k: int) -> float:
+        """Return how many blocks of (m, n, k) cover all products."""
+        shape = self.shape
+        covered = ceil(shape.m / m) * ceil(shape.n / n) * ceil(shape.k / k)
+        return float(shape.batch * covered) * self.repeats
+
+    def fetched_elements(self, m: int, n: int) -> float:
+        """Return the operand elements read when results are made in blocks of (m, n).
+
+        The left matrix is read once per column of blocks, the right one once per row of blocks.
+        """
+        shape = self.shape
+        left = shape.m * shape.k * ceil(shape.n / n)
+        right = shape.k * shape.n * ceil(shape.m / m)
+        return float(shape.batch * (left + right)) * self.repeats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupWork:
+    """All runs of one kernel, or of several fused into one.
+
+    Attributes:
+        kind: What its main kernel computes.
+        operators: Of one run, each with the pipe on which this processor runs it.
+        count: Runs, >= 1. All figures below are for all of them.
+        read_b: Activations read from outside of the group, >= 0.
+        weight_b: Parameters read, >= 0.
+        written_b: Values written for others to read, >= 0.
+        moved_b: Bytes by name of the memory level, as far as they were predicted.
+        device_s: Time on the device, >= 0.
+        wait_s: Time in which the device waits for its launch, >= 0.
+        clock_mhz: Core clock.
+        energy: What was predicted, waiting included.
+        busy: Share of the cores that work while it runs, 0..1.
+    """
+
+    kind: Kind
+    operators: tuple[Operator, ...]
+    count: int
+    read_b: float
+    weight_b: float
+    written_b: float
+    moved_b: Mapping[str, float]
+    device_s: float
+    wait_s: float
+    clock_mhz: float
+    energy: EnergySplit
+    busy: float = 1.0
+
+    @property
+    def flop(self) -> Mapping[Pipe, float]:
+        """Operations by pipe."""
+        return _by_pipe(self.operators, self.count)
+
+    @property
+    def products(self) -> tuple[Product, ...]:
+        """Its matrix products; of unknown shape, as cubes of the same number of operations."""
+        matrix = [op for op in self.operators if op.kind in MATRIX_KINDS and op.flop > 0]
+        return tuple(_product(operator, self.count) for operator in matrix)
+
+    @property
+    def vector_flop(self) -> Mapping[Pipe, float]:
+        """Operations outside of matrix products, by pipe."""
+        other = tuple(op for op in self.operators if op.kind not in MATRIX_KINDS)
+        return _by_pipe(other, self.count)
+
+    @property
+    def boundary_b(self) -> float:
+        """Bytes that enter or leave the group."""
+        return self.read_b + self.weight_b + self.written_b
+
+    @property
+    def stream_b(self) -> float:
+        """Bytes that enter or leave the group and belong to no matrix product.
+
+        They pass the units once, in order; a product's operands are fetched again and again.
+        """
+        matrix = sum(op.moved_b for op in self.operators if op.kind in MATRIX_KINDS)
+        return max(0.0, self.boundary_b - matrix * self.count)
+
+    @property
+    def written_share(self) -> float:
+        """Share of the bytes that are written, 0..1; 0 where none move."""
+        return self.written_b / self.boundary_b if self.boundary_b > 0 else 0.0
+
+    @property
+    def contiguous(self) -> float:
+        """Share of the bytes whose innermost stride is one element, 0..1; 1 where none move."""
+        total_b = sum(operator.moved_b for operator in self.operators)
+        if not total_b > 0:
+            return 1.0
+        return sum(op.contiguous * op.moved_b for op in self.operators) / total_b
+
+    @property
+    def element_b(self) -> float:
+        """Bytes of an element of its widest operator by traffic."""
+        widest = max(self.operators, key=lambda operator: operator.moved_b, default=None)
+        return 4 if widest is None else _DTYPE_B.get(widest.dtype, 4)
+
+    @property
+    def cycles(self) -> float:
+        """Core clock cycles on the device."""
+        return self.device_s * self.clock_mhz * 1e6
+
+
+def _by_pipe(operators: tuple[Operator, ...], count: int) -> Mapping[Pipe, float]:
+    flop: dict[Pipe, float] = {}
+    for operator in operators:
+        if operator.flop > 0:
+            flop[operator.pipe] = flop.get(operator.pipe, 0.0) + operator.flop * count
+    return flop
+
+
+def _product(operator: Operator, count: int) -> Product:
+    shape = operator.shape
+    if shape is None:
+        edge = ceil((operator.flop / 2.0) ** (1.0 / 3.0))
+        shape = MatrixShape(batch=1, m=edge, n=edge, k=edge)
+    one = 2.0 * shape.batch * shape.m * shape.n * shape.k
+    return Product(pipe=operator.pipe, shape=shape, repeats=operator.flop / one * count)
