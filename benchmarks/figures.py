@@ -33,18 +33,15 @@ class Figure:
 
 def print_figures(figures: Sequence[Figure]) -> None:
     """Print one row per figure."""
-    table = Table(title="Promised figures", title_justify="left")
-    table.add_column("figure")
-    table.add_column("measured", justify="right")
-    table.add_column("promised", justify="right")
-    table.add_column("kept")
-    table.add_column("on what", overflow="fold")
+    table = Table(title="Promised figures", title_justify="left", show_lines=True)
+    table.add_column("figure", overflow="fold")
+    for name in ("measured", "promised", "kept"):
+        table.add_column(name, justify="right", no_wrap=True)
     for figure in figures:
         table.add_row(
-            figure.name,
+            f"{figure.name}\n[dim]{figure.how}[/]",
             f"{figure.measured:.3g} {figure.unit}",
             f"<= {figure.promised:g} {figure.unit}",
             "[green]yes[/]" if figure.kept else "[red]no[/]",
-            figure.how,
         )
     Console().print(table)

@@ -1,11 +1,10 @@
 """The record of an attempt whose process died before it could write one."""
 
 from dataclasses import replace
-from uuid import uuid4
 
 from joulelab.core.device import DeviceIdentity
-from joulelab.core.measurement import Finding, Measurement, Observed
-from joulelab.core.record import Record
+from joulelab.core.measurement import Finding
+from joulelab.core.record import Record, record_of
 from joulelab.core.trial import Trial
 from joulelab.provenance import collect_provenance
 from joulelab_actors.recall import workload_of
@@ -23,26 +22,16 @@ def died_records(
         detail: What happened, one sentence.
     """
     workload = workload_of(trial)
+    provenance = replace(collect_provenance(), hostname=hostname)
+    died = (Finding(reason="actor_died", detail=detail),)
     return tuple(
-        Record(
-            measurement=Measurement(
-                measurement_id=uuid4().hex,
-                study=trial.study,
-                trial=trial.name,
-                attempt=trial.attempt,
-                repeat=trial.repeat,
-                sentinel=trial.sentinel,
-                configuration=trial.configuration,
-                phase=phase,
-                unit=workload.unit,
-                device=device,
-                windows=(),
-                idle=None,
-                observed=Observed(),
-                findings=(Finding(reason="actor_died", detail=detail),),
-                provenance=replace(collect_provenance(), hostname=hostname),
-            ),
-            trace=None,
+        record_of(
+            trial,
+            phase=phase,
+            unit=workload.unit,
+            device=device,
+            provenance=provenance,
+            findings=died,
         )
         for phase in workload.phases
     )

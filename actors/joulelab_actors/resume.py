@@ -37,9 +37,10 @@ def check_feasible(trials: Sequence[Trial], sites: Sequence[Site], *, observe_on
 
 
 def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial]:
-    """Return the trials that have no valid measurement of every phase yet, in their order.
+    """Return the trials whose every phase is not settled yet, in their order.
 
-    A trial that was tried before goes on counting its attempts from there.
+    A clock that the power cap holds down is settled without being valid. A trial that was tried
+    before goes on counting its attempts from there.
 
     Args:
         trials: All trials of the study.
@@ -49,7 +50,7 @@ def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial
     attempts: defaultdict[str, int] = defaultdict(int)
     for measurement in known:
         attempts[measurement.trial] = max(attempts[measurement.trial], measurement.attempt + 1)
-        if measurement.valid:
+        if measurement.settled:
             key = measurement.trial, measurement.configuration.config_hash
             phases[key].add(measurement.phase)
     return [

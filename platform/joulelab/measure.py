@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self
-from uuid import uuid4
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import Activity
 from joulelab.core.energy import EnergyWindow
-from joulelab.core.measurement import Finding, InvalidReason, Measurement, Observed, Provenance
+from joulelab.core.measurement import Finding, InvalidReason, Observed, Provenance
 from joulelab.core.point import OperatingPoint
 from joulelab.core.precision import more_windows
 from joulelab.core.procedure import Procedure
-from joulelab.core.record import Record
+from joulelab.core.record import Record, record_of
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Control, Device, applied
 from joulelab.errors import (
@@ -31,6 +30,7 @@ from joulelab.errors import (
     MeasurementError,
 )
 from joulelab.provenance import collect_provenance
+from joulelab.sampling.acquisition import find_ticks
 from joulelab.sampling.host import WorkloadFailedError, WorkloadHost
 from joulelab.sampling.instruments import Instruments, Readings
 from joulelab.sampling.settle import settle
@@ -130,6 +130,7 @@ class Bench:
         self, session: "_Session", phases: Sequence[str], records: list[Record]
     ) -> None:
         point = session.trial.configuration.point
+        find_ticks(self._device, self._ticks)
         with Instruments(self._device, self._procedure, tracker=self._ticks) as instruments:
             self._tell(f"Settling at {point.label}")
             settle(
@@ -197,25 +198,18 @@ class Bench:
         return intervals, readings
 
     def _record(self, session: "_Session", phase: str, verdict: Verdict) -> Record:
-        trial = session.trial
-        measurement = Measurement(
-            measurement_id=uuid4().hex,
-            study=trial.study,
-            trial=trial.name,
-            attempt=trial.attempt,
-            repeat=trial.repeat,
-            sentinel=trial.sentinel,
-            configuration=trial.configuration,
+        return record_of(
+            session.trial,
             phase=phase,
             unit=session.unit,
             device=self._identity,
+            provenance=session.provenance,
             windows=verdict.windows,
             idle=session.idle,
             observed=verdict.observed,
             findings=verdict.findings,
-            provenance=session.provenance,
+            trace=verdict.trace,
         )
-        return Record(measurement=measurement, trace=verdict.trace)
 
 
 _REASONS: tuple[tuple[type[JouleLabError], InvalidReason], ...] = (

@@ -23,6 +23,7 @@ InvalidReason = Literal[
     "lease_lost",
     "not_steady",
     "permission_denied",
+    "power_capped",
     "sample_gap",
     "sources_disagree",
     "thermal_drift",
@@ -30,6 +31,9 @@ InvalidReason = Literal[
     "workload_failed",
 ]
 """Why a measurement must not be believed."""
+
+_LASTING: frozenset[InvalidReason] = frozenset({"power_capped"})
+"""What measuring again would find again: it lies in what was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +173,11 @@ class Measurement:
     def valid(self) -> bool:
         """Whether every clause of the validity contract held."""
         return not self.findings
+
+    @property
+    def settled(self) -> bool:
+        """Whether measuring again would say the same: it is valid, or cannot be."""
+        return all(finding.reason in _LASTING for finding in self.findings)
 
     @property
     def energy_per_unit_j(self) -> float:

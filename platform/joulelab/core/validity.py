@@ -9,7 +9,7 @@ import numpy as np
 
 from joulelab.core.device import DeviceState, EventReason, Look
 from joulelab.core.energy import EnergyWindow
-from joulelab.core.measurement import Finding
+from joulelab.core.measurement import Finding, InvalidReason
 from joulelab.core.point import OperatingPoint
 from joulelab.core.steadiness import MAX_WINDOW_TREND, window_trend
 from joulelab.core.trace import PowerTrace
@@ -96,10 +96,10 @@ def conduct_findings(conduct: Conduct, point: OperatingPoint) -> tuple[Finding, 
     cap_is_treatment = point.power_limit_w is not None or point.sm_clock_mhz is None
     throttled = conduct.thermal_share > MAX_THROTTLE_SHARE
     if throttled:
-        found.append(_throttled("heat", conduct.thermal_share))
+        found.append(_held_down("throttled", "heat", conduct.thermal_share))
     if not cap_is_treatment and conduct.power_cap_share > MAX_THROTTLE_SHARE:
         throttled = True
-        found.append(_throttled("the power cap", conduct.power_cap_share))
+        found.append(_held_down("power_capped", "the power cap", conduct.power_cap_share))
     throttled |= point.power_limit_w is not None and conduct.power_cap_share > MAX_THROTTLE_SHARE
     for name, wanted_mhz, residency, seen_mhz in (
         ("SM", point.sm_clock_mhz, conduct.sm_residency, conduct.sm_clock_mhz),
@@ -253,9 +253,9 @@ def _held_share(
     return sum(bool(state.event_reasons & reasons) for state in inside) / len(inside)
 
 
-def _throttled(by: str, share: float) -> Finding:
+def _held_down(reason: InvalidReason, by: str, share: float) -> Finding:
     return Finding(
-        reason="throttled",
+        reason=reason,
         detail=f"Clocks may be held down for {MAX_THROTTLE_SHARE:.0%} of the time at most, but "
         f"{by} held them down for {share:.1%}; ask for a lower clock or cool the device.",
     )

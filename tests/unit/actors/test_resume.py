@@ -52,6 +52,15 @@ def test_a_trial_with_an_invalid_measurement_is_done_again_as_the_next_attempt(m
     assert rest_of([trial()], [died]) == [trial(attempt=3)]
 
 
+def test_a_clock_above_the_power_cap_is_not_measured_again(measured):
+    finding = Finding(reason="power_capped", detail="The power cap held it down.")
+    capped = replace(measured, findings=(finding,))
+    hot = replace(measured, findings=(finding, Finding(reason="throttled", detail="Heat did.")))
+
+    assert rest_of([trial()], [capped]) == []
+    assert rest_of([trial()], [hot]) == [trial(attempt=1)]
+
+
 def test_a_trial_whose_configuration_changed_is_done_again(measured):
     changed = replace(trial(), configuration=gemm(n=512))
 

@@ -63,25 +63,25 @@ def test_a_memory_clock_that_did_not_hold_is_found():
     assert reasons_of(point) == ["clock_not_held"]
 
 
-def test_a_clock_that_the_power_cap_holds_down_is_throttled_not_lost():
+def test_a_clock_that_the_power_cap_holds_down_is_capped_not_lost():
     found = reasons_of(sm_clock_mhz=1200, power_cap_s=lambda t_s: 0.5 * t_s + 1)
 
-    assert found == ["throttled"]
+    assert found == ["power_capped"]
 
 
 def test_throttling_does_not_explain_a_clock_that_is_too_high():
     found = reasons_of(sm_clock_mhz=1700, power_cap_s=lambda t_s: t_s + 1)
 
-    assert found == ["throttled", "clock_not_held"]
+    assert found == ["power_capped", "clock_not_held"]
 
 
 def test_event_reasons_stand_in_for_a_missing_throttle_counter():
     found = reasons_of(event_reasons=EventReason.SW_POWER_CAP)
 
-    assert found == ["throttled"]
+    assert found == ["power_capped"]
 
 
-@pytest.mark.parametrize(("share", "found"), [(0.009, []), (0.02, ["throttled"])])
+@pytest.mark.parametrize(("share", "found"), [(0.009, []), (0.02, ["power_capped"])])
 def test_one_percent_of_throttle_time_is_allowed(share, found):
     assert reasons_of(power_cap_s=lambda t_s: share * (t_s + 1)) == found
 

@@ -55,12 +55,12 @@ def test_a_locked_clock_saves_energy_on_a_memory_bound_load(opened):
     assert slow.energy_per_unit_j < 0.8 * fast.energy_per_unit_j
 
 
-def test_a_clock_above_what_the_cap_allows_is_throttled(opened):
+def test_a_clock_above_what_the_cap_allows_is_power_capped(opened):
     device, _ = opened()
 
     measurement = measured(device, OperatingPoint(sm_clock_mhz=1980))
 
-    assert [finding.reason for finding in measurement.findings] == ["throttled"]
+    assert [finding.reason for finding in measurement.findings] == ["power_capped"]
 
 
 @pytest.mark.parametrize(

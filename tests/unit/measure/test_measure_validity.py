@@ -59,7 +59,7 @@ def test_throttling_by_the_power_cap_is_found():
 
     (measurement,) = measured(gpu, LOCKED)
 
-    assert reasons_of(measurement) == ["throttled"]
+    assert reasons_of(measurement) == ["power_capped"]
     assert measurement.observed.power_cap_share > 0.3
 
 
