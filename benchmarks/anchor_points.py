@@ -48,6 +48,7 @@ class Point:
         memory_format: ``"channels_last"`` where it is not the default.
         mode: How it is launched.
         data: ``"random"`` or ``"zeros"``.
+        cold: Whether its second operand rotates through more bytes than any cache holds.
         window_s: How long it is measured.
         num_operators: Operator calls in one call of it.
     """
@@ -66,6 +67,7 @@ class Point:
     memory_format: str = ""
     mode: Mode = "graph"
     data: str = "random"
+    cold: bool = False
     window_s: float = 0.7
     num_operators: int = 1
 
@@ -156,6 +158,7 @@ def _linear(m: int, n: int, k: int, dtype: str) -> Point:
         elements=m * n,
         moved_b=(m * k + n * k + m * n) * _size_b(dtype),
         flop=2.0 * m * n * k,
+        cold=True,
     )
 
 
@@ -227,12 +230,12 @@ def _make_elementwise(
 def _image(name: str, size_b: int, kind: str) -> Point:
     samples = max(size_b // (4 * 64 * 56 * 56), 1)
     elements = samples * 64 * 56 * 56
-    written = elements if name == "batch_norm" else elements / 4
+    written = elements if name == "batch_norm" else elements // 4
     return Point(
         name=f"{name}_{size_b / 2**20:g}mib_float32",
         kind=kind,
         make=partial(_make_image, name, samples),
-        elements=elements,
+        elements=written,
         moved_b=4.0 * (elements + written),
     )
 
@@ -353,6 +356,7 @@ def _attention(shape: tuple[int, ...], dtype: str, causal: bool) -> Point:
         elements=rows * queries,
         moved_b=2.0 * rows * (queries + keys) * _size_b(dtype),
         flop=4.0 * samples * heads * scores * head_dim,
+        cold=queries == 1,
         window_s=0.5,
     )
 
