@@ -27,15 +27,20 @@ def test_the_catalogue_holds_the_gpus_of_the_studies():
         "a100_pcie",
         "a100_sxm",
         "a40",
+        "b200",
         "h100_nvl",
         "h100_sxm",
         "h200_sxm",
+        "jetson_orin_agx",
         "l4",
+        "l40s",
+        "rtx_3090",
         "rtx_4090",
+        "t4",
         "v100_pcie",
         "v100_sxm2",
     ]
-    assert len(GPUS) == 10
+    assert len(GPUS) == 15
 
 
 @pytest.mark.parametrize("key", KEYS)
