@@ -26,7 +26,9 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("copy", r"(zeros|ones|full|rand|randn|randint)(_like)?|new_(zeros|ones|full)|scalar_tensor"),
     ("copy", r"cat|stack|fill|arange|linspace|eye|roll|flip|repeat|tril|triu|constant_pad_nd"),
     ("copy", r"(slice|select|diagonal|masked)_scatter_?|scatter_?|index_copy_?|(.*_)?index_put.*"),
-    ("gather", r"embedding|index|unsafe_index|index_select|gather|take"),
+    ("copy", r"(slice|select|diagonal|unfold)_backward"),
+    ("gather", r"embedding_dense_backward|embedding|index|unsafe_index|index_select|gather|take"),
+    ("reduction", r"norm|linalg_vector_norm"),
     ("norm", r".*norm.*"),
     ("reduction", r"(nan)?sum|mean|a?max|a?min|aminmax|argmax|argmin|any|all|prod|logsumexp"),
     ("reduction", r"(var|std)(_mean)?|topk|sort|cumsum|cumprod|median|count_nonzero|.*pool.*"),
@@ -43,7 +45,7 @@ _FREE = r"""
 @cache
 def kind_of(name: str) -> Kind:
     """Return which kind of kernel the operator called ``name`` launches, e.g. for ``"mm"``."""
-    plain = name.lstrip("_")
+    plain = name.lstrip("_").removeprefix("foreach_")
     for kind, pattern in _PATTERNS:
         if re.fullmatch(pattern, plain):
             return kind

@@ -37,7 +37,7 @@ def pipe_of(call: Call, *, tf32_matmul: bool, tf32_conv: bool) -> Pipe:
         return "tensor_tf32"
     if dtype not in _MATRIX_PIPES:
         raise ConfigError(
-            f"{call.operator} multiplies {dtype}; counted are "
-            f"{', '.join(str(known) for known in _MATRIX_PIPES)}."
+            f"{call.operator} multiplies {dtype} (counted are "
+            f"{', '.join(str(known) for known in _MATRIX_PIPES)})"
         )
     return _MATRIX_PIPES[dtype]

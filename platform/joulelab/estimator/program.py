@@ -51,7 +51,10 @@ class Operator:
         shape: Of matrix work; ``None`` for other kinds.
         inputs: Identifiers of the values read, parameters excluded. A value has a new identifier
             at each write, so work in place shows as a value read and another one written.
+        inputs_b: Bytes read of each of them; they sum to ``read_b``. 0 where a write in place
+            leaves a part of the value and reads nothing.
         outputs: Identifiers of the values written.
+        outputs_b: Bytes written of each of them; they sum to ``written_b``.
         contiguous: Share of the bytes whose innermost stride is one element, 0..1.
         stage: Part of the step.
         has_formula: Whether its operations are known; if not, ``flop`` is 0.
@@ -68,7 +71,9 @@ class Operator:
     written_b: float
     shape: MatrixShape | None = None
     inputs: tuple[int, ...] = ()
+    inputs_b: tuple[float, ...] = ()
     outputs: tuple[int, ...] = ()
+    outputs_b: tuple[float, ...] = ()
     contiguous: float = 1.0
     stage: Stage = "forward"
     has_formula: bool = True
@@ -86,9 +91,12 @@ class Program:
     Attributes:
         operators: In the order of their calls.
         parameter_b: Bytes of all parameters and buffers.
-        input_b: Bytes of the inputs and of the state that is passed in, such as a KV cache.
+        input_b: Bytes of the inputs and of the state that is passed in, such as a KV cache;
+            the optimizer's state excluded.
         live_b: Bytes of values alive after each operator that were made in the program:
-            activations, and gradients of a training step. One entry per operator.
+            activations, and gradients of a training step. One entry per operator. What was
+            passed in and is freed in the program, such as a cache that it replaces, is
+            subtracted, so that ``input_b`` and this together are what is held.
         peak_live_b: Most bytes alive at any moment, values inside an operator call included.
         kv_b: Share of ``input_b`` that is key-value cache.
         optimizer_b: Bytes of optimizer state.

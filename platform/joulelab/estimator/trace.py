@@ -5,29 +5,28 @@ program's tensors have a shape and a type but no memory, so a network of any siz
 about a second::
 
     with fake_tensors():
-        network = build_network()
-        kernels = trace(lambda: network(torch.zeros(1, 512, dtype=torch.long)))
+        network = fake_network(build, torch.bfloat16)
+        tokens = torch.zeros(1, 512, dtype=torch.long)
+        program = trace_program(lambda: network(tokens), network=network, inputs=tokens)
 
 Fake tensors live on the CPU device: there attention stays one kernel, where a trace for a fake
 GPU would break it into products and a softmax. The sequence of operators is otherwise that of a
 GPU, one launch each, although a few of them launch two kernels there.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from typing_extensions import override
 
 from joulelab.core.cost import KernelCost
-from joulelab.estimator.attention import is_unfused_on_gpu, unfused_attention
-from joulelab.estimator.calls import Call
-from joulelab.estimator.formulas import flop
-from joulelab.estimator.pipes import pipe_of
-from joulelab.estimator.traffic import dram_b
+from joulelab.errors import ConfigError
+from joulelab.estimator.modules import ModulePath
+from joulelab.estimator.operators import Describer
+from joulelab.estimator.program import Operator, Program
+from joulelab.estimator.recorder import Recorder
+from joulelab.estimator.values import Storages, tensors_held
 
 
 @contextmanager
@@ -55,45 +54,79 @@ def trace(
     Raises:
         ConfigError: If the program calls an operator of matrix kind that has no FLOP formula.
     """
-    recorder = _Recorder(tf32_matmul=tf32_matmul, tf32_conv=tf32_conv)
-    with torch.no_grad(), recorder:
-        program()
-    return tuple(recorder.kernels)
+    traced = trace_program(program, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv, strict=True)
+    return tuple(_cost(operator) for operator in traced.operators)
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, *, tf32_matmul: bool, tf32_conv: bool) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.kernels: list[KernelCost] = []
-        self._tf32_matmul = tf32_matmul
-        self._tf32_conv = tf32_conv
+def trace_program(
+    step: Callable[[], object],
+    *,
+    network: torch.nn.Module | None = None,
+    inputs: object = (),
+    kv: object = (),
+    optimizer: torch.optim.Optimizer | None = None,
+    gradients: bool = False,
+    tf32_matmul: bool = False,
+    tf32_conv: bool = True,
+    strict: bool = False,
+) -> Program:
+    """Run ``step`` once and return its operators, how values flow between them, and its memory.
 
-    @override
-    def __torch_dispatch__(
-        self,
-        func: torch._ops.OpOverload,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> object:
-        kwargs = kwargs or {}
-        if func.namespace == "prim":
-            return func(*args, **kwargs)
-        with self:
-            if is_unfused_on_gpu(func, args):
-                return unfused_attention(*args, **kwargs)
-            result = func.decompose(*args, **kwargs)  # inference mode hands composites over whole
-        if result is not NotImplemented:
-            return result
-        call = Call(operator=func, args=args, kwargs=kwargs, result=func(*args, **kwargs))
-        if not call.launches_nothing:
-            self.kernels.append(self._cost(call))
-        return call.result
+    Stages are told apart by themselves: what autograd's engine runs is backward, what an
+    optimizer's ``step`` runs is optimizer.
 
-    def _cost(self, call: Call) -> KernelCost:
-        return KernelCost(
-            name=call.kind,
-            pipe=pipe_of(call, tf32_matmul=self._tf32_matmul, tf32_conv=self._tf32_conv),
-            flop=flop(call),
-            dram_b=float(dram_b(call)),
+    Args:
+        step: What to run, on fake tensors or on real ones.
+        network: Its parameters and buffers are weights, and its modules name the operators;
+            several networks may be given as one ``torch.nn.ModuleDict``.
+        inputs: Tensors passed in, in a nest of lists, tuples, mappings and objects. Tensors
+            from outside of the step that are not declared count as inputs when they are used.
+        kv: Key-value cache passed in: tensors, or the object that holds them. Only an object
+            lets its tensors go while the program replaces them, as it does on a device.
+        optimizer: Optimizer whose state is counted apart.
+        gradients: Record what a backward pass needs, as a training step must.
+        tf32_matmul: Single-precision products and attention use TF32; off by default in PyTorch.
+        tf32_conv: Single-precision convolutions use TF32; on by default in PyTorch.
+        strict: Refuse operators of matrix kind that have no FLOP formula, rather than mark them.
+
+    Raises:
+        ConfigError: If a shape depends on values that fake tensors do not have; or, if
+            ``strict``, naming every operator without a formula.
+    """
+    storages = Storages()
+    parameters = [] if network is None else [*network.parameters(), *network.buffers()]
+    storages.declare(parameters, "parameter")
+    optimizer_b = storages.declare(tensors_held(optimizer and optimizer.state), "state")
+    kv_b = storages.declare(tensors_held(kv), "input")
+    storages.declare(tensors_held(inputs), "input")
+    describer = Describer(storages, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv)
+    recorder = Recorder(storages, ModulePath(network), describer)
+    with torch.set_grad_enabled(gradients), recorder.recording():
+        step()
+    recorder.count_gradients(() if network is None else network.parameters())
+    if strict:
+        _require_counted(describer.uncounted)
+    return Program(
+        operators=tuple(recorder.operators),
+        parameter_b=float(storages.size_b["parameter"]),
+        input_b=float(storages.size_b["input"]),
+        live_b=tuple(recorder.live_b),
+        peak_live_b=float(storages.peak_live_b),
+        kv_b=float(kv_b),
+        optimizer_b=float(optimizer_b),
+        gradient_b=float(recorder.gradient_b),
+    )
+
+
+def _cost(operator: Operator) -> KernelCost:
+    return KernelCost(
+        name=operator.kind, pipe=operator.pipe, flop=operator.flop, dram_b=operator.moved_b
+    )
+
+
+def _require_counted(uncounted: Mapping[str, int]) -> None:
+    if uncounted:
+        named = "; ".join(f"{reason}, calls: {count}" for reason, count in uncounted.items())
+        raise ConfigError(
+            f"Matrix work cannot be counted: {named}. Add a formula to joulelab.estimator.formulas."
         )

@@ -4,6 +4,9 @@ In eager mode every kernel reads its inputs from memory and writes its outputs b
 cache serves part of that is the device's business, not the program's.
 """
 
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
 import torch
 
 from joulelab.estimator.calls import Call
@@ -31,20 +34,36 @@ _ACCUMULATING = {"index_add_", "scatter_add_"}
 _UNREAD = {
     *("copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_"),
     *("zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
-    *("new_zeros", "new_ones", "new_full", "fill"),
+    *("new_zeros", "new_ones", "new_full", "fill", "_foreach_copy_", "_foreach_zero_"),
 }
 
 
-def dram_b(call: Call) -> int:
-    """Return the bytes that ``call`` reads plus those that it writes.
+class Access(NamedTuple):
+    """A tensor that a call reads or writes, and how many of its bytes."""
+
+    tensor: torch.Tensor
+    moved_b: int
+
+
+class Traffic(NamedTuple):
+    """What a call reads and writes: a tensor passed twice once."""
+
+    read: tuple[Access, ...]
+    written: tuple[Access, ...]
+
+
+def traffic(call: Call) -> Traffic:
+    """Return what ``call`` reads and writes.
 
     A tensor passed twice is read once; elements that a broadcast repeats are counted once.
     """
-    source = call.argument(_WRITTEN_FROM.get(call.name, ""))
+    source = call.argument(_WRITTEN_FROM[call.name]) if call.name in _WRITTEN_FROM else None
     if isinstance(source, torch.Tensor):
-        passes = 2 if call.name in _ACCUMULATING or call.argument("accumulate") else 1
-        return _read_b(call, skip="self") + passes * stored_b(source)
-    return _read_b(call, skip="self" if call.name in _UNREAD else "") + _unique_b(call.written)
+        changed = (Access(call.argument("self"), stored_b(source)),)
+        accumulates = call.name in _ACCUMULATING or call.argument("accumulate")
+        return Traffic((*_read(call, skip="self"), *(changed if accumulates else ())), changed)
+    skip = "self" if call.name in _UNREAD else ""
+    return Traffic(_read(call, skip=skip), _whole(call.written))
 
 
 def stored_b(tensor: torch.Tensor) -> int:
@@ -55,21 +74,29 @@ def stored_b(tensor: torch.Tensor) -> int:
     return elements * tensor.element_size()
 
 
-def _read_b(call: Call, *, skip: str) -> int:
+def moved_b(accesses: Iterable[Access]) -> int:
+    """Return the bytes of all ``accesses``."""
+    return sum(access.moved_b for access in accesses)
+
+
+def _read(call: Call, *, skip: str) -> tuple[Access, ...]:
     table = _PICKED_FROM.get(call.name)
-    picked_b = 0 if table is None else _unique_b(call.written)
-    tensors = [tensor for name, tensor in call.inputs if name not in (skip, table)]
-    return picked_b + _unique_b(tuple(tensors))
+    read = _whole([tensor for name, tensor in call.inputs if name not in (skip, table)])
+    if table is None:
+        return read
+    return (Access(call.argument(table), moved_b(_whole(call.written))), *read)
 
 
-def _unique_b(tensors: tuple[torch.Tensor, ...]) -> int:
+def _whole(tensors: Sequence[torch.Tensor]) -> tuple[Access, ...]:
+    if len(tensors) == 1:
+        return (Access(tensors[0], stored_b(tensors[0])),)
     places = {
         (
             tensor.untyped_storage()._cdata,  # noqa: SLF001
             tensor.storage_offset(),
             tensor.shape,
             tensor.stride(),
-        ): stored_b(tensor)
+        ): tensor
         for tensor in tensors
     }
-    return sum(places.values())
+    return tuple(Access(tensor, stored_b(tensor)) for tensor in places.values())
