@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from simulated_lab import copy, gemm, settled, typical, wait
 
 from joulelab.core.cost import KernelCost, PhaseCost
+from joulelab.core.physics import roofline_s
 from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated.history import History
-from joulelab.devices.simulated.physics import PhaseModel, roofline_s
+from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.hardware import GPUS
 
 KEYS = sorted(GPUS)

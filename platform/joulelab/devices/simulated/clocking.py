@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import ceil
 
 from joulelab.core.device import EventReason
+from joulelab.core.physics import CAP_SHARE
 from joulelab.devices.simulated.board import Board
 from joulelab.devices.simulated.faults import Fault
 from joulelab.devices.simulated.physics import LoadPoint
@@ -13,9 +14,6 @@ from joulelab.hardware import GpuSpec
 FAST_S, SLOW_S = 0.02, 0.1
 """Control period while something moves, and while nothing does."""
 
-_CAP_SHARE = 0.99
-"""The cap behaves as the largest clock with P(f) at or below the limit less 1 to 2 %
-(A100 at 150 to 275 W, H200 at 700 W)."""
 _IDLE_S = 5.0
 """Time without load or context after which an unlocked device rests."""
 _THERMAL_STEP_S = 0.1
@@ -164,7 +162,7 @@ class Governor:
         floor = max(self._floor, top)
 
         def fits(index: int) -> bool:
-            return shown_w(load_at(self._clocks[index])) <= _CAP_SHARE * self.limit_w
+            return shown_w(load_at(self._clocks[index])) <= CAP_SHARE * self.limit_w
 
         if fits(now):
             goal = _first(fits, top, now)

@@ -1,4 +1,4 @@
-"""How long work takes that needs the units and the memory at the same time."""
+"""Laws that simulated and predicted devices share."""
 
 from typing import TypeVar
 
@@ -10,6 +10,10 @@ _Seconds = TypeVar("_Seconds", float, NDArray[np.float64])
 OVERHEAD_SHARE = 0.35
 """Share of the units that is busy while a kernel fills and drains the device (H200 GEMM 1024:
 29 % active where 18 % computes)."""
+
+CAP_SHARE = 0.99
+"""Share of the power limit that is used where it binds: it behaves as the largest clock with P(f)
+at or below the limit less 1 to 2 % (A100 at 150 to 275 W, H200 at 700 W)."""
 
 
 def roofline_s(core_s: _Seconds, memory_s: _Seconds) -> _Seconds:
