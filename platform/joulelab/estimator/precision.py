@@ -206,6 +206,7 @@ def _retyped(operator: Operator, precision: str, form: _Format) -> Operator:
         dtype=operator.dtype if weights_alone else form.stored,
         pipe=form.pipes[0],
         read_b=operator.read_b * form.operand,
+        inputs_b=tuple(size_b * form.operand for size_b in operator.inputs_b),
         weight_b=operator.weight_b * form.weight,
     )
 
