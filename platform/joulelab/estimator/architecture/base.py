@@ -18,7 +18,7 @@ from joulelab.hardware.processor import Processor
 COMPONENTS: tuple[Component, ...] = get_args(Component)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RawEvent:
     """One kind of event before scaling.
 
@@ -62,17 +62,17 @@ def partitioned(raw: Iterable[RawEvent], energy: EnergySplit) -> tuple[Event, ..
     """Divide ``energy`` among ``raw`` so that each component's events sum to it.
 
     Args:
-        raw: Events of any components; those of one path must not repeat.
+        raw: Events of any components; those of one path are merged.
         energy: Predicted energy, no component negative.
 
     Returns:
-        One event per raw one, in their order within each component; besides
+        One event per path, in their order within each component; besides
         ``"<component>/unattributed"`` where a component has energy but no raw event does.
 
     Raises:
         ConfigError: If a component's energy is negative or not finite.
     """
-    events = list(raw)
+    events = merged(raw)
     return tuple(
         event
         for component in COMPONENTS
@@ -82,6 +82,14 @@ def partitioned(raw: Iterable[RawEvent], energy: EnergySplit) -> tuple[Event, ..
             getattr(energy, f"{component}_j"),
         )
     )
+
+
+def merged(raw: Iterable[RawEvent]) -> list[RawEvent]:
+    """Return one raw event per path: their counts add up, their unit energy is the mean."""
+    by_path: dict[str, list[RawEvent]] = {}
+    for event in raw:
+        by_path.setdefault(event.path, []).append(event)
+    return [same[0] if len(same) == 1 else _merge(same) for same in by_path.values()]
 
 
 def kappa(events: Iterable[Event]) -> dict[Component, float]:
@@ -143,6 +151,12 @@ def _sum(events: Sequence[Event]) -> Event:
     )
 
 
+def _merge(same: Sequence[RawEvent]) -> RawEvent:
+    count = fsum(event.count for event in same)
+    raw_j = fsum(event.raw_j for event in same)
+    return replace(same[0], count=count, unit_j=raw_j / count if count > 0 else 0.0)
+
+
 def _shares(component: Component, raw: Sequence[RawEvent], energy_j: float) -> list[Event]:
     if not (energy_j >= 0 and isfinite(energy_j)):
         raise ConfigError(f"{component}_j must be finite and not negative, got {energy_j}.")
@@ -156,7 +170,7 @@ def _shares(component: Component, raw: Sequence[RawEvent], energy_j: float) -> l
     ]
     if total_j > 0 or energy_j == 0:
         return events
-    rest = RawEvent(path=f"{component}/unattributed", count=0.0, unit="events", unit_j=0.0)
+    rest = RawEvent(f"{component}/unattributed", 0.0, "events", 0.0)
     return [*events, _event(rest, energy_j, 0.0)]
 
 

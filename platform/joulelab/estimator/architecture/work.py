@@ -1,7 +1,7 @@
 """What one group of kernels asked of a processor, as far as its events depend on it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from joulelab.core.cost import Pipe
@@ -25,7 +25,16 @@ OPERAND_B: Mapping[Pipe, int] = {
 ACCUMULATOR_B = 4
 """Bytes of a partial sum: every matrix unit here adds up in 32 bits."""
 
-_DTYPE_B = {"float64": 8, "bfloat16": 2, "float16": 2, "int64": 8, "int8": 1, "uint8": 1, "bool": 1}
+_DTYPE_B = {
+    "float64": 8,
+    "int64": 8,
+    "bfloat16": 2,
+    "float16": 2,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+}
+_DTYPE_B |= {"float8_e4m3fn": 1, "float8_e5m2": 1, "bool": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +68,13 @@ class Product:
     def operand_b(self) -> int:
         """Bytes of an operand."""
         return OPERAND_B[self.pipe]
+
+    @property
+    def upright(self) -> "Product":
+        """The same work with its longer side along the rows; the transpose if need be."""
+        shape = self.shape
+        long, short = max(shape.m, shape.n), min(shape.m, shape.n)
+        return replace(self, shape=replace(shape, m=long, n=short))
 
     @property
     def result_elements(self) -> float:
@@ -121,9 +137,12 @@ class GroupWork:
 
     @property
     def products(self) -> tuple[Product, ...]:
-        """Its matrix products; of unknown shape, as cubes of the same number of operations."""
+        """Its matrix products; of unknown shape, as cubes of the same number of operations.
+
+        Attention is scores (m, n, k) and then values weighted by them (m, k, n), in halves.
+        """
         matrix = [op for op in self.operators if op.kind in MATRIX_KINDS and op.flop > 0]
-        return tuple(_product(operator, self.count) for operator in matrix)
+        return tuple(product for op in matrix for product in _products(op, self.count))
 
     @property
     def vector_flop(self) -> Mapping[Pipe, float]:
@@ -178,10 +197,16 @@ def _by_pipe(operators: tuple[Operator, ...], count: int) -> Mapping[Pipe, float
     return flop
 
 
-def _product(operator: Operator, count: int) -> Product:
+def _products(operator: Operator, count: int) -> tuple[Product, ...]:
     shape = operator.shape
     if shape is None:
         edge = ceil((operator.flop / 2.0) ** (1.0 / 3.0))
         shape = MatrixShape(batch=1, m=edge, n=edge, k=edge)
     one = 2.0 * shape.batch * shape.m * shape.n * shape.k
-    return Product(pipe=operator.pipe, shape=shape, repeats=operator.flop / one * count)
+    repeats = operator.flop / one * count
+    if operator.kind != "attention":
+        return (Product(pipe=operator.pipe, shape=shape, repeats=repeats),)
+    weighted = replace(shape, n=shape.k, k=shape.n)
+    return tuple(
+        Product(pipe=operator.pipe, shape=half, repeats=repeats / 2.0) for half in (shape, weighted)
+    )

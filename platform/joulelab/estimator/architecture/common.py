@@ -1,0 +1,112 @@
+"""What all architectures share: memory levels that are charged for, and being powered.
+
+The predicted memory energy is that of the last cache and the main memory; nearer levels feed the
+units and belong to the compute component.
+"""
+
+from collections.abc import Iterator
+
+from joulelab.estimator.architecture.base import RawEvent
+from joulelab.estimator.architecture.unit_energies import sram_byte_j, unit_j
+from joulelab.estimator.architecture.work import GroupWork
+from joulelab.hardware.processor import MemoryLevel, Processor
+
+_J_PER_CYCLE_OF_W_PER_GHZ = 1e-9
+# Memory at rest, refresh and interface: 36 W for the 141 GB of an H200. The share of constant power
+# is 0.22 to 0.53 on the GPUs of the catalogue.
+_STANDBY_W_PER_B = 36.1 / 141e9
+_MAX_STANDBY_SHARE = 0.5
+
+
+_MASKED = ("where", "masked", "nonzero", "topk", "sort")
+
+
+def irregular(work: GroupWork) -> bool:
+    """Whether ``work`` gathers, masks or sorts, so that branches and lanes disagree."""
+    names = " ".join(operator.name for operator in work.operators)
+    return work.kind == "gather" or any(part in names for part in _MASKED)
+
+
+def level_named(processor: Processor, name: str) -> MemoryLevel | None:
+    """Return the memory level called ``name``; ``None`` if the processor lists none."""
+    return next((level for level in processor.levels if level.name == name), None)
+
+
+def near_byte_j(processor: Processor, name: str, size_b: float) -> float:
+    """Return the energy of a byte of a level that feeds the units.
+
+    Args:
+        processor: Its own figure is taken if it lists the level with one.
+        name: The level's name.
+        size_b: Size of the piece that one core addresses, for the table of unit energies.
+    """
+    level = level_named(processor, name)
+    if level is not None and level.byte_j > 0:
+        return level.byte_j
+    return sram_byte_j(size_b, processor.node_nm)
+
+
+def core_share_b(processor: Processor, name: str, default_b: float) -> float:
+    """Return what one core has of the level called ``name``; ``default_b`` if it is not listed."""
+    level = level_named(processor, name)
+    return default_b if level is None else level.size_b / processor.num_cores
+
+
+def main_memory_b(work: GroupWork, processor: Processor) -> float:
+    """Return the bytes of main memory: as predicted, else all that cross the group's boundary."""
+    return work.moved_b.get(processor.memory.name, work.boundary_b)
+
+
+def last_cache_b(work: GroupWork, processor: Processor) -> float:
+    """Return the bytes of the last cache: as predicted, else as many as main memory's."""
+    return work.moved_b.get(processor.last_cache.name, main_memory_b(work, processor))
+
+
+def memory_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
+    """Yield reads and writes of the last cache and of the main memory.
+
+    Bytes are the predicted ones; they divide into reads and writes as the traffic across the
+    group's boundary does.
+    """
+    cache, memory = processor.last_cache, processor.memory
+    squared_volt = processor.voltage.at(work.clock_mhz) ** 2 if cache.on_core_clock else 1.0
+    cache_j = cache.byte_j or sram_byte_j(cache.size_b, processor.node_nm)
+    memory_j = memory.byte_j or unit_j("dram.byte", processor.node_nm)
+    for name, bytes_b, byte_j in (
+        (cache.name, last_cache_b(work, processor), cache_j * squared_volt),
+        (memory.name, main_memory_b(work, processor), memory_j),
+    ):
+        written_b = bytes_b * work.written_share
+        yield RawEvent(f"memory/{name}/read", bytes_b - written_b, "bytes", byte_j)
+        yield RawEvent(f"memory/{name}/write", written_b, "bytes", byte_j)
+
+
+def standby_w_of(processor: Processor) -> float:
+    """Return the constant power that goes to refresh and interface of the main memory.
+
+    The processor's own figure ``power.memory_idle_w`` where there is one; else in proportion to
+    the memory's size. At most half of the constant power.
+    """
+    figure = processor.figures.get("power.memory_idle_w")
+    standby_w = _STANDBY_W_PER_B * processor.memory.size_b if figure is None else figure.value
+    return min(float(standby_w), _MAX_STANDBY_SHARE * processor.power.constant_w)
+
+
+def static_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
+    """Yield what being powered costs, while running and while waiting for the launch.
+
+    The terms are those of :class:`~joulelab.hardware.processor.ProcessorPower`: constant power,
+    in which memory standby is contained, and clocks at the present voltage.
+    """
+    power = processor.power
+    squared_volt = processor.voltage.at(work.clock_mhz) ** 2
+    standby_w = standby_w_of(processor)
+    clock_j = power.clock_w_per_ghz * squared_volt * _J_PER_CYCLE_OF_W_PER_GHZ
+    busy_j = power.busy_w_per_ghz * squared_volt * _J_PER_CYCLE_OF_W_PER_GHZ
+    for state, state_s in (("running", work.device_s), ("waiting for launch", work.wait_s)):
+        cycles = state_s * work.clock_mhz * 1e6
+        path = f"static/{state}"
+        yield RawEvent(f"{path}/leakage", state_s, "seconds", power.constant_w - standby_w)
+        yield RawEvent(f"{path}/memory refresh", state_s, "seconds", standby_w)
+        yield RawEvent(f"{path}/clock distribution", cycles, "cycles", clock_j)
+    yield RawEvent("static/running/cores busy", work.cycles * work.busy, "cycles", busy_j)

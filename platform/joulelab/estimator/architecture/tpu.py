@@ -1,0 +1,137 @@
+"""TPUs: systolic arrays that hold weights while activations stream past.
+
+Counts are closed forms of the shapes (N. Jouppi et al., "In-datacenter performance analysis of a
+tensor processing unit", ISCA 2017; T. Norrie et al., "Google's training chips revealed: TPUv2 and
+TPUv3", Hot Chips 2020):
+
+- An array of dim x dim holds that much of the right matrix, so (m, n, k) takes
+  ``ceil(k / dim) ceil(n / dim)`` passes. Each loads one weight tile, whose rows shift down through
+  the array, and takes ``m + 2 dim`` cycles, of which the last term fills and drains it.
+- Activations enter once per column of tiles. Partial sums are written to the accumulators once
+  per row of tiles, and read as often: to be added to, and at last to leave.
+- One VLIW bundle of 322 bit per cycle and core, whether the arrays work or wait for memory.
+- Everything that is no product runs on the vector unit, on words of four bytes.
+"""
+
+from collections.abc import Iterator
+
+from joulelab.estimator.architecture.base import RawEvent
+from joulelab.estimator.architecture.common import main_memory_b, memory_events, static_events
+from joulelab.estimator.architecture.unit_energies import sram_byte_j, unit_j
+from joulelab.estimator.architecture.work import ACCUMULATOR_B, GroupWork, Product
+from joulelab.hardware.processor import Processor
+
+BUNDLE_B = 322 / 8
+TRANSFER_B = 512
+"""Bytes of one access of the DMA engines (TPUv4i: 512 B native access size)."""
+
+_BANK_B = 128 * 1024
+_ACCUMULATOR_BANK_B = 32 * 1024
+_BUNDLE_MEMORY_B = 32 * 1024
+
+
+def raw_events(work: GroupWork, processor: Processor) -> list[RawEvent]:
+    """Return the events of ``work`` on a TPU."""
+    return [
+        *_array(work, processor),
+        *_weights(work, processor),
+        *_streams(work, processor),
+        *_vector_unit(work, processor),
+        *_control(work, processor),
+        *memory_events(work, processor),
+        *_transfers(work, processor),
+        *static_events(work, processor),
+    ]
+
+
+def array_size(processor: Processor) -> int:
+    """Return the rows of one systolic array."""
+    return max(rows for rows, _, _ in processor.engine.tiles)
+
+
+def passes(product: Product, size: int) -> float:
+    """Return how many weight tiles ``product`` loads into arrays of ``size``."""
+    return product.blocks(2**62, size, size)
+
+
+def pass_cycles(product: Product, size: int) -> float:
+    """Return the cycles of all passes together, filling and draining included."""
+    return passes(product, size) * (product.shape.m + 2 * size)
+
+
+def _array(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
+    size, node_nm = array_size(processor), processor.node_nm
+    latch_j = unit_j("array.latch_byte", node_nm)
+    for product in work.products:
+        mac_j = unit_j(f"multiply_add.{product.pipe}", node_nm)
+        name = product.pipe.removeprefix("tensor_")
+        yield RawEvent(f"compute/array/{name}", product.macs, "multiply-adds", mac_j)
+        slots = passes(product, size) * product.shape.m * size * size
+        passed_b = product.operand_b + ACCUMULATOR_B
+        yield RawEvent("compute/array/forwarding", slots * passed_b, "bytes", latch_j)
+    # While it fills and drains, half of the array holds operands on average.
+    filled = sum(passes(product, size) * 2 * size for product in work.products)
+    idle_j = size * size / 2 * ACCUMULATOR_B * latch_j
+    yield RawEvent("compute/array/fill and drain", filled, "cycles", idle_j)
+
+
+def _weights(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
+    size, node_nm = array_size(processor), processor.node_nm
+    latch_j = unit_j("array.latch_byte", node_nm)
+    tiles = sum(passes(product, size) for product in work.products)
+    loaded_b = sum(passes(product, size) * size**2 * product.operand_b for product in work.products)
+    yield RawEvent("compute/weights/tiles", tiles, "tiles", unit_j("array.descriptor", node_nm))
+    yield RawEvent("compute/weights/load", loaded_b, "bytes", sram_byte_j(_BANK_B, node_nm))
+    # Row i of a tile moves i + 1 rows down, (size + 1) / 2 on average.
+    yield RawEvent("compute/weights/shift-in", loaded_b, "bytes", (size + 1) / 2 * latch_j)
+
+
+def _streams(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
+    size, node_nm = array_size(processor), processor.node_nm
+    entered_b = sum(streamed_b(product, size) for product in work.products)
+    summed_b = sum(accumulated_b(product, size) for product in work.products)
+    accumulator_j = sram_byte_j(_ACCUMULATOR_BANK_B, node_nm)
+    yield RawEvent("compute/activations/stream", entered_b, "bytes", sram_byte_j(_BANK_B, node_nm))
+    yield RawEvent("compute/accumulators/write", summed_b, "bytes", accumulator_j)
+    yield RawEvent("compute/accumulators/read", summed_b, "bytes", accumulator_j)
+
+
+def streamed_b(product: Product, size: int) -> float:
+    """Return the bytes of activations that enter the arrays."""
+    columns_of_tiles = product.blocks(2**62, size, 2**62)
+    return columns_of_tiles * product.shape.m * product.shape.k * product.operand_b
+
+
+def accumulated_b(product: Product, size: int) -> float:
+    """Return the bytes of partial sums that leave the arrays."""
+    rows_of_tiles = product.blocks(2**62, 2**62, size)
+    return rows_of_tiles * product.shape.m * product.shape.n * ACCUMULATOR_B
+
+
+def _vector_unit(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
+    node_nm = processor.node_nm
+    for pipe, flop in work.vector_flop.items():
+        operation_j = unit_j(f"multiply_add.{pipe}", node_nm) / 2.0
+        yield RawEvent(f"compute/vector unit/{pipe}", flop, "operations", operation_j)
+    register_b = 3.0 * ACCUMULATOR_B * sum(work.vector_flop.values())
+    register_j = unit_j("array.register_byte", node_nm)
+    yield RawEvent("compute/vector unit/registers", register_b, "bytes", register_j)
+    buffer_j = sram_byte_j(_BANK_B, node_nm)
+    yield RawEvent("compute/vector unit/load and store", work.stream_b, "bytes", buffer_j)
+
+
+def _control(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
+    node_nm = processor.node_nm
+    bundles = work.cycles * processor.num_cores
+    fetch_j = BUNDLE_B * sram_byte_j(_BUNDLE_MEMORY_B, node_nm)
+    decode_j, integer_j = (unit_j(f"instruction.{name}", node_nm) for name in ("decode", "integer"))
+    yield RawEvent("compute/control/bundle fetch", bundles, "bundles", fetch_j)
+    yield RawEvent("compute/control/bundle decode", bundles, "bundles", decode_j)
+    yield RawEvent("compute/scalar unit/operations", bundles, "operations", integer_j)
+
+
+def _transfers(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
+    node_nm, moved_b = processor.node_nm, main_memory_b(work, processor)
+    yield RawEvent("memory/DMA/transfer", moved_b, "bytes", unit_j("array.dma_byte", node_nm))
+    access_j = unit_j("instruction.integer", node_nm)
+    yield RawEvent("memory/DMA/addresses", moved_b / TRANSFER_B, "accesses", access_j)
