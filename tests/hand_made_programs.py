@@ -48,7 +48,7 @@ class ProgramBuilder:
         holds, by default as much as the first one read.
         """
         inputs, outputs = reads.split(), writes.split()
-        whole_b = sum(self._sizes_b[value] for value in set(inputs))
+        inputs_b = {self._ids[value]: self._sizes_b[value] for value in inputs}
         size_b = self._sizes_b[inputs[0]] if size_b is None else size_b
         for output in outputs:
             self._sizes_b[output] = size_b
@@ -58,11 +58,13 @@ class ProgramBuilder:
                 name=name,
                 kind=KINDS[name.rstrip("_")],
                 flop=float(len(self._operators) + 1),
-                read_b=whole_b if read_b is None else read_b,
+                read_b=sum(inputs_b.values()) if read_b is None else read_b,
                 weight_b=weight_b,
                 written_b=sum(self._sizes_b[value] for value in outputs),
-                inputs=tuple(self._ids[value] for value in inputs),
+                inputs=tuple(inputs_b),
+                inputs_b=tuple(inputs_b.values()),
                 outputs=tuple(self._ids[value] for value in outputs),
+                outputs_b=(size_b,) * len(outputs),
                 stage=stage,
             )
         )
@@ -78,6 +80,12 @@ def names(program: Program, groups: Sequence[Sequence[int]]) -> list[list[str]]:
     return [[program.operators[index].name for index in group] for group in groups]
 
 
+def shares_of(values: Sequence[int]) -> st.SearchStrategy[list[float]]:
+    """Return what may be read of ``values``, in any unit."""
+    sizes_b = st.one_of(st.just(0.0), st.floats(1, 100))
+    return st.lists(sizes_b, min_size=len(values), max_size=len(values))
+
+
 @st.composite
 def programs(draw) -> Program:
     """Small random programs: any operators, any reuse of values, several outputs, in place."""
@@ -90,7 +98,7 @@ def programs(draw) -> Program:
         name = draw(st.sampled_from(sorted(KINDS)))
         inputs = draw(st.lists(st.integers(0, num_values - 1), max_size=3))
         num_outputs = draw(st.integers(1, 2))
-        bytes_ = st.floats(0, 100)
+        bytes_ = st.one_of(st.just(0.0), st.floats(1, 100))
         operators.append(
             Operator(
                 name=name + draw(st.sampled_from(["", "_"])),
@@ -100,6 +108,7 @@ def programs(draw) -> Program:
                 weight_b=draw(bytes_),
                 written_b=draw(bytes_),
                 inputs=tuple(inputs),
+                inputs_b=tuple(draw(st.one_of(st.just([]), shares_of(inputs)))),
                 outputs=tuple(range(num_values, num_values + num_outputs)),
                 stage=stage.split()[1],
             )

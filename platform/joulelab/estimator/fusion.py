@@ -7,12 +7,10 @@ they are written once, and not read back. A reduction, a softmax or a normalisat
 pointwise work in as its prologue.
 """
 
-from collections.abc import Sequence
-
 from joulelab.errors import ConfigError
 from joulelab.estimator.kinds import Kind
-from joulelab.estimator.program import Operator, Program
-from joulelab.estimator.value_bytes import ValueBytes, distinct
+from joulelab.estimator.program import Program
+from joulelab.estimator.value_bytes import ValueBytes
 
 Groups = tuple[tuple[int, ...], ...]
 """Indices into the operators of a program, one tuple per kernel, in the order of execution."""
@@ -26,6 +24,8 @@ _TAKES_A_PROLOGUE: tuple[Kind, ...] = ("norm", "softmax", "reduction")
 # A kernel's tiles cover the values it makes. An operator that writes far more than it takes from
 # there, such as a gate that scales a whole feature map, would run on too few of them.
 _LARGEST_GROWTH = 8.0
+
+_WHOLE = 0.999  # of a value, but for rounding
 
 
 def unfused(program: Program) -> Groups:
@@ -47,16 +47,16 @@ def traffic(program: Program, groups: Groups) -> tuple[Traffic, ...]:
     """Return the bytes that each of ``groups`` moves: ``(read_b, weight_b, written_b)``.
 
     A value that only its own group reads does not reach memory, and what several operators of a
-    group read is read once. How an operator's total splits among its values is told in
-    :mod:`joulelab.estimator.value_bytes`; for unfused groups the totals are the operators' own, and
-    fusion never adds to them.
+    group read is read once. An operator's bytes split among its values by its ``inputs_b`` and
+    ``outputs_b``, or equally where it does not tell them; for unfused groups the totals are the
+    operators' own, and fusion never adds to them.
 
     Raises:
         ConfigError: If ``groups`` do not hold every operator exactly once.
     """
     group_of = group_indices(program, groups)
     values = ValueBytes(program)
-    return tuple(_group_traffic(program.operators, group, group_of, values) for group in groups)
+    return tuple(_group_traffic(program, group, group_of, values) for group in groups)
 
 
 def group_indices(program: Program, groups: Groups) -> list[int]:
@@ -79,53 +79,56 @@ def group_indices(program: Program, groups: Groups) -> list[int]:
 
 
 def _group_traffic(
-    operators: Sequence[Operator], group: tuple[int, ...], group_of: list[int], values: ValueBytes
+    program: Program, group: tuple[int, ...], group_of: list[int], values: ValueBytes
 ) -> Traffic:
     own = group_of[group[0]]
-    reads: dict[int, list[float]] = {}
-    read_b = written_b = 0.0
+    reads_b: dict[int, list[float]] = {}
+    written_b = 0.0
     for index in group:
-        operator = operators[index]
+        operator = program.operators[index]
         if not operator.inputs:
-            read_b += operator.read_b
-        for value in values.inputs[index]:
+            reads_b[-1 - index] = [operator.read_b]
+        for value, read_b in values.read_b[index].items():
             if value not in values.writer or group_of[values.writer[value]] != own:
-                reads.setdefault(value, []).append(values.read_b(index, value))
-        kept_b = operator.written_b
-        for value in distinct(operator.outputs):
-            if _stays_inside(operators, value, own, group_of, values):
-                kept_b -= values.size_b(value)
-        written_b += max(kept_b, 0.0)
-    read_b += sum(
-        min(sum(shares_b), max(values.size_b(value), *shares_b))
-        if len(shares_b) > 1
-        else shares_b[0]
-        for value, shares_b in reads.items()
-    )
-    return read_b, sum(operators[index].weight_b for index in group), written_b
+                reads_b.setdefault(value, []).append(read_b)
+        inside_b = sum(
+            values.size_b(value)
+            for value in dict.fromkeys(operator.outputs)
+            if _stays_inside(program, value, own, group_of, values)
+        )
+        written_b += max(operator.written_b - inside_b, 0.0)
+    read_b = sum(_read_once_b(value, shares_b, values) for value, shares_b in reads_b.items())
+    return read_b, sum(program.operators[index].weight_b for index in group), written_b
+
+
+def _read_once_b(value: int, shares_b: list[float], values: ValueBytes) -> float:
+    if len(shares_b) == 1:
+        return shares_b[0]
+    return min(sum(shares_b), max(values.size_b(value), *shares_b))
 
 
 def _stays_inside(
-    operators: Sequence[Operator], value: int, own: int, group_of: list[int], values: ValueBytes
+    program: Program, value: int, own: int, group_of: list[int], values: ValueBytes
 ) -> bool:
     readers = values.readers.get(value, ())
     return bool(readers) and all(
-        group_of[reader] == own and not _overwrites_part(operators[reader], value, values)
+        group_of[reader] == own and not _leaves_a_part(program, reader, value, values)
         for reader in readers
     )
 
 
-def _overwrites_part(operator: Operator, value: int, values: ValueBytes) -> bool:
-    """Whether ``operator`` works in place on a part of ``value``, so that the rest must exist."""
-    in_place = operator.kind == "elementwise" and operator.name.endswith("_")
-    first = in_place and operator.inputs[0] == value
-    return first and operator.written_b < values.size_b(value)
+def _leaves_a_part(program: Program, index: int, value: int, values: ValueBytes) -> bool:
+    """Whether the operator at ``index`` works in place and leaves a part of ``value`` as it was."""
+    read_b = values.read_b[index][value]
+    is_in_place = program.operators[index].name.endswith("_")
+    return read_b == 0 or (is_in_place and read_b < _WHOLE * values.size_b(value))
 
 
 class _Fuser:
     """State of one pass: a forest of operators, and what is known of each tree at its root."""
 
     def __init__(self, program: Program) -> None:
+        self._program = program
         self._operators = program.operators
         self._values = ValueBytes(program)
         in_training = any(operator.stage != "forward" for operator in program.operators)
@@ -158,7 +161,7 @@ class _Fuser:
             for host in self._hosts(index):
                 self._merge(self._root(host), self._root(index))
         own = self._root(index)
-        for value in self._values.inputs[index]:
+        for value in self._values.read_b[index]:
             writer = self._values.writer.get(value)
             if writer is not None and (root := self._root(writer)) != own:
                 self._has_outside_readers[root] = True
@@ -172,7 +175,7 @@ class _Fuser:
         """Return the groups that ``index`` joins: pointwise ones, and at most one other."""
         others: dict[int, tuple[float, int]] = {}
         hosts: set[int] = set()
-        for value in self._values.inputs[index]:
+        for value in self._values.read_b[index]:
             writer = self._values.writer.get(value)
             if writer is None or not self._may_join(index, value, writer):
                 continue
@@ -188,7 +191,9 @@ class _Fuser:
         operator = self._operators[index]
         is_open = not self._has_outside_readers[self._root(writer)]
         is_one_stage = operator.stage == self._operators[writer].stage
-        return is_open and is_one_stage and not _overwrites_part(operator, value, self._values)
+        if not (is_open and is_one_stage):
+            return False
+        return not _leaves_a_part(self._program, index, value, self._values)
 
     def _can_end(self, index: int, value: int) -> bool:
         """Whether ``index`` can be the epilogue of what writes ``value``."""

@@ -166,7 +166,7 @@ def test_work_in_place_on_a_part_leaves_the_whole_in_memory():
     program = (
         ProgramBuilder(x=8.0)
         .call("mm", "x", "whole")
-        .call("relu_", "whole", "half_changed", size_b=4.0)
+        .call("relu_", "whole", "half_changed", read_b=4.0, size_b=4.0)
         .program()
     )
 

@@ -1,0 +1,129 @@
+"""The device memory that a program needs, and how much of it a device has.
+
+What a process takes beyond its tensors is not in here: the context of the driver (some 0.5 GB on
+a GPU) and what the allocator loses to rounding.
+"""
+
+from math import floor
+
+from joulelab.errors import ConfigError
+from joulelab.estimator.estimate import MemoryEstimate
+from joulelab.estimator.program import Program
+from joulelab.hardware.processor import Processor
+
+# What PyTorch hands cuBLAS per stream, aten/src/ATen/cuda/CublasHandlePool.cpp: 32 MiB where
+# NVIDIA recommends that much, else 2 x 4096 + 8 x 16 KiB.
+_CUBLAS_B = 8_519_680.0
+_CUBLAS_B_BY_ARCHITECTURE = {"Hopper": 33_554_432.0, "Blackwell": 33_554_432.0}
+
+
+def memory(program: Program, processor: Processor) -> MemoryEstimate:
+    """Return what ``program`` needs on ``processor``, before any of it is spread over others.
+
+    Gradients are part of the program's live values and are taken out of its activations, so that
+    nothing is counted twice: parameters, inputs, optimizer state, scratch space and the peak of
+    live values sum to ``peak_b``.
+
+    Raises:
+        ConfigError: If the program's gradients exceed its peak of live values.
+    """
+    activation_b = program.peak_live_b - program.gradient_b
+    if activation_b < 0:
+        raise ConfigError(
+            f"gradient_b is a part of peak_live_b, got {program.gradient_b} of "
+            f"{program.peak_live_b} bytes."
+        )
+    scratch_b = workspace_b(program, processor)
+    resident_b = program.parameter_b + program.input_b + program.optimizer_b + scratch_b
+    return MemoryEstimate(
+        weight_b=program.parameter_b,
+        activation_b=activation_b,
+        kv_b=program.kv_b,
+        input_b=program.input_b - program.kv_b,
+        gradient_b=program.gradient_b,
+        optimizer_b=program.optimizer_b,
+        workspace_b=scratch_b,
+        capacity_b=processor.memory.size_b,
+        timeline_b=tuple(resident_b + live_b for live_b in program.live_b),
+    )
+
+
+def workspace_b(program: Program, processor: Processor) -> float:
+    """Return the scratch space of the kernels of ``program``: that of cuBLAS on a GPU, else 0.
+
+    Convolutions count as implicit GEMM, which gathers its operand while it multiplies and needs
+    none (cuDNN's CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM); an algorithm that trades scratch
+    space for speed is optional, and falls back to that one where memory is short. Fused attention
+    keeps its scores on the die.
+    """
+    if processor.family != "gpu" or all(one.kind != "gemm" for one in program.operators):
+        return 0.0
+    return _CUBLAS_B_BY_ARCHITECTURE.get(processor.architecture, _CUBLAS_B)
+
+
+def shortfall_b(memory: MemoryEstimate) -> float:
+    """Return how many bytes more are needed than there are; negative where some are left."""
+    return memory.peak_b - memory.capacity_b
+
+
+def shortfall(memory: MemoryEstimate) -> str:
+    """Return in words whether it fits, and by how much."""
+    missing_b = shortfall_b(memory)
+    needed = f"needs {_amount(memory.peak_b)} of {_amount(memory.capacity_b)}"
+    if missing_b <= 0:
+        return f"{needed}: {_amount(abs(missing_b))} to spare"
+    return f"{needed}: does not fit by {_amount(missing_b)}, {_largest_part(memory)}"
+
+
+def largest_batch(
+    memory_at_1: MemoryEstimate,
+    memory_at_2: MemoryEstimate,
+    *,
+    batches: tuple[int, int] = (1, 2),
+) -> int | None:
+    """Return the largest batch that fits, if memory grows by as much with every sample.
+
+    Args:
+        memory_at_1: Memory at the first of ``batches``.
+        memory_at_2: Memory at the second one, on the same device.
+        batches: The two batch sizes, the smaller one first.
+
+    Returns:
+        0 if not even one sample fits; ``None`` if memory does not grow with the batch, so that it
+        sets no limit.
+
+    Raises:
+        ConfigError: If the two are not of one device, or not at increasing batches >= 1.
+    """
+    if not 1 <= batches[0] < batches[1]:
+        raise ConfigError(f"batches must be two increasing sizes of at least 1, got {batches}.")
+    if memory_at_1.capacity_b != memory_at_2.capacity_b:
+        raise ConfigError(
+            "Both memory estimates must be of one device, got capacities of "
+            f"{memory_at_1.capacity_b} and {memory_at_2.capacity_b} bytes."
+        )
+    sample_b = (memory_at_2.peak_b - memory_at_1.peak_b) / (batches[1] - batches[0])
+    if sample_b <= 0:
+        return None if memory_at_2.fits else 0
+    return max(floor(batches[0] - shortfall_b(memory_at_1) / sample_b), 0)
+
+
+def _largest_part(memory: MemoryEstimate) -> str:
+    parts = {
+        "weights": memory.weight_b,
+        "activations": memory.activation_b,
+        "the KV cache": memory.kv_b,
+        "inputs": memory.input_b,
+        "gradients": memory.gradient_b,
+        "optimizer state": memory.optimizer_b,
+        "scratch space": memory.workspace_b,
+    }
+    name = max(parts, key=lambda part: parts[part])
+    return f"most of it for {name} ({_amount(parts[name])})"
+
+
+def _amount(size_b: float) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_b >= scale:
+            return f"{size_b / scale:.1f} {unit}"
+    return f"{size_b:.0f} B"
