@@ -70,6 +70,12 @@ class _Row:
     energy: EnergySplit
     busy: float
 
+    @property
+    def core_share(self) -> float:
+        """Share of the busy units' energy that goes with operations."""
+        needed_s = self.core_s + self.memory_s
+        return self.core_s / needed_s if needed_s > 0 else 0.0
+
 
 class _Groups:
     """The groups of a phase at one point."""
@@ -171,6 +177,7 @@ class _Groups:
                 static_j=energy.static_j * share,
             ),
             busy=self._rows[row].busy,
+            core_share=self._rows[row].core_share,
         )
 
     def _events(self, work: GroupWork) -> tuple[Event, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from joulelab.estimator.architecture.base import RawEvent
 from joulelab.estimator.architecture.unit_energies import sram_byte_j, unit_j
 from joulelab.estimator.architecture.work import GroupWork
+from joulelab.estimator.roofline import LINK
 from joulelab.hardware.processor import MemoryLevel, Processor
 
 _J_PER_CYCLE_OF_W_PER_GHZ = 1e-9
@@ -63,7 +64,7 @@ def last_cache_b(work: GroupWork, processor: Processor) -> float:
 
 
 def memory_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
-    """Yield reads and writes of the last cache and of the main memory.
+    """Yield reads and writes of the last cache and of the main memory, and bytes sent to peers.
 
     Bytes are the predicted ones; they divide into reads and writes as the traffic across the
     group's boundary does.
@@ -79,6 +80,22 @@ def memory_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
         written_b = bytes_b * work.written_share
         yield RawEvent(f"memory/{name}/read", bytes_b - written_b, "bytes", byte_j)
         yield RawEvent(f"memory/{name}/write", written_b, "bytes", byte_j)
+    if LINK in work.moved_b:
+        sent_b = work.moved_b[LINK]
+        yield RawEvent("memory/link to peers/transfer", sent_b, "bytes", processor.link_byte_j)
+
+
+def core_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
+    """Yield the cycles in which cores are busy, whatever they do: with operations, and with data.
+
+    The power of busy cores is not static: it is part of what operations and bytes were predicted
+    to take, in the proportion of the time that each needs.
+    """
+    squared_volt = processor.voltage.at(work.clock_mhz) ** 2
+    cycle_j = processor.power.busy_w_per_ghz * squared_volt * _J_PER_CYCLE_OF_W_PER_GHZ
+    cycles = work.cycles * work.busy
+    yield RawEvent("compute/busy cores/clocks", cycles * work.core_share, "cycles", cycle_j)
+    yield RawEvent("memory/busy cores/clocks", cycles * (1 - work.core_share), "cycles", cycle_j)
 
 
 def standby_w_of(processor: Processor) -> float:
@@ -102,11 +119,9 @@ def static_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     squared_volt = processor.voltage.at(work.clock_mhz) ** 2
     standby_w = standby_w_of(processor)
     clock_j = power.clock_w_per_ghz * squared_volt * _J_PER_CYCLE_OF_W_PER_GHZ
-    busy_j = power.busy_w_per_ghz * squared_volt * _J_PER_CYCLE_OF_W_PER_GHZ
     for state, state_s in (("running", work.device_s), ("waiting for launch", work.wait_s)):
         cycles = state_s * work.clock_mhz * 1e6
         path = f"static/{state}"
         yield RawEvent(f"{path}/leakage", state_s, "seconds", power.constant_w - standby_w)
         yield RawEvent(f"{path}/memory refresh", state_s, "seconds", standby_w)
         yield RawEvent(f"{path}/clock distribution", cycles, "cycles", clock_j)
-    yield RawEvent("static/running/cores busy", work.cycles * work.busy, "cycles", busy_j)

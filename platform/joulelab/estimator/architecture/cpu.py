@@ -25,6 +25,7 @@ from joulelab.estimator.architecture.blocking import (
     vector_lanes,
 )
 from joulelab.estimator.architecture.common import (
+    core_events,
     core_share_b,
     irregular,
     last_cache_b,
@@ -84,6 +85,7 @@ def raw_events(work: GroupWork, processor: Processor) -> list[RawEvent]:
         *_pipeline(instructions, work, processor),
         *_units(instructions, work, processor),
         *_operands(instructions, work, processor),
+        *core_events(work, processor),
         *memory_events(work, processor),
         *_coherence(work, processor),
         *static_events(work, processor),

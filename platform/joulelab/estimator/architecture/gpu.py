@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from joulelab.estimator.architecture.base import RawEvent
 from joulelab.estimator.architecture.common import (
+    core_events,
     irregular,
     memory_events,
     near_byte_j,
@@ -54,6 +55,7 @@ def raw_events(work: GroupWork, processor: Processor) -> list[RawEvent]:
         *_instructions(work, processor),
         *_operands(work, processor),
         *_control(work, processor),
+        *core_events(work, processor),
         *memory_events(work, processor),
         *_uncoalesced(work, processor),
         *static_events(work, processor),

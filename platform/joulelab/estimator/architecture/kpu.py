@@ -20,6 +20,7 @@ from math import sqrt
 from joulelab.core.cost import Pipe
 from joulelab.estimator.architecture.base import RawEvent
 from joulelab.estimator.architecture.common import (
+    core_events,
     core_share_b,
     last_cache_b,
     main_memory_b,
@@ -43,6 +44,7 @@ def raw_events(work: GroupWork, processor: Processor) -> list[RawEvent]:
         *_tokens(work, processor),
         *_program(work, processor),
         *_streams(work, processor),
+        *core_events(work, processor),
         *memory_events(work, processor),
         *_movers(work, processor),
         *static_events(work, processor),

@@ -16,7 +16,12 @@ TPUv3", Hot Chips 2020):
 from collections.abc import Iterator
 
 from joulelab.estimator.architecture.base import RawEvent
-from joulelab.estimator.architecture.common import main_memory_b, memory_events, static_events
+from joulelab.estimator.architecture.common import (
+    core_events,
+    main_memory_b,
+    memory_events,
+    static_events,
+)
 from joulelab.estimator.architecture.unit_energies import sram_byte_j, unit_j
 from joulelab.estimator.architecture.work import ACCUMULATOR_B, GroupWork, Product
 from joulelab.hardware.processor import Processor
@@ -38,6 +43,7 @@ def raw_events(work: GroupWork, processor: Processor) -> list[RawEvent]:
         *_streams(work, processor),
         *_vector_unit(work, processor),
         *_control(work, processor),
+        *core_events(work, processor),
         *memory_events(work, processor),
         *_transfers(work, processor),
         *static_events(work, processor),

@@ -115,6 +115,8 @@ class GroupWork:
         clock_mhz: Core clock.
         energy: What was predicted, waiting included.
         busy: Share of the cores that work while it runs, 0..1.
+        core_share: Share of the busy cores' energy that was predicted as compute, 0..1; the rest,
+            of cores that wait for data, as memory.
     """
 
     kind: Kind
@@ -129,6 +131,7 @@ class GroupWork:
     clock_mhz: float
     energy: EnergySplit
     busy: float = 1.0
+    core_share: float = 1.0
 
     @property
     def flop(self) -> Mapping[Pipe, float]:
