@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from joulelab.core.cost import Pipe
 from joulelab.core.physics import roofline_s
 from joulelab.errors import ConfigError
+from joulelab.estimator.kinds import MATRIX_KINDS
 from joulelab.estimator.occupancy import Shapes, utilisation
 from joulelab.estimator.precision import is_matrix, pipe_on
 from joulelab.estimator.table import WorkTable, kind_name
@@ -75,12 +76,13 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     cache_b, memory_b = _served(table, processor)
     link_b, link_s = _link(table, processor, num_devices)
     timing, cache, memory = processor.timing, processor.last_cache, processor.memory
+    streamed = timing.memory_efficiency * _stream_efficiency(table, processor)
     flop = {pipe: table.per_group(table.flop * _is(pipe, pipes)) for pipe in set(pipes)}
     return GroupCosts(
         core_s_mhz=table.per_group(core_s_mhz),
         tensor_s_mhz=_tensor_s_mhz(table, processor, flop),
-        cache_s=cache_b / (timing.memory_efficiency * cache.bandwidth_b_per_s),
-        memory_s=memory_b / (timing.memory_efficiency * memory.bandwidth_b_per_s),
+        cache_s=cache_b / (streamed * cache.bandwidth_b_per_s),
+        memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
         fixed_s=timing.kernel_overhead_s + link_s,
         fill=_group_fill(table, core_s_mhz, fill),
         flop_j=sum(
@@ -145,6 +147,15 @@ def _group_fill(table: WorkTable, core_s_mhz: Array, fill: Array) -> Array:
     total = table.per_group(core_s_mhz)
     used = table.per_group(core_s_mhz * fill)
     return np.divide(used, total, out=np.ones_like(total), where=total > 0)
+
+
+def _stream_efficiency(table: WorkTable, processor: Processor) -> Array:
+    """Return what each group reaches of a stream's bandwidth: of the kinds that only stream."""
+    mains = [table.operators[row] for row in table.main]
+    known = processor.timing.kind_efficiency
+    return np.array(
+        [1.0 if main.kind in MATRIX_KINDS else known.get(main.kind, 1.0) for main in mains]
+    )
 
 
 def _served(table: WorkTable, processor: Processor) -> tuple[Array, Array]:
