@@ -19,12 +19,21 @@ __all__ = ["ALIASES", "PROCESSORS", "Processors", "processor_of"]
 
 ALIASES: Mapping[str, str] = {
     "a100": "a100_sxm",
-    "b200": "b200_sxm",
     "h100": "h100_sxm",
     "h200": "h200_sxm",
     "v100": "v100_sxm2",
+    "3090": "rtx_3090",
     "4090": "rtx_4090",
     "orin": "jetson_orin_agx",
+    "jetson_orin_agx_gpu": "jetson_orin_agx",
+    "altra_max": "altra_max_m128_30",
+    "ampereone": "ampereone_a192_32x",
+    "epyc_genoa": "epyc_9654",
+    "epyc_bergamo": "epyc_9754",
+    "epyc_turin": "epyc_9755",
+    "xeon_8480+": "xeon_8480_plus",
+    "xeon_8592+": "xeon_8592_plus",
+    "coral": "coral_edge_tpu",
 }
 """Short names, each for the usual form of a product."""
 
