@@ -1,0 +1,239 @@
+"""What would save energy, found by estimating the same work again in other ways."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from joulelab.errors import ConfigError
+from joulelab.estimator.estimate import Component, Estimate, GroupEstimate, Mode
+
+Change = Mapping[str, str | int]
+"""Settings that differ: ``mode``, ``batch``, ``precision``, ``sm_clock_mhz`` or ``device``."""
+
+EstimateAgain = Callable[..., Estimate]
+"""Estimates the same work with a :data:`Change` given as keyword arguments."""
+
+_BITS = {"fp64": 64, "fp32": 32, "tf32": 19, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
+_BATCH_FACTORS = (2, 4, 8, 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opportunity:
+    """A change that is predicted to save energy.
+
+    Attributes:
+        title: What to do, for people.
+        change: The settings that differ.
+        energy_saved: Share of the energy per unit of work that is saved, 0..1.
+        time_saved: Share of the time per unit of work that is saved; negative where the change
+            costs time.
+        reason: What in the estimates makes the difference, in words.
+    """
+
+    title: str
+    change: Change
+    energy_saved: float
+    time_saved: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lever:
+    """Settings of one kind, of which the best one is an opportunity."""
+
+    changes: tuple[Change, ...]
+    title: Callable[[Estimate], str]
+    reason: Callable[[Estimate, Estimate], str]
+
+
+def opportunities(
+    estimate: Estimate,
+    estimate_again: EstimateAgain,
+    *,
+    batches: Sequence[int] | None = None,
+    precisions: Sequence[str] = tuple(_BITS),
+    clocks_mhz: Sequence[int] = (),
+    devices: Sequence[str] = (),
+    least_saving: float = 0.01,
+) -> tuple[Opportunity, ...]:
+    """Return what saves energy per unit of work, the largest saving first.
+
+    Every saving is the difference of two estimates. A change that is refused with a
+    ``ConfigError``, such as a precision that the device lacks, is left out, and so is one that
+    does not fit the memory. Of batches, of precisions of one width, of clocks and of devices,
+    the one that saves most is given.
+
+    Args:
+        estimate: Where to start from.
+        estimate_again: Estimates the same work with other settings.
+        batches: Batches to try; by default 2 to 16 times that of ``estimate``.
+        precisions: Formats to try if they are narrower.
+        clocks_mhz: Core clocks to try.
+        devices: Keys of processors to try.
+        least_saving: Share of the energy that a change must save to be worth a word.
+    """
+    if batches is None:
+        batches = [factor * estimate.batch for factor in _BATCH_FACTORS]
+    levers = (
+        *_mode_levers(estimate.mode),
+        _batch_lever(batches),
+        *_precision_levers(estimate.precision, precisions),
+        _clock_lever(clocks_mhz),
+        _device_lever(estimate.device, devices),
+    )
+    found = [_best(lever, estimate, estimate_again) for lever in levers]
+    worthwhile = [one for one in found if one is not None and one.energy_saved >= least_saving]
+    return tuple(sorted(worthwhile, key=lambda one: -one.energy_saved))
+
+
+def _best(lever: _Lever, before: Estimate, estimate_again: EstimateAgain) -> Opportunity | None:
+    found = [
+        _opportunity(lever, change, before, after)
+        for change in lever.changes
+        if (after := _estimate_again(estimate_again, change)) is not None and after.fits
+    ]
+    return max(found, key=lambda one: one.energy_saved, default=None)
+
+
+def _estimate_again(estimate_again: EstimateAgain, change: Change) -> Estimate | None:
+    try:
+        return estimate_again(**change)
+    except ConfigError:
+        return None
+
+
+def _opportunity(lever: _Lever, change: Change, before: Estimate, after: Estimate) -> Opportunity:
+    return Opportunity(
+        title=lever.title(after),
+        change=change,
+        energy_saved=_saved(before.energy_j / _work(before), after.energy_j / _work(after)),
+        time_saved=_saved(before.latency_s / _work(before), after.latency_s / _work(after)),
+        reason=lever.reason(before, after),
+    )
+
+
+def _mode_levers(mode: Mode) -> list[_Lever]:
+    graph = _Lever(
+        changes=({"mode": "graph"},),
+        title=lambda _: "Capture the kernels in a graph",
+        reason=lambda before, _: (
+            f"the device waits for launches in {_waiting(before):.0%} of the time, and "
+            f"{_share(before, 'static'):.0%} of the energy goes into being on"
+        ),
+    )
+    compiled = _Lever(
+        changes=({"mode": "compiled"},),
+        title=lambda _: "Compile the network",
+        reason=lambda before, after: (
+            f"{_kernels(before)} kernels become {_kernels(after)}, which "
+            f"{_cut(before, after, 'memory')} the energy of moving data, "
+            f"{_share(before, 'memory'):.0%} of all"
+        ),
+    )
+    return {"eager": [graph, compiled], "graph": [compiled], "compiled": []}[mode]
+
+
+def _batch_lever(batches: Sequence[int]) -> _Lever:
+    return _Lever(
+        changes=tuple({"batch": batch} for batch in batches),
+        title=lambda after: f"Work on {after.batch} samples at a time",
+        reason=lambda before, after: (
+            f"samples share the {_share(before, 'static'):.0%} of the energy that goes into being "
+            f"on and the weights in the {_share(before, 'memory'):.0%} that moves data; one "
+            f"execution takes {after.latency_s / before.latency_s:.2g} times as long"
+        ),
+    )
+
+
+def _precision_levers(precision: str, precisions: Sequence[str]) -> list[_Lever]:
+    widths = sorted({_BITS[name] for name in precisions if _BITS[name] < _BITS[precision]})
+    return [
+        _Lever(
+            changes=tuple({"precision": name} for name in precisions if _BITS[name] == bits),
+            title=lambda after: f"Compute in {after.precision}",
+            reason=lambda before, after: (
+                f"narrower numbers {_cut(before, after, 'compute')} the energy of operations, "
+                f"{_share(before, 'compute'):.0%} of all, and {_cut(before, after, 'memory')} "
+                f"that of moving data, {_share(before, 'memory'):.0%}; what they do to quality is "
+                "not estimated"
+            ),
+        )
+        for bits in widths
+    ]
+
+
+def _clock_lever(clocks_mhz: Sequence[int]) -> _Lever:
+    return _Lever(
+        changes=tuple({"sm_clock_mhz": clock_mhz} for clock_mhz in clocks_mhz),
+        title=lambda after: f"Run at {after.point.sm_clock_mhz} MHz",
+        reason=lambda before, _: (
+            f"in {_slack(before):.0%} of the time the device waits for memory or launches, and the "
+            "core clock hardly matters"
+        ),
+    )
+
+
+def _device_lever(device: str, devices: Sequence[str]) -> _Lever:
+    return _Lever(
+        changes=tuple({"device": name} for name in devices if name != device),
+        title=lambda after: f"Move to {after.device}",
+        reason=lambda before, after: (
+            f"it draws {after.power_w / before.power_w:.2g} times the power for "
+            f"{after.latency_s / _work(after) / (before.latency_s / _work(before)):.2g} times as "
+            f"long per {before.unit}"
+        ),
+    )
+
+
+def _work(estimate: Estimate) -> float:
+    return sum(phase.work for phase in estimate.phases)
+
+
+def _saved(before: float, after: float) -> float:
+    return 1 - after / before
+
+
+def _component_j(estimate: Estimate, component: Component) -> float:
+    parts = [phase.energy for phase in estimate.phases]
+    match component:
+        case "compute":
+            return sum(part.compute_j for part in parts)
+        case "memory":
+            return sum(part.memory_j for part in parts)
+        case "static":
+            return sum(part.static_j for part in parts)
+
+
+def _share(estimate: Estimate, component: Component) -> float:
+    return _component_j(estimate, component) / estimate.energy_j
+
+
+def _cut(before: Estimate, after: Estimate, component: Component) -> str:
+    """Say how the energy of a component per unit of work changes."""
+    before_j = _component_j(before, component) / _work(before)
+    after_j = _component_j(after, component) / _work(after)
+    if before_j in (0, after_j):
+        return "leave"
+    verb = "cut" if after_j < before_j else "raise"
+    return f"{verb} by {abs(_saved(before_j, after_j)):.0%}"
+
+
+def _groups(estimate: Estimate) -> list[GroupEstimate]:
+    return [group for phase in estimate.phases for group in phase.groups]
+
+
+def _kernels(estimate: Estimate) -> int:
+    return sum(group.count for group in _groups(estimate))
+
+
+def _waiting(estimate: Estimate) -> float:
+    """Return the share of the time in which the device waits for launches."""
+    waiting_s = sum(group.elapsed_s - group.device_s for group in _groups(estimate))
+    return waiting_s / estimate.latency_s
+
+
+def _slack(estimate: Estimate) -> float:
+    """Return the share of the time that memory or launches bound."""
+    bound_s = sum(
+        group.elapsed_s for group in _groups(estimate) if group.bound in ("memory", "launch")
+    )
+    return bound_s / estimate.latency_s
