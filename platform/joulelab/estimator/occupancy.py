@@ -63,6 +63,7 @@ def _used(shapes: Shapes, engine: MatrixEngine, *, plain: bool) -> tuple[Array, 
     blocks = shapes.batch[:, None] * down * across
     filled, busy = _waves(blocks, shapes.k[:, None], engine.num_engines)
     used = m * n / (down * rows * across * columns) * filled * speed
+    used[:, _is_cut(rows, columns, engine)] *= np.minimum(m, n) < _least_rows(engine)
     best = np.argmax(used, axis=1)[:, None]
     return np.take_along_axis(used, best, 1)[:, 0], np.take_along_axis(busy, best, 1)[:, 0]
 
@@ -76,6 +77,14 @@ def _tiles(engine: MatrixEngine, *, plain: bool) -> tuple[Array, Array, Array]:
     tiles += [(columns, rows, speed) for rows, columns, speed in tiles if rows != columns]
     rows, columns, speed = np.array(tiles, dtype=float).T
     return rows, columns, speed
+
+
+def _least_rows(engine: MatrixEngine) -> int:
+    return min(min(tile[:2]) for tile in engine.tiles)
+
+
+def _is_cut(rows: Array, columns: Array, engine: MatrixEngine) -> NDArray[np.bool_]:
+    return np.minimum(rows, columns) < _least_rows(engine)
 
 
 def _waves(blocks: Array, k: Array, num_engines: int) -> tuple[Array, Array]:
