@@ -173,6 +173,22 @@ def test_a_tpu_spans_the_measured_range_of_its_kind(key, min_w, mean_w, max_w):
     assert processor.default_power_limit_w == max_w
 
 
+@pytest.mark.parametrize(
+    ("key", "gflop_per_s", "wall_w"),
+    [("altra_max_m128_30", 1652.4, 440), ("ampereone_a192_32x", 3026.9, 692)],
+)
+def test_a_processor_draws_less_than_the_computer_around_it(key, gflop_per_s, wall_w):
+    """Linpack in double precision, power at the wall (geerlingguy/top500-benchmark)."""
+    processor = PROCESSORS[key]
+    squared_volt = processor.voltage.at(processor.default_clock_mhz) ** 2
+
+    power_w = _busy_w(processor) + squared_volt * processor.power.flop_j["fp64"] * gflop_per_s * 1e9
+
+    reached = processor.timing.pipe_efficiency["fp64"] * processor.peak_flop_per_s("fp64")
+    assert reached == pytest.approx(gflop_per_s * 1e9, rel=0.02)
+    assert 0.3 * wall_w < power_w < wall_w
+
+
 @pytest.mark.parametrize("key", KPUS)
 def test_a_projected_operation_costs_no_less_than_its_arithmetic(key):
     processor = PROCESSORS[key]
