@@ -25,6 +25,7 @@ OPERAND_B: Mapping[Pipe, int] = {
 ACCUMULATOR_B = 4
 """Bytes of a partial sum: every matrix unit here adds up in 32 bits."""
 
+_ROUNDING = 1e-12
 _DTYPE_B = {
     "float64": 8,
     "int64": 8,
@@ -164,8 +165,9 @@ class GroupWork:
 
         They pass the units once, in order; a product's operands are fetched again and again.
         """
-        matrix = sum(op.moved_b for op in self.operators if op.kind in MATRIX_KINDS)
-        return max(0.0, self.boundary_b - matrix * self.count)
+        matrix_b = sum(op.moved_b for op in self.operators if op.kind in MATRIX_KINDS)
+        stream_b = self.boundary_b - matrix_b * self.count
+        return stream_b if stream_b > _ROUNDING * self.boundary_b else 0.0
 
     @property
     def written_share(self) -> float:

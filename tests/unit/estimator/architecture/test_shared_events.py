@@ -1,0 +1,136 @@
+"""Events that all families have, and their hierarchy."""
+
+from dataclasses import replace
+
+import pytest
+from group_works import cpu, gemm, gpu, group, level, streaming
+
+from joulelab.estimator.architecture import events, tree
+from joulelab.estimator.architecture.common import (
+    core_events,
+    memory_events,
+    standby_w_of,
+    static_events,
+)
+from joulelab.estimator.estimate import EnergySplit, Event
+from joulelab.hardware.spec import Figure
+
+
+def by_path(found):
+    return {event.path: event for event in found}
+
+
+def test_static_energy_is_that_of_the_power_model():
+    work = group(gemm(64, 64, 64), device_s=2.0, wait_s=3.0, clock_mhz=2000.0)
+
+    found = list(static_events(work, gpu()))
+
+    # 10 W constant; 2 W per GHz at 2 GHz, where the voltage is twice its minimum: 16 W.
+    assert sum(event.raw_j for event in found) == pytest.approx(5 * (10 + 16))
+    clocks = by_path(found)["static/waiting for launch/clock distribution"]
+    assert clocks.count == pytest.approx(3 * 2e9)
+    assert clocks.raw_j == pytest.approx(3 * 16)
+
+
+def test_memory_at_rest_is_a_part_of_constant_power():
+    small = gpu()
+    stated = replace(
+        small, figures={"power.memory_idle_w": Figure(value=2.5, status="E", source="x")}
+    )
+    large = replace(small, levels=(level("L2", 4e6), level("DRAM", 1e12)))
+
+    assert standby_w_of(small) == pytest.approx(16 * 36.1 / 141)
+    assert standby_w_of(stated) == 2.5
+    assert standby_w_of(large) == 5.0
+
+
+def test_busy_cores_divide_between_operations_and_data():
+    work = group(gemm(64, 64, 64), clock_mhz=2000.0, busy=0.5, core_share=0.25)
+
+    computing, waiting = core_events(work, gpu())
+
+    # 3 W per GHz, half of the cores, 2 GHz, twice the voltage, for 1 ms.
+    assert computing.raw_j + waiting.raw_j == pytest.approx(3 * 0.5 * 2 * 4 * 1e-3)
+    assert computing.raw_j / waiting.raw_j == pytest.approx(1 / 3)
+
+
+def test_memory_energy_is_bytes_at_the_processors_price_and_voltage():
+    work = group(streaming(3e6, 1e6), moved_b={"L2": 4e6, "DRAM": 2e6}, clock_mhz=2000.0)
+
+    found = by_path(memory_events(work, gpu()))
+
+    assert found["memory/L2/read"].raw_j == pytest.approx(3e6 * 2e-11 * 4)
+    assert found["memory/DRAM/write"].raw_j == pytest.approx(0.5e6 * 6e-11)
+
+
+def test_bytes_sent_to_peers_are_an_event_where_there_are_any():
+    processor = replace(gpu(), link_byte_j=1e-11)
+    work = group(streaming(1e6, 1e6), moved_b={"L2": 2e6, "DRAM": 0.0, "link": 5e6})
+
+    found = by_path(memory_events(work, processor))
+
+    assert found["memory/link to peers/transfer"].raw_j == pytest.approx(5e6 * 1e-11)
+    assert len(list(memory_events(group(streaming(1e6, 1e6)), processor))) == 4
+
+
+def test_operators_fused_between_memory_and_memory_move_bytes_at_their_boundary_alone():
+    product, relu = gemm(64, 64, 64), streaming(64 * 64 * 2.0, 64 * 64 * 2.0, flop=64.0 * 64)
+    fused = group(
+        product,
+        relu,
+        read_b=product.read_b,
+        weight_b=product.weight_b,
+        written_b=relu.written_b,
+    )
+
+    assert fused.stream_b == 0
+    assert fused.vector_flop == {"fp32": 64 * 64}
+    assert group(product, relu).stream_b == relu.moved_b
+
+
+def test_a_product_of_unknown_shape_is_a_cube_of_as_many_operations():
+    operator = replace(gemm(100, 10, 1000), shape=None)
+
+    (product,) = group(operator, count=3).products
+
+    assert product.shape.m == product.shape.n == product.shape.k == 100
+    assert product.flop == pytest.approx(3 * operator.flop)
+
+
+def test_the_tree_sums_what_is_below_each_node():
+    found = (
+        Event(path="compute/a/x", count=1.0, unit="events", energy_j=1.0, raw_j=0.5),
+        Event(path="compute/a/y", count=2.0, unit="bytes", energy_j=2.0, raw_j=0.5),
+        Event(path="compute/b", count=3.0, unit="cycles", energy_j=4.0, raw_j=0.4),
+        Event(path="static/c", count=4.0, unit="seconds", energy_j=8.0, raw_j=0.0),
+    )
+
+    nodes = tree(found)
+
+    assert [(node.depth, node.name, node.energy_j) for node in nodes] == [
+        (0, "compute", 7.0),
+        (1, "a", 3.0),
+        (2, "x", 1.0),
+        (2, "y", 2.0),
+        (1, "b", 4.0),
+        (0, "static", 8.0),
+        (1, "c", 8.0),
+    ]
+    assert [node.kappa for node in nodes if node.depth == 0] == [pytest.approx(5.0), None]
+    assert [(node.count, node.unit) for node in nodes[1:4]] == [
+        (None, ""),
+        (1.0, "events"),
+        (2.0, "bytes"),
+    ]
+
+
+def test_the_tree_of_a_group_has_its_three_components_as_roots():
+    work = group(gemm(64, 64, 64), energy=EnergySplit(compute_j=1.0, memory_j=2.0, static_j=4.0))
+
+    roots = {node.name: node.energy_j for node in tree(events(work, cpu())) if node.depth == 0}
+
+    assert roots == {
+        "compute": pytest.approx(1),
+        "memory": pytest.approx(2),
+        "static": pytest.approx(4),
+    }
