@@ -5,7 +5,7 @@ After K. Goto and R. van de Geijn, "Anatomy of high-performance matrix multiplic
 """
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, log2
 
 from joulelab.estimator.architecture.common import core_share_b, level_named
 from joulelab.estimator.architecture.work import ACCUMULATOR_B, Product
@@ -17,6 +17,7 @@ VECTORS = 2
 _ROWS = 12
 _ROWS_OF_16_REGISTERS = 6
 _AVX2_LANES = 8
+_HALF_WIDTH = "Zen 4"
 _L1_B = 32 * 1024
 _L2_B = 1024 * 1024
 
@@ -56,8 +57,14 @@ class Blocking:
 
 
 def vector_lanes(processor: Processor) -> int:
-    """Return the 32-bit lanes of a vector: two units do two operations per lane and clock."""
-    return max(1, round(processor.flop_per_clock["fp32"] / processor.num_cores / 4.0))
+    """Return the 32-bit lanes of a vector instruction, a power of two.
+
+    Two units do two operations per lane and clock; on hybrids that is the mean of the cores. Units
+    of Zen 4 take two clocks for an instruction of twice their width.
+    """
+    per_unit = processor.flop_per_clock["fp32"] / processor.num_cores / 4.0
+    passes = 2 if processor.architecture.startswith(_HALF_WIDTH) else 1
+    return int(2 ** round(log2(max(1.0, per_unit)))) * passes
 
 
 def blocking(product: Product, processor: Processor) -> Blocking:

@@ -3,7 +3,7 @@
 Counts are closed forms of the shapes:
 
 - A vector fused multiply-add does two operations per lane; other vector instructions one. Lanes
-  follow from the peak, as every core here has two such units.
+  follow from the peak, as every core has two such units.
 - A tile unit multiplies 16x16 results by 64 bytes of k per instruction, in 16 cycles (Intel, AMX);
   other matrix pipes are dot products that a vector instruction does within its lanes.
 - Products run in the loops of Goto and van de Geijn, "Anatomy of high-performance matrix
@@ -108,8 +108,8 @@ def product_instructions(product: Product, processor: Processor) -> Instructions
 
 def flop_per_instruction(pipe: Pipe, processor: Processor) -> float:
     """Return the operations of one fused multiply-add on a vector, of fp32 if not known."""
-    rate = processor.flop_per_clock.get(pipe, processor.flop_per_clock["fp32"])
-    return rate / processor.num_cores / 2.0
+    rates = processor.flop_per_clock
+    return 2.0 * vector_lanes(processor) * rates.get(pipe, rates["fp32"]) / rates["fp32"]
 
 
 def _tile_instructions(product: Product, blocks: Blocking) -> Instructions:

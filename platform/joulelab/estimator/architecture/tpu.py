@@ -20,6 +20,7 @@ from joulelab.estimator.architecture.common import (
     core_events,
     main_memory_b,
     memory_events,
+    near_byte_j,
     static_events,
 )
 from joulelab.estimator.architecture.unit_energies import sram_byte_j, unit_j
@@ -65,6 +66,11 @@ def pass_cycles(product: Product, size: int) -> float:
     return passes(product, size) * (product.shape.m + 2 * size)
 
 
+def buffer_byte_j(processor: Processor) -> float:
+    """Return the energy of a byte between the unified buffer and the units."""
+    return near_byte_j(processor, "unified buffer", _BANK_B)
+
+
 def _array(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     size, node_nm = array_size(processor), processor.node_nm
     latch_j = unit_j("array.latch_byte", node_nm)
@@ -87,7 +93,7 @@ def _weights(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     tiles = sum(passes(product, size) for product in work.products)
     loaded_b = sum(passes(product, size) * size**2 * product.operand_b for product in work.products)
     yield RawEvent("compute/weights/tiles", tiles, "tiles", unit_j("array.descriptor", node_nm))
-    yield RawEvent("compute/weights/load", loaded_b, "bytes", sram_byte_j(_BANK_B, node_nm))
+    yield RawEvent("compute/weights/load", loaded_b, "bytes", buffer_byte_j(processor))
     # Row i of a tile moves i + 1 rows down, (size + 1) / 2 on average.
     yield RawEvent("compute/weights/shift-in", loaded_b, "bytes", (size + 1) / 2 * latch_j)
 
@@ -97,7 +103,7 @@ def _streams(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     entered_b = sum(streamed_b(product, size) for product in work.products)
     summed_b = sum(accumulated_b(product, size) for product in work.products)
     accumulator_j = sram_byte_j(_ACCUMULATOR_BANK_B, node_nm)
-    yield RawEvent("compute/activations/stream", entered_b, "bytes", sram_byte_j(_BANK_B, node_nm))
+    yield RawEvent("compute/activations/stream", entered_b, "bytes", buffer_byte_j(processor))
     yield RawEvent("compute/accumulators/write", summed_b, "bytes", accumulator_j)
     yield RawEvent("compute/accumulators/read", summed_b, "bytes", accumulator_j)
 
@@ -122,7 +128,7 @@ def _vector_unit(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     register_b = 3.0 * ACCUMULATOR_B * sum(work.vector_flop.values())
     register_j = unit_j("array.register_byte", node_nm)
     yield RawEvent("compute/vector unit/registers", register_b, "bytes", register_j)
-    buffer_j = sram_byte_j(_BANK_B, node_nm)
+    buffer_j = buffer_byte_j(processor)
     yield RawEvent("compute/vector unit/load and store", work.stream_b, "bytes", buffer_j)
 
 

@@ -1,5 +1,7 @@
 """Counts on CPUs against closed forms."""
 
+from dataclasses import replace
+
 import pytest
 from group_works import KIB, MIB, cpu, gemm, group, streaming
 
@@ -34,6 +36,15 @@ def test_vector_instructions_are_operations_over_twice_the_lanes(rate, lanes):
     assert vector_lanes(processor) == lanes
     assert issued.vector == 2 * BIG**3 / (2 * lanes)
     assert issued.tile == 0
+
+
+def test_vectors_of_zen_4_are_twice_as_wide_as_its_units():
+    assert vector_lanes(replace(cpu(32), architecture="Zen 4 (Genoa)")) == 16
+
+
+def test_lanes_of_a_hybrid_are_those_of_its_vectors():
+    """Eight cores of 32 operations and four of 12 have 25.3 on average, and vectors of eight."""
+    assert vector_lanes(cpu(25.3)) == 8
 
 
 def test_double_precision_has_half_the_lanes():
