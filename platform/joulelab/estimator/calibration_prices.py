@@ -1,0 +1,94 @@
+"""What the estimator says of micro-benchmarks: all of them at once, for fits that ask often."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.point import OperatingPoint
+from joulelab.estimator.calibration_points import Anchor
+from joulelab.estimator.fusion import unfused
+from joulelab.estimator.power import requested, settle, waiting_w
+from joulelab.estimator.program import Operator, Program
+from joulelab.estimator.roofline import group_costs
+from joulelab.estimator.table import WorkTable, tabulate
+from joulelab.hardware.processor import Processor
+
+Array = NDArray[np.float64]
+
+_ROTATED_B = 1e12
+"""Stands for operands that rotate through more bytes than any cache holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Predictions for micro-benchmarks, in their order.
+
+    Attributes:
+        time_s: Of one call.
+        energy_j: Of one call.
+        clock_mhz: Core clock meanwhile.
+    """
+
+    time_s: Array
+    energy_j: Array
+    clock_mhz: Array
+
+
+class Pricing:
+    """Prices micro-benchmarks on processors; what does not depend on them is done once.
+
+    Args:
+        anchors: What to price.
+    """
+
+    def __init__(self, anchors: Sequence[Anchor]) -> None:
+        self._anchors = tuple(anchors)
+        # Whether a call finds its parameters in a cache is a matter of the whole program.
+        self._warm = _indices(anchors, is_cold=False)
+        self._cold = _indices(anchors, is_cold=True)
+        self._tables = [
+            (rows, _table([anchors[row].operator for row in rows], parameter_b))
+            for rows, parameter_b in ((self._warm, 0.0), (self._cold, _ROTATED_B))
+            if rows
+        ]
+
+    def on(self, processor: Processor) -> Prices:
+        """Return what they cost on ``processor`` at its default operating point."""
+        clock, cap = requested(processor, (OperatingPoint(),))
+        idle_w = float(waiting_w(processor, clock, cap)[0])
+        time_s = np.array([self._host_s(processor, anchor) for anchor in self._anchors])
+        clock_mhz = np.full(len(self._anchors), clock[0])
+        energy_j = time_s * idle_w
+        gap_s = processor.timing.graph_launch_s
+        for rows, table in self._tables:
+            settled = settle(group_costs(table, processor), processor, clock, cap)
+            device_s = settled.device_s[0][table.sequence]
+            time_s[rows] = device_s + gap_s
+            clock_mhz[rows] = settled.clock_mhz[0][table.sequence]
+            energy_j[rows] = settled.power_w[0][table.sequence] * device_s + idle_w * gap_s
+        return Prices(time_s=time_s, energy_j=energy_j, clock_mhz=clock_mhz)
+
+    @staticmethod
+    def _host_s(processor: Processor, anchor: Anchor) -> float:
+        """Return the time of what the device does not set."""
+        return processor.timing.launch_s(anchor.kind) if anchor.mode == "eager" else anchor.time_s
+
+
+def _indices(anchors: Sequence[Anchor], *, is_cold: bool) -> list[int]:
+    return [
+        row
+        for row, anchor in enumerate(anchors)
+        if anchor.mode == "graph" and anchor.is_cold is is_cold
+    ]
+
+
+def _table(operators: Sequence[Operator], parameter_b: float) -> WorkTable:
+    """Every operator as a kernel of its own, none of which knows of another's data."""
+    apart = [
+        replace(operator, inputs=(2 * row,), outputs=(2 * row + 1,))
+        for row, operator in enumerate(operators)
+    ]
+    program = Program(operators=tuple(apart), parameter_b=parameter_b)
+    return tabulate(program, unfused(program))
