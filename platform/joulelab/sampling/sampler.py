@@ -25,6 +25,8 @@ SLOW_PERIOD_S = 1.0
 """Between reads of what the driver is slow to tell, and of its buffer of power samples, which
 on an H200 wraps after 2.4 s."""
 SLOWEST_PERIOD_S = 1.0
+SLOWEST_CLOSE_LOOK_S = 4.0
+"""Bound of the time between reads of what the driver is slow to tell, however much they cost."""
 MAX_LOOKS = 50_000
 """Close to three hours of looks; the oldest are dropped after that."""
 FIRST_CALLS_S = 2.0
@@ -103,6 +105,7 @@ class Sampler:
         self._has_memory_power = capabilities.has_memory_power
         self._polls_power = period_s is not None or not capabilities.has_power_samples
         self._period_s = period_s or (POLL_PERIOD_S if self._polls_power else LOOK_PERIOD_S)
+        self._close_look_s = SLOW_PERIOD_S
         self._budget = budget
         self._power = PowerBuffer(max_samples)
         self._looks: deque[Look] = deque(maxlen=MAX_LOOKS)
@@ -188,7 +191,7 @@ class Sampler:
         asked = self._asked_s > self._looked_closely_s
         if self._polls_power:
             self._poll_power(now_s)
-        if asked or now_s - self._looked_closely_s >= SLOW_PERIOD_S - slack_s:
+        if asked or now_s - self._looked_closely_s >= self._close_look_s - slack_s:
             self._look(now_s, self._device.read_state())
             self._looked_closely_s = now_s
             self._slow_looks.append(self._slow_look(now_s))
@@ -235,6 +238,7 @@ class Sampler:
 
     def _slow_down(self, share: float) -> None:
         """Double the period, and tell so once; once more, and louder, if that did not help."""
+        self._close_look_s = min(2 * self._close_look_s, SLOWEST_CLOSE_LOOK_S)
         if self._period_s >= SLOWEST_PERIOD_S or self._ticker is None:
             return
         self._period_s = min(2 * self._period_s, SLOWEST_PERIOD_S)

@@ -141,6 +141,14 @@ def test_a_sampler_over_its_budget_slows_down_and_tells_twice_at_most(caplog):
     assert "looked at every 0.4 s" in caplog.text
 
 
+def test_what_the_driver_is_slow_to_tell_is_asked_less_often_by_a_sampler_over_its_budget():
+    slow_looks = sampled(FakeGpu(), 60.0, budget=1e-9).log().slow_looks
+
+    first, last = slow_looks[:4], slow_looks[-4:]
+    assert first[-1].at_s - first[0].at_s == pytest.approx(3.0, abs=0.5)
+    assert last[-1].at_s - last[0].at_s == pytest.approx(12.0, abs=1.5)
+
+
 def test_first_calls_and_short_runs_are_not_held_against_the_budget(caplog):
     with caplog.at_level(logging.INFO):
         log = sampled(FakeGpu(), 6.5, budget=1e-9).log()
