@@ -3,7 +3,6 @@
 Drawn on figures of their own, without pyplot and its global state, so that any thread may draw.
 """
 
-from io import StringIO
 from pathlib import Path
 from textwrap import fill
 
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 from joulelab.analysis.panels import COVERAGE, Quantity, over_clock, trade_off
 from joulelab.analysis.style import MUTED, RC
 from joulelab.analysis.sweep import PhaseResult
+from joulelab.analysis.theme import svg_of
 from joulelab.analysis.wording import OBJECTIVE_NAMES, device_words, sentence
 
 _PRODUCTS: dict[str, tuple[str, Quantity]] = {
@@ -79,13 +79,7 @@ def save_plot(phase: PhaseResult, stem: Path) -> tuple[Path, Path]:
 
 def inline_svg(phase: PhaseResult) -> str:
     """Return the plot as an SVG element whose text is text, for a page with its own head."""
-    drawn = StringIO()
-    with mpl.rc_context({**RC, "svg.fonttype": "none"}):
-        phase_figure(phase, with_head=False).savefig(
-            drawn, format="svg", metadata={"Date": None}, transparent=True
-        )
-    _, tag, element = drawn.getvalue().partition("<svg")
-    return tag + element
+    return svg_of(phase_figure(phase, with_head=False))
 
 
 def _write_head(figure: Figure, phase: PhaseResult) -> None:

@@ -1,6 +1,5 @@
 """What a sweep found as one HTML file that needs nothing else: to read, print and keep."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
@@ -10,12 +9,12 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from joulelab.analysis import style
 from joulelab.analysis.cells import selection, sheet
 from joulelab.analysis.methods import methods_paragraph, uncertainty_statement
 from joulelab.analysis.plots import can_plot, inline_svg
 from joulelab.analysis.sweep import PhaseResult, SweepResult
 from joulelab.analysis.table import legend
+from joulelab.analysis.theme import themed
 from joulelab.analysis.wording import (
     OBJECTIVE_NAMES,
     device_words,
@@ -27,17 +26,6 @@ from joulelab.core.measurement import Measurement
 from joulelab.tracking.study import StudyHeader
 
 MAX_ROWS = 24
-
-_INKS = {
-    style.INK: "ink",
-    style.MUTED: "muted",
-    style.GRID: "grid",
-    style.PAPER: "paper",
-    style.CURVE: "curve",
-    style.BEST: "best",
-    style.EQUAL: "equal",
-    style.CAPPED: "capped",
-}
 
 
 def write_report(
@@ -86,7 +74,7 @@ def _phases(
                 "answer": sentence(phase),
                 "phase": phase,
                 "aim": OBJECTIVE_NAMES[phase.objective],
-                "plot": _themed(inline_svg(phase), f"p{i}-") if can_plot(phase) else None,
+                "plot": themed(inline_svg(phase), f"p{i}-") if can_plot(phase) else None,
                 "sheet": sheet(phase, shown),
                 "legend": legend(phase, num_shown=len(phase.rows)),
                 "whole": sheet(phase, phase.rows) if len(shown) < len(phase.rows) else None,
@@ -98,19 +86,6 @@ def _phases(
             }
         )
     return views
-
-
-def _themed(svg: str, prefix: str) -> Markup:
-    """Give the plot the colours of the page, its width, and ids of its own."""
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
-    svg = re.sub(r"url\(#", f"url(#{prefix}", svg)
-    svg = re.sub(r'href="#', f'href="#{prefix}', svg)
-    for color, ink in _INKS.items():
-        svg = svg.replace(color, f"var(--{ink})")
-    return Markup(svg)  # noqa: S704 - drawn by us; the texts in it are escaped by matplotlib
 
 
 def _devices(result: SweepResult) -> list[Any]:

@@ -23,6 +23,35 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "estimate": Command(
+        "joulelab.cli.estimator.estimate:Estimate", "Predict latency, energy and memory of models."
+    ),
+    "compare": Command("joulelab.cli.estimator.compare:Compare", "Predict devices side by side."),
+    "sweep": Command(
+        "joulelab.cli.estimator.sweep:Sweep", "Predict the best clock, batch size and precision."
+    ),
+    "memory": Command("joulelab.cli.estimator.memory:Memory", "Show the memory that models need."),
+    "estimate-cpu": Command(
+        "joulelab.cli.estimator.families:EstimateCpu", "Predict the events inside a CPU."
+    ),
+    "estimate-gpu": Command(
+        "joulelab.cli.estimator.families:EstimateGpu", "Predict the events inside a GPU."
+    ),
+    "estimate-tpu": Command(
+        "joulelab.cli.estimator.families:EstimateTpu", "Predict the events inside a TPU."
+    ),
+    "estimate-kpu": Command(
+        "joulelab.cli.estimator.families:EstimateKpu", "Predict the events inside a KPU."
+    ),
+    "calibrate": Command(
+        "joulelab.cli.estimator.calibrate:Calibrate", "Fit a device to micro-benchmarks."
+    ),
+    "processors": Command(
+        "joulelab.cli.estimator.processors:Processors", "List the devices that can be estimated."
+    ),
+    "models": Command(
+        "joulelab.cli.estimator.models:Models", "List the models that can be estimated."
+    ),
     "devices": Command("joulelab.cli.devices:Devices", "Show the GPUs of this machine."),
     "doctor": Command("joulelab.cli.doctor:Doctor", "Check that results here can be believed."),
     "measure": Command("joulelab.cli.measure:parse", "Measure one workload, with an error bar."),
@@ -67,7 +96,7 @@ def _help() -> str:
         [
             "usage: joulelab COMMAND [OPTIONS]",
             "",
-            "Measure and optimise the energy of GPU programs.",
+            "Predict, measure and optimise the energy of GPU programs.",
             "",
             *lines,
             "",

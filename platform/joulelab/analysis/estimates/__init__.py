@@ -1,0 +1,1 @@
+"""Estimates for people and other programs: words, tables, plots, pages and files."""

@@ -1,0 +1,1 @@
+"""The commands that predict; ``cli/main.py`` lists them."""

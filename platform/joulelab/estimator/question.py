@@ -1,0 +1,175 @@
+"""What is asked of the estimator: models, devices, number formats and batch sizes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+from joulelab.core.configuration import KnobValue
+from joulelab.core.point import OperatingPoint
+from joulelab.errors import ConfigError
+from joulelab.estimator.estimate import Mode
+from joulelab.estimator.precision import PRECISIONS, supports
+from joulelab.estimator.program import TracedModel
+from joulelab.hardware.processor import Processor
+from joulelab.hardware.processors import PROCESSORS
+from joulelab.registry import unknown_name
+
+_NUM_CLOCKS = 56
+_WORDS: Mapping[str, KnobValue] = {"true": True, "false": False, "none": None}
+_USUAL = ("fp16", "bf16", "fp32", "int8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """One of the combinations of a question.
+
+    Attributes:
+        model: Name of the model.
+        processor: What it runs on.
+        precision: Number format.
+        batch: Samples per execution.
+    """
+
+    model: str
+    processor: Processor
+    precision: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """All combinations of models, devices, number formats and batch sizes.
+
+    Attributes:
+        models: Names, as :func:`joulelab.estimator.models.trace_model` takes them.
+        devices: Catalogue keys or aliases.
+        precisions: Number formats; empty takes the usual one of each device.
+        batches: Samples per execution.
+        mode: How kernels are launched.
+        point: Clock and power limit.
+        num_devices: Processors that share each model by tensor parallelism.
+        training: Whether to take a training step instead of inference.
+        knobs: Settings of the models, such as the length of a prompt.
+        events: Whether to break energies down to architectural events.
+        strict: Whether an operator without a cost formula is an error.
+    """
+
+    models: tuple[str, ...]
+    devices: tuple[str, ...]
+    precisions: tuple[str, ...] = ()
+    batches: tuple[int, ...] = (1,)
+    mode: Mode = "eager"
+    point: OperatingPoint = field(default_factory=OperatingPoint)
+    num_devices: int = 1
+    training: bool = False
+    knobs: Mapping[str, KnobValue] = field(default_factory=dict)
+    events: bool = False
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("models", "devices", "batches"):
+            if not getattr(self, name):
+                raise ConfigError(f"{name} must name at least one.")
+        wrong = [batch for batch in self.batches if batch < 1]
+        if wrong:
+            raise ConfigError(f"A batch must hold at least 1 sample, got {wrong[0]}.")
+        if self.num_devices < 1:
+            raise ConfigError(f"num_devices must be at least 1, got {self.num_devices}.")
+        if self.mode not in get_args(Mode):
+            raise unknown_name("mode", self.mode, get_args(Mode))
+        for precision in self.precisions:
+            if precision not in PRECISIONS:
+                raise unknown_name("precision", precision, PRECISIONS)
+
+    def processors(self) -> list[Processor]:
+        """Return the devices, each once.
+
+        Raises:
+            UnknownNameError: If there is none of that name; says which come close.
+        """
+        found = [PROCESSORS[name] for name in self.devices]
+        return list({processor.key: processor for processor in found}.values())
+
+    def combinations(self) -> list[Combination]:
+        """Return all combinations, by model, device, precision and batch size.
+
+        Raises:
+            UnknownNameError: If there is no such device.
+        """
+        return [
+            Combination(model=model, processor=processor, precision=precision, batch=batch)
+            for model in self.models
+            for processor in self.processors()
+            for precision in self.precisions or (usual_precision(processor),)
+            for batch in self.batches
+        ]
+
+    def trace(self, model: str, precision: str, batch: int) -> TracedModel:
+        """Trace ``model``; what one of the devices runs, if several share it.
+
+        Raises:
+            ConfigError: If there is no such model, or it cannot be traced so.
+        """
+        from joulelab.estimator.models import tensor_parallel, trace_model
+
+        traced = trace_model(
+            model, batch=batch, precision=precision, training=self.training, **self.knobs
+        )
+        return traced if self.num_devices == 1 else tensor_parallel(traced, self.num_devices)
+
+
+def usual_precision(processor: Processor) -> str:
+    """Return the number format in which a device usually runs networks."""
+    return next(name for name in _USUAL if _runs_fast(name, processor))
+
+
+def knob_value(word: str) -> tuple[str, KnobValue]:
+    """Read ``key=value``; the value is a number, true, false, none, or text.
+
+    Raises:
+        ConfigError: If there is no ``=``.
+    """
+    key, equals, value = word.partition("=")
+    if not (key and equals):
+        raise ConfigError(f"A knob is key=value, got {word!r}.")
+    return key.replace("-", "_"), _value(value)
+
+
+def clock_grid(
+    processor: Processor, clocks_mhz: Sequence[int] = (), *, num: int = _NUM_CLOCKS
+) -> tuple[int, ...]:
+    """Return ascending clocks, the default among them.
+
+    Args:
+        processor: Of which processor.
+        clocks_mhz: Clocks; empty takes even steps over its range.
+        num: How many steps.
+
+    Raises:
+        ConfigError: If a clock is off the range.
+    """
+    low, default, high = processor.clocks_mhz
+    wrong = [clock for clock in clocks_mhz if not low <= clock <= high]
+    if wrong:
+        raise ConfigError(
+            f"A clock of {processor.key} must be from {low:g} to {high:g} MHz, got {wrong[0]:g}."
+        )
+    chosen: Sequence[float] = clocks_mhz or [low + i * (high - low) / num for i in range(num + 1)]
+    return tuple(sorted({*(round(clock) for clock in chosen), round(default)}))
+
+
+def _runs_fast(precision: str, processor: Processor) -> bool:
+    """Whether it has matrix units for it, or, of single precision, any units."""
+    has_matrix_units = f"tensor_{precision}" in processor.flop_per_clock
+    return has_matrix_units or (precision == "fp32" and supports(precision, processor))
+
+
+def _value(word: str) -> KnobValue:
+    if word.lower() in _WORDS:
+        return _WORDS[word.lower()]
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
