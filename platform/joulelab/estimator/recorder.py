@@ -22,10 +22,13 @@ from typing_extensions import override
 from joulelab.errors import ConfigError
 from joulelab.estimator.attention import unfused_on_gpu
 from joulelab.estimator.calls import Call, tensors_in
+from joulelab.estimator.gpu_choices import gpu_choices
 from joulelab.estimator.modules import ModulePath
 from joulelab.estimator.operators import Describer
 from joulelab.estimator.program import Operator, Stage
 from joulelab.estimator.values import Storage, Storages
+
+_COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -65,6 +68,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             after = register_optimizer_step_post_hook(self._leave_optimizer)
             stack.callback(after.remove)
             stack.enter_context(self._modules.followed())
+            stack.enter_context(gpu_choices())
             stack.enter_context(self)
             yield
 
@@ -85,15 +89,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return unfused(*args, **kwargs)
         if _is_composite(func):  # inference mode hands these over whole
             with self:
-                return func.decompose(*args, **kwargs)
+                return func._op_dk(_COMPOSITE, *args, **kwargs)  # noqa: SLF001
         module = self._modules.current()
         result = _run(func, args, kwargs, module)
         self._record(Call(operator=func, args=args, kwargs=kwargs, result=result), module)
         return result
 
     def _record(self, call: Call, module: str) -> None:
-        for _, tensor in call.inputs:
-            self._storages.of(tensor)  # first seen here, it was passed in
+        if call.name != "lift_fresh":  # its input holds a constant that the program makes
+            for _, tensor in call.inputs:
+                self._storages.of(tensor)  # first seen here, it was passed in
         for tensor in tensors_in(call.result):
             self._storages.of(tensor, "made")
         if not call.launches_nothing:
@@ -125,11 +130,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @cache
 def _is_composite(func: torch._ops.OpOverload) -> bool:
-    key = DispatchKey.CompositeImplicitAutograd
+    """Whether eager PyTorch runs ``func`` as a sequence of other operators."""
     name = func.name()  # type: ignore[no-untyped-call]
-    return key in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(  # noqa: SLF001
-        name, key
-    )
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001
+    return has_kernel(name, _COMPOSITE) and not has_kernel(name, DispatchKey.CPU)
 
 
 def _run(

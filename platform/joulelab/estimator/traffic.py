@@ -29,6 +29,8 @@ _WRITTEN_FROM = {
     "index_add_": "source",
     "scatter_add_": "src",
 }
+# Products whose rows are shared out among matrices, of experts.
+_GROUPED = {"_grouped_mm", "_scaled_grouped_mm"}
 _ACCUMULATING = {"index_add_", "scatter_add_"}
 # Kernels that take their first tensor for its shape, or overwrite all of it.
 _UNREAD = {
@@ -82,9 +84,26 @@ def moved_b(accesses: Iterable[Access]) -> int:
 def _read(call: Call, *, skip: str) -> tuple[Access, ...]:
     table = _PICKED_FROM.get(call.name)
     read = _whole([tensor for name, tensor in call.inputs if name not in (skip, table)])
+    if call.name in _GROUPED:
+        return _of_groups_with_rows(call, read)
     if table is None:
         return read
     return (Access(call.argument(table), moved_b(_whole(call.written))), *read)
+
+
+def _of_groups_with_rows(call: Call, read: tuple[Access, ...]) -> tuple[Access, ...]:
+    """Read only the matrices of groups that have rows; of few rows each has a group of its own.
+
+    So one token reads the weights of the experts that it is sent to, not those of all.
+    """
+    rows, matrices = call.argument("self"), call.argument("mat2")
+    if rows.dim() != 2 or matrices.dim() != 3:
+        return read
+    share = min(1.0, rows.shape[0] / matrices.shape[0])
+    return tuple(
+        Access(tensor, round(each_b * share)) if tensor is matrices else Access(tensor, each_b)
+        for tensor, each_b in read
+    )
 
 
 def _whole(tensors: Sequence[torch.Tensor]) -> tuple[Access, ...]:

@@ -3,7 +3,7 @@
 Optimizers run as PyTorch runs them on a GPU by default: over lists of tensors ("foreach").
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 import torch
@@ -11,7 +11,6 @@ import torch
 from joulelab.errors import ConfigError
 from joulelab.estimator.program import Program
 from joulelab.estimator.trace import trace_program
-from joulelab.estimator.values import tensors_held
 
 Optimizer = Literal["sgd", "adamw"]
 """Stochastic gradient descent with momentum 0.9; Adam with decoupled weight decay."""
@@ -31,7 +30,7 @@ def trace_training(
 
     Args:
         forward: Calls the network, which must be in training mode. Gradients are those of the
-            sum of the first floating-point tensor in what it returns that depends on a parameter.
+            ``loss`` in what it returns, or without one, of the sum of all that it returns.
         network: The network; those of its parameters that require gradients are trained.
         inputs: As for :func:`joulelab.estimator.trace.trace_program`.
         optimizer: The optimizer.
@@ -40,13 +39,15 @@ def trace_training(
         strict: As there.
 
     Raises:
-        ConfigError: As there, and if nothing that ``forward`` returns depends on a parameter.
+        ConfigError: As there; and if no parameter requires gradients, or nothing that
+            ``forward`` returns depends on one.
     """
     stepping = _optimizer(optimizer, network)
     _fill_state(stepping, network)
 
     def step() -> None:
-        _loss(forward()).backward()  # type: ignore[no-untyped-call]
+        output = forward()  # kept to the end, as training loops do
+        _loss(output).backward()  # type: ignore[no-untyped-call]
         stepping.step()
 
     try:
@@ -66,6 +67,8 @@ def trace_training(
 
 def _optimizer(name: Optimizer, network: torch.nn.Module) -> torch.optim.Optimizer:
     parameters = [each for each in network.parameters() if each.requires_grad]
+    if not parameters:
+        raise ConfigError("network must have a parameter that requires gradients; it has none.")
     if name == "sgd":
         return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, foreach=True)
     return torch.optim.AdamW(parameters, foreach=True)
@@ -80,10 +83,23 @@ def _fill_state(optimizer: torch.optim.Optimizer, network: torch.nn.Module) -> N
 
 
 def _loss(output: object) -> torch.Tensor:
-    for tensor in tensors_held(output):
-        if tensor.requires_grad and tensor.is_floating_point():
-            return tensor.sum()
-    raise ConfigError(
-        "forward must return a floating-point tensor that depends on a parameter which requires "
-        "gradients; check that the network is not frozen and keeps its graph."
-    )
+    loss = getattr(output, "loss", None)
+    sums = [
+        tensor.sum()
+        for tensor in _tensors(output if loss is None else loss)
+        if tensor.requires_grad and tensor.is_floating_point()
+    ]
+    if not sums:
+        raise ConfigError("forward must return a tensor that depends on a trained parameter.")
+    return sum(sums[1:], start=sums[0])
+
+
+def _tensors(output: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in a nest of containers; objects such as caches are no outputs."""
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, Mapping):
+        yield from _tensors(list(output.values()))
+    elif isinstance(output, list | tuple):
+        for part in output:
+            yield from _tensors(part)
