@@ -14,8 +14,13 @@ from functools import cache
 
 import torch
 
-_OPERATORS = ("nms", "qnms")
-_SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+_SUPPRESSION = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+_SCHEMAS = (
+    f"nms{_SUPPRESSION}",
+    f"qnms{_SUPPRESSION}",
+    "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
+    "SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor",
+)
 
 
 @cache
@@ -47,6 +52,6 @@ def _forget(package: str) -> None:
 
 def _declare_operators() -> torch.library.Library:
     library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-    for name in _OPERATORS:
-        library.define(name + _SCHEMA)  # type: ignore[no-untyped-call]
+    for schema in _SCHEMAS:
+        library.define(schema)  # type: ignore[no-untyped-call]
     return library

@@ -104,6 +104,11 @@ class Generation:
         )
         """Generated token ids: that of the prefill, then those of the decode."""
 
+    @property
+    def cache(self) -> Cache:
+        """Keys and values of the tokens read so far."""
+        return self._cache
+
     def prefill(self) -> None:
         """Read the prompts into an empty cache and generate the first token of each."""
         self._cache = self._new_cache()  # frees the old one first: there is room for one

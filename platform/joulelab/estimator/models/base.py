@@ -1,0 +1,109 @@
+"""What the estimator needs of a model, and of a source of models.
+
+A source turns names into models; a model traces itself. Neither builds anything when it is
+made: networks are built, without memory for their weights, only by :meth:`Model.trace`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from joulelab.core.configuration import KnobValue
+from joulelab.estimator.program import ProgramPhase
+
+Knobs = Mapping[str, KnobValue]
+"""Values of a model's knobs by name, all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to trace of a model.
+
+    Attributes:
+        batch: Samples per execution, >= 1.
+        dtype: Number format of weights and activations, as PyTorch names it, e.g. ``"float16"``.
+        training: Trace a training step instead of inference.
+        knobs: The model's knobs, those left out by the user at their default.
+    """
+
+    batch: int
+    dtype: str
+    training: bool = False
+    knobs: Knobs = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """The phases of one request, and the shapes of what went in.
+
+    Attributes:
+        phases: In the order in which they run.
+        inputs: Shapes by name, for people: ``{"image": "8x3x224x224"}``.
+    """
+
+    phases: tuple[ProgramPhase, ...]
+    inputs: Mapping[str, str]
+
+
+class Model(ABC):
+    """One model that can be traced at any batch size and number format."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> str:
+        """What its work counts, in the singular: ``"image"``, ``"token"``."""
+
+    @property
+    @abstractmethod
+    def knobs(self) -> Knobs:
+        """What can be chosen besides batch and precision, with its default."""
+
+    @abstractmethod
+    def trace(self, request: Request) -> Traced:
+        """Trace what ``request`` asks for.
+
+        Raises:
+            ConfigError: If the model cannot be traced so; says why.
+        """
+
+    @property
+    def halves_alike(self) -> bool:
+        """Whether it runs the same operators in both half-precision formats."""
+        return True
+
+    @property
+    def sharding_plan(self) -> Mapping[str, str]:
+        """How its modules are cut over several devices; empty if that is not known.
+
+        Patterns of dotted module paths, ``*`` for any index, to ``"colwise"``, ``"rowwise"``,
+        or ``"experts"`` for a module with a product cut by columns and then one by rows.
+        """
+        return {}
+
+    def check_shards(self, num_devices: int) -> None:
+        """Check that its heads and layers can be cut into ``num_devices`` equal parts.
+
+        Raises:
+            ConfigError: If not.
+        """
+
+
+class Source(ABC):
+    """Models that are found by name."""
+
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """Return the names that it lists, sorted; it may know more, of a pattern."""
+
+    @abstractmethod
+    def find(self, name: str) -> Model:
+        """Return the model called ``name``, which is without the prefix of the source.
+
+        Raises:
+            UnknownNameError: If there is none.
+        """
+
+    def version(self, name: str) -> object:
+        """Return a value that changes when what ``name`` stands for does, such as a file."""
+        del name
+        return None

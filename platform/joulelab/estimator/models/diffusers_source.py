@@ -1,0 +1,177 @@
+"""Text-to-image pipelines of diffusers, as phases: text encoder, denoising steps, decoder.
+
+Imports torch, so it is imported only by functions that find or trace a model.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from joulelab.errors import ConfigError
+from joulelab.estimator.building import fake_network
+from joulelab.estimator.models.base import Knobs, Model, Request, Source, Traced
+from joulelab.estimator.models.diffusers_configs import PIPELINES, Pipeline
+from joulelab.estimator.models.fake_trace import fake_run, quiet, shapes_of, torch_dtype
+from joulelab.estimator.program import Program, ProgramPhase
+from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.trace import trace_program
+from joulelab.registry import unknown_name
+
+ensure_torchvision()
+
+from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL  # noqa: E402
+from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel  # noqa: E402
+from transformers import CLIPTextConfig, CLIPTextModelWithProjection  # noqa: E402
+
+_TOKENS = 77
+"""Length of a prompt, padded: CLIP's longest."""
+
+_LATENT_CHANNELS = 4
+_GUIDED = 2
+"""Samples per image in a step: with and without the prompt (classifier-free guidance)."""
+
+_SCALE = 8
+"""Pixels of the image per position of the latent, along each side."""
+
+_SIZES_AND_CROPS = 6
+"""Numbers that condition the XL network on sizes: original, crop, target (arXiv:2307.01952)."""
+
+
+class DiffusersSource(Source):
+    """Published pipelines."""
+
+    @override
+    def names(self) -> Sequence[str]:
+        return tuple(sorted(PIPELINES))
+
+    @override
+    def find(self, name: str) -> Model:
+        if name not in PIPELINES:
+            raise unknown_name("pipeline", name, PIPELINES)
+        return PipelineModel(title=name, pipeline=PIPELINES[name])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineModel(Model):
+    """A pipeline; every phase holds the weights of all its networks.
+
+    Attributes:
+        title: Its name, for messages.
+        pipeline: Its parts.
+    """
+
+    title: str
+    pipeline: Pipeline
+
+    @property
+    @override
+    def unit(self) -> str:
+        return "image"
+
+    @property
+    @override
+    def knobs(self) -> Knobs:
+        return {"steps": self.pipeline.steps, "image_size": self.pipeline.image_size}
+
+    @override
+    def trace(self, request: Request) -> Traced:
+        if request.training:
+            raise ConfigError(f"No training step of {self.title} is traced: only its inference is.")
+        steps, side = (int(str(request.knobs[name])) for name in ("steps", "image_size"))
+        if steps < 1 or side < _SCALE or side % (8 * _SCALE):
+            raise ConfigError(
+                f"steps must be at least 1 and image_size a multiple of 64, got {steps} and {side}."
+            )
+        with quiet("diffusers"), fake_run(self.title):
+            parts = _Parts(self.pipeline, torch_dtype(request.dtype), request.batch)
+            text, latent = parts.prompt(), parts.latent(side // _SCALE)
+            programs = {
+                "text encoder": (parts.trace_text_encoders(text), 1),
+                "denoising": (parts.trace_step(latent), steps),
+                "decoder": (parts.trace_decoder(latent), 1),
+            }
+        return Traced(
+            phases=_phases(programs, request.batch),
+            inputs=shapes_of({"prompt": text, "latent": latent}),
+        )
+
+
+def _phases(programs: Mapping[str, tuple[Program, int]], batch: int) -> tuple[ProgramPhase, ...]:
+    parameter_b = sum(program.parameter_b for program, _ in programs.values())
+    return tuple(
+        ProgramPhase(
+            phase=phase,
+            work=float(batch),
+            program=replace(program, parameter_b=parameter_b),
+            count=count,
+        )
+        for phase, (program, count) in programs.items()
+    )
+
+
+class _Parts:
+    """The networks of a pipeline, on fake tensors."""
+
+    def __init__(self, pipeline: Pipeline, dtype: torch.dtype, batch: int) -> None:
+        self._pipeline = pipeline
+        self._dtype = dtype
+        self._batch = batch
+
+    def prompt(self) -> torch.Tensor:
+        return torch.empty(_GUIDED * self._batch, _TOKENS, dtype=torch.long)
+
+    def latent(self, side: int) -> torch.Tensor:
+        return self._empty(self._batch, _LATENT_CHANNELS, side, side)
+
+    def trace_text_encoders(self, tokens: torch.Tensor) -> Program:
+        configs = self._pipeline.text_encoders
+        encoders = torch.nn.ModuleList(
+            fake_network(lambda config=config: _text_encoder(config), self._dtype)  # type: ignore[misc]
+            for config in configs
+        ).eval()
+        return trace_program(
+            lambda: [encoder(tokens, output_hidden_states=True) for encoder in encoders],
+            network=encoders,
+            inputs=tokens,
+        )
+
+    def trace_step(self, latent: torch.Tensor) -> Program:
+        unet: Any = fake_network(
+            lambda: UNet2DConditionModel(**self._pipeline.unet), self._dtype
+        ).eval()
+        guided = _GUIDED * self._batch
+        text = self._empty(guided, _TOKENS, self._pipeline.unet["cross_attention_dim"])
+        time = torch.empty((), dtype=torch.long)
+        more = self._conditions(guided)
+
+        def step() -> object:
+            noise = unet(torch.cat([latent, latent]), time, text, added_cond_kwargs=more).sample
+            plain, prompted = noise.chunk(2)
+            guidance = plain + 7.5 * (prompted - plain)
+            return latent - 0.5 * guidance  # Euler's rule; the schedule's factors are scalars
+
+        return trace_program(step, network=unet, inputs=(latent, text, more))
+
+    def trace_decoder(self, latent: torch.Tensor) -> Program:
+        vae: Any = fake_network(lambda: AutoencoderKL(**self._pipeline.vae), self._dtype).eval()
+        return trace_program(lambda: vae.decode(latent).sample, network=vae, inputs=latent)
+
+    def _conditions(self, guided: int) -> dict[str, torch.Tensor]:
+        width = self._pipeline.pooled_width
+        if not width:
+            return {}
+        return {
+            "text_embeds": self._empty(guided, width),
+            "time_ids": self._empty(guided, _SIZES_AND_CROPS),
+        }
+
+    def _empty(self, *shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=self._dtype)
+
+
+def _text_encoder(config: Mapping[str, Any]) -> torch.nn.Module:
+    network: torch.nn.Module = CLIPTextModelWithProjection(CLIPTextConfig(**config))
+    return network

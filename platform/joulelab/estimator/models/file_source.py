@@ -1,0 +1,177 @@
+"""Networks from a user's own file, which is executed.
+
+Imports torch, so it is imported only by functions that find or trace a model.
+"""
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from joulelab.core.configuration import KnobValue
+from joulelab.errors import ConfigError
+from joulelab.estimator.models.base import Knobs, Model, Source
+from joulelab.estimator.models.network import Inputs, NetworkModel, call_by_name, call_in_order
+from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.registry import unknown_name
+
+_MAKERS = ("example_inputs", "make_inputs")
+_HOW = (
+    "Name a function of the file that takes the batch size and returns a tensor, a tuple of "
+    "tensors or a dict of them: path.py:Class:function; or define it as `example_inputs(batch)` "
+    "of the class or of the file."
+)
+
+
+class FileSource(Source):
+    """``PATH.py:CLASS`` or ``PATH.py:CLASS:FUNCTION``; finding one executes the file.
+
+    The class is a ``torch.nn.Module`` that can be made without arguments; those that have plain
+    defaults become knobs. An attribute ``unit`` names a sample, by default ``"sample"``.
+    """
+
+    @override
+    def names(self) -> Sequence[str]:
+        return ()
+
+    @override
+    def find(self, name: str) -> Model:
+        path, class_name, function = _parts(name)
+        ensure_torchvision()
+        module = _executed(path)
+        network_type = _member(module, class_name, path)
+        if not (isinstance(network_type, type) and issubclass(network_type, torch.nn.Module)):
+            raise ConfigError(f"{class_name} of {path} must be a torch.nn.Module.")
+        maker = _maker(module, network_type, function, path)
+        return NetworkModel(
+            title=f"{path.name}:{class_name}",
+            unit=str(getattr(network_type, "unit", "sample")),
+            knobs=_knobs(network_type),
+            build=lambda knobs: _guarded(path, lambda: network_type(**knobs)),
+            make_inputs=lambda batch, _: _named(_guarded(path, lambda: maker(batch)), name),
+            call=lambda network, inputs: _guarded(path, lambda: _call(network, inputs)),
+        )
+
+    @override
+    def version(self, name: str) -> object:
+        path, _, _ = _parts(name)
+        return path.stat().st_mtime_ns
+
+
+def _parts(name: str) -> tuple[Path, str, str]:
+    stem, _, rest = name.partition(".py:")
+    path = Path(f"{stem}.py").expanduser()
+    if not path.is_file():
+        raise ConfigError(f"There is no file {path}.")
+    class_name, _, function = rest.partition(":")
+    return path, class_name, function
+
+
+def _executed(path: Path) -> ModuleType:
+    """Execute the file at ``path``, which may import its neighbours, and return its module."""
+    spec = importlib.util.spec_from_file_location(f"joulelab_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path} cannot be read as a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    folder = str(path.parent.resolve())
+    sys.path.insert(0, folder)
+    try:
+        _guarded(path, lambda: spec.loader.exec_module(module))  # type: ignore[union-attr]
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def _guarded(path: Path, run: Callable[[], Any]) -> Any:
+    """Return what ``run`` returns; an error of the user's code is told in its own frames.
+
+    Raises:
+        ConfigError: If the user's code fails.
+    """
+    try:
+        return run()
+    except Exception as error:  # code of the user's may raise anything
+        if not _frames_in(path, error):
+            raise
+        raise ConfigError(f"{path} failed:\n{_shortened(path, error)}") from error
+
+
+def _frames_in(path: Path, error: BaseException) -> list[traceback.FrameSummary]:
+    folder = path.parent.resolve()
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        frame
+        for frame in frames
+        if (place := Path(frame.filename).resolve()).is_relative_to(folder)
+        and "site-packages" not in place.parts
+        and not place.is_relative_to(Path(__file__).parents[2])
+    ]
+    wrong_file = isinstance(error, SyntaxError) and error.filename is not None
+    return own or (frames[-1:] if wrong_file else [])
+
+
+def _shortened(path: Path, error: BaseException) -> str:
+    own = "" if isinstance(error, SyntaxError) else _listed(_frames_in(path, error))
+    return own + "".join(traceback.format_exception_only(error)).rstrip()
+
+
+def _listed(frames: Sequence[traceback.FrameSummary]) -> str:
+    return "".join(traceback.format_list(list(frames)))
+
+
+def _member(module: ModuleType, name: str, path: Path) -> Any:
+    if not name or not hasattr(module, name):
+        known = [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and value.__module__ == module.__name__
+        ]
+        raise unknown_name(f"class of {path}", name, known)
+    return getattr(module, name)
+
+
+def _maker(
+    module: ModuleType, network_type: type[torch.nn.Module], function: str, path: Path
+) -> Callable[[int], Any]:
+    places = (module, network_type) if function else (network_type, module)
+    for place in places:
+        for name in (function,) if function else _MAKERS:
+            maker = getattr(place, name, None)
+            if callable(maker):
+                return maker  # type: ignore[no-any-return]
+    missing = f"no {function!r}" if function else "no example_inputs"
+    raise ConfigError(f"{path} has {missing}. {_HOW}")
+
+
+def _named(made: object, name: str) -> Inputs:
+    """Return inputs by name: those of a dict by its keys, others by their position."""
+    if isinstance(made, torch.Tensor):
+        made = (made,)
+    if isinstance(made, Mapping) and all(isinstance(each, torch.Tensor) for each in made.values()):
+        return dict(made)
+    if isinstance(made, tuple | list) and all(isinstance(each, torch.Tensor) for each in made):
+        return {str(index): tensor for index, tensor in enumerate(made)}
+    raise ConfigError(f"The inputs of {name} are a {type(made).__name__}. {_HOW}")
+
+
+def _call(network: Any, inputs: Inputs) -> object:
+    by_position = all(name.isdecimal() for name in inputs)
+    return call_in_order(network, inputs) if by_position else call_by_name(network, inputs)
+
+
+def _knobs(network_type: type[torch.nn.Module]) -> Knobs:
+    """Return the constructor's arguments that have a plain default."""
+    knobs: dict[str, KnobValue] = {}
+    for name, parameter in inspect.signature(network_type).parameters.items():
+        default = parameter.default
+        if default is None or isinstance(default, str | int | float | bool):
+            knobs[name] = default
+    return knobs

@@ -1,0 +1,146 @@
+"""Speech recognisers: an encoder over audio features, then decoding of text from it.
+
+Imports torch, so it is imported only by functions that find or trace a model.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from joulelab.errors import ConfigError
+from joulelab.estimator.building import fake_network
+from joulelab.estimator.models.averaging import averaged_programs
+from joulelab.estimator.models.base import Knobs, Model, Request, Traced
+from joulelab.estimator.models.fake_trace import fake_run, shapes_of, torch_dtype
+from joulelab.estimator.program import Program, ProgramPhase
+from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.trace import trace_program
+
+ensure_torchvision()
+
+from transformers import DynamicCache, EncoderDecoderCache, PreTrainedConfig  # noqa: E402
+
+_WINDOW_S = 30.0
+"""Audio that Whisper's encoder takes at once, padded if there is less (arXiv:2212.04356, 2.2)."""
+
+_START_TOKENS = 4
+"""Start, language, task and no-timestamps: the prompt of Whisper's decoder (ibid., figure 1)."""
+
+_NEW_TOKENS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeechModel(Model):
+    """Whisper: one window of audio is encoded, and its text generated greedily.
+
+    Attributes:
+        title: Its name, for messages.
+        config: Its configuration.
+        build: Makes the network.
+    """
+
+    title: str
+    config: PreTrainedConfig
+    build: Callable[[], torch.nn.Module]
+
+    @property
+    @override
+    def unit(self) -> str:
+        return "audio second"
+
+    @property
+    @override
+    def knobs(self) -> Knobs:
+        return {"new_tokens": _NEW_TOKENS}
+
+    @override
+    def trace(self, request: Request) -> Traced:
+        new_tokens = self._new_tokens(request)
+        dtype = torch_dtype(request.dtype)
+        with fake_run(self.title):
+            network = fake_network(self.build, dtype)
+            network.train(mode=False)
+            features = self._features(request.batch, dtype)
+            recognition = _Recognition(network, self.config, features)
+            programs = {
+                "encode": (recognition.trace_encoder(), 1),
+                "prompt": (recognition.trace_prompt(), 1),
+                "decode": (recognition.trace_decode(new_tokens), new_tokens),
+            }
+        work = request.batch * _WINDOW_S
+        phases = tuple(
+            ProgramPhase(phase=phase, work=work, program=program, count=count)
+            for phase, (program, count) in programs.items()
+        )
+        return Traced(phases=phases, inputs=shapes_of({"audio features": features}))
+
+    def _new_tokens(self, request: Request) -> int:
+        longest = int(self.config.max_target_positions) - _START_TOKENS
+        new_tokens = int(str(request.knobs["new_tokens"]))
+        if request.training:
+            raise ConfigError(f"No training step of {self.title} is traced: only its inference is.")
+        if not 1 <= new_tokens <= longest:
+            raise ConfigError(f"new_tokens must be 1 to {longest}, got {new_tokens}.")
+        return new_tokens
+
+    def _features(self, batch: int, dtype: torch.dtype) -> torch.Tensor:
+        # Two frames of features per position of the encoder, whose first layers halve them.
+        config: Any = self.config
+        shape = (batch, config.num_mel_bins, 2 * config.max_source_positions)
+        return torch.empty(shape, dtype=dtype)
+
+
+class _Recognition:
+    """Steps of one recognition on fake tensors."""
+
+    def __init__(self, network: Any, config: PreTrainedConfig, features: torch.Tensor) -> None:
+        self._network = network
+        self._features = features
+        self._cache = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
+        self._encoded: Any = None
+
+    def trace_encoder(self) -> Program:
+        def encode() -> None:
+            self._encoded = self._network.model.encoder(self._features)
+
+        return trace_program(encode, network=self._network, inputs=(self._features,))
+
+    def trace_prompt(self) -> Program:
+        return self._trace_step(_START_TOKENS)
+
+    def trace_decode(self, new_tokens: int) -> Program:
+        first = last = self._trace_step(1)
+        if new_tokens > 1:
+            self._lengthen(new_tokens - 2)
+            last = self._trace_step(1)
+        return averaged_programs(first, last)
+
+    def _trace_step(self, num_tokens: int) -> Program:
+        tokens = torch.empty(self._features.shape[0], num_tokens, dtype=torch.long)
+        inputs = (tokens, self._encoded.last_hidden_state)
+        return trace_program(
+            lambda: self._step(tokens), network=self._network, inputs=inputs, kv=self._cache
+        )
+
+    def _step(self, tokens: torch.Tensor) -> object:
+        output = self._network(
+            decoder_input_ids=tokens,
+            encoder_outputs=self._encoded,
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+        return torch.argmax(output.logits[:, -1], dim=-1, keepdim=True)
+
+    def _lengthen(self, num_tokens: int) -> None:
+        """Append ``num_tokens`` tokens of undefined content to the decoder's own cache."""
+        if num_tokens < 1:
+            return
+        own = self._cache.self_attention_cache
+        layers: Any = own.layers
+        for index, layer in enumerate(layers):
+            keys = layer.keys
+            shape = (*keys.shape[:2], num_tokens, keys.shape[3])
+            own.update(keys.new_empty(shape), keys.new_empty(shape), index)

@@ -1,0 +1,166 @@
+"""All networks of torchvision, through their own constructors.
+
+Imports torch, so it is imported only by functions that find or trace a model.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from joulelab.estimator.models.base import Knobs, Model, Source
+from joulelab.estimator.models.detection import detect, everything_survives, limit_detections
+from joulelab.estimator.models.network import Inputs, NetworkModel, call_in_order
+from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.registry import unknown_name
+
+ensure_torchvision()
+
+import torchvision.models as zoo  # noqa: E402
+
+# torchvision's documented operations belong to these: 520 after the transform of the weights,
+# 16 frames, and images of 512 by 512 where a network scales or takes any size itself.
+_SEGMENTATION_SIZE = 520
+_FREE_SIZE = 512
+_FRAMES = 16
+_PLAIN_SIZE = 224
+_CLIP = {"image_size": _PLAIN_SIZE, "frames": _FRAMES}
+_DETECTIONS = 8
+"""Objects per image, for the heads of masks and keypoints: COCO has 7.7 (arXiv:1405.0312)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What a family of networks takes."""
+
+    unit: str
+    make_inputs: Callable[[int, Knobs], Inputs]
+    image_size: int | None = None
+    knobs: Mapping[str, int] = field(default_factory=dict)
+
+
+def _image(batch: int, knobs: Knobs) -> Inputs:
+    size = int(str(knobs["image_size"]))
+    return {"image": torch.empty(batch, 3, size, size)}
+
+
+def _frame_pair(batch: int, knobs: Knobs) -> Inputs:
+    return {"first frame": _image(batch, knobs)["image"], **_image(batch, knobs)}
+
+
+def _clip(batch: int, knobs: Knobs) -> Inputs:
+    size, frames = (int(str(knobs.get(key, size))) for key, size in _CLIP.items())
+    return {"clip": torch.empty(batch, 3, frames, size, size)}
+
+
+_CLASSIFICATION = _Task(unit="image", make_inputs=_image)
+_TASKS: Mapping[str, _Task] = {
+    "segmentation": _Task(unit="image", make_inputs=_image, image_size=_SEGMENTATION_SIZE),
+    "detection": _Task(
+        *("image", _image, _FREE_SIZE),
+        {"detections": _DETECTIONS},
+    ),
+    "optical_flow": _Task(unit="frame pair", make_inputs=_frame_pair, image_size=_FREE_SIZE),
+    "video": _Task(unit="clip", make_inputs=_clip, knobs={"frames": _FRAMES}),
+}
+
+
+class TorchvisionSource(Source):
+    """Networks for classification, segmentation, detection, video and optical flow.
+
+    Those whose name begins with ``quantized_`` are traced as they are before their conversion
+    to integers, which runs on CPUs alone; ask for them in int8.
+    """
+
+    @override
+    def names(self) -> Sequence[str]:
+        return _names()
+
+    @override
+    def find(self, name: str) -> Model:
+        if name not in _names():
+            raise unknown_name("model of torchvision", name, _names())
+        builder = zoo.get_model_builder(name)
+        family = builder.__module__.removeprefix("torchvision.models.").partition(".")[0]
+        task = _TASKS.get(family, _CLASSIFICATION)
+        detects = family == "detection"
+        return NetworkModel(
+            title=name,
+            unit=task.unit,
+            knobs=_knobs(name, task),
+            build=lambda chosen: _built(builder, chosen),
+            make_inputs=task.make_inputs,
+            **(
+                {"call": detect, "around": everything_survives}
+                if detects
+                else {"call": call_in_order}
+            ),
+            untrainable="its loss needs boxes to compare with" if detects else "",
+        )
+
+
+def _knobs(name: str, task: _Task) -> dict[str, int]:
+    if name.startswith("mvit"):
+        return {}  # its positions are learned for one size
+    knobs = {"image_size": task.image_size or documented_size(name)}
+    return {**knobs, **task.knobs}
+
+
+def documented_size(name: str) -> int:
+    """Return the smallest image size for which torchvision documents weights of ``name``."""
+    sizes = [
+        crop[0] if isinstance(crop, tuple | list) else crop
+        for weights in zoo.get_model_weights(name)
+        if (crop := getattr(weights.transforms, "keywords", {}).get("crop_size")) is not None
+    ]
+    return min(sizes, default=_PLAIN_SIZE)
+
+
+def documented_flop(name: str, image_size: int) -> float | None:
+    """Return the operations that torchvision documents for one sample of ``name``.
+
+    A multiplication and an addition count two; torchvision counts them one.
+
+    Args:
+        name: The network.
+        image_size: Side of its image, which selects among weights of several sizes.
+
+    Returns:
+        Operations, or ``None`` if none are documented for that size.
+    """
+    for weights in zoo.get_model_weights(name):
+        crop = getattr(weights.transforms, "keywords", {}).get("crop_size")
+        side = crop[0] if isinstance(crop, tuple | list) else crop
+        if side in (None, image_size) and "_ops" in weights.meta:
+            return 2e9 * float(weights.meta["_ops"])
+    return None
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return tuple(sorted(zoo.list_models()))
+
+
+def _built(builder: Callable[..., torch.nn.Module], knobs: Knobs) -> torch.nn.Module:
+    """Build a network without weights, for another image size where it must know that."""
+    options: dict[str, Any] = {}
+    parameters = inspect.signature(builder).parameters
+    module = builder.__module__.rpartition(".")[2]
+    if "weights_backbone" in parameters:
+        options["weights_backbone"] = None
+    if "aux_loss" in parameters:
+        options["aux_loss"] = True  # so are the networks that have weights, and they run it
+    if module in ("googlenet", "inception"):
+        options["init_weights"] = False  # slow, and of no consequence for a trace
+    if module == "vision_transformer":
+        options["image_size"] = knobs["image_size"]
+    elif module == "maxvit":
+        options["input_size"] = (knobs["image_size"], knobs["image_size"])
+    network = builder(weights=None, **options)
+    if "detections" in knobs:
+        limit_detections(network, int(str(knobs["detections"])))
+    return network
