@@ -34,7 +34,7 @@ EDGE_S = 0.05
 
 _POINT_COLUMNS = (
     *("name", "kind", "dtype", "m", "n", "k", "batch", "elements", "moved_b", "flop"),
-    *("memory_format", "mode", "data", "cold", "num_operators"),
+    *("memory_format", "mode", "data", "cold", "kinds"),
 )
 _ROW_COLUMNS = (
     *("time_s", "energy_j", "power_w", "counter_power_w", "sm_clock_mhz", "temperature_c"),

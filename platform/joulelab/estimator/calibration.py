@@ -6,7 +6,7 @@ identifies keeps its value. The errors of all points are returned, fitted to or 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from statistics import fmean
 
@@ -116,6 +116,7 @@ def calibrate(processor: Processor, anchors: Sequence[Anchor]) -> Calibration:
             fitted = _fit(fitted, processor, [kept[row] for row in stage.rows], stage, pricing)
         if _change(previous, fitted, planned) < _SETTLED:
             break
+    fitted = _in_modules(fitted, [anchor for anchor in kept if anchor.kinds])
     return Calibration(
         processor=fitted,
         figures=tuple(_figures(processor, fitted, planned)),
@@ -125,9 +126,7 @@ def calibrate(processor: Processor, anchors: Sequence[Anchor]) -> Calibration:
 
 
 def _runs(processor: Processor, anchor: Anchor) -> bool:
-    """Chains are checked, not priced; formats that the processor lacks cannot be."""
-    if anchor.kind == "chain":
-        return False
+    """Return whether the processor has the format."""
     return anchor.mode != "graph" or anchor.operator.pipe in processor.flop_per_clock
 
 
@@ -140,23 +139,31 @@ def _fit(
     start = np.clip(np.log([value_of(current, name) for name in names]), limits[0], limits[1])
     measured_s = np.log([anchor.time_s for anchor in anchors])
     measured_j = np.log([anchor.energy_j or np.nan for anchor in anchors])
-    measured_mhz = np.log([anchor.clock_mhz or np.nan for anchor in anchors])
 
     def errors(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-        prices = pricing.on(with_values(current, _values(names, logs)))
+        prices = pricing.at_measured_clocks(with_values(current, _values(names, logs)))
         parts = []
         if stage.fits_time:
             parts.append(np.log(prices.time_s) - measured_s)
         if stage.fits_energy:
             parts.append(np.log(prices.energy_j) - measured_j)
-        if stage.fits_clock:
-            parts.append(np.nan_to_num(np.log(prices.clock_mhz) - measured_mhz))
         return np.concatenate(parts)
 
     found = least_squares(
         errors, start, bounds=_open(limits), loss="soft_l1", f_scale=0.1, diff_step=_STEP
     )
     return with_values(current, _values(names, found.x))
+
+
+def _in_modules(processor: Processor, chains: list[Anchor]) -> Processor:
+    """Lengthen all launches alike to what chains of modules take: modules are Python, too."""
+    if not chains:
+        return processor
+    prices = Pricing(chains).on(processor)
+    measured_s = np.array([chain.time_s for chain in chains])
+    factor = float(np.exp(np.mean(np.log(measured_s / prices.time_s))))
+    launches = {kind: factor * one for kind, one in processor.timing.eager_launch_s.items()}
+    return replace(processor, timing=replace(processor.timing, eager_launch_s=launches))
 
 
 def _change(before: Processor, after: Processor, planned: Sequence[Stage]) -> float:

@@ -35,7 +35,7 @@ def value_of(processor: Processor, name: str) -> float:
     if not key:
         return float(value)
     if field == "kind_efficiency":
-        return float(value.get(key, 1.0))
+        return float(value.get(key, value.get(key.partition("_")[0], 1.0)))
     if field == "eager_launch_s":
         return float(value.get(key, value["default"]))
     if key not in value:

@@ -2,8 +2,8 @@
 
 import csv
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -51,7 +51,7 @@ class Anchor:
         flop: Operations of one call, >= 0.
         moved_b: Bytes that one call reads and writes, >= 0.
         is_cold: Whether its second operand rotates through more bytes than any cache holds.
-        num_operators: Operator calls in one call.
+        kinds: Operator calls in one call, by kind; empty for one alone.
         time_s: Time of one call.
         power_w: Mean power; ``None`` if not measured.
         clock_mhz: Mean core clock; ``None`` if not measured.
@@ -68,7 +68,7 @@ class Anchor:
     flop: float = 0.0
     moved_b: float = 0.0
     is_cold: bool = False
-    num_operators: int = 1
+    kinds: Mapping[str, int] = field(default_factory=dict)
     time_s: float = 0.0
     power_w: float | None = None
     clock_mhz: float | None = None
@@ -180,7 +180,7 @@ def _anchor(path: Path, number: int, row: dict[str, str]) -> Anchor:
             flop=_number(row, "flop"),
             moved_b=_number(row, "moved_b"),
             is_cold=row.get("cold") == "True",
-            num_operators=int(row.get("num_operators") or 1),
+            kinds=_kinds(row.get("kinds") or ""),
             time_s=_number(row, "time_s"),
             power_w=_measured(row, "power_w"),
             clock_mhz=_measured(row, "sm_clock_mhz"),
@@ -188,6 +188,12 @@ def _anchor(path: Path, number: int, row: dict[str, str]) -> Anchor:
         )
     except (ValueError, KeyError) as error:
         raise ConfigError(f"Line {number} of {path} is not a micro-benchmark: {error}.") from error
+
+
+def _kinds(told: str) -> dict[str, int]:
+    """Read what a chain calls, as ``"conv 16, norm 16"``."""
+    pairs = (part.split() for part in told.split(",") if part.strip())
+    return {kind: int(count) for kind, count in pairs}
 
 
 def _shape(row: dict[str, str]) -> MatrixShape | None:

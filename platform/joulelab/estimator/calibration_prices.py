@@ -17,6 +17,7 @@ from joulelab.hardware.processor import Processor
 
 Array = NDArray[np.float64]
 
+_NO_CAP_W = 1e9
 _ROTATED_B = 1e12
 """Stands for operands that rotate through more bytes than any cache holds."""
 
@@ -56,6 +57,18 @@ class Pricing:
 
     def on(self, processor: Processor) -> Prices:
         """Return what they cost on ``processor`` at its default operating point."""
+        return self._priced(processor, at_measured_clock=False)
+
+    def at_measured_clocks(self, processor: Processor) -> Prices:
+        """Return what they cost at the clocks at which they were seen to run, under no cap.
+
+        So it does not matter by how much a cap held the clock down, nor that a short run may
+        exceed it. Where no clock was measured, as :meth:`on`.
+        """
+        timing = replace(processor.timing, tensor_ceiling_start=None)
+        return self._priced(replace(processor, timing=timing), at_measured_clock=True)
+
+    def _priced(self, processor: Processor, *, at_measured_clock: bool) -> Prices:
         clock, cap = requested(processor, (OperatingPoint(),))
         idle_w = float(waiting_w(processor, clock, cap)[0])
         time_s = np.array([self._host_s(processor, anchor) for anchor in self._anchors])
@@ -63,17 +76,28 @@ class Pricing:
         energy_j = time_s * idle_w
         gap_s = processor.timing.graph_launch_s
         for rows, table in self._tables:
-            settled = settle(group_costs(table, processor), processor, clock, cap)
-            device_s = settled.device_s[0][table.sequence]
+            costs = group_costs(table, processor)
+            clocks, caps = clock.repeat(len(rows)), cap.repeat(len(rows))
+            if at_measured_clock:
+                seen = [self._anchors[row].clock_mhz for row in rows]
+                clocks = np.array([one or clock[0] for one in seen])
+                caps = np.where([one is not None for one in seen], _NO_CAP_W, cap[0])
+            settled = settle(costs, processor, clocks, caps)
+            # One point for each anchor, of which the anchor's own group is wanted.
+            own = (np.arange(len(rows)), table.sequence)
+            device_s = settled.device_s[own]
             time_s[rows] = device_s + gap_s
-            clock_mhz[rows] = settled.clock_mhz[0][table.sequence]
-            energy_j[rows] = settled.power_w[0][table.sequence] * device_s + idle_w * gap_s
+            clock_mhz[rows] = settled.clock_mhz[own]
+            energy_j[rows] = settled.power_w[own] * device_s + idle_w * gap_s
         return Prices(time_s=time_s, energy_j=energy_j, clock_mhz=clock_mhz)
 
     @staticmethod
     def _host_s(processor: Processor, anchor: Anchor) -> float:
         """Return the time of what the device does not set."""
-        return processor.timing.launch_s(anchor.kind) if anchor.mode == "eager" else anchor.time_s
+        if anchor.mode != "eager":
+            return anchor.time_s
+        calls = anchor.kinds or {anchor.kind: 1}
+        return sum(processor.timing.launch_s(kind) * count for kind, count in calls.items())
 
 
 def _indices(anchors: Sequence[Anchor], *, is_cold: bool) -> list[int]:

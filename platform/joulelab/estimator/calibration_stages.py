@@ -16,9 +16,14 @@ _BEYOND_CACHES = 4.0
 _WITHIN_CACHE = 0.5
 _SATURATING_FLOP = 5e9
 """Below this the shape of a product says more than its unit (2 x 1024^3 is 2.1e9)."""
-_STREAM = "copy"
-_STREAMING_KINDS = ("elementwise", "norm", "softmax", "reduction", "gather")
-"""Kinds that stay behind a copy of as many bytes."""
+_STREAMS = ("copy", "elementwise")
+_FASTEST = 0.9
+"""Share of the fastest stream's rate beyond which a stream tells what the memory can."""
+_EFFICIENCIES = (
+    *("conv", "conv_float32", "depthwise", "depthwise_float32"),
+    *("attention", "attention_float32", "norm", "softmax", "reduction", "gather"),
+)
+"""Kinds that stay behind a large product, or behind a copy of as many bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +35,12 @@ class Stage:
         rows: Which anchors they are fitted to, by position.
         fits_time: Whether to times.
         fits_energy: Whether to energies.
-        fits_clock: Whether to clocks, where measured: if the power cap sets the time, only the
-            clock tells how far the units are from their peak.
     """
 
     parameters: tuple[str, ...]
     rows: tuple[int, ...]
     fits_time: bool = True
     fits_energy: bool = False
-    fits_clock: bool = False
 
 
 def stages(processor: Processor, anchors: Sequence[Anchor]) -> tuple[Stage, ...]:
@@ -57,7 +59,6 @@ def stages(processor: Processor, anchors: Sequence[Anchor]) -> tuple[Stage, ...]
                 (f"timing.pipe_efficiency.{pipe}", f"power.flop_j.{pipe}"),
                 _is_product_on(pipe),
                 energy=True,
-                clock=True,
             )
             for pipe in processor.flop_per_clock
         ),
@@ -66,19 +67,17 @@ def stages(processor: Processor, anchors: Sequence[Anchor]) -> tuple[Stage, ...]
             chosen.is_memory_stream,
             time=False,
             energy=True,
-            clock=True,
         ),
         chosen.stage(
             (f"levels.{cache.name}.byte_j",), chosen.is_cache_stream, time=False, energy=True
         ),
         *(
             chosen.stage((f"timing.kind_efficiency.{kind}",), _is_of_kind(kind))
-            for kind in ("conv", "depthwise", "attention", *_STREAMING_KINDS)
+            for kind in _EFFICIENCIES
         ),
         *(
             chosen.stage((f"timing.eager_launch_s.{kind}",), _is_launch_of(kind))
-            for kind in sorted({anchor.kind for anchor in anchors if anchor.mode == "eager"})
-            if kind != "chain"
+            for kind in ("default", *sorted({one.kind for one in anchors if _is_launch(one)}))
         ),
     ]
     return tuple(stage for stage in found if stage.rows)
@@ -90,6 +89,8 @@ class _Chooser:
     def __init__(self, processor: Processor, anchors: Sequence[Anchor]) -> None:
         self._cache_b = processor.last_cache.size_b
         self._anchors = anchors
+        rates = [one.moved_b / one.time_s for one in anchors if self._exceeds_caches(one)]
+        self._fastest_b_per_s = max(rates, default=0.0)
 
     def stage(
         self,
@@ -98,7 +99,6 @@ class _Chooser:
         *,
         time: bool = True,
         energy: bool = False,
-        clock: bool = False,
     ) -> Stage:
         """Return a stage over the anchors that ``holds``; energies need a measured power."""
         rows = tuple(
@@ -111,11 +111,14 @@ class _Chooser:
             rows=rows,
             fits_time=time,
             fits_energy=energy,
-            fits_clock=clock,
         )
 
     def is_memory_stream(self, anchor: Anchor) -> bool:
-        """Whether all of it must come from the main memory."""
+        """Whether all of it must come from the main memory, about as fast as that allows."""
+        fast = anchor.moved_b / anchor.time_s >= _FASTEST * self._fastest_b_per_s
+        return self._exceeds_caches(anchor) and fast
+
+    def _exceeds_caches(self, anchor: Anchor) -> bool:
         return _is_stream(anchor) and anchor.moved_b > _BEYOND_CACHES * self._cache_b
 
     def is_cache_stream(self, anchor: Anchor) -> bool:
@@ -128,7 +131,7 @@ def _is_idle(anchor: Anchor) -> bool:
 
 
 def _is_stream(anchor: Anchor) -> bool:
-    return anchor.mode == "graph" and anchor.kind == _STREAM
+    return anchor.mode == "graph" and anchor.kind in _STREAMS
 
 
 def _is_product_on(pipe: Pipe) -> Callable[[Anchor], bool]:
@@ -142,13 +145,21 @@ def _is_product_on(pipe: Pipe) -> Callable[[Anchor], bool]:
 
 def _is_of_kind(kind: str) -> Callable[[Anchor], bool]:
     def holds(anchor: Anchor) -> bool:
-        return anchor.mode == "graph" and kind_name(anchor.operator) == kind
+        if anchor.mode != "graph":
+            return False
+        name = kind_name(anchor.operator)
+        of_format = f"{name}_{anchor.operator.dtype}"
+        return kind == (of_format if of_format in _EFFICIENCIES else name)
 
     return holds
 
 
 def _is_launch_of(kind: str) -> Callable[[Anchor], bool]:
     def holds(anchor: Anchor) -> bool:
-        return anchor.mode == "eager" and anchor.kind == kind
+        return _is_launch(anchor) and kind in ("default", anchor.kind)
 
     return holds
+
+
+def _is_launch(anchor: Anchor) -> bool:
+    return anchor.mode == "eager" and not anchor.kinds

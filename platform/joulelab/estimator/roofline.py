@@ -121,7 +121,7 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
     rates = np.array([processor.flop_per_clock[pipe] for pipe in pipes])
     reached = rates * np.array(
         [
-            timing.pipe_efficiency[pipe] * timing.kind_efficiency.get(kind_name(operator), 1.0)
+            timing.pipe_efficiency[pipe] * timing.efficiency(kind_name(operator), operator.dtype)
             for operator, pipe in zip(table.operators, pipes, strict=True)
         ]
     )
@@ -152,9 +152,9 @@ def _group_fill(table: WorkTable, core_s_mhz: Array, fill: Array) -> Array:
 def _stream_efficiency(table: WorkTable, processor: Processor) -> Array:
     """Return what each group reaches of a stream's bandwidth: of the kinds that only stream."""
     mains = [table.operators[row] for row in table.main]
-    known = processor.timing.kind_efficiency
+    efficiency = processor.timing.efficiency
     return np.array(
-        [1.0 if main.kind in MATRIX_KINDS else known.get(main.kind, 1.0) for main in mains]
+        [1.0 if main.kind in MATRIX_KINDS else efficiency(main.kind, main.dtype) for main in mains]
     )
 
 

@@ -100,7 +100,8 @@ class ProcessorTiming:
             ``"default"`` for kinds that are not named.
         graph_launch_s: Time between kernels of a captured graph or a compiled program.
         kind_efficiency: Further factor on the reached peak for kinds that stay behind a large
-            GEMM, e.g. ``{"conv": 0.7, "attention": 0.6}``; 1 where absent.
+            GEMM or, where they compute little, behind a copy, e.g. ``{"conv": 0.7}``; with a
+            number format for that one alone: ``"conv_float32"``; 1 where absent.
         cache_flop_per_b: Operations per byte of main-memory traffic that blocking in the last
             cache allows a product of two-byte elements whose operands exceed it.
         tensor_ceiling_start: Share of the matrix peak beyond which the clock drops though the
@@ -122,6 +123,11 @@ class ProcessorTiming:
     def launch_s(self, kind: str) -> float:
         """Return the host time to launch one kernel of ``kind`` from eager PyTorch."""
         return self.eager_launch_s.get(kind, self.eager_launch_s["default"])
+
+    def efficiency(self, kind: str, dtype: str) -> float:
+        """Return the factor of ``kind`` on operands of format ``dtype``, as PyTorch names it."""
+        known = self.kind_efficiency
+        return known.get(f"{kind}_{dtype}", known.get(kind, 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
