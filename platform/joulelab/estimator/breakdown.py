@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from joulelab.core.cost import Pipe
+from joulelab.core.physics import OVERHEAD_SHARE
 from joulelab.estimator.architecture import GroupWork, scaled, summed
 from joulelab.estimator.architecture import events as events_of
 from joulelab.estimator.concurrency import concurrency
@@ -84,6 +85,7 @@ class _Groups:
         self._result = result
         self._where = where
         self._runs = result.plan.phase.count
+        self._found: dict[tuple[int, float], tuple[Event, ...]] = {}
         self._rows = [self._row(row) for row in range(result.plan.table.num_rows)]
 
     def estimates(self, *, events: bool) -> tuple[GroupEstimate, ...]:
@@ -96,22 +98,20 @@ class _Groups:
             members = [operators[i] for i in plan.groups[index]]
             group = self._estimate(members, self._rows[row], elapsed[index], waits[index])
             if events:
-                work = self._work(members, row, group, waits[index])
-                group = replace(group, events=self._events(work))
+                found = self._events(members, row, group, waits[index])
+                group = replace(group, events=found)
             groups.append(group)
         return tuple(groups)
 
     def _row(self, row: int) -> _Row:
         settled, costs = self._result.settled, self._result.costs
-        default_mhz = self._where.processor.default_clock_mhz
-        faster = max(1.0, float(self._where.clock_mhz[0]) / default_mhz)
         return _Row(
             flop={pipe: float(flop[row]) for pipe, flop in costs.flop.items() if flop[row]},
             moved_b={level: float(moved_b[row]) for level, moved_b in costs.moved_b.items()},
             device_s=float(settled.device_s[0, row]),
             core_s=float(settled.core_s[0, row]),
             memory_s=float(settled.memory_s[0, row]),
-            roofline_s=float(costs.peak_s[row]) / faster,
+            roofline_s=float(costs.peak_s[row]) / float(self._where.overclock[0]),
             clock_mhz=float(settled.clock_mhz[0, row]),
             power_w=float(settled.power_w[0, row]),
             slowed=bool(settled.slowed[0, row]),
@@ -120,15 +120,20 @@ class _Groups:
                 memory_j=float(settled.memory_j[0, row]),
                 static_j=float(settled.static_j[0, row]),
             ),
-            busy=float(costs.fill[row]),
+            busy=float(costs.fill[row] * self._working_share(row)),
         )
+
+    def _working_share(self, row: int) -> float:
+        """Return the share of the time on the device in which its units work."""
+        idle_s = (1 - OVERHEAD_SHARE) * self._result.costs.fixed_s[row]
+        return float(1 - idle_s / self._result.settled.device_s[0, row])
 
     def _estimate(
         self, members: Sequence[Operator], row: _Row, elapsed_s: float, wait_s: float
     ) -> GroupEstimate:
         main, runs = members[main_operator(members)], self._runs
         all_runs = runs * self._where.num_devices
-        waiting_j = wait_s * float(self._result.waiting_w[0])
+        waiting_j = wait_s * float(self._where.waiting_w[0])
         return GroupEstimate(
             name=_name(main, members),
             module=main.module,
@@ -180,9 +185,16 @@ class _Groups:
             core_share=self._rows[row].core_share,
         )
 
-    def _events(self, work: GroupWork) -> tuple[Event, ...]:
-        found = events_of(work, self._where.processor)
-        return scaled(found, self._where.num_devices) if self._where.num_devices > 1 else found
+    def _events(
+        self, members: Sequence[Operator], row: int, group: GroupEstimate, wait_s: float
+    ) -> tuple[Event, ...]:
+        """Return the events of ``group``, counted once for all groups that are alike."""
+        if (row, wait_s) not in self._found:
+            work = self._work(members, row, group, wait_s)
+            found = events_of(work, self._where.processor)
+            several = self._where.num_devices > 1
+            self._found[row, wait_s] = scaled(found, self._where.num_devices) if several else found
+        return self._found[row, wait_s]
 
 
 def _bound(row: _Row, elapsed_s: float) -> Bound:

@@ -9,16 +9,15 @@ from numpy.typing import NDArray
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.breakdown import phase_estimate
-from joulelab.estimator.estimate import Confidence, Estimate, Mode
+from joulelab.estimator.estimate import Estimate, Mode
 from joulelab.estimator.precision import check_precision
 from joulelab.estimator.program import TracedModel
-from joulelab.estimator.run import Conditions, Plan, conditions, plan, run
+from joulelab.estimator.run import Conditions, PhaseRun, Plan, conditions, plan, run
 from joulelab.estimator.table import ALL_REDUCE
+from joulelab.estimator.validation_confidence import confidence_of
 from joulelab.hardware.processor import Processor
 
 Array = NDArray[np.float64]
-
-_NO_SILICON = "projected from a design: there is no silicon"
 
 
 def estimate(
@@ -68,7 +67,7 @@ def estimate(
         point=point,
         cap_w=float(where.cap_w[0]),
         phases=phases,
-        confidence=_confidence(processor),
+        confidence=confidence_of(processor),
         data_energy_j=(min(energy_j, _zeros_j(plans, where)), energy_j),
         without_formula=missing,
     )
@@ -82,12 +81,16 @@ class Totals:
         phases: Names of the phases.
         latency_s: Time of all executions of each phase, as (processors, points, phases).
         energy_j: Energy of all devices in the same form.
+        roofline_s: Least time that peak rates allow, in the same form.
+        peak_power_w: Power of one device in the group that draws most, in the same form.
         num_devices: Processors that share the work.
     """
 
     phases: tuple[str, ...]
     latency_s: Array
     energy_j: Array
+    roofline_s: Array
+    peak_power_w: Array
     num_devices: int = 1
 
     @property
@@ -136,18 +139,31 @@ def totals(
         ConfigError: As :func:`estimate`.
     """
     plans: dict[Mode, tuple[Plan, ...]] = {}
-    shape = (len(processors), len(points), len(model.phases))
-    latency_s, energy_j = np.empty(shape), np.empty(shape)
+    columns = np.empty((4, len(processors), len(points), len(model.phases)))
     for index, processor in enumerate(processors):
         where = _conditions(model, processor, mode, points, num_devices)
         if where.mode not in plans:
             plans[where.mode] = plan(model, where.mode)
         for place, one in enumerate(plans[where.mode]):
-            result = run(one, where)
-            latency_s[index, :, place] = result.latency_s * one.phase.count
-            energy_j[index, :, place] = result.energy_j * one.phase.count * num_devices
-    names = tuple(phase.phase for phase in model.phases)
-    return Totals(phases=names, latency_s=latency_s, energy_j=energy_j, num_devices=num_devices)
+            columns[:, index, :, place] = _columns(run(one, where), num_devices)
+    return Totals(
+        phases=tuple(phase.phase for phase in model.phases),
+        latency_s=columns[0],
+        energy_j=columns[1],
+        roofline_s=columns[2],
+        peak_power_w=columns[3],
+        num_devices=num_devices,
+    )
+
+
+def _columns(result: PhaseRun, num_devices: int) -> tuple[Array, Array, Array, Array]:
+    executions = result.plan.phase.count
+    return (
+        result.latency_s * executions,
+        result.energy_j * executions * num_devices,
+        result.roofline_s * executions,
+        result.settled.power_w.max(axis=-1),
+    )
 
 
 def _conditions(
@@ -200,7 +216,3 @@ def _missing_formulas(model: TracedModel, missing: Mapping[str, float]) -> str:
         f"{model.name} calls matrix operators without cost formula: {names}. Add one to "
         "joulelab.estimator.formulas, or estimate without --strict, which counts their bytes alone."
     )
-
-
-def _confidence(processor: Processor) -> Confidence:
-    return Confidence(tier=processor.tier, note=_NO_SILICON if processor.tier == "D" else "")

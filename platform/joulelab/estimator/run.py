@@ -71,6 +71,11 @@ class Conditions:
     held_w: Array
     waiting_w: Array
 
+    @property
+    def overclock(self) -> Array:
+        """Requested clock over the default one, at least 1."""
+        return np.maximum(1.0, self.clock_mhz / self.processor.default_clock_mhz)
+
 
 def conditions(
     processor: Processor, mode: Mode, points: Sequence[OperatingPoint], num_devices: int
@@ -101,20 +106,29 @@ class PhaseRun:
         costs: What its distinct groups ask for.
         settled: At what clock, time and energy these run.
         elapsed_s: Share of each group of the sequence in the latency.
-        waiting_w: Power while the processor waits, per point.
+        where: Where and how.
     """
 
     plan: Plan
     costs: GroupCosts
     settled: Settled
     elapsed_s: Array
-    waiting_w: Array
+    where: Conditions
 
     @property
     def latency_s(self) -> Array:
         """Time of one execution, per point."""
         latency_s: Array = self.elapsed_s.sum(axis=-1)
         return latency_s
+
+    @property
+    def roofline_s(self) -> Array:
+        """Least time of one execution at peak rates, per point.
+
+        At the default clock, or at the requested one if that is higher.
+        """
+        least_s: Array = self.costs.peak_s[self.plan.table.sequence].sum() / self.where.overclock
+        return least_s
 
     @property
     def wait_s(self) -> Array:
@@ -129,7 +143,7 @@ class PhaseRun:
         counts = np.bincount(table.sequence, minlength=table.num_rows)
         busy_j = (settled.compute_j + settled.memory_j + settled.static_j) @ counts
         idle_s = np.maximum(0.0, self.latency_s - settled.device_s @ counts)
-        return busy_j + idle_s * self.waiting_w
+        return busy_j + idle_s * self.where.waiting_w
 
 
 def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
@@ -153,6 +167,4 @@ def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
         launch.launch_s(plan.table, where.processor, where.mode)[sequence],
         queued=launch.is_queued(where.processor, where.mode),
     )
-    return PhaseRun(
-        plan=plan, costs=costs, settled=settled, elapsed_s=elapsed_s, waiting_w=where.waiting_w
-    )
+    return PhaseRun(plan=plan, costs=costs, settled=settled, elapsed_s=elapsed_s, where=where)

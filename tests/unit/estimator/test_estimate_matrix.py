@@ -1,0 +1,63 @@
+"""The laws of estimates on real networks: every device and precision, several batches."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from joulelab.estimator.models import model_names, trace_model
+from joulelab.estimator.precision import PRECISIONS, supports
+from joulelab.estimator.predict import estimate, totals
+from joulelab.hardware.processors import PROCESSORS
+
+FEW = ("torchvision:resnet18", "torchvision:mobilenet_v2", "torchvision:vit_b_16")
+SOME = tuple(
+    name
+    for name in model_names()["torchvision"]
+    if name not in FEW and "rcnn" not in name and "detection" not in name
+)
+TIGHT = 1 + 1e-9
+
+
+def devices_with(precision):
+    return [device for device in PROCESSORS.values() if supports(precision, device)]
+
+
+def check_laws(name, precision, batches, mode):
+    devices = devices_with(precision)
+    models = [trace_model(name, batch=batch, precision=precision) for batch in batches]
+    found = [totals(model, devices, mode=mode) for model in models]
+    cap_w = np.array([[device.default_power_limit_w] for device in devices])
+    for one in found:
+        assert (one.power_w <= cap_w * TIGHT).all()
+        assert (one.peak_power_w.max(axis=-1) <= cap_w * TIGHT).all()
+        assert (one.latency_s * TIGHT >= one.roofline_s).all()
+        assert (one.energy_j > 0).all()
+    for small, large in pairwise(found):
+        assert (large.total_energy_j * TIGHT >= small.total_energy_j).all()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", FEW)
+def test_a_network_obeys_the_laws_on_every_device(name, precision):
+    check_laws(name, precision, (1, 2, 64), "eager")
+    check_laws(name, precision, (1, 2, 64), "compiled")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOME)
+def test_every_network_obeys_the_laws_on_every_device(name):
+    for precision in ("fp32", "fp16", "int8"):
+        check_laws(name, precision, (1, 16), "eager")
+
+
+@pytest.mark.parametrize("batch", [1, 8, 64])
+@pytest.mark.parametrize("mode", ["eager", "graph", "compiled"])
+def test_half_precision_resnet18_on_an_a100_stays_under_its_400_watts(batch, mode):
+    """Without a power bound, this network was once put at 1963 W."""
+    model = trace_model("torchvision:resnet18", batch=batch, precision="fp16")
+
+    made = estimate(model, PROCESSORS["a100"], mode=mode)
+
+    assert made.power_w <= 400
+    assert all(phase.peak_power_w <= 400 for phase in made.phases)
