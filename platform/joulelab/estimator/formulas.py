@@ -16,6 +16,8 @@ from joulelab.estimator.kinds import MATRIX_KINDS
 from joulelab.estimator.program import MatrixShape
 
 _SOFTMAX_FLOP = 5  # per element: maximum, subtract, exponential, sum, divide
+_GROUPED = ("_grouped_mm", "_scaled_grouped_mm")
+_LISTS = ("_foreach", "_fused")  # operators that work on lists of tensors
 _NORM_FLOP = 8  # per element: mean 1, variance 3, normalise 2, scale and shift 2
 
 
@@ -27,7 +29,7 @@ def flop(call: Call, shape: MatrixShape | None) -> float:
     """
     if call.kind in MATRIX_KINDS:
         return float(_matrix_flop(call, shape))
-    written = call.written if call.name.startswith("_foreach") else call.written[:1]
+    written = call.written if call.name.startswith(_LISTS) else call.written[:1]
     elements_out = sum(tensor.numel() for tensor in written)
     match call.kind:
         case "copy" | "gather":
@@ -55,9 +57,6 @@ def _matrix_flop(call: Call, shape: MatrixShape | None) -> int:
     if registered is None:
         raise ConfigError(f"{call.operator} has no FLOP formula")
     return int(registered(*call.args, **call.kwargs, out_val=call.result))
-
-
-_GROUPED = ("_grouped_mm", "_scaled_grouped_mm")
 
 
 def _grouped_mm_flop(call: Call) -> int:

@@ -17,7 +17,10 @@ MATRIX_KINDS: tuple[Kind, ...] = ("gemm", "conv", "attention")
 # they are to be refused rather than taken for elementwise kernels.
 _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("gemm", r".*(mm|mv|matmul)_?|v?dot|ger|addr|linear|bilinear|einsum|addmm_activation"),
-    ("gemm", r"(.*_)?(lstm|gru|rnn|rnn_tanh|rnn_relu|rnn_layer)|trilinear|cdist.*|fft_.*"),
+    (
+        "gemm",
+        r"(.*_)?(lstm|gru|rnn|rnn_tanh|rnn_relu|rnn_layer)(_backward)?|trilinear|cdist.*|fft_.*",
+    ),
     ("gemm", r"linalg_(?!vector_norm).*|cholesky.*|lu_.*|triangular_solve|ormqr|geqrf"),
     ("conv", r".*conv(olution)?([1-3]d)?(_.*)?"),
     ("attention", r".*(attention|scaled_dot_product).*"),

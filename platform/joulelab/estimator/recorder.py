@@ -1,5 +1,6 @@
 """Record the operators of a program as PyTorch's dispatcher runs them."""
 
+import gc
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -63,6 +64,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def recording(self) -> Generator[None]:
         """Record what is run in a ``with`` block."""
         with ExitStack() as stack:
+            stack.enter_context(_no_garbage_collection())
             before = register_optimizer_step_pre_hook(self._enter_optimizer)
             stack.callback(before.remove)
             after = register_optimizer_step_post_hook(self._leave_optimizer)
@@ -126,6 +128,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             storage = self._storages.of(gradient)
             if storage.role == "made":
                 self._gradients[id(storage)] = storage
+
+
+@contextmanager
+def _no_garbage_collection() -> Generator[None]:
+    """Keep tensors in reference cycles alive, lest it be chance when they are freed."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @cache

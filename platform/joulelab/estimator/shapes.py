@@ -24,7 +24,7 @@ _FACTORS = {
     "_scaled_mm": ("self", "mat2"),
 }
 _GROUPED = ("_grouped_mm", "_scaled_grouped_mm")
-_RECURRENT = "mkldnn_rnn_layer"
+_RECURRENT = ("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")
 _GATES = {2: 4, 3: 3}  # of an LSTM and a GRU, by their mode; a plain recurrent layer has one
 
 
@@ -37,7 +37,7 @@ def matrix_shape(call: Call) -> MatrixShape | None:
         return _product(call)
     if call.name in _GROUPED:
         return _grouped_product(call)
-    if call.name == _RECURRENT:
+    if call.name in _RECURRENT:
         return _recurrent_layer(call)
     return _SHAPES[call.kind](call) if call.kind in _SHAPES else None
 
@@ -71,10 +71,15 @@ def _share(whole: int, groups: int) -> int:
 
 
 def _recurrent_layer(call: Call) -> MatrixShape:
-    """Return one product per time step, of the input and the state with all gates' weights."""
+    """Return one product per step in time, of input and state with the weights of all gates.
+
+    Each product has two gradients of its size, that of what it multiplies and of the weights.
+    """
     steps, samples, width = call.argument("input").shape
     hidden = int(call.argument("hidden_size"))
     gates = _GATES.get(call.argument("mode"), 1)
+    if call.name.endswith("_backward"):
+        steps *= 2
     return MatrixShape(batch=steps, m=samples, n=gates * hidden, k=width + hidden)
 
 

@@ -12,6 +12,8 @@ from typing import Literal
 
 import torch
 
+from joulelab.errors import ConfigError
+
 Role = Literal["parameter", "state", "input", "made"]
 """Of the network; of the optimizer; passed in otherwise; made in the program."""
 
@@ -60,7 +62,13 @@ class Storages:
 
     def of(self, tensor: torch.Tensor, role: Role = "input") -> Storage:
         """Return the storage of ``tensor``, which has ``role`` if it was not known yet."""
-        untyped = tensor.untyped_storage()
+        try:
+            untyped = tensor.untyped_storage()
+        except NotImplementedError as error:
+            raise ConfigError(
+                f"Only dense tensors are traced, got one of layout {tensor.layout}. "
+                "Convert it with to_dense()."
+            ) from error
         known = self._alive.get(untyped._cdata)  # noqa: SLF001
         if known is None:
             return self._add(untyped, role)
@@ -116,4 +124,6 @@ def _parts(value: object) -> Iterable[object]:
         return value.values()
     if isinstance(value, list | tuple | set):
         return value
-    return vars(value).values() if hasattr(value, "__dict__") else ()
+    if isinstance(value, type) or not hasattr(value, "__dict__"):
+        return ()
+    return vars(value).values()

@@ -67,3 +67,10 @@ def test_hooks_are_gone_after_an_error():
 
     assert (len(module._global_forward_hooks), len(module._global_forward_pre_hooks)) == before
     assert functions == (nn.functional.dropout, nn.functional.scaled_dot_product_attention)
+
+
+def test_sparse_tensors_are_refused():
+    x = torch.eye(4).to_sparse()
+
+    with pytest.raises(ConfigError, match="to_dense"):
+        trace_program(lambda: x * 2)

@@ -347,6 +347,16 @@ def test_a_recurrent_layer_multiplies_input_and_state_with_the_weights_of_all_ga
     ]
 
 
+def test_the_gradients_of_a_recurrent_layer_cost_twice_the_layer():
+    with fake_tensors():
+        network = fake_network(lambda: nn.LSTM(8, 16)).train()
+        x = torch.empty(5, 3, 8)
+        operators = operators_of(lambda: network(x)[0].sum().backward(), gradients=True)
+
+    forward, backward = (each for each in operators if each.kind == "gemm")
+    assert backward.flop == 2 * forward.flop
+
+
 def test_a_transposed_operand_is_not_contiguous_unless_a_product_takes_it():
     with fake_tensors():
         x = torch.empty(8, 8)
