@@ -211,6 +211,7 @@ def group(*operators: Operator, energy: EnergySplit = NO_ENERGY, **changes: Any)
         "device_s": 1e-3,
         "wait_s": 0.0,
         "clock_mhz": 1000.0,
+        "waiting_mhz": 1000.0,
         "energy": energy,
     }
     return GroupWork(**{**values, **changes})
@@ -266,6 +267,7 @@ def groups(draw: st.DrawFn) -> GroupWork:
         device_s=draw(time_s),
         wait_s=draw(time_s),
         clock_mhz=draw(st.floats(500.0, 2000.0)),
+        waiting_mhz=draw(st.floats(500.0, 2000.0)),
         busy=draw(st.floats(0.0, 1.0)),
         core_share=draw(st.floats(0.0, 1.0)),
     )

@@ -176,6 +176,7 @@ class _Groups:
             device_s=group.device_s,
             wait_s=wait_s * runs,
             clock_mhz=group.clock_mhz,
+            waiting_mhz=float(self._where.clock_mhz[0]),
             energy=EnergySplit(
                 compute_j=energy.compute_j * share,
                 memory_j=energy.memory_j * share,

@@ -116,11 +116,14 @@ def static_events(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     in which memory standby is contained, and clocks at the present voltage.
     """
     power = processor.power
-    squared_volt = processor.voltage.at(work.clock_mhz) ** 2
     standby_w = standby_w_of(processor)
-    clock_j = power.clock_w_per_ghz * squared_volt * _J_PER_CYCLE_OF_W_PER_GHZ
-    for state, state_s in (("running", work.device_s), ("waiting for launch", work.wait_s)):
-        cycles = state_s * work.clock_mhz * 1e6
+    for state, state_s, clock_mhz in (
+        ("running", work.device_s, work.clock_mhz),
+        ("waiting for launch", work.wait_s, work.waiting_mhz),
+    ):
+        squared_volt = processor.voltage.at(clock_mhz) ** 2
+        clock_j = power.clock_w_per_ghz * squared_volt * _J_PER_CYCLE_OF_W_PER_GHZ
+        cycles = state_s * clock_mhz * 1e6
         path = f"static/{state}"
         yield RawEvent(f"{path}/leakage", state_s, "seconds", power.constant_w - standby_w)
         yield RawEvent(f"{path}/memory refresh", state_s, "seconds", standby_w)

@@ -93,8 +93,9 @@ def _tiles(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
         path = f"compute/{tile_type(pipe)}/elementwise {pipe}"
         yield RawEvent(path, flop, "operations", operation_j)
     macs = sum(product.macs for product in work.products)
-    register_j = unit_j("array.register_byte", node_nm)
-    yield RawEvent("compute/elements/partial sums", 2.0 * ACCUMULATOR_B * macs, "bytes", register_j)
+    summed_b = 2.0 * ACCUMULATOR_B * macs
+    latch_j = unit_j("array.latch_byte", node_nm)
+    yield RawEvent("compute/elements/partial sums", summed_b, "bytes", latch_j)
 
 
 def _tokens(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:

@@ -10,7 +10,10 @@ TPUv3", Hot Chips 2020):
 - Activations enter once per column of tiles. Partial sums are written to the accumulators once
   per row of tiles, and read as often: to be added to, and at last to leave.
 - One VLIW bundle of 322 bit per cycle and core, whether the arrays work or wait for memory.
-- Everything that is no product runs on the vector unit, on words of four bytes.
+- An element of the array passes its activation on to the right and its partial sum down for every
+  useful multiply-add; what padding passes on are zeros.
+- Whatever has no matrix format, depthwise convolutions among it, runs on the vector unit, on words
+  of four bytes.
 """
 
 from collections.abc import Iterator
@@ -66,6 +69,11 @@ def pass_cycles(product: Product, size: int) -> float:
     return passes(product, size) * (product.shape.m + 2 * size)
 
 
+def on_arrays(work: GroupWork) -> list[Product]:
+    """Return the products that run on systolic arrays, not on the vector unit."""
+    return [product for product in work.products if product.pipe.startswith("tensor_")]
+
+
 def buffer_byte_j(processor: Processor) -> float:
     """Return the energy of a byte between the unified buffer and the units."""
     return near_byte_j(processor, "unified buffer", _BANK_B)
@@ -74,15 +82,14 @@ def buffer_byte_j(processor: Processor) -> float:
 def _array(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     size, node_nm = array_size(processor), processor.node_nm
     latch_j = unit_j("array.latch_byte", node_nm)
-    for product in work.products:
+    for product in on_arrays(work):
         mac_j = unit_j(f"multiply_add.{product.pipe}", node_nm)
         name = product.pipe.removeprefix("tensor_")
         yield RawEvent(f"compute/array/{name}", product.macs, "multiply-adds", mac_j)
-        slots = passes(product, size) * product.shape.m * size * size
-        passed_b = product.operand_b + ACCUMULATOR_B
-        yield RawEvent("compute/array/forwarding", slots * passed_b, "bytes", latch_j)
+        passed_b = product.macs * (product.operand_b + ACCUMULATOR_B)
+        yield RawEvent("compute/array/forwarding", passed_b, "bytes", latch_j)
     # While it fills and drains, half of the array holds operands on average.
-    filled = sum(passes(product, size) * 2 * size for product in work.products)
+    filled = sum(passes(product, size) * 2 * size for product in on_arrays(work))
     idle_j = size * size / 2 * ACCUMULATOR_B * latch_j
     yield RawEvent("compute/array/fill and drain", filled, "cycles", idle_j)
 
@@ -90,8 +97,10 @@ def _array(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
 def _weights(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     size, node_nm = array_size(processor), processor.node_nm
     latch_j = unit_j("array.latch_byte", node_nm)
-    tiles = sum(passes(product, size) for product in work.products)
-    loaded_b = sum(passes(product, size) * size**2 * product.operand_b for product in work.products)
+    tiles = sum(passes(product, size) for product in on_arrays(work))
+    loaded_b = sum(
+        passes(product, size) * size**2 * product.operand_b for product in on_arrays(work)
+    )
     yield RawEvent("compute/weights/tiles", tiles, "tiles", unit_j("array.descriptor", node_nm))
     yield RawEvent("compute/weights/load", loaded_b, "bytes", buffer_byte_j(processor))
     # Row i of a tile moves i + 1 rows down, (size + 1) / 2 on average.
@@ -100,8 +109,8 @@ def _weights(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
 
 def _streams(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     size, node_nm = array_size(processor), processor.node_nm
-    entered_b = sum(streamed_b(product, size) for product in work.products)
-    summed_b = sum(accumulated_b(product, size) for product in work.products)
+    entered_b = sum(streamed_b(product, size) for product in on_arrays(work))
+    summed_b = sum(accumulated_b(product, size) for product in on_arrays(work))
     accumulator_j = sram_byte_j(_ACCUMULATOR_BANK_B, node_nm)
     yield RawEvent("compute/activations/stream", entered_b, "bytes", buffer_byte_j(processor))
     yield RawEvent("compute/accumulators/write", summed_b, "bytes", accumulator_j)
@@ -122,10 +131,14 @@ def accumulated_b(product: Product, size: int) -> float:
 
 def _vector_unit(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     node_nm = processor.node_nm
-    for pipe, flop in work.vector_flop.items():
+    vector_flop = dict(work.vector_flop)
+    for product in work.products:
+        if product not in on_arrays(work):
+            vector_flop[product.pipe] = vector_flop.get(product.pipe, 0.0) + product.flop
+    for pipe, flop in vector_flop.items():
         operation_j = unit_j(f"multiply_add.{pipe}", node_nm) / 2.0
         yield RawEvent(f"compute/vector unit/{pipe}", flop, "operations", operation_j)
-    register_b = 3.0 * ACCUMULATOR_B * sum(work.vector_flop.values())
+    register_b = 3.0 * ACCUMULATOR_B * sum(vector_flop.values())
     register_j = unit_j("array.register_byte", node_nm)
     yield RawEvent("compute/vector unit/registers", register_b, "bytes", register_j)
     buffer_j = buffer_byte_j(processor)

@@ -114,6 +114,7 @@ class GroupWork:
         device_s: Time on the device, >= 0.
         wait_s: Time in which the device waits for its launch, >= 0.
         clock_mhz: Core clock.
+        waiting_mhz: Core clock while it waits.
         energy: What was predicted, waiting included.
         busy: Share of the cores that work while it runs, 0..1.
         core_share: Share of the busy cores' energy that was predicted as compute, 0..1; the rest,
@@ -130,6 +131,7 @@ class GroupWork:
     device_s: float
     wait_s: float
     clock_mhz: float
+    waiting_mhz: float
     energy: EnergySplit
     busy: float = 1.0
     core_share: float = 1.0

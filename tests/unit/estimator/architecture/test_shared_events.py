@@ -21,12 +21,12 @@ def by_path(found):
 
 
 def test_static_energy_is_that_of_the_power_model():
-    work = group(gemm(64, 64, 64), device_s=2.0, wait_s=3.0, clock_mhz=2000.0)
+    work = group(gemm(64, 64, 64), device_s=2.0, wait_s=3.0, clock_mhz=1000.0, waiting_mhz=2000.0)
 
     found = list(static_events(work, gpu()))
 
-    # 10 W constant; 2 W per GHz at 2 GHz, where the voltage is twice its minimum: 16 W.
-    assert sum(event.raw_j for event in found) == pytest.approx(5 * (10 + 16))
+    # 10 W constant; 2 W per GHz at 1 GHz, and at 2 GHz twice the voltage: 16 W.
+    assert sum(event.raw_j for event in found) == pytest.approx(2 * (10 + 2) + 3 * (10 + 16))
     clocks = by_path(found)["static/waiting for launch/clock distribution"]
     assert clocks.count == pytest.approx(3 * 2e9)
     assert clocks.raw_j == pytest.approx(3 * 16)

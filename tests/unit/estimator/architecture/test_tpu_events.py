@@ -27,11 +27,11 @@ def test_a_pass_takes_its_rows_and_twice_the_array():
     assert pass_cycles(product(1000, 256, 384), 128) == 6 * (1000 + 2 * 128)
 
 
-def test_the_array_multiplies_what_is_asked_and_forwards_what_it_is_filled_with():
+def test_the_array_multiplies_and_passes_on_what_is_asked_whatever_its_padding():
     work = group(gemm(1000, 200, 100))
 
     assert count(work, "compute/array/bf16") == 1000 * 200 * 100
-    assert count(work, "compute/array/forwarding") == 2 * 1000 * 128 * 128 * (2 + 4)
+    assert count(work, "compute/array/forwarding") == 1000 * 200 * 100 * (2 + 4)
     assert count(work, "compute/array/fill and drain") == 2 * 256
 
 
@@ -66,6 +66,13 @@ def test_what_is_no_product_runs_on_the_vector_unit():
     assert count(work, "compute/vector unit/fp32") == 1000
     assert count(work, "compute/vector unit/registers") == 3 * 4 * 1000
     assert count(work, "compute/vector unit/load and store") == 8000
+
+
+def test_a_depthwise_convolution_runs_on_the_vector_unit():
+    work = group(gemm(1000, 1, 9, batch=32, pipe="fp32"))
+
+    assert count(work, "compute/vector unit/fp32") == 2 * 32 * 1000 * 9
+    assert count(work, "compute/weights/tiles") == 0
 
 
 def test_transfers_have_addresses_of_512_bytes():
