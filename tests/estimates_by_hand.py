@@ -83,7 +83,7 @@ def processor(key="invented", **changes):
 
 
 PRODUCT = GroupEstimate(
-    name="layer1.fc addmm",
+    name="layer1.fc: addmm",
     module="layer1.fc",
     kind="gemm",
     operators=("addmm",),
@@ -100,7 +100,7 @@ PRODUCT = GroupEstimate(
     events=EVENTS,
 )
 COPY = GroupEstimate(
-    name="layer2 clone",
+    name="layer2: clone",
     module="layer2.pool",
     kind="copy",
     operators=("clone", "relu"),

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from joulelab.cli.estimator.processors import Processors
 from joulelab.cli.selection import find_addresses, open_device
 from joulelab.core.device import (
     Capabilities,
@@ -34,11 +35,14 @@ T = TypeVar("T")
 class Devices:
     """Show the GPUs of this machine: clocks, limits, sensors and their tick, permissions.
 
+    `joulelab processors` lists the devices that can be estimated.
+
     Attributes:
         device: How to talk to them: nvml, dcgm, smi, simulated or replay; auto takes the best.
         uuid: Only these devices.
         store: Folder of driver state or recordings, for devices that are not hardware.
         quick: Do not wait for the energy counter to tick (some three seconds).
+        catalogue: Show the devices that can be estimated instead, as `joulelab processors` does.
         json: Print one JSON array instead of tables.
     """
 
@@ -46,6 +50,7 @@ class Devices:
     uuid: tuple[str, ...] = ()
     store: str | None = None
     quick: bool = False
+    catalogue: bool = False
     json: bool = False
 
     def run(self) -> int:
@@ -57,6 +62,8 @@ class Devices:
         Raises:
             DeviceError: If there is no device, or one of them fails.
         """
+        if self.catalogue:
+            return Processors(json=self.json).run()
         addresses = find_addresses(self.device, self.store, self.uuid)
         with ThreadPoolExecutor(len(addresses)) as pool:
             found = list(pool.map(self._look, addresses))

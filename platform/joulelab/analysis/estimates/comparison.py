@@ -71,5 +71,5 @@ def _stack(
         )  # fmt: skip
     axes.set_xlim(0, 1.2 * max(ends))
     axes.grid(visible=False, axis="y")
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, frameon=False,
-                handlelength=1.2, columnspacing=1.2)  # fmt: skip
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, frameon=False, fontsize=8,
+                handlelength=1.0, handletextpad=0.5, columnspacing=1.0)  # fmt: skip

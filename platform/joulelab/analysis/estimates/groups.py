@@ -12,6 +12,7 @@ from joulelab.analysis.quantities import quantity
 from joulelab.estimator.estimate import EnergySplit, GroupEstimate, PhaseEstimate
 
 _NAME = 30
+_LEAST_OPERATORS = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +106,18 @@ def main_memory_b(group: GroupEstimate) -> float:
 
 
 def short(name: str, length: int) -> str:
-    """Cut a name in its middle, where the paths of modules differ least."""
+    """Cut ``"module: operators"``: the operators at their end, the module at its start."""
     if len(name) <= length:
         return name
-    tail = length // 2
-    return f"{name[: length - tail - 1]}\N{HORIZONTAL ELLIPSIS}{name[-tail:]}"
+    module, colon, operators = name.rpartition(": ")
+    room = max(_LEAST_OPERATORS, length - len(module) - len(colon))
+    operators = _cut(operators, room if colon else length)
+    left = length - len(colon) - len(operators)
+    return (_cut(module[::-1], left)[::-1] if module else "") + colon + operators
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _cells(found: Alike, name: str, total_j: float) -> list[str | Text]:

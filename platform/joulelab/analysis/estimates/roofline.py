@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log10
+from math import atan2, degrees, log10
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from joulelab.analysis.estimates.groups import short
 from joulelab.analysis.estimates.palette import BOUND_INKS
 from joulelab.analysis.quantities import quantity
 from joulelab.analysis.style import INK, MUTED, RC, tidy
@@ -18,6 +19,8 @@ from joulelab.hardware.processor import Processor
 
 MAX_NAMES = 8
 _ROOM = 0.55  # decades of room around everything drawn
+_NAME = 38
+_WORTH = 0.005  # shares of time below do not widen the frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +108,10 @@ def _pipes(phase: PhaseEstimate, processor: Processor) -> list[Pipe]:
 
 def _frame(axes: Axes, shown: Sequence[Dot], pipes: Sequence[Pipe], processor: Processor) -> None:
     top = processor.peak_flop_per_s(pipes[0])
-    ridges = [ridge(processor, pipe) for pipe in pipes]
-    xs = [dot.flop_per_b for dot in shown] + ridges
-    ys = [dot.flop_per_s for dot in shown] + [processor.peak_flop_per_s(p) for p in pipes]
+    ridges = [ridge(processor, pipe, level) for pipe in pipes for level in (-1, -2)]
+    worth = [dot for dot in shown if dot.share > _WORTH]
+    xs = [dot.flop_per_b for dot in worth] + ridges
+    ys = [dot.flop_per_s for dot in worth] + [processor.peak_flop_per_s(p) for p in pipes]
     axes.set(xscale="log", yscale="log")
     axes.set_xlim(min(xs) / 10**_ROOM, max(xs) * 10 ** (_ROOM + 0.3))
     axes.set_ylim(min(ys) / 10**_ROOM, top * 10**_ROOM)
@@ -133,10 +137,11 @@ def _roofs(axes: Axes, pipes: Sequence[Pipe], processor: Processor) -> None:
         stop = top / bandwidth
         axes.plot([left, stop], [left * bandwidth, top], color=MUTED, linewidth=1.4,
                   linestyle=dash, zorder=1)  # fmt: skip
-        _name_slope(axes, f"{level.name} {quantity(bandwidth, 'B/s', digits=3)}", bandwidth, stop)
+        name = f"{level.name} {quantity(bandwidth, 'B/s', digits=3)}"
+        _name_slope(axes, name, bandwidth, stop, below=level is processor.memory)
 
 
-def _name_slope(axes: Axes, name: str, bandwidth: float, stop: float) -> None:
+def _name_slope(axes: Axes, name: str, bandwidth: float, stop: float, *, below: bool) -> None:
     """Write ``name`` along a slope, where the slope enters the frame."""
     left, right = axes.get_xlim()
     low, _ = axes.get_ylim()
@@ -145,15 +150,14 @@ def _name_slope(axes: Axes, name: str, bandwidth: float, stop: float) -> None:
         return
     x = start * (stop / start) ** 0.06
     axes.annotate(
-        name, (x, x * bandwidth), xytext=(-3, 4), textcoords="offset points", rotation=_angle(axes),
-        rotation_mode="anchor", color=MUTED, fontsize=8,
+        name, (x, x * bandwidth), xytext=(4, -4) if below else (-3, 4),
+        textcoords="offset points", rotation=_angle(axes), rotation_mode="anchor",
+        va="top" if below else "baseline", color=MUTED, fontsize=8,
     )  # fmt: skip
 
 
 def _angle(axes: Axes) -> float:
     """Return the angle on paper, in degrees, of a line of slope one on these log-log axes."""
-    from math import atan2, degrees
-
     box = axes.get_window_extent()
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     return degrees(atan2(box.height / log10(high / low), box.width / log10(right / left)))
@@ -211,7 +215,7 @@ def _keys(figure: Figure, axes: Axes, shown: Sequence[Dot]) -> None:
         more = f" and {len(dot.names) - 1} alike" if len(dot.names) > 1 else ""
         y = 0.845 - 0.062 * rank
         figure.text(0.69, y, str(rank + 1), fontsize=8.5, fontweight="bold")
-        figure.text(0.71, y, _short(dot.names[0]) + more, fontsize=8.5)
+        figure.text(0.71, y, short(dot.names[0], _NAME - len(more)) + more, fontsize=8.5)
         figure.text(0.985, y, f"{dot.share:.0%}", fontsize=8.5, color=MUTED, ha="right")
     bounds = [bound for bound in BOUND_INKS if any(dot.bound == bound for dot in shown)]
     handles = [
@@ -222,7 +226,3 @@ def _keys(figure: Figure, axes: Axes, shown: Sequence[Dot]) -> None:
         handles=handles, title="time set by", loc="upper left", bbox_to_anchor=(1.04, 0.24),
         frameon=False, fontsize=8.5, title_fontsize=8.5, alignment="left", ncols=2,
     )  # fmt: skip
-
-
-def _short(name: str, length: int = 34) -> str:
-    return name if len(name) <= length else f"{name[: length - 1]}\N{HORIZONTAL ELLIPSIS}"

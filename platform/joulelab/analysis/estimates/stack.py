@@ -11,7 +11,7 @@ from joulelab.analysis.quantities import quantity, si_scale
 from joulelab.analysis.style import INK, MUTED, RC, tidy
 from joulelab.estimator.estimate import EnergySplit, GroupEstimate, PhaseEstimate
 
-MAX_PARTS = 18
+MAX_PARTS = 22
 OUTSIDE = "outside of modules"
 
 
@@ -35,15 +35,18 @@ class Part:
 def parts(phase: PhaseEstimate, *, max_parts: int = MAX_PARTS) -> list[Part]:
     """Sum the groups of ``phase`` by module, in the order in which modules first run.
 
-    Paths are cut at the depth that gives most parts but not more than ``max_parts``; if even the
-    first names are too many, those that need least energy are put together.
+    Paths are cut at some depth, and layers that are told apart by numbers put together as
+    ``layers.*``, so that there are most parts but not more than ``max_parts``; if even the first
+    names are too many, those that need least energy are put together.
     """
-    depths = range(max((_depth(group) for group in phase.groups), default=1), 0, -1)
-    for depth in depths:
-        found = _by_module(phase.groups, depth)
-        if len(found) <= max_parts:
-            return found
-    return _with_rest(_by_module(phase.groups, 1), max_parts)
+    deepest = max((_depth(group) for group in phase.groups), default=1)
+    cuts = [
+        _by_module(phase.groups, depth, starred=starred)
+        for depth in range(deepest, 0, -1)
+        for starred in (False, True)
+    ]
+    fine = [found for found in cuts if len(found) <= max_parts]
+    return max(fine, key=len) if fine else _with_rest(cuts[-1], max_parts)
 
 
 def stack_figure(phase: PhaseEstimate) -> Figure:
@@ -84,10 +87,12 @@ def _depth(group: GroupEstimate) -> int:
     return group.module.count(".") + 1
 
 
-def _by_module(groups: Sequence[GroupEstimate], depth: int) -> list[Part]:
+def _by_module(groups: Sequence[GroupEstimate], depth: int, *, starred: bool) -> list[Part]:
     named: dict[str, list[GroupEstimate]] = {}
     for group in groups:
-        name = ".".join(group.module.split(".")[:depth]) or OUTSIDE
+        path = group.module.split(".")[:depth]
+        parts = ["*" if starred and part.isdigit() else part for part in path]
+        name = ".".join(parts) or OUTSIDE
         named.setdefault(name, []).append(group)
     return [_part(name, members) for name, members in named.items()]
 

@@ -26,7 +26,8 @@ class Asking:
 
     Attributes:
         model: Models: names that `joulelab models` lists, timm:NAME, hf:TYPE?option=value,
-            workload:NAME, or path.py:Class of a file of yours. Such a file is executed.
+            workload:NAME, or path.py:Class of a file of yours, which also defines
+            example_inputs(batch). Such a file is executed.
         device: Devices that `joulelab processors` lists.
         precision: Number formats: fp64, fp32, tf32, fp16, bf16, fp8, int8, int4. By default the
             usual one of each device.

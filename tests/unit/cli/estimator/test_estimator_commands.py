@@ -1,0 +1,334 @@
+"""The commands on small networks from a user's file, end to end."""
+
+import csv
+import json
+
+import pytest
+
+from joulelab.cli.estimator.options import knob_values, numbers
+from joulelab.cli.estimator.sweep import clock_list
+from joulelab.cli.main import main
+from joulelab.errors import ConfigError
+from joulelab.hardware.processors import PROCESSORS
+
+SMALL = """
+import torch
+
+def example_inputs(batch):
+    return torch.empty(batch, 3, 224, 224)
+
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 16, 3, padding=1)
+        self.last = torch.nn.Linear(16, 10)
+
+    def forward(self, image):
+        return self.last(torch.relu(self.first(image)).mean((2, 3)))
+
+class Dynamic(Small):
+    def forward(self, image):
+        kept = image[image > 0]
+        return super().forward(image) + kept.sum()
+
+class Unknown(Small):
+    def forward(self, image):
+        return super().forward(torch.fft.fft2(image).real)
+"""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "small.py"
+    path.write_text(SMALL)
+    return str(path)
+
+
+@pytest.fixture
+def joulelab(capsys):
+    """Runs a command; returns exit code, output and what was said on the standard error."""
+
+    def run(*words):
+        code = main([str(word) for word in words])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_one_estimate_starts_with_the_sentence_and_ends_with_confidence(joulelab, small):
+    code, out, err = joulelab(
+        "estimate", "--model", f"{small}:Small", "--device", "h100", "--batch", 8, "--per-group",
+        "--events",
+    )  # fmt: skip
+
+    assert code == 0
+    assert out.startswith(f"{small}:Small on NVIDIA H100")
+    assert "Tracing" in err
+    assert "Tracing" not in out
+    for part in ("Opportunities", "Confidence B", "Kernels of forward", "kappa:"):
+        assert part in out
+
+
+def test_several_are_a_table_with_an_answer_above(joulelab, small):
+    code, out, _ = joulelab(
+        "estimate", "--model", f"{small}:Small", "--device", "h100,tpu_v4", "--batch", "1,64",
+    )  # fmt: skip
+
+    assert code == 0
+    assert out.startswith("Least energy")
+    assert out.count("tpu_v4 ") >= 2
+
+
+def test_a_precision_that_one_device_lacks_leaves_the_others_answered(joulelab, small):
+    code, out, _ = joulelab(
+        "estimate", "--model", f"{small}:Small", "--device", "v100,h100", "--precision", "bf16",
+    )  # fmt: skip
+
+    assert code == 0
+    assert "none" in out
+    assert "has no bf16 units; it has" in out
+
+
+def test_json_is_one_object_and_files_follow_their_suffix(joulelab, small, tmp_path):
+    target = tmp_path / "x.csv"
+
+    code, out, _ = joulelab(
+        "estimate", "--model", f"{small}:Small", "--device", "h100", "--json", "--quick",
+        "--per-group", "--out", target,
+    )  # fmt: skip
+
+    (found,) = json.loads(out)["estimates"]
+    with target.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert code == 0
+    assert sum(float(row["energy_j"]) for row in rows) == pytest.approx(
+        found["totals"]["energy_j"]["total"], rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("family", ["cpu", "gpu", "tpu", "kpu"])
+def test_each_family_breaks_energy_down_to_its_own_events(joulelab, small, family):
+    code, out, _ = joulelab(f"estimate-{family}", "--model", f"{small}:Small", "--json", "--quick")
+
+    (found,) = json.loads(out)["estimates"]
+    (phase,) = found["phases"]
+    assert code == 0
+    assert found["device"]["family"] == family
+    for component in ("compute", "memory", "static"):
+        events = [e["energy_j"] for e in phase["events"] if e["path"].startswith(component)]
+        assert sum(events) == pytest.approx(phase["energy"][f"{component}_j"], rel=1e-9)
+
+
+def test_a_device_of_another_family_is_sent_to_its_command(joulelab, small):
+    code, out, err = joulelab("estimate-cpu", "--model", f"{small}:Small", "--device", "h100")
+
+    assert code == 2
+    assert out == ""
+    assert "use `joulelab estimate-gpu`" in err
+
+
+def test_compare_puts_the_most_frugal_first(joulelab, small):
+    code, out, _ = joulelab("compare", "--model", f"{small}:Small", "--json")
+
+    found = json.loads(out)["estimates"]
+    energies = [one["totals"]["energy_j"]["total"] for one in found]
+    assert code == 0
+    assert energies == sorted(energies)
+    assert len(energies) == 5
+
+
+def test_sweep_finds_a_clock_and_shows_the_table_around_it(joulelab, small):
+    code, out, _ = joulelab(
+        "sweep", "--model", f"{small}:Small", "--device", "h100", "--clock-mhz", "500:1900:100",
+        "--batch", "1,8",
+    )  # fmt: skip
+
+    assert code == 0
+    assert out.startswith("Lowest predicted EDP per sample")
+    assert "default 1980" in out
+
+
+def test_sweep_in_json_holds_the_curves(joulelab, small):
+    code, out, _ = joulelab(
+        "sweep", "--model", f"{small}:Small", "--device", "h100", "--json",
+        "--clock-mhz", "600,1200",
+    )  # fmt: skip
+
+    (curve,) = json.loads(out)["curves"]
+    products = [e * t for e, t in zip(curve["energy_j"], curve["latency_s"], strict=True)]
+    assert code == 0
+    assert curve["clocks_mhz"] == [600, 1200, 1980]
+    assert curve["best_mhz"] == curve["clocks_mhz"][products.index(min(products))]
+
+
+def test_memory_says_how_large_a_batch_fits(joulelab, small):
+    code, out, _ = joulelab("memory", "--model", f"{small}:Small", "--device", "h100", "--json")
+
+    (found,) = json.loads(out)["memory"]
+    assert code == 0
+    assert found["fits"]
+    most = found["largest_batch"]
+    for batch, fits in ((most, True), (int(most * 1.05), False)):
+        answered, out, _ = joulelab(
+            "memory", "--model", f"{small}:Small", "--device", "h100", "--batch", batch, "--json"
+        )
+        assert json.loads(out)["memory"][0]["fits"] is fits
+        assert answered == int(not fits)
+
+
+def test_what_does_not_fit_is_estimated_and_exits_with_1(joulelab, small):
+    code, out, _ = joulelab(
+        "estimate", "--model", f"{small}:Small", "--device", "coral", "--batch", 65536, "--quick",
+    )  # fmt: skip
+
+    assert code == 1
+    assert "does not fit: needs" in out
+
+
+def test_processors_lists_every_device_and_every_source(joulelab):
+    _, listed, _ = joulelab("processors")
+    _, told, _ = joulelab("processors", "--json")
+    _, one, _ = joulelab("processors", "--device", "h200")
+
+    assert all(key in listed for key in PROCESSORS)
+    assert len(json.loads(told)) == len(PROCESSORS)
+    assert "units.sm_count" in one
+
+
+def test_devices_can_show_the_catalogue_too(joulelab):
+    code, out, _ = joulelab("devices", "--catalogue")
+
+    assert code == 0
+    assert "kpu_t256" in out
+
+
+def test_processors_are_filtered_by_family_and_text(joulelab):
+    _, told, _ = joulelab("processors", "--family", "tpu", "--filter", "v5", "--json")
+
+    assert {one["key"] for one in json.loads(told)} == {"tpu_v5e", "tpu_v5p"}
+
+
+def test_models_are_filtered_by_text_and_source(joulelab):
+    code, out, _ = joulelab("models", "resnet50", "--source", "torchvision", "--json")
+    empty, _, _ = joulelab("models", "no such network at all")
+
+    assert code == 0
+    assert "resnet50" in json.loads(out)["torchvision"]
+    assert empty == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--device", "h10"), "Did you mean"),
+        (("--device", "h100", "--precision", "fp17"), "Did you mean 'fp16'"),
+        (("--device", "v100", "--precision", "bf16"), "has no bf16 units"),
+        (("--device", "h100", "--batch", "eight"), "--batch takes whole numbers, got 'eight'"),
+        (("--device", "h100", "--batch", "0"), "at least 1 sample, got 0"),
+        (("--device", "h100", "--batch", ","), "--batch needs at least one"),
+        (("--device", "h100", "--knob", "image_size"), "key=value, got 'image_size'"),
+        (("--device", "h100", "--out", "x.pdf"), ".json, .csv, .html"),
+        (("--device", "h100", "--clock-mhz", "9000"), "9000"),
+        (("--device", "h100", "--num-devices", "0"), "at least 1, got 0"),
+        (("--device", "h100", "--num-devices", "2"), "tensor parallelism"),
+    ],
+)
+def test_a_bad_request_is_one_clear_line_and_exits_with_2(joulelab, small, words, said):
+    code, out, err = joulelab("estimate", "--model", f"{small}:Small", "--quick", *words)
+
+    assert code == 2
+    assert out == ""
+    assert said in err
+
+
+def test_an_unknown_knob_names_the_closest(joulelab):
+    code, _, err = joulelab(
+        "estimate", "--model", "resnet18", "--device", "h100", "--knob", "image_sise=3"
+    )
+
+    assert code == 2
+    assert "Did you mean 'image_size'" in err
+
+
+def test_an_unknown_model_names_the_closest(joulelab):
+    code, _, err = joulelab("estimate", "--model", "resnet5O", "--device", "h100")
+
+    assert code == 2
+    assert "Did you mean 'resnet50'" in err
+
+
+def test_a_file_that_fails_to_import_shows_its_own_traceback(joulelab, tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("import torch\n\nsize = 1 / 0\n")
+
+    code, out, err = joulelab("estimate", "--model", f"{path}:Net", "--device", "h100")
+
+    assert code == 2
+    assert out == ""
+    assert "line 3" in err
+    assert "ZeroDivisionError" in err
+    assert "site-packages" not in err
+
+
+def test_dynamic_shapes_are_named_as_the_reason(joulelab, small):
+    code, _, err = joulelab("estimate", "--model", f"{small}:Dynamic", "--device", "h100")
+
+    assert code == 2
+    assert "small.py failed" in err
+    assert "which fake tensors do not have" in err
+
+
+def test_an_operator_without_a_formula_is_named_with_its_bytes(joulelab, small):
+    code, out, _ = joulelab(
+        "estimate", "--model", f"{small}:Unknown", "--device", "h100", "--precision", "fp32",
+        "--quick",
+    )  # fmt: skip
+
+    assert code == 0
+    assert "No formula" in out
+    assert "fft" in out
+    assert "% of the bytes" in out
+
+
+def test_strict_makes_it_an_error(joulelab, small):
+    code, out, err = joulelab(
+        "estimate", "--model", f"{small}:Unknown", "--device", "h100", "--precision", "fp32",
+        "--strict",
+    )  # fmt: skip
+
+    assert code == 2
+    assert out == ""
+    assert "fft" in err
+
+
+def test_nothing_is_written_when_the_request_fails(joulelab, tmp_path):
+    code, _, _ = joulelab(
+        "estimate", "--model", "resnet5O", "--device", "h100", "--out", tmp_path / "x.json"
+    )
+
+    assert code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "clocks"),
+    [("600,1200", (600, 1200)), ("600:900:150", (600, 750, 900)), ("1000", (1000,))],
+)
+def test_clocks_are_a_list_or_a_range(words, clocks):
+    assert clock_list(words) == clocks
+
+
+@pytest.mark.parametrize("words", ["900:600:10", "600:900", "600:900:0"])
+def test_a_range_of_clocks_that_makes_no_sense_is_refused(words):
+    with pytest.raises(ConfigError):
+        clock_list(words)
+
+
+def test_knobs_are_numbers_truths_or_text():
+    found = knob_values([("prompt-tokens=512",), ("scale=0.5", "cache=true", "kind=a=b")])
+
+    assert found == {"prompt_tokens": 512, "scale": 0.5, "cache": True, "kind": "a=b"}
+
+
+def test_spaces_around_commas_do_not_matter():
+    assert numbers("1, 8 ,64", "batch") == (1, 8, 64)
