@@ -1,4 +1,4 @@
-"""Arithmetic on lists of kernels: merge equal ones, repeat them, average two lists."""
+"""Lists of kernels: those of a program, equal ones merged, repeated, two lists averaged."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -6,6 +6,17 @@ from dataclasses import replace
 
 from joulelab.core.cost import KernelCost
 from joulelab.errors import ConfigError
+from joulelab.estimator.program import Program
+
+
+def kernels_of(program: Program) -> tuple[KernelCost, ...]:
+    """Return the kernels that ``program`` launches, in their order."""
+    return tuple(
+        KernelCost(
+            name=operator.kind, pipe=operator.pipe, flop=operator.flop, dram_b=operator.moved_b
+        )
+        for operator in program.operators
+    )
 
 
 def merged(kernels: Iterable[KernelCost]) -> tuple[KernelCost, ...]:

@@ -22,9 +22,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from joulelab.core.cost import KernelCost
 from joulelab.errors import ConfigError
+from joulelab.estimator.kernels import kernels_of
 from joulelab.estimator.modules import ModulePath
 from joulelab.estimator.operators import Describer
-from joulelab.estimator.program import Operator, Program
+from joulelab.estimator.program import Program
 from joulelab.estimator.recorder import Recorder
 from joulelab.estimator.values import Storages, tensors_held
 
@@ -55,7 +56,7 @@ def trace(
         ConfigError: If the program calls an operator of matrix kind that has no FLOP formula.
     """
     traced = trace_program(program, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv, strict=True)
-    return tuple(_cost(operator) for operator in traced.operators)
+    return kernels_of(traced)
 
 
 def trace_program(
@@ -115,12 +116,6 @@ def trace_program(
         kv_b=float(kv_b),
         optimizer_b=float(optimizer_b),
         gradient_b=float(recorder.gradient_b),
-    )
-
-
-def _cost(operator: Operator) -> KernelCost:
-    return KernelCost(
-        name=operator.kind, pipe=operator.pipe, flop=operator.flop, dram_b=operator.moved_b
     )
 
 

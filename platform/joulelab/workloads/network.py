@@ -1,0 +1,133 @@
+"""A workload that runs a library's network, phase by phase."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from typing_extensions import override
+
+from joulelab.core.cost import PhaseCost, WorkloadCost
+from joulelab.errors import ConfigError
+from joulelab.workloads.base import Workload
+from joulelab.workloads.knobs import require_choice
+
+_SEED = 0
+
+Programs = Mapping[str, Callable[[], object]]
+"""What one execution of each phase runs; nothing in it waits for the device."""
+
+
+class NetworkSettings(Protocol):
+    """What the settings of every network say."""
+
+    @property
+    def precision(self) -> str:
+        """Number format of weights and products."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Samples computed side by side."""
+        ...
+
+
+Settings = TypeVar("Settings", bound=NetworkSettings)
+
+
+class NetworkWorkload(Workload[Settings]):
+    """Builds a network, then runs its phases, each as often as :meth:`executions` says.
+
+    A subclass says how to build it (:meth:`load`) and what a phase's work is (:meth:`work`). The
+    same :meth:`load` runs on a device and, on tensors without memory, to count :meth:`cost`.
+    """
+
+    phases_of_network: ClassVar[tuple[str, ...]] = ("forward",)
+    """The phases, unless they depend on the settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._programs: Programs = {}
+
+    @abstractmethod
+    def load(self, device: Any) -> tuple[Any, Programs]:
+        """Build the network and its inputs on ``device``, a ``torch.device``.
+
+        Returns:
+            The network, a ``torch.nn.Module`` (a ``ModuleDict`` of several), in the precision of
+            :func:`joulelab.workloads.formats.storage_dtype`; and the programs of its phases.
+        """
+
+    @abstractmethod
+    def work(self, phase: str) -> float:
+        """Units of work that one execution of ``phase`` does."""
+
+    def executions(self, phase: str) -> int:
+        """How often one run executes ``phase``; more than once where one is very short."""
+        return 1
+
+    @property
+    def title(self) -> str:
+        """What it is, for messages."""
+        name = type(self).__name__.lower()
+        return f"{name} in {self.settings.precision} with batch {self.settings.batch}"
+
+    @property
+    @override
+    def phases(self) -> tuple[str, ...]:
+        return self.phases_of_network
+
+    @override
+    def prepare(self) -> None:
+        from joulelab.workloads import accelerator, formats
+        from joulelab.workloads.cost_cache import cached_cost
+
+        precision = self.settings.precision
+        device = accelerator.select_device()
+        accelerator.require_precision(precision, device)
+        if device.type == "cuda":
+            accelerator.require_memory(cached_cost(self).resident_b, device, self.title)
+        with accelerator.memory_errors(self.title), accelerator.seeded(_SEED, device):
+            network, self._programs = self.load(device)
+            formats.store_in(network, precision)
+        for phase in self.phases:  # loads the kernels
+            self.run(phase)
+
+    @override
+    def run(self, phase: str) -> float:
+        from joulelab.workloads import accelerator
+
+        require_choice("phase", phase, self.phases)
+        if not self._programs:
+            raise ConfigError(f"{type(self).__name__.lower()} must be prepared before it is run.")
+        times = self.executions(phase)
+        with accelerator.memory_errors(self.title), accelerator.computing(self.settings.precision):
+            for _ in range(times):
+                self._programs[phase]()
+            accelerator.synchronize()
+        return times * self.work(phase)
+
+    @override
+    def close(self) -> None:
+        if self._programs:
+            from joulelab.workloads import accelerator
+
+            self._programs = {}
+            accelerator.release_memory()
+
+    @override
+    def cost(self) -> WorkloadCost:
+        from joulelab.workloads.network_cost import traced
+
+        programs = traced(self)
+        return WorkloadCost(
+            unit=self.unit,
+            phases=tuple(
+                PhaseCost(
+                    phase=phase,
+                    work=self.executions(phase) * self.work(phase),
+                    kernels=programs.kernels(phase, times=self.executions(phase)),
+                )
+                for phase in self.phases
+            ),
+            resident_b=programs.resident_b,
+        )
