@@ -19,13 +19,21 @@ ALLOWED = {
     "pynvml": ("platform/joulelab/devices/",),
     "torch": (
         "platform/joulelab/workloads/",
+        "platform/joulelab/quality/",
         "platform/joulelab/estimator/",
         "actors/joulelab_actors/cuda.py",
     ),
-    "transformers": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
+    "transformers": (
+        "platform/joulelab/workloads/",
+        "platform/joulelab/quality/",
+        "platform/joulelab/estimator/",
+    ),
     "torchvision": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
     "timm": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
     "diffusers": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
+    "torchmetrics": ("platform/joulelab/quality/",),
+    "sacrebleu": ("platform/joulelab/quality/",),
+    "rouge_score": ("platform/joulelab/quality/",),
     "matplotlib": ("platform/joulelab/analysis/",),
     "joulelab_actors": ("actors/",),
 }
@@ -34,7 +42,7 @@ LAYERS = [
     ["errors", "registry"],
     ["core"],
     ["hardware"],
-    ["sampling", "devices", "workloads", "estimator", "objectives"],
+    ["sampling", "devices", "workloads", "quality", "estimator", "objectives"],
     ["guard", "measure", "provenance"],
     ["tracking", "analysis", "cli"],
 ]
