@@ -23,6 +23,7 @@ _FACTORS = {
     "_int_mm": ("self", "mat2"),
     "_scaled_mm": ("self", "mat2"),
 }
+_PACKED = "_weight_int4pack_mm"
 _GROUPED = ("_grouped_mm", "_scaled_grouped_mm")
 _RECURRENT = ("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")
 _GATES = {2: 4, 3: 3}  # of an LSTM and a GRU, by their mode; a plain recurrent layer has one
@@ -35,6 +36,8 @@ def matrix_shape(call: Call) -> MatrixShape | None:
     """
     if call.name in _FACTORS:
         return _product(call)
+    if call.name == _PACKED:
+        return _packed_product(call)
     if call.name in _GROUPED:
         return _grouped_product(call)
     if call.name in _RECURRENT:
@@ -50,6 +53,12 @@ def _product(call: Call) -> MatrixShape:
         n=right[-1] if len(right) > 1 else 1,
         k=left[-1],
     )
+
+
+def _packed_product(call: Call) -> MatrixShape:
+    """Return the product with weights that are packed in tiles, whose shape says nothing."""
+    m, k = call.argument("self").shape
+    return MatrixShape(batch=1, m=m, n=call.written[0].shape[1], k=k)
 
 
 def _grouped_product(call: Call) -> MatrixShape:

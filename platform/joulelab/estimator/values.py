@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from joulelab.errors import ConfigError
 
@@ -57,7 +58,8 @@ class Storages:
         """Make the storages of ``tensors`` known; return the bytes of those that were not."""
         before_b = self.size_b[role]
         for tensor in tensors:
-            self.of(tensor, role)
+            for part in _dense_parts(tensor):
+                self.of(part, role)
         return self.size_b[role] - before_b
 
     def of(self, tensor: torch.Tensor, role: Role = "input") -> Storage:
@@ -103,6 +105,16 @@ class Storages:
     def _new_value(self) -> int:
         self._num_values += 1
         return self._num_values
+
+
+def _dense_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield what holds the bytes of ``tensor``: itself, or the parts of a quantised one."""
+    if not is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    names, _ = tensor.__tensor_flatten__()
+    for name in names:
+        yield from _dense_parts(getattr(tensor, name))
 
 
 def tensors_held(value: object) -> Iterator[torch.Tensor]:

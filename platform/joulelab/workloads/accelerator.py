@@ -25,7 +25,8 @@ DTYPES: dict[str, torch.dtype] = {
 multiply."""
 
 # First CUDA compute capability whose matrix units take the precision (CUDA C++ programming
-# guide, "Compute Capabilities"); PyTorch emulates bf16 on older ones, at another energy.
+# guide, "Compute Capabilities"); PyTorch emulates bf16 on older ones, at another energy. Of int8
+# and int4 that of the kernels: docs/adr/0006-quantisation.md.
 _SINCE: dict[str, tuple[int, int]] = {
     "fp64": (0, 0),
     "fp32": (0, 0),
@@ -33,9 +34,11 @@ _SINCE: dict[str, tuple[int, int]] = {
     "bf16": (8, 0),
     "tf32": (8, 0),
     "fp8": (8, 9),
+    "int8": (7, 5),
+    "int4": (8, 0),
 }
 _NO_GPU = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES that hide every GPU
-_ON_CPU: tuple[str, ...] = ("fp64", "fp32", "fp16", "bf16")
+_ON_CPU: tuple[str, ...] = ("fp64", "fp32", "fp16", "bf16", "int8", "int4")
 
 
 def select_device() -> torch.device:
@@ -125,15 +128,25 @@ def memory_errors(what: str) -> Generator[None]:
 
 
 @contextmanager
-def computing(precision: str) -> Generator[None]:
-    """Multiply single-precision matrices in ``precision`` in a ``with`` block; no gradients."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+def computing(precision: str, *, gradients: bool = False) -> Generator[None]:
+    """Multiply and convolve single precision in ``precision`` in a ``with`` block.
+
+    PyTorch by itself lets convolutions and recurrent layers use TF32 where products may not.
+
+    Args:
+        precision: tf32 lets all of them use it; any other, none.
+        gradients: Keep what a backward pass needs, as a training step must.
+    """
+    tf32 = precision == "tf32"
+    products, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = tf32
     try:
-        with torch.inference_mode():
+        with torch.enable_grad() if gradients else torch.inference_mode():
             yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.allow_tf32 = cudnn
+        torch.set_float32_matmul_precision(products)
 
 
 @contextmanager
