@@ -2,34 +2,41 @@
 
 Fake tensors live on the CPU device. There, attention that drops scores out, that learns its mask
 or whose values are of another width than its keys falls apart into products, and dropout into
-three kernels; on a GPU each is one kernel.
+three kernels; on a GPU each is one kernel. How an LSTM runs, :mod:`joulelab.estimator.recurrent`
+says.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch import _VF
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 
+from joulelab.estimator.recurrent import is_plain_lstm, lstm_of_gpu
+
 _dropout_of_torch = functional.dropout
 _attention_of_torch = functional.scaled_dot_product_attention
+_lstm_of_torch = _VF.lstm
 
 
 @contextmanager
 def gpu_choices() -> Generator[None]:
     """Let calls on fake tensors in a ``with`` block run the kernels of a GPU.
 
-    The functions are replaced where modules look them up, in ``torch.nn.functional``.
+    The functions are replaced where modules look them up, in ``torch.nn.functional`` and, of
+    recurrent layers, in ``torch._VF``.
     """
-    before = {name: getattr(functional, name) for name in _CHOICES}
+    before = [(place, name, getattr(place, name)) for place, name, _ in _CHOICES]
     try:
-        for name, choice in _CHOICES.items():
-            setattr(functional, name, choice)
+        for place, name, choice in _CHOICES:
+            setattr(place, name, choice)
         yield
     finally:
-        for name, function in before.items():
-            setattr(functional, name, function)
+        for place, name, function in before:
+            setattr(place, name, function)
 
 
 def _dropout(
@@ -96,7 +103,15 @@ def _falls_apart(
     return learns_mask or query.shape[-1] != value.shape[-1]
 
 
-_CHOICES: dict[str, Callable[..., torch.Tensor]] = {
-    "dropout": _dropout,
-    "scaled_dot_product_attention": _attention,
-}
+def _lstm(*args: Any) -> tuple[torch.Tensor, ...]:
+    if is_plain_lstm(*args[:5]):
+        return lstm_of_gpu(*args)
+    outputs: tuple[torch.Tensor, ...] = _lstm_of_torch(*args)
+    return outputs
+
+
+_CHOICES: Sequence[tuple[Any, str, Callable[..., object]]] = (
+    (functional, "dropout", _dropout),
+    (functional, "scaled_dot_product_attention", _attention),
+    (_VF, "lstm", _lstm),
+)

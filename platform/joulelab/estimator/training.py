@@ -1,4 +1,4 @@
-"""Trace a training step: forward, backward, and the step of an optimizer.
+"""Run and trace a training step: forward, backward, and the step of an optimizer.
 
 Optimizers run as PyTorch runs them on a GPU by default: over lists of tensors ("foreach").
 """
@@ -14,6 +14,39 @@ from joulelab.estimator.trace import trace_program
 
 Optimizer = Literal["sgd", "adamw"]
 """Stochastic gradient descent with momentum 0.9; Adam with decoupled weight decay."""
+
+
+class TrainingStep:
+    """A step of training that can be run and traced: forward, backward, the optimizer's step.
+
+    Args:
+        forward: As for :func:`trace_training`.
+        network: As there.
+        optimizer: As there.
+
+    Attributes:
+        optimizer: The optimizer; its state is made by the first step.
+
+    Raises:
+        ConfigError: If no parameter requires gradients.
+    """
+
+    def __init__(
+        self,
+        forward: Callable[[], object],
+        *,
+        network: torch.nn.Module,
+        optimizer: Optimizer = "adamw",
+    ) -> None:
+        self.optimizer = _optimizer(optimizer, network)
+        self._forward = forward
+
+    def __call__(self) -> None:
+        """Train once; gradients must be enabled."""
+        self.optimizer.zero_grad()  # frees those of the step before
+        output = self._forward()  # kept to the end, as training loops do
+        _loss(output).backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
 
 
 def trace_training(
@@ -42,27 +75,21 @@ def trace_training(
         ConfigError: As there; and if no parameter requires gradients, or nothing that
             ``forward`` returns depends on one.
     """
-    stepping = _optimizer(optimizer, network)
-    _fill_state(stepping, network)
-
-    def step() -> None:
-        output = forward()  # kept to the end, as training loops do
-        _loss(output).backward()  # type: ignore[no-untyped-call]
-        stepping.step()
-
+    step = TrainingStep(forward, network=network, optimizer=optimizer)
+    _fill_state(step.optimizer, network)
     try:
         return trace_program(
             step,
             network=network,
             inputs=inputs,
-            optimizer=stepping,
+            optimizer=step.optimizer,
             gradients=True,
             tf32_matmul=tf32_matmul,
             tf32_conv=tf32_conv,
             strict=strict,
         )
     finally:
-        stepping.zero_grad()
+        step.optimizer.zero_grad()
 
 
 def _optimizer(name: Optimizer, network: torch.nn.Module) -> torch.optim.Optimizer:

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from typing_extensions import override
@@ -43,6 +44,9 @@ class NetworkWorkload(Workload[Settings]):
 
     phases_of_network: ClassVar[tuple[str, ...]] = ("forward",)
     """The phases, unless they depend on the settings."""
+    training_phases: ClassVar[tuple[str, ...]] = ()
+    """Phases that train. Their programs only go forward and return the loss; the rest of a step
+    of AdamW is added to them, when they are run and when their cost is counted."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -64,6 +68,10 @@ class NetworkWorkload(Workload[Settings]):
     def executions(self, phase: str) -> int:
         """How often one run executes ``phase``; more than once where one is very short."""
         return 1
+
+    def counting(self) -> AbstractContextManager[object]:
+        """Return what is entered while the cost is counted, where shapes depend on values."""
+        return nullcontext()
 
     @property
     def title(self) -> str:
@@ -87,8 +95,9 @@ class NetworkWorkload(Workload[Settings]):
         if device.type == "cuda":
             accelerator.require_memory(cached_cost(self).resident_b, device, self.title)
         with accelerator.memory_errors(self.title), accelerator.seeded(_SEED, device):
-            network, self._programs = self.load(device)
+            network, programs = self.load(device)
             formats.store_in(network, precision)
+            self._programs = self._training_where_due(network, programs)
         for phase in self.phases:  # loads the kernels
             self.run(phase)
 
@@ -99,8 +108,12 @@ class NetworkWorkload(Workload[Settings]):
         require_choice("phase", phase, self.phases)
         if not self._programs:
             raise ConfigError(f"{type(self).__name__.lower()} must be prepared before it is run.")
-        times = self.executions(phase)
-        with accelerator.memory_errors(self.title), accelerator.computing(self.settings.precision):
+        times, precision = self.executions(phase), self.settings.precision
+        gradients = phase in self.training_phases
+        with (
+            accelerator.memory_errors(self.title),
+            accelerator.computing(precision, gradients=gradients),
+        ):
             for _ in range(times):
                 self._programs[phase]()
             accelerator.synchronize()
@@ -131,3 +144,15 @@ class NetworkWorkload(Workload[Settings]):
             ),
             resident_b=programs.resident_b,
         )
+
+    def _training_where_due(self, network: Any, programs: Programs) -> Programs:
+        if not self.training_phases:
+            return programs
+        from joulelab.estimator.training import TrainingStep
+
+        return {
+            phase: TrainingStep(program, network=network)
+            if phase in self.training_phases
+            else program
+            for phase, program in programs.items()
+        }

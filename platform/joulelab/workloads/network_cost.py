@@ -3,7 +3,7 @@
 Imports torch, so it is imported only by functions that trace a network.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from joulelab.estimator.kernels import kernels_of, merged, repeated
 from joulelab.estimator.precision import at_precision
 from joulelab.estimator.program import Program
 from joulelab.estimator.trace import fake_tensors, trace_program
+from joulelab.estimator.training import trace_training
+from joulelab.workloads import formats
 from joulelab.workloads.network import NetworkWorkload
 
 
@@ -29,9 +31,9 @@ class TracedPhases:
 
     @property
     def resident_b(self) -> float:
-        """Bytes of the weights, the inputs, and the most that one phase holds besides."""
+        """Bytes of weights, inputs and optimizer state, and the most that a phase holds besides."""
         return max(
-            program.parameter_b + program.input_b + program.peak_live_b
+            program.parameter_b + program.input_b + program.optimizer_b + program.peak_live_b
             for program in self.programs.values()
         )
 
@@ -46,16 +48,28 @@ def traced(workload: NetworkWorkload[Any]) -> TracedPhases:
     Raises:
         ConfigError: If an operator of matrix kind has no formula, or a shape depends on values.
     """
-    precision = workload.settings.precision
-    tf32 = precision == "tf32"
-    with fake_tensors():
+    with fake_tensors(), workload.counting():
         network, programs = workload.load(torch.device("cpu"))
+        formats.store_in(network, workload.settings.precision)
         return TracedPhases(
             programs={
-                phase: at_precision(
-                    trace_program(programs[phase], network=network, tf32_matmul=tf32, strict=True),
-                    precision,
-                )
+                phase: _traced_phase(workload, phase, network, programs[phase])
                 for phase in workload.phases
             }
         )
+
+
+def _traced_phase(
+    workload: NetworkWorkload[Any],
+    phase: str,
+    network: torch.nn.Module,
+    program: Callable[[], object],
+) -> Program:
+    precision = workload.settings.precision
+    tf32 = precision == "tf32"
+    trace = trace_training if phase in workload.training_phases else trace_program
+    traced = trace(program, network=network, tf32_matmul=tf32, tf32_conv=tf32, strict=True)
+    # An estimate of fp32 lets convolutions use TF32, PyTorch's default; a measurement does not.
+    # Quantised layers are traced as they are multiplied.
+    as_traced = precision == "fp32" or formats.is_quantised(precision)
+    return traced if as_traced else at_precision(traced, precision)

@@ -1,0 +1,132 @@
+"""Every workload, at a size that a CPU runs in a moment, keeps the procedure's contract.
+
+A workload that is registered but not in the table of tiniest knobs fails: registering is how it
+gets tested.
+"""
+
+import dataclasses
+from typing import get_args, get_type_hints
+
+import pytest
+
+from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.network import NetworkWorkload
+
+# Of "recorded" there is only a recording: it runs on a device that replays it.
+RUNNABLE = sorted(set(WORKLOADS) - {"recorded"})
+TINY = {
+    "gemm": {"n": 16, "precision": "fp32"},
+    "idle": {"duration_s": 0.001},
+    "llama": {"model": "tiny", "precision": "fp32", "prompt_tokens": 8, "new_tokens": 4},
+    "stream": {"size_gb": 1e-5},
+}
+VARIANTS = [
+    ("gemm", {"n": 16, "precision": "bf16", "batch": 3}),
+    ("gemm", {"n": 16, "precision": "fp64", "data": "zeros"}),
+    ("llama", {**TINY["llama"], "batch": 2, "precision": "bf16", "kv_cache": "static"}),
+    ("llama", {**TINY["llama"], "attention": "eager", "new_tokens": 1}),
+    ("stream", {"size_gb": 1e-5, "kernel": "triad", "precision": "bf16", "data": "zeros"}),
+]
+# Values that no knob of a type takes: whatever it counts or chooses.
+WRONG = {int: -1, float: float("nan")}
+
+
+def tiny(name):
+    return WORKLOADS[name].from_knobs(TINY[name])
+
+
+def wrong_values():
+    for name in RUNNABLE:
+        for knob, kind in get_type_hints(WORKLOADS[name].settings_type).items():
+            if kind in WRONG:
+                yield pytest.param(name, knob, WRONG[kind], id=f"{name}-{knob}")
+            elif str in {type(choice) for choice in get_args(kind)}:
+                yield pytest.param(name, knob, "no such thing", id=f"{name}-{knob}")
+
+
+def test_every_workload_has_its_tiniest_knobs_here():
+    assert sorted(TINY) == RUNNABLE
+
+
+@pytest.mark.parametrize(("name", "knobs"), [*TINY.items(), *VARIANTS])
+def test_each_phase_does_the_work_that_the_cost_names_every_time(name, knobs):
+    workload = WORKLOADS[name].from_knobs(knobs)
+    workload.prepare()
+
+    work = {phase: {workload.run(phase) for _ in range(2)} for phase in workload.phases}
+
+    workload.close()
+    workload.close()
+    assert work == {phase.phase: {phase.work} for phase in workload.cost().phases}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_the_cost_names_the_phases_and_the_unit_and_asks_something_in_each(name):
+    workload = tiny(name)
+
+    cost = workload.cost()
+
+    assert tuple(phase.phase for phase in cost.phases) == workload.phases
+    assert cost.unit == workload.unit
+    assert all(phase.kernels or phase.wait_s for phase in cost.phases)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_counting_a_cost_twice_gives_the_same(name):
+    assert tiny(name).cost() == tiny(name).cost()
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_an_unknown_phase_is_refused(name):
+    with pytest.raises(UnknownNameError, match="phase"):
+        tiny(name).run("warmup")
+
+
+@pytest.mark.parametrize("name", sorted(set(TINY) - {"idle"}))
+def test_a_run_without_preparation_is_refused(name):
+    workload = tiny(name)
+
+    with pytest.raises(ConfigError, match="prepared"):
+        workload.run(workload.phases[0])
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_closed_workload_can_be_prepared_again(name):
+    workload = tiny(name)
+    workload.prepare()
+    workload.close()
+
+    workload.prepare()
+
+    assert workload.run(workload.phases[0]) > 0
+    workload.close()
+
+
+@pytest.mark.parametrize(("name", "knob", "value"), [*wrong_values()])
+def test_a_wrong_knob_is_one_line_that_names_it(name, knob, value):
+    with pytest.raises(ConfigError, match=rf"\b{knob}\b") as refused:
+        WORKLOADS[name].from_knobs({**TINY[name], knob: value})
+
+    assert "\n" not in str(refused.value)
+
+
+def has_tf32(name):
+    kinds = get_type_hints(WORKLOADS[name].settings_type)
+    return "tf32" in get_args(kinds.get("precision"))
+
+
+@pytest.mark.parametrize("name", [name for name in TINY if has_tf32(name)])
+def test_a_precision_that_the_processor_lacks_is_refused_with_those_that_it_has(name):
+    workload = WORKLOADS[name].from_knobs({**TINY[name], "precision": "tf32"})
+
+    with pytest.raises(ConfigError, match=r"the CPU has .*bf16.*got 'tf32'"):
+        workload.prepare()
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_network_says_where_its_weights_come_from(name):
+    if issubclass(WORKLOADS[name], NetworkWorkload):
+        known = [field.name for field in dataclasses.fields(WORKLOADS[name].settings_type)]
+
+        assert "weights" in known, "provenance tags a result with the knob of that name"
