@@ -1,32 +1,32 @@
 """Costs kept on disk, so that a process that only wants a cost need not import torch.
 
 An entry is found by a digest of all that the cost depends on: the workload and its knobs, the
-source of everything that builds and traces networks, and the versions of the libraries that
-hold them. A change of any of them makes a new entry; old ones are never read again.
+source of everything that builds and traces networks, and the versions of torch and
+transformers. A change of any of them makes a new entry; old ones are never read again.
 """
 
-import fcntl
 import inspect
-import logging
-import os
-import tempfile
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import asdict
-from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
-import joulelab
 from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
 from joulelab.workloads.base import Workload
+from joulelab.workloads.disk_cache import (
+    digest,
+    locked,
+    package_versions,
+    read_entry,
+    source_digests,
+    user_folder,
+    write_entry,
+)
 
-_SOURCES = ("core/cost.py", "estimator/*.py", "estimator/models/*.py", "workloads/*.py")
-_PACKAGES = ("diffusers", "torch", "torchao", "torchvision", "transformers", "ultralytics")
-
-_logger = logging.getLogger(__name__)
+_SOURCES = ("core/cost.py", "estimator/*.py", "workloads/*.py")
+_PACKAGES = ("torch", "transformers")
+_WHAT = "a cost"
 
 
 def cached_cost(workload: Workload[Any], folder: Path | None = None) -> WorkloadCost:
@@ -42,36 +42,34 @@ def cached_cost(workload: Workload[Any], folder: Path | None = None) -> Workload
     """
     folder = folder or default_folder()
     path = folder / f"{cost_key(workload)}.json"
-    cost = _read(path)
+    cost = read_entry(path, cost_from_json, what=_WHAT)
     if cost is not None:
         return cost
-    with _locked(path):
-        cost = _read(path)
+    with locked(path):
+        cost = read_entry(path, cost_from_json, what=_WHAT)
         if cost is None:
             cost = workload.cost()
-            _write(path, cost)
+            write_entry(path, cost_to_json(cost), what=_WHAT)
     return cost
 
 
 def default_folder() -> Path:
     """Return the folder of the XDG base directory specification for this cache."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path.home() / ".cache") / "joulelab" / "costs"
+    return user_folder("costs")
 
 
 def cost_key(workload: Workload[Any]) -> str:
     """Return the digest under which the cost of ``workload`` is kept."""
     cls = type(workload)
-    package = Path(joulelab.__file__).parent
-    sources = {path for pattern in _SOURCES for path in package.glob(pattern)}
-    sources.add(Path(inspect.getfile(cls)))  # a workload from elsewhere
-    identity = {
-        "workload": f"{cls.__module__}:{cls.__qualname__}",
-        "knobs": asdict(workload.settings),
-        "versions": {name: _version(name) for name in _PACKAGES},
-        "sources": [sha256(path.read_bytes()).hexdigest() for path in sorted(sources)],
-    }
-    return sha256(dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
+    return digest(
+        {
+            "workload": f"{cls.__module__}:{cls.__qualname__}",
+            "knobs": asdict(workload.settings),
+            "versions": package_versions(_PACKAGES),
+            # the class may come from elsewhere
+            "sources": source_digests(_SOURCES, Path(inspect.getfile(cls))),
+        }
+    )
 
 
 def cost_to_json(cost: WorkloadCost) -> str:
@@ -96,44 +94,3 @@ def cost_from_json(text: str) -> WorkloadCost:
 def _phase(fields: Mapping[str, Any]) -> PhaseCost:
     kernels = tuple(KernelCost(**kernel) for kernel in fields["kernels"])
     return PhaseCost(**{**fields, "kernels": kernels})
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "absent"
-
-
-def _read(path: Path) -> WorkloadCost | None:
-    try:
-        return cost_from_json(path.read_text())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        _logger.warning("Counting a cost anew: %s cannot be read (%s).", path, error)
-        return None
-
-
-def _write(path: Path, cost: WorkloadCost) -> None:
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            file.write(cost_to_json(cost))
-        Path(file.name).replace(path)
-    except OSError as error:
-        _logger.warning("A cost is not kept: %s cannot be written (%s).", path, error)
-
-
-@contextmanager
-def _locked(path: Path) -> Generator[None]:
-    """Hold a lock that dies with its process; do without where files cannot be locked."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_suffix(".lock").open("w")
-    except OSError:
-        yield
-        return
-    with lock:
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
