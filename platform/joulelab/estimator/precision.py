@@ -83,6 +83,15 @@ def traced_dtype(precision: str) -> str:
     return _format(precision).dtype
 
 
+def is_quantised(precision: str) -> bool:
+    """Return whether weights take fewer bits in ``precision`` than where they are computed with.
+
+    Raises:
+        UnknownNameError: If there is no such precision.
+    """
+    return bool(_format(precision).stored)
+
+
 def element_b(dtype: str) -> float:
     """Return the bytes of one matrix operand of format ``dtype``, as PyTorch names it."""
     return _ELEMENT_B.get(dtype, 4.0)
@@ -93,19 +102,24 @@ def at_precision(program: Program, precision: str) -> Program:
 
     Matrix work changes pipe. Its weights shrink under fp8, int8 and int4, its other inputs under
     fp8 and int8, a key-value cache with them; results and everything between matrix operators
-    keep the traced format. Applying it twice changes nothing more.
+    keep the traced format. So everything that can be quantised is, convolutions and attention
+    too, as by an inference engine. A program that was traced with quantised layers, as those of
+    workloads are, holds what PyTorch multiplies; it, like one that this was applied to before,
+    is returned unchanged.
 
     Raises:
         UnknownNameError: If there is no such precision.
     """
     form = _format(precision)
+    if program.precision == precision:
+        return program
     changed = [_is_retyped(operator, form) for operator in program.operators]
     operators = tuple(
         _retyped(operator, precision, form) if is_changed else _repiped(operator, precision)
         for operator, is_changed in zip(program.operators, changed, strict=True)
     )
     if not form.stored or not any(changed):
-        return replace(program, operators=operators)
+        return replace(program, operators=operators, precision=precision)
     weight_b = sum(
         operator.weight_b
         for operator, is_changed in zip(program.operators, changed, strict=True)
@@ -118,6 +132,7 @@ def at_precision(program: Program, precision: str) -> Program:
         parameter_b=program.parameter_b - min(weight_b, program.parameter_b) * (1 - form.weight),
         input_b=program.input_b - saved_kv_b,
         kv_b=program.kv_b - saved_kv_b,
+        precision=precision,
     )
 
 

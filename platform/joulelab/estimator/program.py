@@ -101,6 +101,7 @@ class Program:
         kv_b: Share of ``input_b`` that is key-value cache.
         optimizer_b: Bytes of optimizer state.
         gradient_b: Bytes of the parameters' gradients, contained in ``peak_live_b``.
+        precision: Number format whose matrix work this is already; empty where it is as traced.
     """
 
     operators: tuple[Operator, ...]
@@ -111,6 +112,7 @@ class Program:
     kv_b: float = 0.0
     optimizer_b: float = 0.0
     gradient_b: float = 0.0
+    precision: str = ""
 
     @property
     def flop(self) -> float:

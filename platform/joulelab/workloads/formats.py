@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.precision import traced_dtype
+from joulelab.estimator.precision import is_quantised, traced_dtype
 
 # torchao's 4-bit kernels and row-wise fp8 products take bf16 alone.
 _STORAGE: Mapping[str, torch.dtype] = {"int4": torch.bfloat16, "fp8": torch.bfloat16}
@@ -29,11 +29,6 @@ def storage_dtype(precision: str) -> torch.dtype:
     """
     dtype: torch.dtype = getattr(torch, traced_dtype(precision))
     return _STORAGE.get(precision, dtype)
-
-
-def is_quantised(precision: str) -> bool:
-    """Return whether :func:`store_in` changes a network for ``precision``."""
-    return precision in _MULTIPLES
 
 
 def store_in(network: torch.nn.Module, precision: str) -> None:

@@ -24,12 +24,15 @@ class Request:
         dtype: Number format of weights and activations, as PyTorch names it, e.g. ``"float16"``.
         training: Trace a training step instead of inference.
         knobs: The model's knobs, those left out by the user at their default.
+        precision: Number format of matrix work that the model applies itself; empty if it is
+            applied to the trace.
     """
 
     batch: int
     dtype: str
     training: bool = False
     knobs: Knobs = field(default_factory=dict)
+    precision: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,11 @@ class Model(ABC):
     def halves_alike(self) -> bool:
         """Whether it runs the same operators in both half-precision formats."""
         return True
+
+    @property
+    def quantises(self) -> bool:
+        """Whether it applies fp8, int8 and int4 itself, to the layers that it would run so."""
+        return False
 
     @property
     def sharding_plan(self) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Model, Request, Traced
 from joulelab.estimator.models.half import as_float16
 from joulelab.estimator.models.sources import locate
-from joulelab.estimator.precision import at_precision, traced_dtype
+from joulelab.estimator.precision import at_precision, is_quantised, traced_dtype
 from joulelab.estimator.program import ProgramPhase, TracedModel
 from joulelab.registry import unknown_name
 
@@ -54,7 +54,8 @@ def _model_at(  # noqa: PLR0917  # a cache compares by position
     options: Options,
 ) -> TracedModel:
     model = _found(name, version)
-    traced = _traced(name, version, batch, dtype, training, options)
+    own = precision if model.quantises and is_quantised(precision) else ""
+    traced = _traced(name, version, batch, dtype, training, options, own)
     return TracedModel(
         name=name,
         unit=model.unit,
@@ -67,13 +68,20 @@ def _model_at(  # noqa: PLR0917  # a cache compares by position
 
 @lru_cache(maxsize=_KEPT_TRACES)
 def _traced(  # noqa: PLR0917
-    name: str, version: object, batch: int, dtype: str, training: bool, options: Options
+    name: str,
+    version: object,
+    batch: int,
+    dtype: str,
+    training: bool,
+    options: Options,
+    precision: str = "",
 ) -> Traced:
     model = _found(name, version)
     if dtype == "float16" and model.halves_alike:
         return as_float16(_traced(name, version, batch, "bfloat16", training, options))
     knobs = _complete(model, name, options)
-    return model.trace(Request(batch=batch, dtype=dtype, training=training, knobs=knobs))
+    request = Request(batch=batch, dtype=dtype, training=training, knobs=knobs, precision=precision)
+    return model.trace(request)
 
 
 @lru_cache(maxsize=_KEPT_TRACES)
