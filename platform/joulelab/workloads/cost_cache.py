@@ -1,8 +1,8 @@
 """Costs kept on disk, so that a process that only wants a cost need not import torch.
 
 An entry is found by a digest of all that the cost depends on: the workload and its knobs, the
-source of everything that builds and traces networks, and the versions of torch and
-transformers. A change of any of them makes a new entry; old ones are never read again.
+source of everything that builds and traces networks, and the versions of the libraries that
+hold them. A change of any of them makes a new entry; old ones are never read again.
 """
 
 import inspect
@@ -24,8 +24,8 @@ from joulelab.workloads.disk_cache import (
     write_entry,
 )
 
-_SOURCES = ("core/cost.py", "estimator/*.py", "workloads/*.py")
-_PACKAGES = ("torch", "transformers")
+_SOURCES = ("core/cost.py", "estimator/*.py", "estimator/models/*.py", "workloads/*.py")
+_PACKAGES = ("diffusers", "torch", "torchao", "torchvision", "transformers", "ultralytics")
 _WHAT = "a cost"
 
 
