@@ -58,7 +58,7 @@ class Storages:
         """Make the storages of ``tensors`` known; return the bytes of those that were not."""
         before_b = self.size_b[role]
         for tensor in tensors:
-            for part in _dense_parts(tensor):
+            for part in dense_parts(tensor):
                 self.of(part, role)
         return self.size_b[role] - before_b
 
@@ -107,14 +107,14 @@ class Storages:
         return self._num_values
 
 
-def _dense_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+def dense_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield what holds the bytes of ``tensor``: itself, or the parts of a quantised one."""
     if not is_traceable_wrapper_subclass(tensor):
         yield tensor
         return
     names, _ = tensor.__tensor_flatten__()
     for name in names:
-        yield from _dense_parts(getattr(tensor, name))
+        yield from dense_parts(getattr(tensor, name))
 
 
 def tensors_held(value: object) -> Iterator[torch.Tensor]:

@@ -1,5 +1,7 @@
 """What a number format changes of a program, and where a device runs it."""
 
+from dataclasses import replace
+
 import pytest
 from programs_by_hand import model, plain_processor, pointwise, product, program
 
@@ -121,3 +123,12 @@ def test_support_and_check_agree():
         else:
             with pytest.raises(ConfigError):
                 check_precision(precision, device)
+
+
+@pytest.mark.parametrize("precision", ["int8", "int4", "fp8"])
+def test_a_program_that_was_quantised_before_it_was_traced_is_left_as_it_is(precision):
+    attention = product(8, 16, 32, precision="fp16", kind="attention")
+
+    traced = replace(program(attention, parameter_b=2000), precision=precision)
+
+    assert at_precision(traced, precision) is traced
