@@ -21,7 +21,7 @@ METRICS: Registry[type[Metric]] = Registry(
 SUBJECTS: Registry[type[Subject[Any]]] = Registry(
     "workload with outputs to score",
     {
-        "llama": "joulelab.workloads.llama_outputs:LlamaSubject",
+        "llama": "joulelab.workloads.language_outputs:LanguageSubject",
     },
 )
 """By the name of the workload."""

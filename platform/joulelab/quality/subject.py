@@ -21,6 +21,8 @@ class Subject(ABC, Generic[AnyWorkload]):
 
     metrics: ClassVar[tuple[str, ...]]
     """Registry names of the metrics to score by where none are named; they need no download."""
+    answers: ClassVar[tuple[type[Any], ...]]
+    """Protocols of :mod:`joulelab.quality.protocols` that what :meth:`open` yields satisfies."""
 
     def __init__(self, workload: AnyWorkload) -> None:
         self.workload = workload
@@ -48,7 +50,7 @@ class Subject(ABC, Generic[AnyWorkload]):
         """Load the network, and free it at the end of the ``with`` block.
 
         Returns:
-            What satisfies the protocols of :mod:`joulelab.quality.protocols` that it can.
+            What satisfies the protocols in :attr:`answers`.
 
         Raises:
             ConfigError: If the device lacks the precision, or weights cannot be read.

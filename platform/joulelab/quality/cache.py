@@ -1,0 +1,102 @@
+"""Scores kept on disk: outputs depend on no clock and on no batch, so each is scored once."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from json import dumps, loads
+from pathlib import Path
+from typing import Any
+
+from joulelab.core.configuration import KnobValue
+from joulelab.quality.base import Data, Metric, Score
+from joulelab.workloads.disk_cache import (
+    digest,
+    package_versions,
+    read_entry,
+    source_digests,
+    user_folder,
+    write_entry,
+)
+
+_SOURCES = ("quality/*.py", "workloads/*.py")
+_PACKAGES = (
+    *("diffusers", "rouge-score", "sacrebleu", "torch", "torchao", "torchmetrics", "torchvision"),
+    *("transformers", "ultralytics"),
+)
+_WHAT = "a score"
+
+
+class ScoreCache:
+    """Scores by a digest of all that they depend on.
+
+    That is the workload with what its outputs depend on, the metric with its knobs, the content
+    of the data set, the reference for a metric that compares, the processor, the source that
+    loads, asks and scores, and the versions of the libraries that do.
+
+    Args:
+        folder: Where the entries are; by default the user's cache folder
+            (``$XDG_CACHE_HOME/joulelab/scores``, ``~/.cache/joulelab/scores`` if that is unset).
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or user_folder("scores")
+        self._code = {
+            "sources": source_digests(_SOURCES),
+            "versions": package_versions(_PACKAGES),
+            "processor": _processor(),
+        }
+
+    def key(
+        self,
+        workload: str,
+        outputs: Mapping[str, KnobValue],
+        metric: Metric,
+        data: Data,
+        reference: Mapping[str, KnobValue],
+    ) -> str:
+        """Return the digest under which a score is kept.
+
+        Args:
+            workload: Registry name.
+            outputs: What the outputs depend on.
+            metric: The metric.
+            data: The data set.
+            reference: What the outputs of the reference depend on.
+        """
+        compares = "reference_outputs" in metric.needs
+        return digest(
+            {
+                "workload": workload,
+                "outputs": dict(outputs),
+                "metric": metric.name,
+                "knobs": asdict(metric),  # type: ignore[call-overload]  # a dataclass
+                "version": metric.version,
+                "data": data.digest,
+                "reference": dict(reference) if compares else None,
+                **self._code,
+            }
+        )
+
+    def find(self, key: str) -> Score | None:
+        """Return the score under ``key``; ``None`` if there is none."""
+        return read_entry(self._path(key), _decoded, what=_WHAT)
+
+    def keep(self, key: str, score: Score) -> None:
+        """Keep ``score`` under ``key``."""
+        write_entry(self._path(key), dumps(asdict(score)), what=_WHAT)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
+
+
+def _decoded(text: str) -> Score:
+    try:
+        fields: dict[str, Any] = loads(text)
+        return Score(**fields)
+    except TypeError as error:
+        raise ValueError(f"not a score: {error}") from error
+
+
+def _processor() -> str:
+    import torch
+
+    return torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,223 @@
+"""Scores of a workload's configurations, and what each keeps of the first one's."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.core.quality import Quality, retention
+from joulelab.errors import ConfigError, JouleLabError, MeasurementError
+from joulelab.quality import METRICS, SUBJECTS
+from joulelab.quality.base import Data, Metric, Score
+from joulelab.quality.cache import ScoreCache
+from joulelab.quality.subject import Subject
+from joulelab.workloads import WORKLOADS
+
+logger = logging.getLogger(__name__)
+
+Tell = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What one metric says of one configuration.
+
+    Attributes:
+        configuration: What made the outputs.
+        metric: Registry name of the metric.
+        quality: The score and its retention; ``None`` if there is no score.
+        note: Why there is no score or no retention; empty if there are both.
+    """
+
+    configuration: Configuration
+    metric: str
+    quality: Quality | None
+    note: str = ""
+
+
+def evaluate(
+    workload: str,
+    settings: Sequence[Any],
+    metrics: Sequence[Metric],
+    data: Data,
+    *,
+    cache: ScoreCache | None = None,
+    tell: Tell = logger.debug,
+) -> tuple[Row, ...]:
+    """Score every configuration of a workload by every metric.
+
+    One network is loaded at a time, and none whose scores are all in the cache. A configuration
+    that cannot run, or whose outputs cannot be scored, gets rows that say why.
+
+    Args:
+        workload: Registry name of the workload.
+        settings: Its configurations; the first is the reference.
+        metrics: The metrics.
+        data: The data set, from the ``read_data`` of the workload's entry in ``SUBJECTS``.
+        cache: Where scores are kept; by default in the user's cache folder.
+        tell: Called with what is being done next, in a few words.
+
+    Returns:
+        One row for each metric of each configuration, in the order given.
+
+    Raises:
+        ConfigError: If a metric asks what the workload cannot answer, or needs what ``data``
+            has not.
+    """
+    kind = SUBJECTS[workload]
+    for metric in metrics:
+        _require_answer(workload, kind, metric)
+        metric.check(data)
+    return _Evaluation(
+        workload=workload,
+        subjects=[kind(WORKLOADS[workload](each)) for each in settings],
+        metrics=metrics,
+        data=data,
+        cache=cache or ScoreCache(),
+        tell=tell,
+    ).rows()
+
+
+def varying(settings: Sequence[Any]) -> tuple[dict[str, KnobValue], ...]:
+    """Return for each configuration the knobs in which they differ."""
+    knobs = [asdict(each) for each in settings]
+    names = [name for name in knobs[0] if len({each[name] for each in knobs}) > 1]
+    return tuple({name: each[name] for name in names} for each in knobs)
+
+
+class _Evaluation:
+    def __init__(
+        self,
+        *,
+        workload: str,
+        subjects: Sequence[Subject[Any]],
+        metrics: Sequence[Metric],
+        data: Data,
+        cache: ScoreCache,
+        tell: Tell,
+    ) -> None:
+        self._workload = workload
+        self._subjects = subjects
+        self._metrics = metrics
+        self._data = data
+        self._cache = cache
+        self._tell = tell
+        self._labels = [_label(each) for each in varying([s.workload.settings for s in subjects])]
+        identities = [subject.identity for subject in subjects]
+        self._keys = [
+            [cache.key(workload, each, metric, data, identities[0]) for metric in metrics]
+            for each in identities
+        ]
+
+    def rows(self) -> tuple[Row, ...]:
+        known = [[self._cache.find(key) for key in keys] for keys in self._keys]
+        missing = [
+            [m for m, score in zip(self._metrics, scores, strict=True) if score is None]
+            for scores in known
+        ]
+        compared = [m for m in self._metrics if _compares(m) and any(m in m_s for m_s in missing)]
+        reference: Mapping[str, Any] = {}
+        rows: list[Row] = []
+        first: Sequence[Score | str] = ()
+        for index, scores in enumerate(known):
+            wanted = missing[index] if index else list(dict.fromkeys((*missing[0], *compared)))
+            observed = self._observe(index, wanted)
+            reference = reference if index else observed
+            found = [
+                score or self._score(index, number, observed, reference)
+                for number, score in enumerate(scores)
+            ]
+            first = first or found
+            rows += [self._row(index, n, found[n], first[n]) for n in range(len(found))]
+        return tuple(rows)
+
+    def _observe(self, index: int, metrics: Sequence[Metric]) -> dict[str, Any]:
+        """Return the observations that ``metrics`` need; what could not be observed, as a text."""
+        if not metrics:
+            return {}
+        subject = self._subjects[index]
+        asked = {metric.observation: metric for metric in metrics}
+        observed: dict[str, Any] = {}
+        try:
+            self._tell(f"Loading {self._workload} {self._labels[index]}".rstrip())
+            with subject.open() as network:
+                for name, metric in asked.items():
+                    self._tell(f"{self._labels[index]}: {name}")
+                    observed[name] = metric.observe(network, self._data)
+        except JouleLabError as error:
+            observed |= {name: _Failure(str(error)) for name in asked.keys() - observed.keys()}
+        return observed
+
+    def _score(
+        self,
+        index: int,
+        number: int,
+        observed: Mapping[str, Any],
+        reference: Mapping[str, Any],
+    ) -> Score | str:
+        metric = self._metrics[number]
+        ours, theirs = observed[metric.observation], None
+        if isinstance(ours, _Failure):
+            return ours.reason
+        if _compares(metric):
+            theirs = reference[metric.observation]
+            if isinstance(theirs, _Failure):
+                return f"The reference has no outputs. {theirs.reason}"
+        try:
+            score = metric.score(ours, self._data, theirs)
+        except MeasurementError as error:
+            return str(error)
+        self._cache.keep(self._keys[index][number], score)
+        return score
+
+    def _row(self, index: int, number: int, score: Score | str, reference: Score | str) -> Row:
+        metric, settings = self._metrics[number], self._subjects[index].workload.settings
+        configuration = Configuration.of(self._workload, settings)
+        if isinstance(score, str):
+            return Row(configuration=configuration, metric=metric.name, quality=None, note=score)
+        kept, note = _kept(score, reference, metric)
+        quality = Quality(
+            metric=metric.name,
+            direction=metric.direction,
+            score=score.value,
+            score_u=score.u,
+            n=score.n,
+            counted=score.counted,
+            retention=kept,
+            reference=self._labels[0] or None,
+            data=self._data.name,
+            source_hash=self._keys[index][number],
+        )
+        return Row(configuration=configuration, metric=metric.name, quality=quality, note=note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    reason: str
+
+
+def _kept(score: Score, reference: Score | str, metric: Metric) -> tuple[float | None, str]:
+    if isinstance(reference, str):
+        return None, f"The reference has no score. {reference}"
+    try:
+        return retention(score.value, reference.value, metric.direction), ""
+    except MeasurementError as error:
+        return None, str(error)
+
+
+def _compares(metric: Metric) -> bool:
+    return "reference_outputs" in metric.needs
+
+
+def _label(knobs: Mapping[str, KnobValue]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in knobs.items())
+
+
+def _require_answer(workload: str, kind: type[Subject[Any]], metric: Metric) -> None:
+    if metric.asks in kind.answers:
+        return
+    fitting = [name for name in METRICS if METRICS[name].asks in kind.answers]
+    raise ConfigError(
+        f"{metric.name} cannot be scored for {workload}; choose from {', '.join(fitting)}."
+    )

@@ -1,0 +1,146 @@
+"""What a language model says, to be scored."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from joulelab.core.configuration import KnobValue
+from joulelab.errors import ConfigError
+from joulelab.quality.protocols import FloatArray, GeneratesText, ReadsTokens
+from joulelab.quality.subject import Subject
+from joulelab.quality.text_data import TextData, read_text_data
+from joulelab.workloads.language import LanguageWorkload
+from joulelab.workloads.weights_digest import weights_digest
+
+_BYTES = 256
+_LONGEST = 2048  # for a network without positions of its own, as with ALiBi
+_WITHOUT_EFFECT = frozenset(
+    {"batch", "prompt_tokens", "context_tokens", "new_tokens", "kv_cache", "compile"}
+)
+
+
+class LanguageSubject(Subject[LanguageWorkload[Any]]):
+    """A causal language model of transformers that reads and continues texts."""
+
+    metrics: ClassVar = ("perplexity", "kl_divergence", "token_agreement")
+    answers: ClassVar = (ReadsTokens, GeneratesText)
+
+    @property
+    @override
+    def identity(self) -> Mapping[str, KnobValue]:
+        knobs = asdict(self.workload.settings)
+        kept = {name: value for name, value in knobs.items() if name not in _WITHOUT_EFFECT}
+        folders = {"weights": kept["weights"]}
+        if "/" in kept["model"]:  # tells its geometry
+            folders["model"] = kept["model"]
+        return {**kept, **{f"{name} read": weights_digest(each) for name, each in folders.items()}}
+
+    @staticmethod
+    @override
+    def read_data(source: str | None) -> TextData:
+        return read_text_data(source)
+
+    @contextmanager
+    def open(self) -> Generator["LanguageOutputs"]:
+        """Load the network, and its tokenizer if it is pretrained."""
+        from joulelab.workloads.loaded import loaded
+
+        settings = self.workload.settings
+        with loaded(self.workload, _network_of) as network:
+            yield LanguageOutputs(network, _tokenizer(settings.weights), settings.precision)
+
+
+class LanguageOutputs:
+    """A loaded language model.
+
+    Without a tokenizer, as a network with random weights is, it reads the bytes of a text.
+
+    Args:
+        network: The network.
+        tokenizer: Its tokenizer, if it has one.
+        precision: The precision in which it computes.
+    """
+
+    def __init__(self, network: Any, tokenizer: Any, precision: str) -> None:
+        self._network = network
+        self._tokenizer = tokenizer
+        self._precision = precision
+        self._vocabulary = int(network.config.vocab_size)
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest sequence that it reads."""
+        config = self._network.config
+        return int(getattr(config, "max_position_embeddings", _LONGEST))
+
+    def token_ids(self, text: str) -> list[int]:
+        """Return the tokens of ``text``."""
+        if self._tokenizer is not None:
+            return list(self._tokenizer(text)["input_ids"])
+        return list(text.encode())
+
+    def logits(self, token_ids: Sequence[int]) -> FloatArray:
+        """Return the prediction of every next token, shape (n, vocabulary)."""
+        from joulelab.workloads import accelerator
+
+        with accelerator.computing(self._precision):
+            output = self._network(input_ids=self._tensor(token_ids), use_cache=False)
+            logits: FloatArray = output.logits[0].float().cpu().numpy()
+        return logits
+
+    def generate(self, prompts: Sequence[str], *, new_tokens: int) -> list[str]:
+        """Return the greedy continuation of each prompt.
+
+        Prompts are continued one by one: padding them to one length would change the numbers.
+
+        Raises:
+            ConfigError: If the network has neither a tokenizer nor bytes as its tokens.
+        """
+        if self._tokenizer is None and self._vocabulary != _BYTES:
+            raise ConfigError(
+                "A network with random weights has no tokenizer to write text with; give weights, "
+                "or score it by perplexity, kl_divergence or token_agreement."
+            )
+        return [self._continued(prompt, new_tokens) for prompt in prompts]
+
+    def _continued(self, prompt: str, new_tokens: int) -> str:
+        from joulelab.workloads import accelerator
+
+        read = self._tensor(self.token_ids(prompt))
+        with accelerator.computing(self._precision):
+            written = self._network.generate(
+                input_ids=read,
+                attention_mask=read.new_ones(read.shape),
+                max_new_tokens=new_tokens,
+                do_sample=False,
+                pad_token_id=0,
+            )
+        return self._text(written[0, read.shape[1] :].tolist())
+
+    def _text(self, token_ids: Sequence[int]) -> str:
+        if self._tokenizer is None:
+            return bytes(token_ids).decode(errors="replace")
+        return str(self._tokenizer.decode(token_ids, skip_special_tokens=True))
+
+    def _tensor(self, token_ids: Sequence[int]) -> Any:
+        import torch
+
+        return torch.tensor([list(token_ids)], device=self._network.device)
+
+
+def _network_of(workload: Any, device: Any) -> Any:
+    return workload.network(device)
+
+
+def _tokenizer(weights: str | None) -> Any:
+    if weights is None:
+        return None
+    from joulelab.workloads import hub
+
+    from transformers import AutoTokenizer  # isort: skip  # after hub, which prepares it
+
+    with hub.reading(weights):
+        return AutoTokenizer.from_pretrained(weights)
