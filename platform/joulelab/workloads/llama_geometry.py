@@ -1,6 +1,8 @@
 """Shapes of published Llama networks, and what follows from them by counting."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +19,9 @@ class LlamaGeometry:
         max_position_embeddings: Longest sequence that it was trained on.
         rms_norm_eps: Guard of the normalisation against division by zero.
         rope_theta: Base of the rotary position embedding.
+        rope_factor: How far Llama 3.1 and its successors stretch that embedding beyond the
+            ``original_max_position_embeddings`` of Llama 3; ``None`` leaves it as it is.
+        tie_word_embeddings: Whether the output head is the embedding.
     """
 
     hidden_size: int
@@ -28,6 +33,8 @@ class LlamaGeometry:
     max_position_embeddings: int
     rms_norm_eps: float
     rope_theta: float = 10000.0
+    rope_factor: float | None = None
+    tie_word_embeddings: bool = False
 
     @property
     def head_dim(self) -> int:
@@ -46,13 +53,31 @@ class LlamaGeometry:
         feed_forward = 3 * self.hidden_size * self.intermediate_size
         norms = 2 * self.hidden_size
         layers = self.num_hidden_layers * (attention + feed_forward + norms)
-        return layers + 2 * self.vocab_size * self.hidden_size + self.hidden_size
+        embeddings = 1 if self.tie_word_embeddings else 2
+        return layers + embeddings * self.vocab_size * self.hidden_size + self.hidden_size
 
     @property
     def cached_numbers_per_token(self) -> int:
         """Keys and values that the cache holds for one token of one sequence."""
         return 2 * self.num_hidden_layers * self.num_key_value_heads * self.head_dim
 
+    @property
+    def config_values(self) -> Mapping[str, Any]:
+        """The values of its configuration in transformers."""
+        values = asdict(self)
+        rope = {"rope_type": "default", "rope_theta": values.pop("rope_theta")}
+        factor = values.pop("rope_factor")
+        if factor is not None:
+            rope |= {"rope_type": "llama3", "factor": factor, **_LLAMA_3_ROPE}
+        return {**values, "rope_parameters": rope}
+
+
+# config.json of Llama 3.1 and 3.2, "rope_scaling".
+_LLAMA_3_ROPE = {
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
 
 GEOMETRIES: dict[str, LlamaGeometry] = {
     # For tests and for a first try on a CPU; no published network.
@@ -121,5 +146,33 @@ GEOMETRIES: dict[str, LlamaGeometry] = {
         max_position_embeddings=8192,
         rms_norm_eps=1e-5,
         rope_theta=500000.0,
+    ),
+    # config.json of meta-llama/Llama-3.2-1B.
+    "llama-3.2-1b": LlamaGeometry(
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        vocab_size=128256,
+        max_position_embeddings=131072,
+        rms_norm_eps=1e-5,
+        rope_theta=500000.0,
+        rope_factor=32.0,
+        tie_word_embeddings=True,
+    ),
+    # config.json of meta-llama/Llama-3.2-3B.
+    "llama-3.2-3b": LlamaGeometry(
+        hidden_size=3072,
+        intermediate_size=8192,
+        num_hidden_layers=28,
+        num_attention_heads=24,
+        num_key_value_heads=8,
+        vocab_size=128256,
+        max_position_embeddings=131072,
+        rms_norm_eps=1e-5,
+        rope_theta=500000.0,
+        rope_factor=32.0,
+        tie_word_embeddings=True,
     ),
 }

@@ -10,6 +10,7 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.kernels import merged
 from joulelab.estimator.trace import fake_tensors, trace
 from joulelab.workloads import accelerator, llama_network
+from joulelab.workloads.generation import Generation
 from joulelab.workloads.llama import Llama
 from joulelab.workloads.llama_geometry import GEOMETRIES
 from joulelab.workloads.llama_settings import LlamaSettings
@@ -33,7 +34,7 @@ def tiny(**knobs):
 def generation_of(settings):
     with accelerator.seeded(7, CPU):
         network = llama_network.random_network(settings, CPU)
-        return network, llama_network.Generation(network, settings)
+        return network, Generation(network, settings)
 
 
 @pytest.mark.parametrize("kv_cache", ["dynamic", "static"])
@@ -159,7 +160,7 @@ def test_the_cost_of_a_decode_is_the_sum_over_its_steps(kv_cache):
     settings = tiny(new_tokens=9, kv_cache=kv_cache)
     with fake_tensors():
         network = llama_network.random_network(settings, CPU)
-        generation = llama_network.Generation(network, settings)
+        generation = Generation(network, settings)
         generation.prefill()
         stepwise = trace(generation.decode)
 

@@ -6,16 +6,13 @@ paper, named with each.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from joulelab.workloads.llama_geometry import GEOMETRIES, LlamaGeometry
 
 
 def _llama(geometry: LlamaGeometry) -> tuple[str, Mapping[str, Any]]:
-    values = asdict(geometry)
-    theta = values.pop("rope_theta")
-    return "llama", {**values, "rope_parameters": _rope(theta)}
+    return "llama", geometry.config_values
 
 
 def _rope(theta: float) -> Mapping[str, Any]:
@@ -67,14 +64,6 @@ PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         *("llama", (8192, 28672, 80), (64, 8)),
         vocab_size=128256,
         max_position_embeddings=8192,
-        rope_parameters=_rope(500000.0),
-    ),
-    # meta-llama/Llama-3.2-1B; its output head is its embedding.
-    "llama-3.2-1b": _decoder(
-        *("llama", (2048, 8192, 16), (32, 8)),
-        vocab_size=128256,
-        max_position_embeddings=131072,
-        tie_word_embeddings=True,
         rope_parameters=_rope(500000.0),
     ),
     # mistralai/Mistral-7B-v0.1 (arXiv:2310.06825, table 1).

@@ -17,8 +17,9 @@ from joulelab.estimator.models.base import Knobs, Model, Request, Source, Traced
 from joulelab.estimator.program import Operator, Program, ProgramPhase
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
+from joulelab.workloads.language import LanguageWorkload
 from joulelab.workloads.launch_loop import LaunchLoop
-from joulelab.workloads.llama import Llama
+from joulelab.workloads.network import NetworkWorkload
 
 _PRECISIONS = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 _CHOSEN_BY_REQUEST = ("batch", "precision")
@@ -40,8 +41,9 @@ class WorkloadSource(Source):
 class WorkloadModel(Model):
     """One workload.
 
-    Launch loops and Llama are traced themselves. Of any other workload the cost is taken, which
-    it traces: kernels without the values that flow between them, and with all bytes as read.
+    Launch loops and language models are traced themselves. Of any other workload the cost is
+    taken, which it traces: kernels without the values that flow between them, and with all bytes
+    as read.
 
     Attributes:
         name: Its registered name.
@@ -71,6 +73,11 @@ class WorkloadModel(Model):
     def halves_alike(self) -> bool:
         return False  # a workload may count its work by format
 
+    @property
+    @override
+    def quantises(self) -> bool:
+        return issubclass(self.workload_type, NetworkWorkload)
+
     @override
     def trace(self, request: Request) -> Traced:
         if request.training:
@@ -78,18 +85,19 @@ class WorkloadModel(Model):
         workload = self.workload_type.from_knobs({**request.knobs, **self._chosen(request)})
         if isinstance(workload, LaunchLoop):
             return Traced(phases=(_traced_loop(workload, self.name),), inputs={})
-        if isinstance(workload, Llama):
-            from joulelab.estimator.models.llama_workload import trace_llama
+        if isinstance(workload, LanguageWorkload):
+            from joulelab.estimator.models.language_workload import trace_language
 
-            return trace_llama(workload.settings)
+            return trace_language(workload)
         cost = workload.cost()
         if not any(phase.kernels for phase in cost.phases):
             raise ConfigError(f"The workload {self.name} computes nothing that can be estimated.")
-        phases = tuple(_phase(phase, cost.resident_b) for phase in cost.phases)
+        phases = tuple(_phase(phase, cost.resident_b, request.precision) for phase in cost.phases)
         return Traced(phases=phases, inputs={})
 
     def _chosen(self, request: Request) -> Mapping[str, Any]:
-        choices = {"batch": request.batch, "precision": _PRECISIONS.get(request.dtype)}
+        precision = request.precision or _PRECISIONS.get(request.dtype)
+        choices = {"batch": request.batch, "precision": precision}
         known = {field.name for field in fields(self.workload_type.settings_type)}
         if "batch" not in known and request.batch != 1:
             raise ConfigError(f"The workload {self.name} has no batch; ask for batch 1.")
@@ -111,7 +119,7 @@ def _traced_loop(workload: LaunchLoop[Any], name: str) -> ProgramPhase:
     )
 
 
-def _phase(phase: PhaseCost, resident_b: float) -> ProgramPhase:
+def _phase(phase: PhaseCost, resident_b: float, precision: str) -> ProgramPhase:
     times = gcd(*(kernel.count for kernel in phase.kernels))
     launches = (kernel for kernel in phase.kernels for _ in range(kernel.count // times))
     operators = tuple(_operator(kernel, index) for index, kernel in enumerate(launches))
@@ -119,7 +127,10 @@ def _phase(phase: PhaseCost, resident_b: float) -> ProgramPhase:
         phase=phase.phase,
         work=phase.work,
         program=Program(
-            operators=operators, parameter_b=resident_b, live_b=(0.0,) * len(operators)
+            operators=operators,
+            parameter_b=resident_b,
+            live_b=(0.0,) * len(operators),
+            precision=precision,
         ),
         count=times,
     )

@@ -1,40 +1,52 @@
-"""The Llama workload as a model: the very network and steps that are measured.
+"""The workloads that generate text as models: the very network and steps that are measured.
 
 Imports torch and transformers, so it is imported only by functions that trace a model.
 """
+
+from dataclasses import replace
+from typing import Any
 
 import torch
 
 from joulelab.estimator.models.averaging import averaged_programs
 from joulelab.estimator.models.base import Traced
 from joulelab.estimator.models.fake_trace import fake_run, shape_text
+from joulelab.estimator.precision import is_quantised
 from joulelab.estimator.program import Program, ProgramPhase
 from joulelab.estimator.trace import trace_program
-from joulelab.workloads.llama_network import Generation, random_network
-from joulelab.workloads.llama_settings import LlamaSettings
+from joulelab.workloads.formats import store_in
+from joulelab.workloads.generation import Generation
+from joulelab.workloads.language import LanguageWorkload
 
 
-def trace_llama(settings: LlamaSettings) -> Traced:
-    """Trace one prefill and the mean step of one decode."""
+def trace_language(workload: LanguageWorkload[Any]) -> Traced:
+    """Trace one prefill and the mean step of one decode, with layers quantised as they run."""
+    settings = workload.settings
+    as_run = settings.precision if is_quantised(settings.precision) else ""
     with fake_run(settings.model):
-        network = random_network(settings, torch.device("cpu"))
-        generation = Generation(network, settings)
+        generation: Generation = workload.generation(torch.device("cpu"))
+        network = generation.network
+        store_in(network, settings.precision)
         prefill = trace_program(generation.prefill, network=network, inputs=generation.prompt)
-        decode = _decode(generation, network, settings.new_tokens)
-    tokens = {"prefill": settings.prompt_tokens, "decode": settings.new_tokens}
+        decode = _decode(generation, settings.new_tokens)
     programs = {"prefill": (prefill, 1), "decode": (decode, settings.new_tokens)}
     phases = tuple(
-        ProgramPhase(phase=phase, work=settings.batch * tokens[phase], program=program, count=count)
+        ProgramPhase(
+            phase=phase,
+            work=workload.work(phase),
+            program=replace(program, precision=as_run),
+            count=count,
+        )
         for phase, (program, count) in programs.items()
     )
     return Traced(phases=phases, inputs={"prompt": shape_text(generation.prompt)})
 
 
-def _decode(generation: Generation, network: torch.nn.Module, new_tokens: int) -> Program:
+def _decode(generation: Generation, new_tokens: int) -> Program:
     def step(index: int) -> Program:
         return trace_program(
             lambda: generation.step(index),
-            network=network,
+            network=generation.network,
             inputs=generation.tokens,
             kv=generation.cache,
         )

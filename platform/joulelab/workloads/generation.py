@@ -1,0 +1,144 @@
+"""Greedy generation with a causal language model of transformers.
+
+Imports torch and transformers, so it is imported only by functions that run or trace a network.
+"""
+
+from typing import Any
+
+import torch
+from torch._guards import active_fake_mode
+
+from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.workloads.language_settings import LanguageSettings
+
+ensure_torchvision()  # transformers imports it
+
+from transformers import Cache, DynamicCache, PreTrainedModel, StaticCache  # noqa: E402
+from transformers.cache_utils import StaticLayer  # noqa: E402
+
+
+class Generation:
+    """Greedy generation from random prompts of equal length, on a key-value cache.
+
+    No step waits for the device: each next token stays on it.
+
+    Args:
+        network: The network.
+        settings: Batch, lengths and kind of cache; whether steps are compiled, which they never
+            are on tensors without memory.
+        seed: Seed of the prompts.
+    """
+
+    def __init__(
+        self, network: PreTrainedModel, settings: LanguageSettings, *, seed: int = 0
+    ) -> None:
+        self.network = network
+        """The network that generates."""
+        self._read: Any = network
+        if settings.compile and active_fake_mode() is None:
+            self._read = torch.compile(network, fullgraph=True, mode="reduce-overhead")
+        self._settings = settings
+        self._cache: Cache = self._new_cache(settings.cached_tokens)
+        device = network.device
+        self._random = torch.Generator(device).manual_seed(seed)
+        self.prompt = torch.randint(
+            network.config.vocab_size,
+            (settings.batch, settings.prompt_tokens),
+            generator=self._random,
+            device=device,
+        )
+        """Token ids of the prompts, shape (batch, prompt_tokens)."""
+        self.tokens = torch.zeros(
+            settings.batch, 1 + settings.new_tokens, dtype=torch.long, device=device
+        )
+        """Generated token ids: that of the prefill, then those of the decode."""
+
+    @property
+    def cache(self) -> Cache:
+        """Keys and values of the tokens read so far; with a context of its own, the decode's."""
+        return self._cache
+
+    @property
+    def cached_b_per_token(self) -> int:
+        """Bytes that the cache holds for one token of one sequence, once it holds any."""
+        return sum(
+            held.shape[1] * held.shape[3] * held.element_size()
+            for layer in self._layers
+            for held in (layer.keys, layer.values)
+        )
+
+    def prefill(self) -> None:
+        """Read the prompts into an empty cache and generate the first token of each."""
+        if self._settings.context_tokens is not None:
+            cache = self._new_cache(self._settings.prompt_tokens)
+        elif self._settings.compile:  # compiled code wants its cache at one address
+            cache = self._cleared()
+        else:  # frees the old one first: there is room for one
+            cache = self._cache = self._new_cache(self._settings.prompt_tokens)
+        self._generate(self.network, self.prompt, cache, into=0)
+
+    def decode(self) -> None:
+        """Generate the tokens after the first, one at a time, from the cache as it starts."""
+        self.rewind()
+        for index in range(self._settings.new_tokens):
+            self.step(index)
+
+    def step(self, index: int) -> None:
+        """Read the generated token ``index`` and generate the next."""
+        self._generate(self._read, self.tokens[:, index : index + 1], self._cache, into=index + 1)
+
+    def rewind(self) -> None:
+        """Make the cache what the decode starts from: cut it back, or fill it with a context."""
+        if self._settings.context_tokens is not None and not self._is_filled:
+            self._forward(self.network, self.prompt[:, :1], self._cache)  # shapes the cache
+            self.lengthen(self._settings.context_tokens - 1)
+        self._cut(self._settings.cached_tokens)
+
+    def lengthen(self, num_tokens: int) -> None:
+        """Append ``num_tokens`` tokens of random content to the cache, without computing them."""
+        for index, layer in enumerate(self._layers):
+            keys, values = (
+                torch.randn(
+                    (*held.shape[:2], num_tokens, held.shape[3]),
+                    generator=self._random,
+                    dtype=held.dtype,
+                    device=held.device,
+                )
+                for held in (layer.keys, layer.values)
+            )
+            self._cache.update(keys, values, index)
+
+    @property
+    def _layers(self) -> list[Any]:  # some kinds of layers hold no keys; those made here do
+        return self._cache.layers
+
+    @property
+    def _is_filled(self) -> bool:
+        return any(layer.is_initialized for layer in self._layers)
+
+    def _new_cache(self, first_tokens: int) -> Cache:
+        config = self.network.config
+        if self._settings.kv_cache == "static":
+            length = first_tokens + self._settings.new_tokens
+            return StaticCache(config=config, max_cache_len=length)
+        return DynamicCache(config=config)
+
+    def _cleared(self) -> Cache:
+        self._cut(0)
+        return self._cache
+
+    def _cut(self, num_tokens: int) -> None:
+        """Make the cache forget all but the first ``num_tokens`` tokens."""
+        for layer in self._layers:
+            if isinstance(layer, StaticLayer):
+                layer.cumulative_length.fill_(num_tokens)
+        if isinstance(self._cache, DynamicCache):
+            self._cache.crop(num_tokens - self._cache.get_seq_length())
+
+    def _generate(self, network: Any, token_ids: torch.Tensor, cache: Cache, *, into: int) -> None:
+        output = self._forward(network, token_ids, cache)
+        chosen = self.tokens[:, into : into + 1]
+        torch.argmax(output.logits[:, -1], dim=-1, keepdim=True, out=chosen)
+
+    def _forward(self, network: Any, token_ids: torch.Tensor, cache: Cache) -> Any:
+        return network(input_ids=token_ids, past_key_values=cache, use_cache=True, logits_to_keep=1)

@@ -1,0 +1,72 @@
+"""Language models that generate: reading a prompt (prefill) and generating (decode)."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, TypeVar
+
+from typing_extensions import override
+
+from joulelab.core.cost import PhaseCost, WorkloadCost
+from joulelab.workloads.language_settings import LanguageSettings
+from joulelab.workloads.network import NetworkWorkload, Programs
+
+Settings = TypeVar("Settings", bound=LanguageSettings)
+
+
+class LanguageWorkload(NetworkWorkload[Settings]):
+    """Runs a causal language model of transformers, and counts tokens.
+
+    A prefill counts the tokens of the prompts, a decode those that it generates. Every decode
+    starts from the same cache: it is cut back to its first length, not computed anew. A subclass
+    makes the network.
+    """
+
+    unit: ClassVar[str] = "token"
+    phases_of_network: ClassVar[tuple[str, ...]] = ("prefill", "decode")
+
+    @abstractmethod
+    def network(self, device: Any) -> Any:
+        """Make the network on ``device``, a ``torch.device``."""
+
+    def generation(self, device: Any) -> Any:
+        """Return the :class:`~joulelab.workloads.generation.Generation` that runs on ``device``."""
+        from joulelab.workloads.generation import Generation
+
+        return Generation(self.network(device), self.settings)
+
+    @override
+    def load(self, device: Any) -> tuple[Any, Programs]:
+        generation = self.generation(device)
+        return generation.network, {"prefill": generation.prefill, "decode": generation.decode}
+
+    @override
+    def work(self, phase: str) -> float:
+        tokens = self.settings.prompt_tokens if phase == "prefill" else self.settings.new_tokens
+        return float(self.settings.batch * tokens)
+
+    @property
+    @override
+    def title(self) -> str:
+        settings = self.settings
+        return f"{settings.model} in {settings.precision} with batch {settings.batch}"
+
+    @override
+    def close(self) -> None:
+        if self._programs and self.settings.compile:
+            import torch
+
+            torch.compiler.reset()  # frees the graphs
+        super().close()
+
+    @override
+    def cost(self) -> WorkloadCost:
+        from joulelab.workloads.language_cost import trace_phases
+
+        kernels, resident_b = trace_phases(self)
+        return WorkloadCost(
+            unit=self.unit,
+            phases=tuple(
+                PhaseCost(phase=phase, work=self.work(phase), kernels=kernels[phase])
+                for phase in self.phases
+            ),
+            resident_b=resident_b,
+        )
