@@ -134,13 +134,14 @@ def computing(precision: str, *, gradients: bool = False) -> Generator[None]:
     PyTorch by itself lets convolutions and recurrent layers use TF32 where products may not.
 
     Args:
-        precision: tf32 lets all of them use it; any other, none.
+        precision: tf32 lets all of them use it; fp64 and fp32, none. In a network of 16 bits or
+            fewer, the parts that stay in single precision are left to PyTorch.
         gradients: Keep what a backward pass needs, as a training step must.
     """
     tf32 = precision == "tf32"
     products, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = tf32
+    torch.backends.cudnn.allow_tf32 = tf32 or (cudnn and precision not in {"fp64", "fp32"})
     try:
         with torch.enable_grad() if gradients else torch.inference_mode():
             yield

@@ -16,6 +16,7 @@ from joulelab.estimator.program import Program
 from joulelab.estimator.trace import fake_tensors, trace_program
 from joulelab.estimator.training import trace_training
 from joulelab.workloads import formats
+from joulelab.workloads.loop import Loop
 from joulelab.workloads.network import NetworkWorkload
 
 
@@ -24,10 +25,12 @@ class TracedPhases:
     """The programs of a network's phases.
 
     Attributes:
-        programs: One execution of each phase.
+        programs: One execution of each phase; of a loop, one of its steps.
+        steps: Steps of each phase that is a loop.
     """
 
     programs: Mapping[str, Program]
+    steps: Mapping[str, int]
 
     @property
     def resident_b(self) -> float:
@@ -39,6 +42,7 @@ class TracedPhases:
 
     def kernels(self, phase: str, *, times: int) -> tuple[KernelCost, ...]:
         """Return the kernels of ``phase`` executed ``times`` times, equal ones counted."""
+        times *= self.steps.get(phase, 1)
         return merged(repeated(kernels_of(self.programs[phase]), times))
 
 
@@ -55,7 +59,12 @@ def traced(workload: NetworkWorkload[Any]) -> TracedPhases:
             programs={
                 phase: _traced_phase(workload, phase, network, programs[phase])
                 for phase in workload.phases
-            }
+            },
+            steps={
+                phase: program.num_steps
+                for phase, program in programs.items()
+                if isinstance(program, Loop)
+            },
         )
 
 
@@ -67,9 +76,19 @@ def _traced_phase(
 ) -> Program:
     precision = workload.settings.precision
     tf32 = precision == "tf32"
+    if isinstance(program, Loop):
+        program = _middle_step(program)
     trace = trace_training if phase in workload.training_phases else trace_program
-    traced = trace(program, network=network, tf32_matmul=tf32, tf32_conv=tf32, strict=True)
+    traced = trace(
+        program, network=network, tf32_matmul=tf32, tf32_conv=precision != "fp32", strict=True
+    )
     # An estimate of fp32 lets convolutions use TF32, PyTorch's default; a measurement does not.
     # Quantised layers are traced as they are multiplied.
     as_traced = precision == "fp32" or formats.is_quantised(precision)
     return traced if as_traced else at_precision(traced, precision)
+
+
+def _middle_step(loop: Loop) -> Callable[[], object]:
+    middle = loop.num_steps // 2
+    loop.skip_to(middle)
+    return lambda: loop.step(middle)

@@ -43,6 +43,20 @@ def test_tf32_is_allowed_only_while_computing_in_it(precision, inside):
     assert not torch.is_inference_mode_enabled()
 
 
+@pytest.mark.parametrize(
+    ("precision", "inside"), [("tf32", True), ("fp16", True), ("int8", True), ("fp32", False)]
+)
+def test_convolutions_in_single_precision_may_use_tf32_unless_fp32_is_asked_for(precision, inside):
+    before = torch.backends.cudnn.allow_tf32
+
+    with accelerator.computing(precision):
+        allowed = torch.backends.cudnn.allow_tf32
+
+    assert before, "PyTorch's default"
+    assert allowed == inside
+    assert torch.backends.cudnn.allow_tf32 == before
+
+
 @pytest.mark.parametrize("precision", accelerator.DTYPES)
 def test_operands_are_spread_like_normal_numbers_unless_zeros_are_asked_for(precision):
     cpu = torch.device("cpu")
