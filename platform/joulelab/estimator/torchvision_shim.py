@@ -14,6 +14,8 @@ from functools import cache
 
 import torch
 
+from joulelab.estimator.torchao_messages import hush_torchao
+
 _SUPPRESSION = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _SCHEMAS = (
     f"nms{_SUPPRESSION}",
@@ -31,6 +33,7 @@ def ensure_torchvision() -> torch.library.Library | None:
         The declared operators, which last as long as this object, kept here; ``None`` where the
         compiled half loads by itself or torchvision is not installed, and nothing was done.
     """
+    hush_torchao()
     try:
         import torchvision
     except ModuleNotFoundError:

@@ -3,45 +3,26 @@
 Imports torch and torchao, so it is imported only by functions that run or trace a network.
 """
 
-import logging
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from typing_extensions import override
 
-_HARMLESS = ("Failed to load", "is an Enum subclass", "Detected no triton")
-_SPEAKERS = ("torchao", "torch.utils._pytree", "torchao.kernel.intmm")
+from joulelab.estimator.torchao_messages import hush_torchao
 
+hush_torchao()
 
-@contextmanager
-def _quiet_import() -> Generator[None]:
-    """Drop what torchao says at import of kernels that are not used here."""
-
-    def is_worth_saying(record: logging.LogRecord) -> bool:
-        return not any(phrase in record.getMessage() for phrase in _HARMLESS)
-
-    with ExitStack() as stack:
-        for name in _SPEAKERS:
-            logger = logging.getLogger(name)
-            logger.addFilter(is_worth_saying)
-            stack.callback(logger.removeFilter, is_worth_saying)
-        yield
-
-
-with _quiet_import():
-    from torchao.float8.inference import Float8MMConfig
-    from torchao.prototype.quantization.int4 import Int4OpaqueTensor
-    from torchao.quantization import (
-        Float8Tensor,
-        Int4TilePackedTo4dTensor,
-        Int8Tensor,
-        PerRow,
-    )
-    from torchao.quantization.quantize_.common import KernelPreference
-    from torchao.quantization.quantize_.workflows import QuantizeTensorToFloat8Kwargs
+from torchao.float8.inference import Float8MMConfig  # noqa: E402
+from torchao.prototype.quantization.int4 import Int4OpaqueTensor  # noqa: E402
+from torchao.quantization import (  # noqa: E402
+    Float8Tensor,
+    Int4TilePackedTo4dTensor,
+    Int8Tensor,
+    PerRow,
+)
+from torchao.quantization.quantize_.common import KernelPreference  # noqa: E402
+from torchao.quantization.quantize_.workflows import QuantizeTensorToFloat8Kwargs  # noqa: E402
 
 _GROUPS = (128, 64, 32)
 """Weights that share a scale under int4: as many as possible."""
