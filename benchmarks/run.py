@@ -16,6 +16,7 @@ BENCHMARKS = (
     "guard_kills",
     "best_set",
     "tracking_cost",
+    "estimator_speed",
 )
 
 
