@@ -31,6 +31,7 @@ ALLOWED = {
     "torchvision": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
     "timm": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
     "diffusers": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
+    "torchao": ("platform/joulelab/workloads/quantised_layers.py",),
     "torchmetrics": ("platform/joulelab/quality/",),
     "sacrebleu": ("platform/joulelab/quality/",),
     "rouge_score": ("platform/joulelab/quality/",),

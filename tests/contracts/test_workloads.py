@@ -20,6 +20,7 @@ TINY = {
     "idle": {"duration_s": 0.001},
     "llama": {"model": "tiny", "precision": "fp32", "prompt_tokens": 8, "new_tokens": 4},
     "stream": {"size_gb": 1e-5},
+    "whisper": {"model": "toy", "precision": "fp32", "tokens_per_second": 0.1},
 }
 VARIANTS = [
     ("gemm", {"n": 16, "precision": "bf16", "batch": 3}),
@@ -27,6 +28,7 @@ VARIANTS = [
     ("llama", {**TINY["llama"], "batch": 2, "precision": "bf16", "kv_cache": "static"}),
     ("llama", {**TINY["llama"], "attention": "eager", "new_tokens": 1}),
     ("stream", {"size_gb": 1e-5, "kernel": "triad", "precision": "bf16", "data": "zeros"}),
+    ("whisper", {**TINY["whisper"], "batch": 2, "beams": 2, "precision": "int8"}),
 ]
 # Values that no knob of a type takes: whatever it counts or chooses.
 WRONG = {int: -1, float: float("nan")}

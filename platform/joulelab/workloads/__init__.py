@@ -13,5 +13,6 @@ WORKLOADS: Registry[type[Workload[Any]]] = Registry(
         "llama": "joulelab.workloads.llama:Llama",
         "recorded": "joulelab.workloads.recorded:Recorded",
         "stream": "joulelab.workloads.stream:Stream",
+        "whisper": "joulelab.workloads.whisper:Whisper",
     },
 )
