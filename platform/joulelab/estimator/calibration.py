@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.calibration_parameters import bounds_of, value_of, with_values
 from joulelab.estimator.calibration_points import Anchor, rejections
 from joulelab.estimator.calibration_prices import Pricing
 from joulelab.estimator.calibration_stages import Stage, stages
 from joulelab.hardware.processor import Processor
+from joulelab.hardware.scalars import bounds_of, value_of, with_values
 
 _MAX_ROUNDS = 10
 _SETTLED = 1e-3
 """Change of every logarithm over a round below which the fit has ended."""
+_TINY = 1e-30
 _STEP = 1e-4
 """Change of a logarithm by which its effect is found; the clock is found less finely."""
 
@@ -136,7 +137,8 @@ def _fit(
     """Return ``current`` with the scalars of ``stage`` fitted to ``anchors``."""
     names = stage.parameters
     limits = np.log([bounds_of(before, name) for name in names]).T
-    start = np.clip(np.log([value_of(current, name) for name in names]), limits[0], limits[1])
+    present = np.log([max(value_of(current, name), _TINY) for name in names])
+    start = np.clip(present, limits[0], limits[1])
     measured_s = np.log([anchor.time_s for anchor in anchors])
     measured_j = np.log([anchor.energy_j or np.nan for anchor in anchors])
 
@@ -169,7 +171,9 @@ def _in_modules(processor: Processor, chains: list[Anchor]) -> Processor:
 def _change(before: Processor, after: Processor, planned: Sequence[Stage]) -> float:
     """Return the largest change of a fitted scalar's logarithm."""
     names = [name for stage in planned for name in stage.parameters]
-    return max(abs(log(value_of(after, name) / value_of(before, name))) for name in names)
+    return max(
+        abs(log(value_of(after, name) / max(value_of(before, name), _TINY))) for name in names
+    )
 
 
 def _open(limits: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -51,6 +51,7 @@ class Anchor:
         flop: Operations of one call, >= 0.
         moved_b: Bytes that one call reads and writes, >= 0.
         is_cold: Whether its second operand rotates through more bytes than any cache holds.
+        is_channels_last: Whether images have all channels of a pixel side by side.
         kinds: Operator calls in one call, by kind; empty for one alone.
         time_s: Time of one call.
         power_w: Mean power; ``None`` if not measured.
@@ -68,6 +69,7 @@ class Anchor:
     flop: float = 0.0
     moved_b: float = 0.0
     is_cold: bool = False
+    is_channels_last: bool = False
     kinds: Mapping[str, int] = field(default_factory=dict)
     time_s: float = 0.0
     power_w: float | None = None
@@ -180,6 +182,7 @@ def _anchor(path: Path, number: int, row: dict[str, str]) -> Anchor:
             flop=_number(row, "flop"),
             moved_b=_number(row, "moved_b"),
             is_cold=row.get("cold") == "True",
+            is_channels_last=row.get("memory_format") == "channels_last",
             kinds=_kinds(row.get("kinds") or ""),
             time_s=_number(row, "time_s"),
             power_w=_measured(row, "power_w"),

@@ -47,11 +47,19 @@ class Pricing:
     def __init__(self, anchors: Sequence[Anchor]) -> None:
         self._anchors = tuple(anchors)
         # Whether a call finds its parameters in a cache is a matter of the whole program.
-        self._warm = _indices(anchors, is_cold=False)
-        self._cold = _indices(anchors, is_cold=True)
+        apart = {
+            (is_cold, is_last): [
+                row
+                for row, anchor in enumerate(anchors)
+                if anchor.mode == "graph"
+                and (anchor.is_cold, anchor.is_channels_last) == (is_cold, is_last)
+            ]
+            for is_cold in (False, True)
+            for is_last in (False, True)
+        }
         self._tables = [
-            (rows, _table([anchors[row].operator for row in rows], parameter_b))
-            for rows, parameter_b in ((self._warm, 0.0), (self._cold, _ROTATED_B))
+            (rows, is_last, _table([anchors[row].operator for row in rows], _ROTATED_B * is_cold))
+            for (is_cold, is_last), rows in apart.items()
             if rows
         ]
 
@@ -75,8 +83,8 @@ class Pricing:
         clock_mhz = np.full(len(self._anchors), clock[0])
         energy_j = time_s * idle_w
         gap_s = processor.timing.graph_launch_s
-        for rows, table in self._tables:
-            costs = group_costs(table, processor)
+        for rows, is_last, table in self._tables:
+            costs = group_costs(table, _without_layout(processor) if is_last else processor)
             clocks, caps = clock.repeat(len(rows)), cap.repeat(len(rows))
             if at_measured_clock:
                 seen = [self._anchors[row].clock_mhz for row in rows]
@@ -100,12 +108,8 @@ class Pricing:
         return sum(processor.timing.launch_s(kind) * count for kind, count in calls.items())
 
 
-def _indices(anchors: Sequence[Anchor], *, is_cold: bool) -> list[int]:
-    return [
-        row
-        for row, anchor in enumerate(anchors)
-        if anchor.mode == "graph" and anchor.is_cold is is_cold
-    ]
+def _without_layout(processor: Processor) -> Processor:
+    return replace(processor, timing=replace(processor.timing, layout_efficiency=None))
 
 
 def _table(operators: Sequence[Operator], parameter_b: float) -> WorkTable:

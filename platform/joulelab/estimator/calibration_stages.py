@@ -13,15 +13,17 @@ from joulelab.estimator.table import kind_name
 from joulelab.hardware.processor import Processor
 
 _BEYOND_CACHES = 4.0
-_WITHIN_CACHE = 0.5
+_WITHIN_CACHE = 0.6
+_TINY_B = 5e6
+"""Streams of fewer bytes are mostly beginning and end."""
 _SATURATING_FLOP = 5e9
 """Below this the shape of a product says more than its unit (2 x 1024^3 is 2.1e9)."""
 _STREAMS = ("copy", "elementwise")
 _FASTEST = 0.9
 """Share of the fastest stream's rate beyond which a stream tells what the memory can."""
 _EFFICIENCIES = (
-    *("conv", "conv_float32", "depthwise", "depthwise_float32"),
-    *("attention", "attention_float32", "norm", "softmax", "reduction", "gather"),
+    *("depthwise", "depthwise_float32", "attention", "attention_float32"),
+    *("norm", "softmax", "reduction", "gather"),
 )
 """Kinds that stay behind a large product, or behind a copy of as many bytes."""
 
@@ -51,9 +53,10 @@ def stages(processor: Processor, anchors: Sequence[Anchor]) -> tuple[Stage, ...]
         chosen.stage(("power.constant_w",), _is_idle, time=False, energy=True),
         chosen.stage(("timing.memory_efficiency",), chosen.is_memory_stream),
         chosen.stage(
-            (f"levels.{cache.name}.bandwidth_b_per_s", "timing.kernel_overhead_s"),
+            (f"levels.{cache.name}.bandwidth_b_per_s", "timing.stream_overhead_s"),
             chosen.is_cache_stream,
         ),
+        chosen.stage(("timing.kernel_overhead_s",), _is_small_product),
         *(
             chosen.stage(
                 (f"timing.pipe_efficiency.{pipe}", f"power.flop_j.{pipe}"),
@@ -69,8 +72,10 @@ def stages(processor: Processor, anchors: Sequence[Anchor]) -> tuple[Stage, ...]
             energy=True,
         ),
         chosen.stage(
-            (f"levels.{cache.name}.byte_j",), chosen.is_cache_stream, time=False, energy=True
+            (f"levels.{cache.name}.byte_j",), chosen.is_long_cache_stream, time=False, energy=True
         ),
+        chosen.stage(_convolutions(processor), _is_large_convolution),
+        chosen.stage(("timing.window_s",), _is_small_convolution),
         *(
             chosen.stage((f"timing.kind_efficiency.{kind}",), _is_of_kind(kind))
             for kind in _EFFICIENCIES
@@ -121,9 +126,20 @@ class _Chooser:
     def _exceeds_caches(self, anchor: Anchor) -> bool:
         return _is_stream(anchor) and anchor.moved_b > _BEYOND_CACHES * self._cache_b
 
+    def is_long_cache_stream(self, anchor: Anchor) -> bool:
+        """Whether so much stays in the last cache that its bytes show in the power."""
+        return self.is_cache_stream(anchor) and anchor.moved_b >= _TINY_B
+
     def is_cache_stream(self, anchor: Anchor) -> bool:
         """Whether all of it stays in the last cache."""
         return _is_stream(anchor) and anchor.moved_b <= _WITHIN_CACHE * self._cache_b
+
+
+def _convolutions(processor: Processor) -> tuple[str, ...]:
+    """Return what large convolutions tell; PyTorch changes layouts on GPUs alone."""
+    efficiencies = ("timing.kind_efficiency.conv", "timing.kind_efficiency.conv_float32")
+    layout = ("timing.layout_efficiency",) if processor.family == "gpu" else ()
+    return (*layout, *efficiencies)
 
 
 def _is_idle(anchor: Anchor) -> bool:
@@ -131,7 +147,25 @@ def _is_idle(anchor: Anchor) -> bool:
 
 
 def _is_stream(anchor: Anchor) -> bool:
-    return anchor.mode == "graph" and anchor.kind in _STREAMS
+    """Whether it only moves data; in half precision, it also converts."""
+    is_plain = anchor.kind in _STREAMS and anchor.dtype == "float32"
+    return anchor.mode == "graph" and is_plain
+
+
+def _is_small_product(anchor: Anchor) -> bool:
+    """Whether a product is so small that starting and ending it shows."""
+    is_product = anchor.mode == "graph" and anchor.kind == "gemm"
+    return is_product and anchor.dtype != "float32" and anchor.flop < _SATURATING_FLOP
+
+
+def _is_large_convolution(anchor: Anchor) -> bool:
+    is_convolution = anchor.mode == "graph" and anchor.kind == "conv"
+    return is_convolution and anchor.flop >= _SATURATING_FLOP
+
+
+def _is_small_convolution(anchor: Anchor) -> bool:
+    is_convolution = anchor.mode == "graph" and kind_name(anchor.operator) == "conv"
+    return is_convolution and anchor.flop < _SATURATING_FLOP
 
 
 def _is_product_on(pipe: Pipe) -> Callable[[Anchor], bool]:
@@ -145,7 +179,7 @@ def _is_product_on(pipe: Pipe) -> Callable[[Anchor], bool]:
 
 def _is_of_kind(kind: str) -> Callable[[Anchor], bool]:
     def holds(anchor: Anchor) -> bool:
-        if anchor.mode != "graph":
+        if anchor.mode != "graph" or anchor.is_cold:
             return False
         name = kind_name(anchor.operator)
         of_format = f"{name}_{anchor.operator.dtype}"

@@ -14,6 +14,7 @@ from joulelab.core.cost import Pipe
 from joulelab.core.physics import roofline_s
 from joulelab.errors import ConfigError
 from joulelab.estimator.kinds import MATRIX_KINDS
+from joulelab.estimator.layout_work import ACTIVATION_SHARE, layout_work
 from joulelab.estimator.occupancy import Shapes, utilisation
 from joulelab.estimator.precision import is_matrix, pipe_on
 from joulelab.estimator.table import WorkTable, kind_name
@@ -24,9 +25,12 @@ Array = NDArray[np.float64]
 LINK = "link"
 """Name, among memory levels, of the link to peers."""
 
-_ACTIVATION_SHARE, _PARAMETER_SHARE = 0.6, 0.5
-"""Share of the last cache up to which a group's activations, and a whole model's parameters,
-are found there; estimated, as other data passes through."""
+_PARAMETER_SHARE = 0.5
+"""Share of the last cache up to which a whole model's parameters are found there; estimated, as
+other data passes through."""
+_QUERY_BLOCK = 32
+"""Queries that fused attention on plain units works on together, fewer or not: with one query and
+576 keys it takes on an H200 what 32 would."""
 _HOP_S = 2e-6
 """Time of one step of a ring over directly linked devices, beyond its bytes; estimated."""
 
@@ -75,6 +79,7 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     core_s_mhz, fill = _core(table, processor, pipes)
     cache_b, memory_b = _served(table, processor)
     link_b, link_s = _link(table, processor, num_devices)
+    layout = layout_work(table, processor, pipes)
     timing, cache, memory = processor.timing, processor.last_cache, processor.memory
     streamed = timing.memory_efficiency * _stream_efficiency(table, processor)
     flop = {pipe: table.per_group(table.flop * _is(pipe, pipes)) for pipe in set(pipes)}
@@ -83,16 +88,18 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
         tensor_s_mhz=_tensor_s_mhz(table, processor, flop),
         cache_s=cache_b / (streamed * cache.bandwidth_b_per_s),
         memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
-        fixed_s=timing.kernel_overhead_s + link_s,
+        fixed_s=_overhead_s(table, processor) + layout.seconds + link_s,
         fill=_group_fill(table, core_s_mhz, fill),
         flop_j=sum(
             (flop[pipe] * processor.power.flop_j[pipe] for pipe in flop),
             start=np.zeros(table.num_rows),
         ),
-        cache_j=cache_b * cache.byte_j,
-        memory_j=memory_b * memory.byte_j + link_b * processor.link_byte_j,
+        cache_j=(cache_b + layout.cache_b) * cache.byte_j,
+        memory_j=(memory_b + layout.memory_b) * memory.byte_j + link_b * processor.link_byte_j,
         flop=flop,
-        moved_b=_by_level(cache, memory, cache_b, memory_b, link_b),
+        moved_b=_by_level(
+            cache, memory, cache_b + layout.cache_b, memory_b + layout.memory_b, link_b
+        ),
         peak_s=_peak_s(processor, flop, cache_b, memory_b, link_b),
     )
 
@@ -133,7 +140,26 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
             use[shaped], fill[shaped] = utilisation(
                 _rows(table.shapes, shaped), processor.engine, plain=plain
             )
-    return table.flop / np.minimum(rates, reached * use) / 1e6, fill
+    if processor.family == "gpu":
+        use *= np.where(on_matrix, 1.0, _query_share(table))
+    core_s_mhz = table.flop / np.minimum(rates, reached * use) / 1e6
+    return np.maximum(core_s_mhz, on_matrix * _window_s_mhz(table, processor)), fill
+
+
+def _window_s_mhz(table: WorkTable, processor: Processor) -> Array:
+    """Return the least time of convolutions at 1 MHz: sums over a window are not split."""
+    is_convolution = np.array([operator.kind == "conv" for operator in table.operators])
+    window_s = processor.timing.window_s * table.shapes.k
+    least: Array = is_convolution * window_s * processor.default_clock_mhz
+    return least
+
+
+def _query_share(table: WorkTable) -> Array:
+    """Return the share of useful rows in a block of queries; 1 of all but attention."""
+    is_attention = np.array([operator.kind == "attention" for operator in table.operators])
+    blocks = np.ceil(table.shapes.m / _QUERY_BLOCK)
+    shares: Array = np.where(is_attention, table.shapes.m / (blocks * _QUERY_BLOCK), 1.0)
+    return shares
 
 
 def _tensor_s_mhz(table: WorkTable, processor: Processor, flop: Mapping[Pipe, Array]) -> Array:
@@ -147,6 +173,13 @@ def _group_fill(table: WorkTable, core_s_mhz: Array, fill: Array) -> Array:
     total = table.per_group(core_s_mhz)
     used = table.per_group(core_s_mhz * fill)
     return np.divide(used, total, out=np.ones_like(total), where=total > 0)
+
+
+def _overhead_s(table: WorkTable, processor: Processor) -> Array:
+    """Return the least time of each group: that of matrix work is longer where that is known."""
+    timing = processor.timing
+    kinds = [kind_name(table.operators[row]) for row in table.main]
+    return np.array([timing.overhead_s(kind in MATRIX_KINDS) for kind in kinds])
 
 
 def _stream_efficiency(table: WorkTable, processor: Processor) -> Array:
@@ -166,7 +199,7 @@ def _served(table: WorkTable, processor: Processor) -> tuple[Array, Array]:
     """
     size_b = processor.last_cache.size_b
     activation_b = table.read_b + table.written_b
-    memory_b = np.where(activation_b <= _ACTIVATION_SHARE * size_b, 0.0, activation_b)
+    memory_b = np.where(activation_b <= ACTIVATION_SHARE * size_b, 0.0, activation_b)
     if table.parameter_b > _PARAMETER_SHARE * size_b:
         memory_b = memory_b + table.weight_b
     all_b = activation_b + table.weight_b

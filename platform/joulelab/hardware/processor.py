@@ -95,7 +95,9 @@ class ProcessorTiming:
         pipe_efficiency: Share of each pipe's peak that large, well-shaped work reaches.
         memory_efficiency: Share of the main memory's bandwidth that a stream reaches.
         memory_knee_mhz: Core clock below which that bandwidth falls in proportion.
-        kernel_overhead_s: Least time on the device of any kernel.
+        kernel_overhead_s: Least time on the device of a kernel.
+        stream_overhead_s: The same of kernels that multiply no matrices, where it is known to
+            differ: they have no long pipeline to fill.
         eager_launch_s: Host time to launch one kernel from eager PyTorch, by kind of kernel;
             ``"default"`` for kinds that are not named.
         graph_launch_s: Time between kernels of a captured graph or a compiled program.
@@ -107,6 +109,10 @@ class ProcessorTiming:
         tensor_ceiling_start: Share of the matrix peak beyond which the clock drops though the
             power limit is far; ``None`` where none was seen.
         tensor_ceiling_mhz: By how much per unit of that share beyond it.
+        layout_efficiency: Share of a stream's bandwidth at which activations of convolutions are
+            brought into the layout of the matrix units, and back; ``None`` if they need not be.
+        window_s: Least time of a convolution on matrix units for each element of a window (input
+            channels times kernel size), over which its sums run one after the other.
     """
 
     pipe_efficiency: Mapping[Pipe, float]
@@ -119,10 +125,19 @@ class ProcessorTiming:
     cache_flop_per_b: float = math.inf
     tensor_ceiling_start: float | None = None
     tensor_ceiling_mhz: float = 0.0
+    stream_overhead_s: float | None = None
+    layout_efficiency: float | None = None
+    window_s: float = 0.0
 
     def launch_s(self, kind: str) -> float:
         """Return the host time to launch one kernel of ``kind`` from eager PyTorch."""
         return self.eager_launch_s.get(kind, self.eager_launch_s["default"])
+
+    def overhead_s(self, is_matrix: bool) -> float:
+        """Return the least time of a kernel that multiplies matrices, or of another."""
+        if is_matrix or self.stream_overhead_s is None:
+            return self.kernel_overhead_s
+        return self.stream_overhead_s
 
     def efficiency(self, kind: str, dtype: str) -> float:
         """Return the factor of ``kind`` on operands of format ``dtype``, as PyTorch names it."""

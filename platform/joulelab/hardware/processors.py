@@ -1,7 +1,8 @@
 """The catalogue of all processors that the estimator knows: CPUs, GPUs, TPUs, KPUs.
 
 GPUs come from their own catalogue; its data files may hold two sections for the estimator alone:
-``[eager_launch]``, seconds by kind of kernel and ``default``, and ``[kind_efficiency]``.
+``[eager_launch]``, seconds by kind of kernel and ``default``, and ``[kind_efficiency]``. Any data
+file may have ``[calibrated]``, whose figures replace what the rest of it says.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from joulelab.hardware.data_file import names_in
 from joulelab.hardware.gpu_processor import processor_of
 from joulelab.hardware.processor import Family, Processor
 from joulelab.hardware.processor_file import read_processor
+from joulelab.hardware.scalars import calibrated
 from joulelab.registry import unknown_name
 
 __all__ = ["ALIASES", "PROCESSORS", "Processors", "processor_of"]
@@ -58,7 +60,7 @@ class Processors(Mapping[str, Processor]):
         """
         key = ALIASES.get(key, key)
         if key not in self._read:
-            self._read[key] = _processor(key)
+            self._read[key] = calibrated(_processor(key))
         return self._read[key]
 
     @override

@@ -1,0 +1,116 @@
+"""Networks as somebody measured them: what ran where, and what it took."""
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from joulelab.core.configuration import KnobValue
+from joulelab.errors import ConfigError
+from joulelab.estimator.estimate import Mode
+
+Scope = Literal["gpu", "package", "module", "wall"]
+"""What a measured energy contains: the board, a CPU package, a module's rails, the whole host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """One execution of a model on one device, as measured.
+
+    Attributes:
+        name: Readable; unique within its source.
+        source: Who measured it.
+        family: Models that count as one when some are held out.
+        scenario: How it was asked for: ``"eager"``, ``"Offline"``, ``"SingleStream"``, ...
+        device: Key of the processor.
+        model: As :func:`joulelab.estimator.models.trace_model` takes it.
+        precision: Number format.
+        batch: Samples of one execution.
+        mode: How kernels were launched.
+        knobs: The model's knobs.
+        time_s: Time of one execution; ``None`` if not measured.
+        energy_j: Energy of one execution on one device; ``None`` if not measured.
+        scope: What that energy contains.
+    """
+
+    name: str
+    source: str
+    family: str
+    scenario: str
+    device: str
+    model: str
+    precision: str
+    batch: int
+    mode: Mode
+    knobs: Mapping[str, KnobValue] = field(default_factory=dict)
+    time_s: float | None = None
+    energy_j: float | None = None
+    scope: Scope = "gpu"
+
+
+_H200_CASE = re.compile(
+    r"(?P<model>llama7b|vitb|resnet18|resnet50|mobilenet_v2)_(?P<format>\w+?\d+)"
+    r"(?:_(?P<stage>prefill|gen64))?_b(?P<batch>\d+)(?:_l(?P<length>\d+))?"
+)
+_H200_MODELS = {"llama7b": "llama-7b", "vitb": "vit-base"}
+_FORMATS = {
+    "float32": "fp32",
+    "fp32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "fp16": "fp16",
+}
+_PROMPT_TOKENS, _NEW_TOKENS = 128, 64
+
+
+def read_h200_runs(path: Path) -> tuple[MeasuredRun, ...]:
+    """Read the table of networks measured on one H200 with PyTorch, kernel by kernel.
+
+    Generations are of 64 tokens after a prompt of 128, which is part of them.
+
+    Raises:
+        ConfigError: If a case has another name than those that the table is known for.
+    """
+    return tuple(_h200_run(row) for row in csv_rows(path))
+
+
+def _h200_run(row: Mapping[str, str]) -> MeasuredRun:
+    match = _H200_CASE.fullmatch(row["case"])
+    if match is None:
+        raise ConfigError(f"The case {row['case']!r} is none of the H200's measured networks.")
+    batch, time_s = int(match["batch"]), float(row["latency_s"])
+    return MeasuredRun(
+        name=row["case"],
+        source="own H200",
+        family=match["model"],
+        scenario=match["stage"] or "forward",
+        device="h200_sxm",
+        model=_H200_MODELS.get(match["model"], match["model"]),
+        precision=_FORMATS[match["format"]],
+        batch=batch,
+        mode="eager",
+        knobs=_lengths(match["stage"], match["length"]),
+        time_s=time_s,
+        energy_j=float(row["energy_per_unit_j"]) * float(row["units_per_s"]) * time_s,
+    )
+
+
+def _lengths(stage: str | None, length: str | None) -> dict[str, KnobValue]:
+    if stage is None:
+        return {}
+    new_tokens = 0 if stage == "prefill" else _NEW_TOKENS
+    return {"prompt_tokens": int(length or _PROMPT_TOKENS), "new_tokens": new_tokens}
+
+
+def csv_rows(path: Path) -> Sequence[Mapping[str, str]]:
+    """Return the rows of a table of measurements.
+
+    Raises:
+        ConfigError: If it cannot be read.
+    """
+    try:
+        return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The measurements {path} cannot be read: {error}.") from error
