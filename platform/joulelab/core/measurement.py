@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import Activity, DeviceIdentity
 from joulelab.core.energy import EnergyWindow
+from joulelab.core.quality import Quality
 from joulelab.core.statistics import mean_u
 from joulelab.errors import ConfigError, MeasurementError
 
@@ -104,6 +105,8 @@ class Provenance:
         slurm_job_id: SLURM job; ``None`` outside one.
         ray_job_id: Ray job; ``None`` outside one.
         weights: ``"random"`` or where a model's weights came from; ``None`` without a model.
+        licence: Licence of what was run that is neither this package's nor a permissive one,
+            and of what; ``None`` where there is no such thing.
     """
 
     joulelab_version: str
@@ -115,6 +118,7 @@ class Provenance:
     slurm_job_id: str | None = None
     ray_job_id: str | None = None
     weights: str | None = None
+    licence: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +145,8 @@ class Measurement:
         findings: What the validity contract found wrong; empty if the measurement is valid.
         provenance: Where the result came from.
         schema_version: Version of this layout.
+        quality: What the outputs of the configuration are worth, one entry per metric; empty
+            where they were not scored. Outputs depend on no clock, so it is scored apart.
     """
 
     measurement_id: str
@@ -159,6 +165,7 @@ class Measurement:
     repeat: int = 0
     sentinel: bool = False
     schema_version: int = SCHEMA_VERSION
+    quality: tuple[Quality, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.windows or self.findings):
@@ -168,6 +175,9 @@ class Measurement:
             raise ConfigError(f"windows mix energy sources {sorted(sources)}.")
         if any(window.work <= 0 for window in self.windows):
             raise ConfigError("Every window under load must have done some work.")
+        scored = [quality.metric for quality in self.quality]
+        if len(scored) != len(set(scored)):
+            raise ConfigError(f"quality must have one entry per metric, got {scored}.")
 
     @property
     def valid(self) -> bool:

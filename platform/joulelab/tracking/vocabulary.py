@@ -5,11 +5,13 @@ A name is the path of the field in the dataclass (and so in the JSON), unit suff
 a prefix, as in ``sm_clock_mhz`` and the workload's own knobs.
 """
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
+from joulelab.core.quality import Quality
 
 DERIVED = (
     "energy_per_unit_j",
@@ -42,9 +44,10 @@ def params(measurement: Measurement) -> dict[str, KnobValue]:
 def metrics(measurement: Measurement) -> dict[str, float]:
     """List the numbers that were measured; what was not read is absent, never 0.
 
-    An invalid measurement has what was observed and nothing that derives from its windows.
+    An invalid measurement has what was observed, and what its outputs are worth, and nothing that
+    derives from its windows.
     """
-    observed = _numbers(measurement.observed, "observed.")
+    observed = {**_numbers(measurement.observed, "observed."), **_quality(measurement.quality)}
     if not measurement.valid:
         return observed
     derived = {name: getattr(measurement, name) for name in DERIVED}
@@ -70,6 +73,15 @@ def tags(measurement: Measurement) -> dict[str, str]:
         **_texts(measurement.device, "device."),
         **_texts(measurement.provenance, "provenance."),
     }
+
+
+def _quality(scored: Iterable[Quality]) -> dict[str, float]:
+    values = {
+        f"quality.{quality.metric}.{name}": getattr(quality, name)
+        for quality in scored
+        for name in ("score", "score_u", "retention")
+    }
+    return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def _numbers(value: Any, prefix: str) -> dict[str, float]:
