@@ -47,6 +47,10 @@ class Registry(Mapping[str, T], Generic[T]):
         module, _, attribute = target.partition(":")
         return cast("T", getattr(importlib.import_module(module), attribute))
 
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such an entry; imports nothing."""
+        return name in self._targets
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._targets)
 

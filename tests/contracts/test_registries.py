@@ -2,19 +2,29 @@
 
 import dataclasses
 import inspect
-from typing import get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 
 from joulelab.core.measurement import Measurement
+from joulelab.core.quality import Direction
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
 from joulelab.errors import UnknownNameError
 from joulelab.objectives import OBJECTIVES
+from joulelab.quality import METRICS, SUBJECTS
+from joulelab.quality.base import Metric, Need
+from joulelab.quality.subject import Subject
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
 
-FAMILIES = [DEVICES, OBJECTIVES, WORKLOADS]
+
+def is_documented(kind, field):
+    """Whether the class says what a field is, or one that it inherits it from does."""
+    return any(f"{field}:" in (inspect.getdoc(each) or "") for each in kind.__mro__)
+
+
+FAMILIES = [DEVICES, METRICS, OBJECTIVES, WORKLOADS]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -23,6 +33,12 @@ def test_a_misspelt_name_is_answered_with_the_closest_one(family):
 
     with pytest.raises(UnknownNameError, match=f"Did you mean .*'{name}'"):
         family[name[:-1]]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_registry_can_be_asked_whether_it_has_a_name(family):
+    assert min(family) in family
+    assert "no such name" not in family
 
 
 @pytest.mark.parametrize(
@@ -52,7 +68,7 @@ def test_a_workload_is_whole_and_its_settings_are_frozen_typed_and_documented(na
     assert settings.__dataclass_params__.frozen
     assert get_type_hints(settings)
     for field in dataclasses.fields(settings):
-        assert f"{field.name}:" in inspect.getdoc(settings), f"{field.name} is not documented"
+        assert is_documented(settings, field.name), f"{field.name} is not documented"
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -77,3 +93,31 @@ def test_an_objective_maps_a_measurement_to_a_number(name):
 
     assert hints["return"] is float
     assert Measurement in hints.values()
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_is_whole_and_its_knobs_are_frozen_and_documented(name):
+    metric = METRICS[name]
+
+    assert issubclass(metric, Metric)
+    assert not inspect.isabstract(metric)
+    assert metric.name == name
+    assert metric.direction in get_args(Direction)
+    assert metric.needs <= set(get_args(Need))
+    assert metric.__dataclass_params__.frozen
+    assert metric.from_knobs({}).observation
+    for field in dataclasses.fields(metric):
+        assert is_documented(metric, field.name), f"{field.name} is not documented"
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_outputs_that_can_be_scored_are_of_a_workload_and_have_metrics(name):
+    subject = SUBJECTS[name]
+
+    assert issubclass(subject, Subject)
+    assert not inspect.isabstract(subject)
+    assert subject(WORKLOADS[name].from_knobs({})).identity
+    assert subject.metrics
+    for metric in subject.metrics:
+        assert METRICS[metric].asks in subject.answers
+        METRICS[metric].from_knobs({}).check(subject.read_data(None))

@@ -16,6 +16,7 @@ from joulelab.workloads.disk_cache import (
     user_folder,
     write_entry,
 )
+from joulelab.workloads.weights_digest import weights_digest
 
 _SOURCES = ("quality/*.py", "workloads/*.py")
 _PACKAGES = (
@@ -70,6 +71,7 @@ class ScoreCache:
                 "metric": metric.name,
                 "knobs": asdict(metric),  # type: ignore[call-overload]  # a dataclass
                 "version": metric.version,
+                "judge": weights_digest(getattr(metric, "weights", None)),
                 "data": data.digest,
                 "reference": dict(reference) if compares else None,
                 **self._code,
