@@ -55,6 +55,9 @@ COMMANDS = {
     "devices": Command("joulelab.cli.devices:Devices", "Show the GPUs of this machine."),
     "doctor": Command("joulelab.cli.doctor:Doctor", "Check that results here can be believed."),
     "measure": Command("joulelab.cli.measure:parse", "Measure one workload, with an error bar."),
+    "quality": Command(
+        "joulelab.cli.quality:parse", "Score what a workload puts out, beside its energy."
+    ),
     "guard": Command("joulelab.cli.guard:Guard", "Run the clock guard of this node, or ask it."),
     "sync": Command("joulelab.cli.sync:Sync", "Deliver results that MLflow missed."),
 }

@@ -1,7 +1,6 @@
 """``joulelab measure WORKLOAD``: one configuration, each phase with its error bar."""
 
 import json
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
-from rich.console import Console
 
+from joulelab.cli.progress import progress
 from joulelab.cli.report import report_lines
-from joulelab.cli.selection import DEFAULT_SIMULATED, find_addresses, open_device
+from joulelab.cli.selection import choose_address, open_device
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
@@ -75,12 +74,12 @@ class Measure(Generic[Settings]):
             DeviceError: If there is no such device.
         """
         configuration = self._configuration()
-        address = self._address()
+        address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
         device = open_device(address)
         try:
             with (
                 self._control(address, configuration.point) as control,
-                _progress() as tell,
+                progress() as tell,
                 Bench(device, control=control, procedure=self.procedure, tell=tell) as bench,
             ):
                 records = bench.measure(
@@ -106,19 +105,6 @@ class Measure(Generic[Settings]):
             )
         return Configuration.of(workload_name(self.workload), self.workload, point)
 
-    def _address(self) -> DeviceAddress:
-        if self.gpu is None:
-            uuids = () if self.uuid is None else (self.uuid,)
-            return find_addresses(self.device, self.store, uuids)[0]
-        if self.device != "simulated" or self.uuid is not None:
-            raise ConfigError(
-                f"--gpu names a GPU to simulate, such as {DEFAULT_SIMULATED}; it needs --device "
-                "simulated and no --uuid."
-            )
-        from joulelab.devices.simulated import fleet
-
-        return fleet(self.gpu, 1, self.store)[0]
-
     @contextmanager
     def _control(self, address: DeviceAddress, point: OperatingPoint) -> Generator[Control]:
         if point.is_default:
@@ -136,17 +122,6 @@ def parse(arguments: Sequence[str]) -> Measure[Any]:
     """
     measure: Measure[Any] = parse_with_workload(Measure, arguments, prog="joulelab measure")
     return measure
-
-
-@contextmanager
-def _progress() -> Generator[Any]:
-    """Say on the standard error what is being done, on one line where it is a terminal."""
-    console = Console(stderr=True)
-    if console.is_terminal:
-        with console.status("Starting") as status:
-            yield status.update
-    else:
-        yield lambda step: print(step, file=sys.stderr, flush=True)
 
 
 def _as_json(records: Sequence[Record]) -> str:

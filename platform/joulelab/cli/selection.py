@@ -5,7 +5,7 @@ import sys
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
-from joulelab.errors import DeviceNotFoundError
+from joulelab.errors import ConfigError, DeviceNotFoundError
 
 DEFAULT_SIMULATED = "h200_sxm"
 """What is simulated where nothing else was asked for."""
@@ -35,6 +35,33 @@ def find_addresses(device: str, store: str | None, uuids: tuple[str, ...]) -> li
             f"{', '.join(there)}."
         )
     return [there[uuid] for uuid in uuids] if uuids else list(found)
+
+
+def choose_address(
+    device: str, *, store: str | None = None, uuid: str | None = None, gpu: str | None = None
+) -> DeviceAddress:
+    """Find the one device that the options of a command name.
+
+    Args:
+        device: As for :func:`find_addresses`.
+        store: As for :func:`find_addresses`.
+        uuid: Which device; by default the only one, or the first.
+        gpu: Catalogue key of a GPU to simulate, for ``"simulated"`` alone.
+
+    Raises:
+        ConfigError: If ``gpu`` is given for another backend, or beside ``uuid``.
+        DeviceNotFoundError: If there is no such device.
+    """
+    if gpu is None:
+        return find_addresses(device, store, () if uuid is None else (uuid,))[0]
+    if device != "simulated" or uuid is not None:
+        raise ConfigError(
+            f"--gpu names a GPU to simulate, such as {DEFAULT_SIMULATED}; it needs --device "
+            "simulated and no --uuid."
+        )
+    from joulelab.devices.simulated import fleet
+
+    return fleet(gpu, 1, store)[0]
 
 
 def open_device(address: DeviceAddress) -> Device:

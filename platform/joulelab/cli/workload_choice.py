@@ -1,7 +1,7 @@
 """Command lines in which a workload is chosen: of a command and of an experiment's script."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Union, cast
 
 import tyro
@@ -11,13 +11,19 @@ from joulelab.workloads import WORKLOADS
 
 
 def parse_with_workload(
-    kind: Any, arguments: Sequence[str] | None = None, *, default: Any = None, **options: Any
+    kind: Any,
+    arguments: Sequence[str] | None = None,
+    *,
+    among: Mapping[str, object] = WORKLOADS,
+    default: Any = None,
+    **options: Any,
 ) -> Any:
     """Read a command line in which a workload is chosen and its settings become options.
 
     Args:
         kind: Generic dataclass whose parameter is the type of the workload's settings.
         arguments: Words of the command line; ``None`` takes those of the process.
+        among: Registry whose names are the workloads to choose from.
         default: What to return for an empty command line; ``None`` makes the choice mandatory.
         options: For :func:`tyro.cli`.
 
@@ -25,11 +31,12 @@ def parse_with_workload(
         UnknownNameError: If there is no such workload; names the closest.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words and not words[0].startswith("-") and words[0] not in WORKLOADS:
-        raise unknown_name("workload", words[0], WORKLOADS)
+    if words and not words[0].startswith("-") and words[0] not in among:
+        raise unknown_name("workload", words[0], among)
     choices = tuple(
         Annotated[workload.settings_type, tyro.conf.subcommand(name, prefix_name=False)]
         for name, workload in WORKLOADS.items()
+        if name in among
     )
     config = (tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff)
     known = {} if default is None else {"default": default}

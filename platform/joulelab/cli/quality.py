@@ -1,0 +1,176 @@
+"""``joulelab quality WORKLOAD``: what outputs are worth, beside the energy that they cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Annotated, Any, Generic, TypeVar
+
+import tyro
+
+from joulelab.cli.estimator.options import KnobWords, names
+from joulelab.cli.estimator.terminal import terminal
+from joulelab.cli.progress import progress
+from joulelab.cli.quality_report import Case, as_json, quality_table
+from joulelab.cli.selection import choose_address, open_device
+from joulelab.cli.workload_choice import parse_with_workload, workload_name
+from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.core.procedure import Procedure
+from joulelab.core.record import Record
+from joulelab.core.trial import Trial
+from joulelab.devices.base import ObserveOnly
+from joulelab.errors import ConfigError, JouleLabError
+from joulelab.estimator.question import knob_value
+from joulelab.measure import Bench
+from joulelab.quality import METRICS, SUBJECTS
+from joulelab.quality.base import Metric
+from joulelab.quality.evaluation import Tell, evaluate, varying
+from joulelab.workloads import WORKLOADS
+
+Settings = TypeVar("Settings")
+Names = Annotated[str | None, tyro.conf.arg(metavar="NAME[,NAME...]")]
+Variants = Annotated[
+    tuple[tuple[str, ...], ...],
+    tyro.conf.UseAppendAction,
+    tyro.conf.arg(metavar="KNOB=VALUE[,VALUE...]"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality(Generic[Settings]):
+    """Score what a workload puts out, and measure what that costs, over its configurations.
+
+    The first value of every knob that varies is the reference. Retention is the share of its
+    score that a configuration keeps: 1 is as good, more is better. Scores are kept on disk.
+
+    Attributes:
+        workload: What to score; its own options may follow it.
+        precisions: Number formats to compare, the reference first.
+        vary: Other knobs to vary, the reference's value first: steps=50,20.
+        metrics: How to score; by default what needs neither downloads nor references.
+        metric: Knobs of metrics: perplexity.stride_tokens=128, coherence.weights=FOLDER.
+        data: Folder or file, or id of a data set on the hub; by default a few lines of text
+            that only show that all works.
+        no_energy: Only score.
+        device: How to talk to the GPU whose energy is measured: nvml, dcgm, smi, simulated or
+            replay; auto takes the best that finds one.
+        uuid: Which GPU; by default the only one, or the first.
+        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
+        store: Folder of driver state or recordings, for devices that are not hardware.
+        procedure: How to measure; at the driver's own clocks.
+        json: Print one JSON object instead of text.
+    """
+
+    workload: Annotated[Settings, tyro.conf.arg(name="")]
+    precisions: Names = None
+    vary: Variants = ()
+    metrics: Names = None
+    metric: KnobWords = ()
+    data: str | None = None
+    no_energy: bool = False
+    device: str = "auto"
+    uuid: str | None = None
+    gpu: str | None = None
+    store: str | None = None
+    procedure: Procedure = field(default_factory=Procedure)
+    json: bool = False
+
+    def run(self) -> int:
+        """Score, measure and print.
+
+        Returns:
+            0, or 1 if a score or an energy is missing.
+
+        Raises:
+            ConfigError: If the request cannot be carried out as written.
+            DeviceError: If there is no such device.
+        """
+        name = workload_name(self.workload)
+        kind = SUBJECTS[name]
+        settings = self._settings(name)
+        metrics = self._metrics(kind.metrics)
+        with progress() as tell:
+            rows = evaluate(name, settings, metrics, kind.read_data(self.data), tell=tell)
+            costs = self._costs(name, settings, tell)
+        differences = varying(settings)
+        cases = [
+            Case(
+                knobs=differences[index],
+                configuration=Configuration.of(name, settings[index]),
+                rows=rows[index * len(metrics) : (index + 1) * len(metrics)],
+                cost=costs[index],
+            )
+            for index in range(len(settings))
+        ]
+        if self.json:
+            print(as_json(cases))
+        else:
+            terminal().print(quality_table(name, cases))
+        return int(not all(case.is_whole for case in cases))
+
+    def _settings(self, name: str) -> list[Any]:
+        variants = dict(_variant(word) for words in self.vary for word in words)
+        if self.precisions is not None:
+            variants = {"precision": names(self.precisions, "precisions"), **variants}
+        given = Configuration.of(name, self.workload).knobs
+        return [
+            WORKLOADS[name]
+            .from_knobs({**dict(given), **dict(zip(variants, values, strict=True))})
+            .settings
+            for values in product(*variants.values())
+        ]
+
+    def _metrics(self, default: Sequence[str]) -> list[Metric]:
+        chosen = default if self.metrics is None else names(self.metrics, "metrics")
+        knobs: dict[str, dict[str, KnobValue]] = {name: {} for name in chosen}
+        for word in (word for words in self.metric for word in words):
+            key, value = knob_value(word)
+            name, _, knob = key.partition(".")
+            if name not in knobs or not knob:
+                raise ConfigError(
+                    f"--metric sets a knob of a metric that is scored ({', '.join(knobs)}), as in "
+                    f"{next(iter(knobs))}.KNOB=VALUE; got {word!r}."
+                )
+            knobs[name][knob] = value
+        return [METRICS[name].from_knobs(each) for name, each in knobs.items()]
+
+    def _costs(
+        self, name: str, settings: Sequence[Any], tell: Tell
+    ) -> Sequence[tuple[Record, ...] | str | None]:
+        if self.no_energy:
+            return [None] * len(settings)
+        address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
+        device = open_device(address)
+        try:
+            with Bench(device, control=ObserveOnly(), procedure=self.procedure, tell=tell) as bench:
+                return [_cost(bench, Configuration.of(name, each)) for each in settings]
+        finally:
+            device.close()
+
+
+def parse(arguments: Sequence[str]) -> Quality[Any]:
+    """Read the command line; each workload's settings become its options.
+
+    Raises:
+        UnknownNameError: If there is no such workload, or none whose outputs can be scored.
+    """
+    quality: Quality[Any] = parse_with_workload(
+        Quality, arguments, among=SUBJECTS, prog="joulelab quality"
+    )
+    return quality
+
+
+def _cost(bench: Bench, configuration: Configuration) -> tuple[Record, ...] | str:
+    """Measure a configuration, or say why it cannot be."""
+    name = configuration.config_hash
+    try:
+        return bench.measure(Trial(study="quality", name=name, configuration=configuration))
+    except JouleLabError as error:
+        return str(error)
+
+
+def _variant(word: str) -> tuple[str, Sequence[KnobValue]]:
+    knob, _, values = word.partition("=")
+    if not (knob and values):
+        raise ConfigError(f"--vary takes KNOB=VALUE,VALUE, got {word!r}.")
+    pairs = [knob_value(f"{knob}={value}") for value in names(values, f"vary {knob}")]
+    return pairs[0][0], [value for _, value in pairs]

@@ -1,0 +1,194 @@
+"""Quality and energy of a workload's configurations, as a table and as JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, uncertain
+from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.core.measurement import Measurement
+from joulelab.core.quality import Quality
+from joulelab.core.record import Record
+from joulelab.quality.evaluation import Row
+from joulelab.tracking.codec import to_json
+
+_BETTER = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}"}
+_NONE = "-"
+_PLAIN = 1e-3  # smaller scores are written with an exponent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One configuration: what its outputs are worth, and what they cost.
+
+    Attributes:
+        knobs: The knobs in which it differs from others.
+        configuration: All of them.
+        rows: What each metric says.
+        cost: Measurements, one per phase; a text that says why there are none; or ``None``
+            where none were wanted.
+    """
+
+    knobs: Mapping[str, KnobValue]
+    configuration: Configuration
+    rows: Sequence[Row]
+    cost: tuple[Record, ...] | str | None
+
+    @property
+    def title(self) -> str:
+        """What sets it apart."""
+        return ", ".join(f"{name}={value}" for name, value in self.knobs.items())
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The measurements, with what the outputs are worth."""
+        if self.cost is None or isinstance(self.cost, str):
+            return ()
+        scored = tuple(row.quality for row in self.rows if row.quality is not None)
+        return tuple(replace(record.measurement, quality=scored) for record in self.cost)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every score is there, and every energy that was wanted."""
+        costs = self.cost is None or bool(self.measurements)
+        valid = all(measurement.valid for measurement in self.measurements)
+        return costs and valid and all(row.quality is not None for row in self.rows)
+
+
+def quality_table(workload: str, cases: Sequence[Case]) -> Table:
+    """Lay the cases out, one line for each metric, energies on the first line of each."""
+    table = Table(
+        title=_title(workload, cases),
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        caption="\n".join(_notes(cases)),
+        caption_justify="left",
+    )
+    table.add_column("metric", no_wrap=True)
+    for head in ("score", "n", "retention"):
+        table.add_column(head, justify="right", no_wrap=True)
+    if any(case.measurements for case in cases):
+        table.add_column("phase", no_wrap=True)
+        table.add_column("energy", justify="right", no_wrap=True)
+        table.add_column("change", justify="right", no_wrap=True)
+    for case in cases:
+        if case.knobs:
+            table.add_row(Text(case.title, style="bold"))
+        for scored, measured in zip_longest(_score_cells(case), _energy_cells(case, cases[0])):
+            table.add_row(*(scored or [""] * 4), *(measured or []))
+        table.add_section()
+    return table
+
+
+def as_json(cases: Sequence[Case]) -> str:
+    """Return the cases as one JSON object; measurements are as they are stored."""
+    told = [
+        {
+            "knobs": dict(case.knobs),
+            "configuration": asdict(case.configuration),
+            "weights": _weights(case),
+            "quality": [_row_fields(row) for row in case.rows],
+            "measurements": [json.loads(to_json(each)) for each in case.measurements],
+            "energy_note": case.cost if isinstance(case.cost, str) else "",
+        }
+        for case in cases
+    ]
+    return json.dumps({"configurations": told}, indent=2)
+
+
+def _row_fields(row: Row) -> dict[str, object]:
+    scored = {} if row.quality is None else asdict(row.quality)
+    return {"metric": row.metric, **scored, "note": row.note}
+
+
+def _score_cells(case: Case) -> list[list[str]]:
+    cells = []
+    for row in case.rows:
+        quality = row.quality
+        if quality is None:
+            cells.append([row.metric, _NONE, "", ""])
+            continue
+        kept = _NONE if quality.retention is None else f"{quality.retention:.4f}"
+        metric = f"{row.metric} {_BETTER[quality.direction]}"
+        cells.append([metric, _score(quality), str(quality.n), kept])
+    return cells
+
+
+def _score(quality: Quality) -> str:
+    score, u = quality.score, quality.score_u
+    if not u:
+        return f"{score:.5g}"
+    if not abs(score) >= _PLAIN:
+        return f"{score:.3g} {PLUS_MINUS} {u:.2g}"
+    decimals = decimals_for(u)
+    return f"{score:.{decimals}f} {PLUS_MINUS} {u:.{decimals}f}"
+
+
+def _energy_cells(case: Case, reference: Case) -> list[list[str]]:
+    cells = []
+    for ours in case.measurements:
+        theirs = _of_phase(reference, ours.phase)
+        energy, change = _NONE, ""
+        if ours.valid:
+            energy = uncertain(ours.energy_per_unit_j, ours.energy_per_unit_u_j, f"J/{ours.unit}")
+            if case is not reference and theirs is not None and theirs.valid:
+                share = ours.energy_per_unit_j / theirs.energy_per_unit_j - 1
+                change = f"{share:+.1%}" if abs(share) < 1 else f"{share:+.0%}"
+        cells.append([ours.phase, energy, change])
+    return cells
+
+
+def _of_phase(case: Case, phase: str) -> Measurement | None:
+    return next((each for each in case.measurements if each.phase == phase), None)
+
+
+def _title(workload: str, cases: Sequence[Case]) -> str:
+    data = next((row.quality.data for case in cases for row in case.rows if row.quality), None)
+    device = next((each.device for case in cases for each in case.measurements), None)
+    where = "" if device is None else f", energy of {_device_name(device.backend, device.name)}"
+    return f"{workload}{'' if data is None else f' on {data}'}{where}"
+
+
+def _device_name(backend: str, name: str) -> str:
+    return {"simulated": "simulated ", "replay": "replayed "}.get(backend, "") + name
+
+
+def _notes(cases: Sequence[Case]) -> list[str]:
+    counted = {row.quality.counted for case in cases for row in case.rows if row.quality}
+    notes = [f"{PLUS_MINUS} standard uncertainty (k=1)"]
+    if counted:
+        notes[0] += f"; n: {' or '.join(f'{each}s' for each in sorted(counted))}"
+    if len(cases) > 1:
+        notes[0] += f"; retention, change: against {cases[0].title}"
+    if any(_weights(case) == "random" for case in cases):
+        notes.append("Random weights: what is scored is no trained network.")
+    return notes + _reasons(cases)
+
+
+def _reasons(cases: Sequence[Case]) -> list[str]:
+    """Say why something is missing: each reason once, with all that it holds for."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for case in cases:
+        faults = [finding.detail for each in case.measurements for finding in each.findings]
+        faults = [case.cost] if isinstance(case.cost, str) else faults
+        said = [(row.note, row.metric) for row in case.rows if row.note]
+        for why, what in [*said, *((fault, "energy") for fault in faults)]:
+            found.setdefault(why, {}).setdefault(what, []).append(case.title)
+    return [f"{_missing(whats)}: {why}" for why, whats in found.items()]
+
+
+def _missing(whats: Mapping[str, Sequence[str]]) -> str:
+    titles = dict.fromkeys(title for each in whats.values() for title in each if title)
+    return ", ".join(whats) + (f" of {'; '.join(titles)}" if titles else "")
+
+
+def _weights(case: Case) -> str | None:
+    knobs = dict(case.configuration.knobs)
+    return str(knobs["weights"] or "random") if "weights" in knobs else None

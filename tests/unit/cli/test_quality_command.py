@@ -1,0 +1,83 @@
+import json
+
+import pytest
+
+from joulelab.cli.main import main
+from joulelab.tracking.codec import measurement_from_json
+
+TINY = ("llama", "--model", "tiny", "--prompt-tokens", "8", "--new-tokens", "2")
+SIMULATED = ("--device", "simulated", "--gpu", "h200_sxm", "--procedure.idle-s", "1")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "a.txt"
+    path.write_text("A short text, which is read.")
+    return str(path)
+
+
+@pytest.fixture
+def quality(tmp_path, monkeypatch, capsys, data):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def run(*words):
+        code = main(["quality", *words, "--data", data, "--store", str(tmp_path / "driver")])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_score_retention_and_energy_stand_side_by_side(quality):
+    code, out, _ = quality(*TINY, "--precisions", "fp32,bf16", *SIMULATED)
+
+    assert code == 0
+    assert "precision=bf16" in out
+    assert "perplexity" in out
+    assert out.count("mJ/token") == 4  # two phases of two configurations
+    assert "Random weights" in out
+    assert "against precision=fp32" in out
+
+
+def test_json_holds_measurements_that_carry_their_quality(quality):
+    words = ("--precisions", "fp32,bf16", "--metrics", "token_agreement", "--json")
+
+    _, out, _ = quality(*TINY, *words, *SIMULATED)
+
+    told = json.loads(out)["configurations"]
+    assert [each["knobs"] for each in told] == [{"precision": "fp32"}, {"precision": "bf16"}]
+    assert told[0]["quality"][0]["score"] == 1.0
+    measurement = measurement_from_json(json.dumps(told[1]["measurements"][0]))
+    assert measurement.valid
+    assert measurement.quality[0].retention == told[1]["quality"][0]["retention"]
+
+
+def test_a_configuration_that_cannot_run_says_why_and_exits_with_1(quality):
+    words = ("--precisions", "fp32,tf32", "--metrics", "perplexity", "--no-energy")
+
+    code, out, _ = quality(*TINY, *words)
+
+    assert code == 1
+    assert "perplexity of precision=tf32: precision must be one that the CPU has" in " ".join(
+        out.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("gemm",), "Unknown workload 'gemm'"),
+        (("llama", "--metrics", "perplexty"), "Did you mean 'perplexity'"),
+        (("llama", "--metrics", "coherence", "--no-energy"), "coherence"),
+        (("llama", "--metrics", "bleu", "--no-energy"), "bleu needs prompts"),
+        (("llama", "--precisions", "bf61"), "Did you mean 'bf16'"),
+        (("llama", "--vary", "bach=1,2"), "Did you mean 'batch'"),
+        (("llama", "--metric", "stride_tokens=3"), "perplexity.KNOB=VALUE"),
+        (("llama", "--metric", "perplexity.stride=3"), "Did you mean 'stride_tokens'"),
+    ],
+)
+def test_a_bad_request_is_one_clear_line_and_exits_with_2(quality, words, said):
+    code, out, err = quality(*words)
+
+    assert code == 2
+    assert out == ""
+    assert said in err.strip().splitlines()[-1]
