@@ -16,6 +16,7 @@ from joulelab.workloads.network import NetworkWorkload
 # Of "recorded" there is only a recording: it runs on a device that replays it.
 RUNNABLE = sorted(set(WORKLOADS) - {"recorded"})
 TINY = {
+    "diffusion": {"model": "tiny", "precision": "fp32", "steps": 2},
     "gemm": {"n": 16, "precision": "fp32"},
     "idle": {"duration_s": 0.001},
     "llama": {"model": "tiny", "precision": "fp32", "prompt_tokens": 8, "new_tokens": 4},
@@ -23,6 +24,7 @@ TINY = {
     "whisper": {"model": "toy", "precision": "fp32", "tokens_per_second": 0.1},
 }
 VARIANTS = [
+    ("diffusion", {**TINY["diffusion"], "model": "tiny-xl", "precision": "bf16", "batch": 2}),
     ("gemm", {"n": 16, "precision": "bf16", "batch": 3}),
     ("gemm", {"n": 16, "precision": "fp64", "data": "zeros"}),
     ("llama", {**TINY["llama"], "batch": 2, "precision": "bf16", "kv_cache": "static"}),

@@ -8,6 +8,7 @@ from joulelab.workloads.base import Workload
 WORKLOADS: Registry[type[Workload[Any]]] = Registry(
     "workload",
     {
+        "diffusion": "joulelab.workloads.diffusion:Diffusion",
         "gemm": "joulelab.workloads.gemm:Gemm",
         "idle": "joulelab.workloads.idle:Idle",
         "llama": "joulelab.workloads.llama:Llama",

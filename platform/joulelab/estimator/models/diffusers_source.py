@@ -13,12 +13,12 @@ from typing_extensions import override
 from joulelab.errors import ConfigError
 from joulelab.estimator.building import fake_network
 from joulelab.estimator.models.base import Knobs, Model, Request, Source, Traced
-from joulelab.estimator.models.diffusers_configs import PIPELINES, Pipeline
 from joulelab.estimator.models.fake_trace import fake_run, quiet, shapes_of, torch_dtype
 from joulelab.estimator.program import Program, ProgramPhase
 from joulelab.estimator.torchvision_shim import ensure_torchvision
 from joulelab.estimator.trace import trace_program
 from joulelab.registry import unknown_name
+from joulelab.workloads.diffusion_geometry import PIPELINES, Pipeline
 
 ensure_torchvision()
 
@@ -30,11 +30,15 @@ _TOKENS = 77
 """Length of a prompt, padded: CLIP's longest."""
 
 _LATENT_CHANNELS = 4
-_GUIDED = 2
-"""Samples per image in a step: with and without the prompt (classifier-free guidance)."""
-
-_SCALE = 8
-"""Pixels of the image per position of the latent, along each side."""
+_NAMES: Mapping[str, str] = {
+    "stable-diffusion-1.4": "sd-1.4",
+    "stable-diffusion-1.5": "sd-1.5",
+    "stable-diffusion-2.1": "sd-2.1",
+    "stable-diffusion-turbo": "sd-turbo",
+    "stable-diffusion-xl": "sdxl",
+    "stable-diffusion-xl-turbo": "sdxl-turbo",
+}
+"""Names of pipelines here, and in :data:`joulelab.workloads.diffusion_geometry.PIPELINES`."""
 
 _SIZES_AND_CROPS = 6
 """Numbers that condition the XL network on sizes: original, crop, target (arXiv:2307.01952)."""
@@ -45,13 +49,13 @@ class DiffusersSource(Source):
 
     @override
     def names(self) -> Sequence[str]:
-        return tuple(sorted(PIPELINES))
+        return tuple(sorted(_NAMES))
 
     @override
     def find(self, name: str) -> Model:
-        if name not in PIPELINES:
-            raise unknown_name("pipeline", name, PIPELINES)
-        return PipelineModel(title=name, pipeline=PIPELINES[name])
+        if name not in _NAMES:
+            raise unknown_name("pipeline", name, _NAMES)
+        return PipelineModel(title=name, pipeline=PIPELINES[_NAMES[name]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +85,15 @@ class PipelineModel(Model):
         if request.training:
             raise ConfigError(f"No training step of {self.title} is traced: only its inference is.")
         steps, side = (int(str(request.knobs[name])) for name in ("steps", "image_size"))
-        if steps < 1 or side < _SCALE or side % (8 * _SCALE):
+        multiple = self.pipeline.size_step
+        if steps < 1 or side < multiple or side % multiple:
             raise ConfigError(
-                f"steps must be at least 1 and image_size a multiple of 64, got {steps} and {side}."
+                f"steps must be at least 1 and image_size a multiple of {multiple}, "
+                f"got {steps} and {side}."
             )
         with quiet("diffusers"), fake_run(self.title):
             parts = _Parts(self.pipeline, torch_dtype(request.dtype), request.batch)
-            text, latent = parts.prompt(), parts.latent(side // _SCALE)
+            text, latent = parts.prompt(), parts.latent(side // self.pipeline.pixels_per_latent)
             programs = {
                 "text encoder": (parts.trace_text_encoders(text), 1),
                 "denoising": (parts.trace_step(latent), steps),
@@ -119,9 +125,11 @@ class _Parts:
         self._pipeline = pipeline
         self._dtype = dtype
         self._batch = batch
+        self._is_guided = pipeline.guidance > 1
+        self._samples = 2 * batch if self._is_guided else batch
 
     def prompt(self) -> torch.Tensor:
-        return torch.empty(_GUIDED * self._batch, _TOKENS, dtype=torch.long)
+        return torch.empty(self._samples, _TOKENS, dtype=torch.long)
 
     def latent(self, side: int) -> torch.Tensor:
         return self._empty(self._batch, _LATENT_CHANNELS, side, side)
@@ -142,16 +150,17 @@ class _Parts:
         unet: Any = fake_network(
             lambda: UNet2DConditionModel(**self._pipeline.unet), self._dtype
         ).eval()
-        guided = _GUIDED * self._batch
-        text = self._empty(guided, _TOKENS, self._pipeline.unet["cross_attention_dim"])
+        text = self._empty(self._samples, _TOKENS, self._pipeline.unet["cross_attention_dim"])
         time = torch.empty((), dtype=torch.long)
-        more = self._conditions(guided)
+        more = self._conditions()
 
         def step() -> object:
-            noise = unet(torch.cat([latent, latent]), time, text, added_cond_kwargs=more).sample
-            plain, prompted = noise.chunk(2)
-            guidance = plain + 7.5 * (prompted - plain)
-            return latent - 0.5 * guidance  # Euler's rule; the schedule's factors are scalars
+            samples = torch.cat([latent, latent]) if self._is_guided else latent
+            noise = unet(samples, time, text, added_cond_kwargs=more).sample
+            if self._is_guided:
+                plain, prompted = noise.chunk(2)
+                noise = plain + self._pipeline.guidance * (prompted - plain)
+            return latent - 0.5 * noise  # Euler's rule; the schedule's factors are scalars
 
         return trace_program(step, network=unet, inputs=(latent, text, more))
 
@@ -159,13 +168,13 @@ class _Parts:
         vae: Any = fake_network(lambda: AutoencoderKL(**self._pipeline.vae), self._dtype).eval()
         return trace_program(lambda: vae.decode(latent).sample, network=vae, inputs=latent)
 
-    def _conditions(self, guided: int) -> dict[str, torch.Tensor]:
+    def _conditions(self) -> dict[str, torch.Tensor]:
         width = self._pipeline.pooled_width
         if not width:
             return {}
         return {
-            "text_embeds": self._empty(guided, width),
-            "time_ids": self._empty(guided, _SIZES_AND_CROPS),
+            "text_embeds": self._empty(self._samples, width),
+            "time_ids": self._empty(self._samples, _SIZES_AND_CROPS),
         }
 
     def _empty(self, *shape: int) -> torch.Tensor:

@@ -1,0 +1,88 @@
+"""Text-to-image diffusion: text encoder, denoising and decoder, measured apart."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from joulelab.errors import ConfigError
+from joulelab.workloads.diffusion_settings import DiffusionSettings
+from joulelab.workloads.network import NetworkWorkload, Programs
+
+Images = Callable[[Sequence[str]], Any]
+
+
+class Diffusion(NetworkWorkload[DiffusionSettings]):
+    """Runs the networks of a pipeline of diffusers, and counts images.
+
+    Every run denoises the same noise under the same prompts. Denoising is the whole loop over the
+    steps, the scheduler's part included.
+    """
+
+    settings_type: ClassVar = DiffusionSettings
+    unit: ClassVar = "image"
+    phases_of_network: ClassVar = ("text_encoder", "denoising", "vae")
+
+    def __init__(self, settings: DiffusionSettings) -> None:
+        super().__init__(settings)
+        self._images: Images | None = None
+
+    @property
+    @override
+    def title(self) -> str:
+        settings = self.settings
+        side = settings.image_size
+        return f"{settings.model} in {settings.precision} with {settings.batch} x {side}x{side}"
+
+    @override
+    def load(self, device: Any) -> tuple[Any, Programs]:
+        import torch
+
+        from joulelab.workloads import diffusion_network, diffusion_parts
+
+        settings = self.settings
+        parts = diffusion_parts.parts_of(settings, device)
+        measured = diffusion_network.TextToImage(
+            parts,
+            settings,
+            prompts=diffusion_network.random_prompts(parts, settings, device),
+            generators=[torch.Generator(device)],
+            seed=settings.seed,
+        )
+        self._images = lambda texts: diffusion_network.images_of(parts, settings, texts, device)
+        return parts.network, {
+            "text_encoder": measured.encode,
+            "denoising": measured.denoising,
+            "vae": measured.decode,
+        }
+
+    @override
+    def work(self, phase: str) -> float:
+        return float(self.settings.batch)
+
+    @override
+    def close(self) -> None:
+        self._images = None
+        super().close()
+
+    def images(self, texts: Sequence[str]) -> Any:
+        """Make an image of each text, ``batch`` at a time.
+
+        Image ``i`` starts from the noise of ``seed + i``, drawn on the host, so it does not
+        depend on the batch, nor its noise on the device.
+
+        Args:
+            texts: The prompts. Random networks take each byte of them for a token.
+
+        Returns:
+            A tensor on the host of shape (texts, 3, side, side), in single precision, from 0 to 1.
+
+        Raises:
+            ConfigError: If the workload is not prepared.
+        """
+        if self._images is None:
+            raise ConfigError("diffusion must be prepared before it makes images.")
+        from joulelab.workloads import accelerator
+
+        with accelerator.memory_errors(self.title), accelerator.computing(self.settings.precision):
+            return self._images(texts)

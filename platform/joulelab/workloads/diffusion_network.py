@@ -1,0 +1,271 @@
+"""Text to image in the three stages of the pipelines of diffusers.
+
+Imports torch, transformers and diffusers, so it is imported only by functions that run or trace a
+network.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import torch
+from diffusers.utils.torch_utils import randn_tensor
+from typing_extensions import override
+
+from joulelab.errors import ConfigError
+from joulelab.workloads.diffusion_parts import PROMPT_TOKENS, Parts
+from joulelab.workloads.diffusion_schedulers import host_scalars, scheduler_of, set_steps
+from joulelab.workloads.diffusion_settings import DiffusionSettings
+from joulelab.workloads.loop import Loop
+
+Prompts = tuple[torch.Tensor, ...]
+"""Token ids for each text encoder, shape (images, 77)."""
+
+_WORDS = 20
+"""Tokens of a random prompt before its padding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What a step of denoising knows of the prompts; with guidance, first of none, then of them.
+
+    Attributes:
+        text: Embedding of each token, shape (samples, 77, width).
+        added: Further conditions of an XL network.
+    """
+
+    text: torch.Tensor
+    added: Mapping[str, torch.Tensor] | None = None
+
+
+class TextToImage:
+    """Turns prompts into images, stage by stage.
+
+    No stage waits for the device, except where a scheduler of diffusers does.
+
+    Args:
+        parts: The networks.
+        settings: Resolution, steps, guidance and scheduler.
+        prompts: Token ids for each text encoder, on the device of the networks.
+        generators: Sources of noise: one, or one for each prompt; each image then depends on its
+            own prompt and number alone, not on its neighbours in the batch.
+        seed: Seed of the first generator, plus one for each further one.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        settings: DiffusionSettings,
+        *,
+        prompts: Prompts,
+        generators: Sequence[torch.Generator],
+        seed: int,
+    ) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._prompts = prompts
+        device = prompts[0].device
+        blank = [tokens.to(device) for tokens in parts.tokens([""])]
+        self._no_prompts = tuple(tokens.expand(len(prompts[0]), -1) for tokens in blank)
+        self._sizes = self._sizes_and_crops(device)
+        self.denoising = Denoising(parts, settings, generators=generators, seed=seed)
+        """The loop over the steps; needs :meth:`encode` before it."""
+
+    def encode(self) -> None:
+        """Turn the prompts into conditions of the denoising."""
+        encode = self._encoded_xl if self._settings.pipeline.pooled_width else self._encoded
+        self.denoising.conditions = encode()
+
+    def decode(self) -> torch.Tensor:
+        """Turn the denoised latents into images of shape (images, 3, side, side), from 0 to 1."""
+        vae = self._parts.vae
+        latents = self.denoising.latents.to(vae.dtype)
+        image = vae.decode(latents / vae.config.scaling_factor, return_dict=False)[0]
+        made: torch.Tensor = (image / 2 + 0.5).clamp(0, 1)
+        return made
+
+    def _encoded(self) -> Conditions:
+        (encoder,) = self._parts.text_encoders
+        text = encoder(*self._prompts)[0]
+        if self._settings.is_guided:
+            text = torch.cat([encoder(*self._no_prompts)[0], text])
+        return Conditions(text=text)
+
+    def _encoded_xl(self) -> Conditions:
+        """An XL network takes zeros for the embedding of no prompt."""
+        outputs = [
+            encoder(tokens, output_hidden_states=True)
+            for encoder, tokens in zip(self._parts.text_encoders, self._prompts, strict=True)
+        ]
+        text = torch.cat([output.hidden_states[-2] for output in outputs], dim=-1)
+        pooled, sizes = outputs[-1].text_embeds, self._sizes
+        if self._settings.is_guided:
+            text = torch.cat([torch.zeros_like(text), text])
+            pooled = torch.cat([torch.zeros_like(pooled), pooled])
+            sizes = torch.cat([sizes, sizes])
+        return Conditions(text=text, added={"text_embeds": pooled, "time_ids": sizes})
+
+    def _sizes_and_crops(self, device: torch.device) -> torch.Tensor:
+        """Original size, corner of the crop, target size (arXiv:2307.01952, section 2.2)."""
+        side = self._settings.image_size
+        numbers = torch.tensor([[side, side, 0, 0, side, side]], dtype=self._parts.unet.dtype)
+        return numbers.to(device).repeat(len(self._prompts[0]), 1)
+
+
+class Denoising(Loop):
+    """The steps from noise to latents.
+
+    Args:
+        parts: The networks.
+        settings: Resolution, steps, guidance and scheduler.
+        generators: Sources of noise: one, or one for each image.
+        seed: Seed of the first generator, plus one for each further one.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        settings: DiffusionSettings,
+        *,
+        generators: Sequence[torch.Generator],
+        seed: int,
+    ) -> None:
+        self._unet = parts.unet
+        self._settings = settings
+        self._generators = list(generators)
+        self._seed = seed
+        self._scheduler = scheduler_of(settings.scheduler, parts.schedule)
+        draws = "generator" in signature(self._scheduler.step).parameters
+        self._options: dict[str, Any] = {"generator": self._generators} if draws else {}
+        if draws and len(self._generators) == 1:
+            self._options = {"generator": self._generators[0]}
+        self._times = torch.empty(0)
+        self._latents = torch.empty(0)
+        self.conditions: Conditions | None = None
+        """What the steps know of the prompts."""
+
+    @property
+    def latents(self) -> torch.Tensor:
+        """The latents after the last step that was taken."""
+        return self._latents
+
+    @property
+    @override
+    def num_steps(self) -> int:
+        return self._settings.num_steps
+
+    @override
+    def start(self) -> None:
+        for index, generator in enumerate(self._generators):
+            generator.manual_seed(self._seed + index)
+        text = self._known.text
+        set_steps(self._scheduler, self.num_steps)
+        with host_scalars():
+            noise = randn_tensor(
+                self._shape, generator=self._generators, device=text.device, dtype=text.dtype
+            )
+            self._latents = noise * self._scheduler.init_noise_sigma
+            self._times = self._scheduler.timesteps.to(text.device)
+
+    @override
+    def step(self, index: int) -> None:
+        samples = torch.cat([self._latents] * 2) if self._settings.is_guided else self._latents
+        noise = self._unet(
+            self._scaled(samples, index),
+            self._times[index],
+            encoder_hidden_states=self._known.text,
+            added_cond_kwargs=self._known.added,
+            return_dict=False,
+        )[0]
+        if self._settings.is_guided:
+            plain, prompted = noise.chunk(2)
+            noise = plain + self._settings.guidance_scale * (prompted - plain)
+        self._follow(noise, index)
+
+    @override
+    def skip_to(self, index: int) -> None:
+        self.start()
+        for skipped in range(index):
+            self._scaled(self._latents, skipped)
+            self._follow(torch.zeros_like(self._latents), skipped)
+
+    def _scaled(self, samples: torch.Tensor, index: int) -> torch.Tensor:
+        with host_scalars():
+            scaled: torch.Tensor = self._scheduler.scale_model_input(samples, self._time(index))
+        return scaled
+
+    def _follow(self, noise: torch.Tensor, index: int) -> None:
+        with host_scalars():
+            self._latents = self._scheduler.step(
+                noise, self._time(index), self._latents, **self._options, return_dict=False
+            )[0]
+
+    def _time(self, index: int) -> torch.Tensor:
+        """Return the time of a step, on the host: the scheduler decides by its value."""
+        time: torch.Tensor = self._scheduler.timesteps[index]
+        return time
+
+    @property
+    def _known(self) -> Conditions:
+        if self.conditions is None:
+            raise ConfigError("Denoising needs conditions: encode the prompts first.")
+        return self.conditions
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        samples = len(self._known.text)
+        side = self._settings.image_size // self._settings.pipeline.pixels_per_latent
+        channels = self._unet.config.in_channels
+        return (samples // 2 if self._settings.is_guided else samples, channels, side, side)
+
+
+def images_of(
+    parts: Parts, settings: DiffusionSettings, texts: Sequence[str], device: torch.device
+) -> torch.Tensor:
+    """Return an image of each text, on the host, shape (texts, 3, side, side), from 0 to 1.
+
+    Image ``i`` starts from the noise of ``settings.seed + i``, drawn on the host.
+    """
+    starts = range(0, len(texts), settings.batch)
+    batches = [(start, texts[start : start + settings.batch]) for start in starts]
+    made = [_batch_of(parts, settings, batch, start, device) for start, batch in batches]
+    side = settings.image_size
+    return torch.cat(made) if made else torch.empty(0, 3, side, side)
+
+
+def _batch_of(
+    parts: Parts,
+    settings: DiffusionSettings,
+    texts: Sequence[str],
+    start: int,
+    device: torch.device,
+) -> torch.Tensor:
+    stages = TextToImage(
+        parts,
+        settings,
+        prompts=tuple(tokens.to(device) for tokens in parts.tokens(texts)),
+        generators=[torch.Generator("cpu") for _ in texts],
+        seed=settings.seed + start,
+    )
+    stages.encode()
+    stages.denoising()
+    return stages.decode().float().cpu()
+
+
+def random_prompts(
+    parts: Parts, settings: DiffusionSettings, device: torch.device
+) -> tuple[torch.Tensor, ...]:
+    """Return prompts of random tokens for each text encoder, as long as a sentence."""
+    source = torch.Generator(device).manual_seed(settings.seed)
+    return tuple(
+        _random_tokens(encoder.config, settings.batch, source) for encoder in parts.text_encoders
+    )
+
+
+def _random_tokens(config: Any, num: int, source: torch.Generator) -> torch.Tensor:
+    shape = (num, PROMPT_TOKENS)
+    tokens = torch.randint(config.vocab_size - 2, shape, generator=source, device=source.device)
+    tokens[:, 0] = config.bos_token_id
+    tokens[:, 1 + _WORDS :] = config.eos_token_id
+    return tokens
