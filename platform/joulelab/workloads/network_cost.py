@@ -4,14 +4,14 @@ Imports torch, so it is imported only by functions that trace a network.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from joulelab.core.cost import KernelCost
 from joulelab.estimator.kernels import kernels_of, merged, repeated
-from joulelab.estimator.precision import at_precision
+from joulelab.estimator.precision import at_precision, is_quantised
 from joulelab.estimator.program import Program
 from joulelab.estimator.trace import fake_tensors, trace_program
 from joulelab.estimator.training import trace_training
@@ -83,9 +83,9 @@ def _traced_phase(
         program, network=network, tf32_matmul=tf32, tf32_conv=precision != "fp32", strict=True
     )
     # An estimate of fp32 lets convolutions use TF32, PyTorch's default; a measurement does not.
-    # Quantised layers are traced as they are multiplied.
-    as_traced = precision == "fp32" or formats.is_quantised(precision)
-    return traced if as_traced else at_precision(traced, precision)
+    if precision == "fp32" or is_quantised(precision):  # quantised layers were traced as such
+        return replace(traced, precision=precision)
+    return at_precision(traced, precision)
 
 
 def _middle_step(loop: Loop) -> Callable[[], object]:
