@@ -11,6 +11,7 @@ from typing_extensions import override
 from joulelab.core.quality import Direction
 from joulelab.quality.base import Need, Score
 from joulelab.quality.continuations import Continuations
+from joulelab.quality.packages import require_package
 from joulelab.quality.protocols import GeneratesText
 from joulelab.quality.text_data import TextData
 from joulelab.workloads.knobs import require_count
@@ -44,6 +45,11 @@ class Bleu(Continuations):
     def __post_init__(self) -> None:
         super(Bleu, self).__post_init__()  # slots make a class anew
         require_count("num_resamples", self.num_resamples, least=2)
+
+    @override
+    def check(self, data: TextData) -> None:
+        super(Bleu, self).check(data)  # slots make the class anew
+        require_package(self.name, "sacrebleu", "sacrebleu")
 
     @override
     def score(self, observed: Sequence[str], data: TextData, reference: object) -> Score:

@@ -10,6 +10,7 @@ from joulelab.core.quality import Direction
 from joulelab.core.statistics import mean_u
 from joulelab.quality.base import Need, Score
 from joulelab.quality.continuations import Continuations
+from joulelab.quality.packages import require_package
 from joulelab.quality.protocols import GeneratesText
 from joulelab.quality.text_data import TextData
 from joulelab.workloads.knobs import require_choice
@@ -41,6 +42,11 @@ class Rouge(Continuations):
     def __post_init__(self) -> None:
         super(Rouge, self).__post_init__()  # slots make the class anew
         require_choice("kind", self.kind, get_args(Kind))
+
+    @override
+    def check(self, data: TextData) -> None:
+        super(Rouge, self).check(data)  # slots make the class anew
+        require_package(self.name, "rouge-score", "rouge_score")
 
     @override
     def score(self, observed: Sequence[str], data: TextData, reference: object) -> Score:

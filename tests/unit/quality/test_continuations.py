@@ -6,6 +6,7 @@ import pytest
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.quality.bleu import Bleu
 from joulelab.quality.coherence import Coherence, coherence
+from joulelab.quality.packages import require_package
 from joulelab.quality.rouge import Rouge
 from joulelab.quality.text_data import TextData
 
@@ -114,6 +115,11 @@ def test_data_without_prompts_or_references_is_refused():
         Bleu().check(TextData(name="texts", texts=("a",)))
     with pytest.raises(ConfigError, match="reference for every prompt"):
         Rouge().check(TextData(name="some", prompts=("a", "b"), references=(("c",), ())))
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra():
+    with pytest.raises(ConfigError, match=r"bleu needs the package none.*joulelab\[quality\]"):
+        require_package("bleu", "none", "no_such_module")
 
 
 def save_encoder(folder):
