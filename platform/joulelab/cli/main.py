@@ -43,6 +43,9 @@ COMMANDS = {
     "estimate-kpu": Command(
         "joulelab.cli.estimator.families:EstimateKpu", "Predict the events inside a KPU."
     ),
+    "validate": Command(
+        "joulelab.cli.estimator.validate:Validate", "Compare predictions with measurements."
+    ),
     "calibrate": Command(
         "joulelab.cli.estimator.calibrate:Calibrate", "Fit a device to micro-benchmarks."
     ),

@@ -1,0 +1,113 @@
+"""Fitting and comparing, from tables of a user's own."""
+
+import csv
+import json
+
+import pytest
+
+from joulelab import estimator
+from joulelab.cli.main import main
+from joulelab.errors import ConfigError
+from joulelab.estimator.measured_table import read_measured
+from joulelab.hardware.processors import PROCESSORS
+
+COPY_B = 8e9
+SHARE = 0.8
+
+
+@pytest.fixture
+def anchors(tmp_path):
+    """Copies that reach a known share of an H100's bandwidth, and one faster than its memory."""
+    memory = PROCESSORS["h100"].memory
+    path = tmp_path / "anchors.csv"
+    rows = [
+        {
+            "name": f"copy {scale}",
+            "kind": "copy",
+            "dtype": "float32",
+            "mode": "graph",
+            "elements": COPY_B * scale / 8,
+            "flop": 0,
+            "moved_b": COPY_B * scale,
+            "num_operators": 1,
+            "time_s": COPY_B * scale / (share * memory.bandwidth_b_per_s),
+            "power_w": 500,
+        }
+        for scale, share in ((1, SHARE), (2, SHARE), (4, SHARE), (8, 3.0))
+    ]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_a_copy_identifies_the_share_of_bandwidth(anchors, tmp_path, capsys):
+    target = tmp_path / "fitted.json"
+
+    code = main(["calibrate", str(anchors), "--device", "h100", "--json", "--out", str(target)])
+
+    told = json.loads(capsys.readouterr().out)
+    figures = {one["name"]: one["value"] for one in told["figures"]}
+    (efficiency,) = (value for name, value in figures.items() if "memory_efficiency" in name)
+    assert code == 0
+    assert efficiency == pytest.approx(SHARE, rel=0.02)
+    assert list(told["rejected"]) == ["copy 8"]
+    assert json.loads(target.read_text()) == told
+
+
+def test_the_figures_and_what_was_refused_are_shown(anchors, capsys):
+    main(["calibrate", str(anchors), "--device", "h100"])
+
+    out = capsys.readouterr().out
+    assert "memory_efficiency" in out
+    assert "refused: copy 8" in out
+
+
+def test_a_missing_table_is_a_bad_request(tmp_path, capsys):
+    missing = str(tmp_path / "none.csv")
+
+    assert main(["calibrate", missing, "--device", "h100"]) == 2
+    assert main(["validate", missing]) == 2
+    assert "none.csv" in capsys.readouterr().err
+
+
+def measured(path, **changes):
+    row = {"model": "resnet18", "device": "h100", "precision": "fp16", "batch": 8, **changes}
+    path.write_text(",".join(row) + "\n" + ",".join(map(str, row.values())) + "\n")
+    return path
+
+
+def test_errors_are_those_of_the_estimate(tmp_path, capsys):
+    found = estimator.estimate("resnet18", device="h100", precision="fp16", batch=8)
+    table = measured(
+        tmp_path / "own.csv", time_s=found.latency_s / 1.25, energy_j=found.energy_j / 0.8
+    )
+
+    code = main(["validate", str(table), "--json"])
+
+    (summary,) = json.loads(capsys.readouterr().out)["summaries"]
+    assert code == 0
+    assert summary["time_mape"] == pytest.approx(0.25)
+    assert summary["energy_mape"] == pytest.approx(0.2)
+
+
+def test_without_a_table_every_device_shows_its_tier(capsys):
+    assert main(["validate"]) == 0
+
+    out = capsys.readouterr().out
+    assert all(key in out for key in PROCESSORS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "time_s or energy_j"),
+        ({"time_s": -1}, "positive"),
+        ({"time_s": 1, "mode": "eagre"}, "Did you mean 'eager'"),
+        ({"time_s": "soon"}, "Line 2"),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_refused(tmp_path, changes, said):
+    with pytest.raises(ConfigError, match=said):
+        read_measured(measured(tmp_path / "own.csv", **changes))
