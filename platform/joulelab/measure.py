@@ -109,7 +109,9 @@ class Bench:
         session = _Session(
             trial=trial,
             unit=workload.unit,
-            provenance=collect_provenance(weights=_weights(trial.configuration)),
+            provenance=collect_provenance(
+                weights=_weights(trial.configuration), licence=workload.licence
+            ),
         )
         records: list[Record] = []
         try:

@@ -13,11 +13,14 @@ from pathlib import Path
 from joulelab.core.measurement import Provenance
 
 
-def collect_provenance(*, weights: str | None = None, ray_job_id: str | None = None) -> Provenance:
+def collect_provenance(
+    *, weights: str | None = None, licence: str | None = None, ray_job_id: str | None = None
+) -> Provenance:
     """Describe this process as the origin of a result that starts now.
 
     Args:
         weights: ``"random"`` or where a model's weights came from; ``None`` without a model.
+        licence: Of what was run, if it is neither this package's nor a permissive one.
         ray_job_id: Ray job; ``None`` reads what Ray tells its workers, if anything.
     """
     torch = sys.modules.get("torch")
@@ -31,6 +34,7 @@ def collect_provenance(*, weights: str | None = None, ray_job_id: str | None = N
         slurm_job_id=os.environ.get("SLURM_JOB_ID"),
         ray_job_id=ray_job_id or os.environ.get("RAY_JOB_ID"),
         weights=weights,
+        licence=licence,
     )
 
 

@@ -35,6 +35,7 @@ ALLOWED = {
     "torchmetrics": ("platform/joulelab/quality/",),
     "sacrebleu": ("platform/joulelab/quality/",),
     "rouge_score": ("platform/joulelab/quality/",),
+    "ultralytics": ("platform/joulelab/workloads/yolov8_network.py",),  # AGPL-3.0
     "matplotlib": ("platform/joulelab/analysis/",),
     "joulelab_actors": ("actors/",),
 }

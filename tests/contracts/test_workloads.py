@@ -16,11 +16,15 @@ from joulelab.workloads.network import NetworkWorkload
 # Of "recorded" there is only a recording: it runs on a device that replays it.
 RUNNABLE = sorted(set(WORKLOADS) - {"recorded"})
 TINY = {
+    "detection": {"model": "tiny", "precision": "fp32", "image_size": 32},
     "diffusion": {"model": "tiny", "precision": "fp32", "steps": 2},
     "gemm": {"n": 16, "precision": "fp32"},
     "idle": {"duration_s": 0.001},
     "llama": {"model": "tiny", "precision": "fp32", "prompt_tokens": 8, "new_tokens": 4},
+    "lstm": {"model": "tiny", "precision": "fp32", "batch": 64, "sequence_tokens": 4},
+    "resnet50": {"precision": "fp32", "batch": 32, "image_size": 32},
     "stream": {"size_gb": 1e-5},
+    "vit": {"model": "tiny", "precision": "fp32", "batch": 32},
     "whisper": {"model": "toy", "precision": "fp32", "tokens_per_second": 0.1},
 }
 VARIANTS = [
@@ -29,6 +33,12 @@ VARIANTS = [
     ("gemm", {"n": 16, "precision": "fp64", "data": "zeros"}),
     ("llama", {**TINY["llama"], "batch": 2, "precision": "bf16", "kv_cache": "static"}),
     ("llama", {**TINY["llama"], "attention": "eager", "new_tokens": 1}),
+    ("detection", {**TINY["detection"], "precision": "bf16", "batch": 2}),
+    ("detection", {**TINY["detection"], "model": "yolos-tiny"}),
+    ("lstm", {**TINY["lstm"], "precision": "bf16"}),
+    ("lstm", {**TINY["lstm"], "precision": "fp16"}),
+    ("resnet50", {**TINY["resnet50"], "channels_last": False}),
+    ("vit", {**TINY["vit"], "precision": "int8"}),
     ("stream", {"size_gb": 1e-5, "kernel": "triad", "precision": "bf16", "data": "zeros"}),
     ("whisper", {**TINY["whisper"], "batch": 2, "beams": 2, "precision": "int8"}),
 ]

@@ -112,6 +112,7 @@ def _origin(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
         ("Python", each("python_version")),
         ("PyTorch", each("torch_version")),
         ("weights", each("weights")),
+        ("licence", each("licence")),
         ("first measurement", times[0]),
         ("last measurement", times[-1]),
         ("SLURM job", each("slurm_job_id")),

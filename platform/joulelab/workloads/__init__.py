@@ -8,12 +8,16 @@ from joulelab.workloads.base import Workload
 WORKLOADS: Registry[type[Workload[Any]]] = Registry(
     "workload",
     {
+        "detection": "joulelab.workloads.detection:Detection",
         "diffusion": "joulelab.workloads.diffusion:Diffusion",
         "gemm": "joulelab.workloads.gemm:Gemm",
         "idle": "joulelab.workloads.idle:Idle",
         "llama": "joulelab.workloads.llama:Llama",
+        "lstm": "joulelab.workloads.lstm:Lstm",
         "recorded": "joulelab.workloads.recorded:Recorded",
+        "resnet50": "joulelab.workloads.resnet50:Resnet50",
         "stream": "joulelab.workloads.stream:Stream",
+        "vit": "joulelab.workloads.vit:Vit",
         "whisper": "joulelab.workloads.whisper:Whisper",
     },
 )

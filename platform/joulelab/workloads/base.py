@@ -55,6 +55,14 @@ class Workload(ABC, Generic[Settings]):
     def phases(self) -> tuple[str, ...]:
         """Names of the phases, each measured apart, in the order in which they run."""
 
+    @property
+    def licence(self) -> str | None:
+        """Licence of what it runs that is neither joulelab's nor a permissive one, and of what.
+
+        Every result that it makes is tagged with it.
+        """
+        return None
+
     @abstractmethod
     def prepare(self) -> None:
         """Allocate, load and compile; nothing here is measured.

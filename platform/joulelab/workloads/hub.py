@@ -8,7 +8,7 @@ Imports torch and transformers, so it is imported only by functions that run or 
 """
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from joulelab.estimator.torchvision_shim import ensure_torchvision
 ensure_torchvision()  # transformers imports it
 
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel  # noqa: E402
+from transformers.initialization import no_init_weights  # noqa: E402
 
 _NAMED_KEYS = 3
 
@@ -48,8 +49,12 @@ def random_model(
 ) -> PreTrainedModel:
     """Make a network with the random weights of its initialisation, directly on ``device``."""
     make = getattr(auto, "from_config", None) or auto._from_config  # noqa: SLF001
-    with device:
+    tracing = active_fake_mode() is not None
+    # An initialisation may read values, which fake tensors do not have; it also ties weights.
+    with device, no_init_weights() if tracing else nullcontext():
         network: PreTrainedModel = make(config, dtype=dtype, **options)
+    if tracing:
+        network.tie_weights()
     network.train(mode=False)
     return network
 

@@ -35,3 +35,35 @@ def require_positive(name: str, value: object) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (number and 0 < float(str(value)) < float("inf")):
         raise ConfigError(f"{name} must be a positive number, got {value!r}.")
+
+
+def require_multiple(name: str, value: object, of: int) -> None:
+    """Refuse ``value`` for the knob ``name`` unless it is a positive multiple of ``of``.
+
+    Raises:
+        ConfigError: If it is not.
+    """
+    require_count(name, value)
+    if int(str(value)) % of:
+        raise ConfigError(f"{name} must be a multiple of {of}, got {value!r}.")
+
+
+def require_fraction(name: str, value: object) -> None:
+    """Refuse ``value`` for the knob ``name`` unless it is a number from 0 to 1.
+
+    Raises:
+        ConfigError: If it is not.
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number and 0 <= float(str(value)) <= 1):
+        raise ConfigError(f"{name} must be a number from 0 to 1, got {value!r}.")
+
+
+def require_switch(name: str, value: object) -> None:
+    """Refuse ``value`` for the knob ``name`` unless it is true or false.
+
+    Raises:
+        ConfigError: If it is not.
+    """
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be true or false, got {value!r}.")

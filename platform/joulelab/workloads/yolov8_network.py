@@ -1,0 +1,97 @@
+"""YOLOv8 through ultralytics, which is licensed under the AGPL-3.0 and is not part of joulelab.
+
+It is an optional extra: nothing here runs unless the user has installed ultralytics and asks for
+one of its networks. What follows for those who pass such a program on, its licence says.
+
+Imports torch, so it is imported only by functions that run or trace a network.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from joulelab.errors import ConfigError
+from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.workloads.detection import DetectionSettings
+from joulelab.workloads.formats import storage_dtype
+from joulelab.workloads.state_file import require_file
+from joulelab.workloads.vision_network import random_images, settle_norms
+
+_NUM_CLASSES = 80  # of COCO, for which the networks were published
+_OVERLAP = 0.7  # intersection over union above which ultralytics predicts one object, not two
+
+
+def detection(
+    settings: DetectionSettings, device: torch.device
+) -> tuple[torch.nn.Module, Callable[[], object]]:
+    """Return a network, and what detects objects in one batch of random images.
+
+    Batch norms are folded into convolutions, and overlapping boxes suppressed, as the library
+    itself does when it predicts.
+
+    Raises:
+        ConfigError: If ultralytics is not installed, or the weights cannot be read.
+    """
+    suppressed = _library()[1]
+    images = random_images(settings.batch, settings.image_size, settings.precision, device)
+    with unset_fake_temporarily():  # its constructor reads values
+        network = _network(settings, device)
+    if settings.weights is None:
+        settle_norms(network, lambda: network(images))
+    with unset_fake_temporarily():
+        network.fuse(verbose=False)
+        _keep_strides_as_numbers(network)
+
+    def detect() -> object:
+        return suppressed(network(images), conf_thres=settings.confidence, iou_thres=_OVERLAP)
+
+    return network, detect
+
+
+def _library() -> tuple[Any, Any]:
+    """Return the class of the network and the function that suppresses overlapping boxes."""
+    ensure_torchvision()
+    os.environ.setdefault("YOLO_OFFLINE", "true")  # it looks for a network when imported
+    os.environ.setdefault("YOLO_AUTOINSTALL", "false")  # and installs what it misses
+    try:
+        from ultralytics.nn.tasks import DetectionModel
+        from ultralytics.utils.nms import non_max_suppression
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "YOLOv8 runs through ultralytics, which is licensed under the AGPL-3.0 and is not "
+            "part of joulelab: pip install 'joulelab[detection]' if you accept its terms, or take "
+            f"rtdetr-r18, rtdetr-r50, yolos-tiny or yolos-small. {error}"
+        ) from error
+    return DetectionModel, non_max_suppression
+
+
+def _network(settings: DetectionSettings, device: torch.device) -> Any:
+    if settings.weights is None:
+        network = _library()[0](f"{settings.model}.yaml", nc=_NUM_CLASSES, verbose=False)
+    else:
+        network = _pretrained(settings.model, settings.weights)
+    network.to(device, storage_dtype(settings.precision))
+    network.train(mode=False)
+    return network
+
+
+def _pretrained(model: str, weights: str) -> Any:
+    from ultralytics.nn.tasks import load_checkpoint
+
+    network = load_checkpoint(str(require_file(weights)))[0]
+    found = str(getattr(network, "yaml_file", "") or network.yaml.get("yaml_file", ""))
+    if model not in found:
+        raise ConfigError(
+            f"weights must be of the geometry that model names, {model}, but {weights!r} is of "
+            f"{found or 'another'}."
+        )
+    return network
+
+
+def _keep_strides_as_numbers(network: Any) -> None:
+    """Let the head take its strides without reading them from tensors."""
+    head = network.model[-1]
+    head.stride = tuple(head.stride.tolist())
