@@ -16,6 +16,8 @@ from joulelab.workloads.network import NetworkWorkload
 # Of "recorded" there is only a recording: it runs on a device that replays it.
 RUNNABLE = sorted(set(WORKLOADS) - {"recorded"})
 TINY = {
+    "bert": {"model": "tiny", "precision": "fp32", "tokens": 8, "batch": 16},
+    "bloom": {"model": "tiny", "precision": "fp32", "prompt_tokens": 8, "new_tokens": 4},
     "detection": {"model": "tiny", "precision": "fp32", "image_size": 32},
     "diffusion": {"model": "tiny", "precision": "fp32", "steps": 2},
     "gemm": {"n": 16, "precision": "fp32"},
@@ -28,11 +30,14 @@ TINY = {
     "whisper": {"model": "toy", "precision": "fp32", "tokens_per_second": 0.1},
 }
 VARIANTS = [
+    ("bert", {**TINY["bert"], "precision": "int8", "batch": 1}),
+    ("bloom", {**TINY["bloom"], "batch": 2, "precision": "bf16", "kv_cache": "static"}),
     ("diffusion", {**TINY["diffusion"], "model": "tiny-xl", "precision": "bf16", "batch": 2}),
     ("gemm", {"n": 16, "precision": "bf16", "batch": 3}),
     ("gemm", {"n": 16, "precision": "fp64", "data": "zeros"}),
     ("llama", {**TINY["llama"], "batch": 2, "precision": "bf16", "kv_cache": "static"}),
     ("llama", {**TINY["llama"], "attention": "eager", "new_tokens": 1}),
+    ("llama", {**TINY["llama"], "context_tokens": 20, "precision": "int8"}),
     ("detection", {**TINY["detection"], "precision": "bf16", "batch": 2}),
     ("detection", {**TINY["detection"], "model": "yolos-tiny"}),
     ("lstm", {**TINY["lstm"], "precision": "bf16"}),

@@ -8,6 +8,8 @@ from joulelab.workloads.base import Workload
 WORKLOADS: Registry[type[Workload[Any]]] = Registry(
     "workload",
     {
+        "bert": "joulelab.workloads.bert:Bert",
+        "bloom": "joulelab.workloads.bloom:Bloom",
         "detection": "joulelab.workloads.detection:Detection",
         "diffusion": "joulelab.workloads.diffusion:Diffusion",
         "gemm": "joulelab.workloads.gemm:Gemm",

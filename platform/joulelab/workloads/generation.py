@@ -16,6 +16,11 @@ ensure_torchvision()  # transformers imports it
 from transformers import Cache, DynamicCache, PreTrainedModel, StaticCache  # noqa: E402
 from transformers.cache_utils import StaticLayer  # noqa: E402
 
+_COMPILER: dict[str, Any] = {
+    "backend": "inductor",
+    "mode": "reduce-overhead",
+}  # the latter: CUDA graphs
+
 
 class Generation:
     """Greedy generation from random prompts of equal length, on a key-value cache.
@@ -36,7 +41,7 @@ class Generation:
         """The network that generates."""
         self._read: Any = network
         if settings.compile and active_fake_mode() is None:
-            self._read = torch.compile(network, fullgraph=True, mode="reduce-overhead")
+            self._read = torch.compile(network, fullgraph=True, **_COMPILER)
         self._settings = settings
         self._cache: Cache = self._new_cache(settings.cached_tokens)
         device = network.device

@@ -7,7 +7,7 @@ never copied through the host, and come in inference mode.
 Imports torch and transformers, so it is imported only by functions that run or trace a network.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -91,6 +91,30 @@ def published_config(weights: str) -> PreTrainedConfig:
     with reading(weights):
         config: PreTrainedConfig = AutoConfig.from_pretrained(weights)
     return config
+
+
+def require_geometry(wanted: PreTrainedConfig, weights: str, names: Sequence[str]) -> None:
+    """Refuse ``weights`` of another kind or shape of network than ``wanted``.
+
+    Args:
+        wanted: Configuration of the network that is asked for.
+        weights: Folder or hub id.
+        names: The values of a configuration that make the shape.
+
+    Raises:
+        ConfigError: If they differ, naming in what, or cannot be read.
+    """
+    found = published_config(weights)
+    differing = [
+        f"{name} {getattr(found, name, None)} (not {getattr(wanted, name)})"
+        for name in names
+        if getattr(found, name, None) != getattr(wanted, name)
+    ]
+    if found.model_type != wanted.model_type or differing:
+        raise ConfigError(
+            f"weights must be of the geometry that model names, but {weights!r} is a "
+            f"{found.model_type} with {', '.join(differing) or 'the same shape'}."
+        )
 
 
 @contextmanager

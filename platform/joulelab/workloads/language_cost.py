@@ -6,17 +6,17 @@ them together is not counted, as a cost has no word for it.
 Imports torch and transformers, so it is imported only by functions that trace a network.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from joulelab.core.cost import KernelCost
 from joulelab.estimator.fusion import fused, traffic
 from joulelab.estimator.kernels import averaged, kernels_of, merged, repeated
 from joulelab.estimator.program import Program
 from joulelab.estimator.trace import fake_tensors, trace, trace_program
+from joulelab.estimator.values import dense_parts
 from joulelab.workloads import formats
 from joulelab.workloads.generation import Generation
 from joulelab.workloads.language import LanguageWorkload
@@ -80,17 +80,8 @@ def _weights_b(network: torch.nn.Module) -> int:
     return sum(
         part.numel() * part.element_size()
         for weights in network.parameters()
-        for part in _parts(weights)
+        for part in dense_parts(weights)
     )
-
-
-def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield the tensors that ``tensor`` is stored as."""
-    if not is_traceable_wrapper_subclass(tensor):
-        yield tensor
-        return
-    for name in tensor.__tensor_flatten__()[0]:
-        yield from _parts(getattr(tensor, name))
 
 
 def _cache_b(generation: Generation, settings: LanguageSettings) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from joulelab.errors import ConfigError
-from joulelab.workloads.knobs import require_choice, require_count
+from joulelab.workloads.knobs import require_choice, require_count, require_switch
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "int4", "fp8"]
 KvCache = Literal["dynamic", "static"]
@@ -48,8 +48,7 @@ class LanguageSettings:
             require_count("context_tokens", self.context_tokens)
         require_count("new_tokens", self.new_tokens)
         require_choice("kv_cache", self.kv_cache, get_args(KvCache))
-        if not isinstance(self.compile, bool):
-            raise ConfigError(f"compile must be True or False, got {self.compile!r}.")
+        require_switch("compile", self.compile)
         if self.compile and self.kv_cache != "static":
             raise ConfigError(
                 "compile needs kv_cache static, got dynamic: a cache that grows would be compiled "

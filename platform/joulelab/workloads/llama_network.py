@@ -72,7 +72,7 @@ def pretrained_network(
     Raises:
         ConfigError: If it cannot be read, or is not of the geometry in ``settings``.
     """
-    _require_geometry(config_for(settings), hub.published_config(weights), weights)
+    hub.require_geometry(config_for(settings), weights, _SHAPE)
     return hub.pretrained_model(
         AutoModelForCausalLM,
         weights,
@@ -80,16 +80,3 @@ def pretrained_network(
         device,
         attn_implementation=settings.attention,
     )
-
-
-def _require_geometry(wanted: PreTrainedConfig, found: PreTrainedConfig, weights: str) -> None:
-    differing = [
-        f"{name} {getattr(found, name, None)} (not {getattr(wanted, name)})"
-        for name in _SHAPE
-        if getattr(found, name, None) != getattr(wanted, name)
-    ]
-    if found.model_type != "llama" or differing:
-        raise ConfigError(
-            f"weights must be of the geometry that model names, but {weights!r} is a "
-            f"{found.model_type} with {', '.join(differing) or 'the same shape'}."
-        )

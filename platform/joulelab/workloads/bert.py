@@ -1,0 +1,122 @@
+"""BERT that answers questions about a text, as in MLPerf's inference benchmark."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from typing_extensions import override
+
+from joulelab.errors import ConfigError
+from joulelab.workloads.knobs import require_choice, require_count
+from joulelab.workloads.network import NetworkWorkload, Programs
+
+Model = Literal["tiny", "bert-base", "bert-large"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "int4", "fp8"]
+
+# What config.json of google-bert/bert-*-uncased (arXiv:1810.04805) changes of the defaults of
+# transformers, which are bert-base. tiny is for tests and no published network.
+CONFIGS: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 256,
+    },
+    "bert-base": {},
+    "bert-large": {
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+    },
+}
+_SHAPE = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers"),
+    *("num_attention_heads", "vocab_size"),
+)
+_LONGEST = 512  # positions of every published BERT
+_SEQUENCES_PER_RUN = 32
+_QUESTION_SHARE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BertSettings:
+    """Find the answers to questions in texts of random tokens, with BERT.
+
+    Attributes:
+        model: Geometry of the network.
+        weights: Folder or hub id of a checkpoint of that geometry that was trained to answer
+            questions; by default the weights are random, which takes the same time and energy
+            and needs no download.
+        precision: Number format of weights and products; int8, int4 and fp8 store linear layers
+            so and keep the rest in 16 bits. tf32 is stored as fp32.
+        batch: Sequences computed side by side.
+        tokens: Tokens of each sequence, a question and a text; 384 as in MLPerf.
+    """
+
+    model: Model = "bert-large"
+    weights: str | None = None
+    precision: Precision = "bf16"
+    batch: int = 8
+    tokens: int = 384
+
+    def __post_init__(self) -> None:
+        require_choice("model", self.model, get_args(Model))
+        require_choice("precision", self.precision, get_args(Precision))
+        require_count("batch", self.batch)
+        require_count("tokens", self.tokens)
+        if self.tokens > _LONGEST:
+            raise ConfigError(f"tokens must be at most {_LONGEST} for BERT, got {self.tokens}.")
+
+
+class Bert(NetworkWorkload[BertSettings]):
+    """Reads sequences of full length, none padded, and counts them."""
+
+    settings_type: ClassVar = BertSettings
+    unit: ClassVar = "sequence"
+
+    @override
+    def load(self, device: Any) -> tuple[Any, Programs]:
+        network = self._network(device)
+        inputs = self._inputs(network.config.vocab_size, device)
+        return network, {"forward": lambda: network(**inputs)}
+
+    @override
+    def work(self, phase: str) -> float:
+        return float(self.settings.batch)
+
+    @override
+    def executions(self, phase: str) -> int:
+        return max(_SEQUENCES_PER_RUN // self.settings.batch, 1)
+
+    @property
+    @override
+    def title(self) -> str:
+        settings = self.settings
+        return f"{settings.model} in {settings.precision} with batch {settings.batch}"
+
+    def _network(self, device: Any) -> Any:
+        import transformers  # only names until hub made it importable
+
+        from joulelab.workloads import hub
+        from joulelab.workloads.formats import storage_dtype
+
+        settings = self.settings
+        config = transformers.BertConfig(**CONFIGS[settings.model])
+        if settings.weights is not None:
+            hub.require_geometry(config, settings.weights, _SHAPE)
+        dtype = storage_dtype(settings.precision)
+        return hub.network_of(
+            transformers.AutoModelForQuestionAnswering, config, settings.weights, dtype, device
+        )
+
+    def _inputs(self, vocabulary: int, device: Any) -> dict[str, Any]:
+        """Return random token ids, the first eighth of which are the question."""
+        import torch
+
+        shape = (self.settings.batch, self.settings.tokens)
+        is_text = torch.arange(shape[1], device=device) >= shape[1] // _QUESTION_SHARE
+        return {
+            "input_ids": torch.randint(vocabulary, shape, device=device),
+            "token_type_ids": is_text.long().expand(shape).contiguous(),
+        }
