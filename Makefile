@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 RESULTS ?= results
 ARGS ?=
 
-.PHONY: help setup run ui test lint types bench clean
+.PHONY: help setup run ui test lint types bench bench-estimator clean
 
 help:  ## List the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## Make .venv and install everything into it
 
@@ -39,6 +39,9 @@ types: $(READY)  ## Check types
 
 bench: $(READY)  ## Measure the figures that the project promises
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-estimator: $(READY)  ## Measure those of the estimator, all points told
+	@$(BIN)/python benchmarks/run.py estimator_speed estimator
 
 clean:  ## Remove the environment and caches, never results
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -115,7 +115,18 @@ def predict_run(measured: MeasuredRun, processor: Processor) -> Prediction:
     Raises:
         ConfigError: If the processor lacks the precision.
     """
-    key = (measured.model, measured.batch, measured.precision, measured.mode)
+    if not measured.free_batches:
+        return _predict_batch(measured, measured.batch, processor)
+    each = {size: _predict_batch(measured, size, processor) for size in measured.free_batches}
+    size = min(each, key=lambda size: each[size].time_s / size)
+    share, best = measured.batch / size, each[size]
+    return Prediction(
+        time_s=best.time_s * share, energy_j=best.energy_j * share, least_s=best.least_s * share
+    )
+
+
+def _predict_batch(measured: MeasuredRun, batch: int, processor: Processor) -> Prediction:
+    key = (measured.model, batch, measured.precision, measured.mode)
     plans = _plans(*key, tuple(sorted(measured.knobs.items())))
     where = conditions(processor, measured.mode, (OperatingPoint(),), 1)
     time_s = energy_j = least_s = 0.0

@@ -33,6 +33,9 @@ class MeasuredRun:
         time_s: Time of one execution; ``None`` if not measured.
         energy_j: Energy of one execution on one device; ``None`` if not measured.
         scope: What that energy contains.
+        free_batches: Where whoever measured chose the batch and did not say which: what they may
+            have chosen. The fastest per sample is taken, and time and energy are of ``batch``
+            samples all the same.
     """
 
     name: str
@@ -48,6 +51,7 @@ class MeasuredRun:
     time_s: float | None = None
     energy_j: float | None = None
     scope: Scope = "gpu"
+    free_batches: tuple[int, ...] = ()
 
 
 _H200_CASE = re.compile(

@@ -1,0 +1,206 @@
+"""How far estimates are from what was measured, on families of networks held out of every fit.
+
+Usage: python benchmarks/run.py estimator            (or ``make bench-estimator``)
+       python benchmarks/estimator.py [--write]      every comparison; --write keeps the errors
+
+Measured tables lie in ../shared/data and are no part of the project; what they would show is
+left out where they are absent. All points are compared, but those that break physics, which are
+told with the reason.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from figures import Figure, print_figures
+from rich.console import Console
+from rich.table import Table
+
+from joulelab.estimator import validation_confidence
+from joulelab.estimator.calibration import Calibration, calibrate
+from joulelab.estimator.calibration_points import read_anchors
+from joulelab.estimator.validation import (
+    Comparison,
+    Summary,
+    Validation,
+    summaries,
+    summary,
+    validate,
+)
+from joulelab.estimator.validation_holdout import HOST, HeldOut, hold_out
+from joulelab.estimator.validation_points import ReferencePoints, read_reference_points
+from joulelab.estimator.validation_runs import MeasuredRun, read_h200_runs
+from joulelab.hardware.processors import PROCESSORS
+
+_ROOT = Path(__file__).parents[1]
+_ANCHORS = _ROOT / "experiments" / "results" / "h200_anchors" / "anchors.csv"
+_DATA = _ROOT.parent / "shared" / "data"
+_FREE = (
+    HOST,
+    *(f"timing.kind_efficiency.{kind}" for kind in ("conv", "norm", "elementwise")),
+)
+"""What micro-benchmarks on another host cannot say: the host, and how far kernels in a network
+stay behind the same kernel run over and over."""
+_A100, _L4 = ("a100_sxm", "a100_pcie"), ("l4",)
+
+
+def figures() -> list[Figure]:
+    """Return the figures; prints every comparison on the way."""
+    found = _micro_benchmarks(calibrate(PROCESSORS["h200_sxm"], read_anchors(_ANCHORS)))
+    if not _DATA.is_dir():
+        Console().print(f"No measured networks at {_DATA}; left out.")
+        return found
+    held_out, anchored = _h200()
+    points, compared = _reference()
+    return [*found, *_h200_figures(held_out, anchored), *_reference_figures(compared, points)]
+
+
+def _micro_benchmarks(calibration: Calibration) -> list[Figure]:
+    errors = [one for one in calibration.residuals if one.anchor.mode == "graph"]
+    how = (
+        f"{len(errors)} micro-benchmarks on one H200, {len(calibration.rejected)} refused; "
+        "in-sample, and no goal was set"
+    )
+    pairs = (("time", calibration.time_error), ("energy", calibration.energy_error))
+    return [
+        Figure(
+            name=f"{what} of single kernels on the H200",
+            measured=100 * error,
+            promised=100.0,
+            unit="% MAPE",
+            how=how,
+        )
+        for what, error in pairs
+    ]
+
+
+def _h200() -> tuple[HeldOut, Validation]:
+    runs = read_h200_runs(_DATA / "h200_workloads.csv")
+    anchored = validate(runs)
+    held_out = hold_out(PROCESSORS["h200_sxm"], runs, _FREE)
+    _print_comparisons("H200, each family held out", held_out.comparisons)
+    _print_summaries("H200, micro-benchmarks alone", anchored, lambda run: (run.family,))
+    _print_summaries(
+        "H200, each family held out",
+        Validation(comparisons=held_out.comparisons, rejected={}),
+        lambda run: (run.family,),
+    )
+    return held_out, anchored
+
+
+def _reference() -> tuple[ReferencePoints, Validation]:
+    points = read_reference_points(_DATA / "estimator_reference_points.csv")
+    compared = validate(points.runs)
+    _print_summaries(
+        "Published measurements, nothing fitted",
+        compared,
+        lambda run: (run.source, run.device, run.scenario, run.scope),
+    )
+    for reason, count in sorted(points.left_out.items()):
+        Console().print(f"left out {count:4d}: {reason}", highlight=False)
+    for reason, count in Counter(compared.rejected.values()).items():
+        Console().print(f"refused {count:4d}: {reason}", highlight=False)
+    return points, compared
+
+
+def _h200_figures(held_out: HeldOut, anchored: Validation) -> list[Figure]:
+    held, plain = summary(held_out.comparisons), summary(anchored.comparisons)
+    how = f"{held.num_points} runs of 5 families, each predicted without its own"
+    alone = f"micro-benchmarks alone: {_percent(plain.time_mape)} time, "
+    alone += f"{_percent(plain.energy_mape)} energy"
+    return [
+        _error("time of networks on the H200", held.time_mape, 15.0, f"{how}; {alone}"),
+        _error("energy of networks on the H200", held.energy_mape, 13.0, f"{how}; {alone}"),
+    ]
+
+
+def _reference_figures(compared: Validation, points: ReferencePoints) -> list[Figure]:
+    of_a100, of_l4 = (
+        summary([one for one in compared.comparisons if one.run.device in devices])
+        for devices in (_A100, _L4)
+    )
+    everything = summary(compared.comparisons)
+    return [
+        _error("time on A100", of_a100.time_mape, 20.0, _told(of_a100)),
+        _error("time on L4", of_l4.time_mape, 20.0, _told(of_l4)),
+        Figure(
+            name="largest estimate of a device over the energy of its whole host",
+            measured=everything.largest_share_of_wall or 0.0,
+            promised=1.0,
+            unit="x",
+            how=f"MLPerf Inference with power; {sum(points.left_out.values())} points left out",
+        ),
+    ]
+
+
+def _told(found: Summary) -> str:
+    return f"{found.num_points} published points, median error {_percent(found.time_median)}"
+
+
+def _error(name: str, error: float | None, promised: float, how: str) -> Figure:
+    measured = float("inf") if error is None else 100 * error
+    return Figure(name=name, measured=measured, promised=promised, unit="% MAPE", how=how)
+
+
+def _print_comparisons(title: str, comparisons: Sequence[Comparison]) -> None:
+    table = Table("run", "time", "estimate", "error", "energy", "estimate", "error", title=title)
+    for one in comparisons:
+        table.add_row(
+            one.run.name,
+            f"{1e3 * (one.run.time_s or 0):.4g} ms",
+            f"{1e3 * one.predicted.time_s:.4g} ms",
+            _percent(one.time_error),
+            f"{one.run.energy_j or 0:.4g} J",
+            f"{one.predicted.energy_j:.4g} J",
+            _percent(one.energy_error),
+        )
+    Console().print(table)
+
+
+def _print_summaries(
+    title: str, compared: Validation, label: Callable[[MeasuredRun], tuple[str, ...]]
+) -> None:
+    table = Table(
+        *("what", "n", "time MAPE", "median", "energy MAPE", "median", "of the wall"), title=title
+    )
+    for one in summaries(compared.comparisons, label):
+        table.add_row(
+            ", ".join(one.label),
+            str(one.num_points),
+            *(_percent(value) for value in (one.time_mape, one.time_median)),
+            *(_percent(value) for value in (one.energy_mape, one.energy_median)),
+            _percent(one.largest_share_of_wall),
+        )
+    Console().print(table)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f} %"
+
+
+def _write() -> None:
+    """Keep the errors that estimates are shown with."""
+    held_out, _ = _h200()
+    _, compared = _reference()
+    entries = {"h200_sxm": (held_out.comparisons, "families of networks held out")}
+    for device in sorted({one.run.device for one in compared.comparisons}):
+        chosen = [one for one in compared.comparisons if one.run.device == device]
+        entries[device] = (chosen, "published measurements, nothing fitted")
+    path = Path(validation_confidence.__file__).with_name(validation_confidence.DATA_NAME)
+    path.write_text("".join(_entry(key, *entry) for key, entry in entries.items()))
+
+
+def _entry(device: str, comparisons: Sequence[Comparison], note: str) -> str:
+    found = summary(comparisons)
+    lines = [f"[{device}]", f"num_points = {found.num_points}", f'note = "{note}"']
+    errors = (("time_error", found.time_mape), ("energy_error", found.energy_mape))
+    lines += [f"{name} = {error:.3f}" for name, error in errors if error is not None]
+    return "\n".join([*lines, "", ""])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        _write()
+    else:
+        print_figures(figures())

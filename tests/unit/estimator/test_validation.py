@@ -1,0 +1,180 @@
+"""Comparisons with measurements, on runs whose answer is known."""
+
+from dataclasses import replace
+
+import pytest
+from reference_data import reference_csv
+
+from joulelab.errors import ConfigError
+from joulelab.estimator.validation import (
+    Comparison,
+    Prediction,
+    predict_run,
+    summaries,
+    summary,
+    validate,
+)
+from joulelab.estimator.validation_confidence import confidence_of
+from joulelab.estimator.validation_holdout import HOST, fit_factors, hold_out, scaled
+from joulelab.estimator.validation_points import read_reference_points
+from joulelab.estimator.validation_runs import MeasuredRun, read_h200_runs
+from joulelab.hardware.processors import PROCESSORS
+
+H200 = PROCESSORS["h200_sxm"]
+
+
+def run(batch=1, **changes):
+    plain = MeasuredRun(
+        name=f"resnet18 b{batch}",
+        source="a test",
+        family="resnet18",
+        scenario="eager",
+        device="h200_sxm",
+        model="resnet18",
+        precision="fp16",
+        batch=batch,
+        mode="eager",
+    )
+    return replace(plain, **changes)
+
+
+def measured_on(processor, *runs):
+    """The same runs as they would be measured on ``processor``."""
+    found = [(one, predict_run(one, processor)) for one in runs]
+    return [replace(one, time_s=seen.time_s, energy_j=seen.energy_j) for one, seen in found]
+
+
+def compared(time_s, predicted_s, **changes):
+    prediction = Prediction(time_s=predicted_s, energy_j=predicted_s, least_s=0.0)
+    return Comparison(run=run(time_s=time_s, **changes), predicted=prediction)
+
+
+def test_a_run_that_is_as_predicted_has_no_error():
+    found = validate(measured_on(H200, run(), run(batch=64)))
+
+    assert [one.time_error for one in found.comparisons] == [0.0, 0.0]
+    assert [one.energy_error for one in found.comparisons] == [0.0, 0.0]
+
+
+def test_a_run_faster_than_the_units_is_refused():
+    (measured,) = measured_on(H200, run(batch=64))
+    least_s = predict_run(measured, H200).least_s
+
+    found = validate([replace(measured, time_s=least_s / 2)])
+
+    assert found.comparisons == ()
+    assert found.rejected == {measured.name: "faster than the units can be: 2.00 times their peak"}
+
+
+def test_a_run_above_the_power_limit_is_refused():
+    (measured,) = measured_on(H200, run(batch=64))
+
+    found = validate([replace(measured, energy_j=1000 * measured.time_s)])
+
+    assert found.rejected == {measured.name: "draws 1000 W under a limit of 700 W"}
+
+
+def test_a_device_outside_the_catalogue_is_told_rather_than_guessed():
+    found = validate([run(device="h900")])
+
+    assert found.rejected == {"resnet18 b1": "h900 is not in the catalogue"}
+
+
+def test_a_whole_host_gives_a_share_rather_than_an_error():
+    one = compared(1.0, 0.5, energy_j=2.0, scope="wall")
+
+    assert one.energy_error is None
+    assert one.share_of_wall == pytest.approx(0.25)
+
+
+def test_errors_are_averaged_without_their_signs():
+    found = summary([compared(1.0, 1.5), compared(1.0, 0.9), compared(1.0, 1.2)])
+
+    assert found.time_mape == pytest.approx((0.5 + 0.1 + 0.2) / 3)
+    assert found.time_median == pytest.approx(0.2)
+    assert found.energy_mape is None
+
+
+def test_errors_are_grouped_by_what_runs_have_in_common():
+    points = [compared(1.0, 1.5, family="a"), compared(1.0, 1.0, family="b")]
+
+    found = summaries(points, lambda one: (one.family,))
+
+    assert [(one.label, one.time_mape) for one in found] == [(("a",), 0.5), (("b",), 0.0)]
+
+
+def test_a_free_batch_is_the_fastest_per_sample():
+    choices = run(batch=64, free_batches=(1, 8, 64))
+
+    found = predict_run(choices, H200)
+
+    each = [predict_run(run(batch=size), H200).time_s * 64 / size for size in (1, 8, 64)]
+    assert found.time_s == pytest.approx(min(each))
+
+
+def test_a_slower_host_is_found_again():
+    slow = scaled(H200, {HOST: 2.5})
+
+    factors = fit_factors(H200, measured_on(slow, run(), run(batch=4)), [HOST])
+
+    assert factors[HOST] == pytest.approx(2.5, rel=0.02)  # what it was is held against a change
+
+
+def test_the_family_that_is_held_out_bends_nothing():
+    as_predicted = measured_on(H200, run(), run(batch=4))
+    slow = measured_on(scaled(H200, {HOST: 3.0}), run(family="other"), run(2, family="other"))
+
+    found = hold_out(H200, [*as_predicted, *slow], [HOST])
+
+    assert found.factors["other"][HOST] == pytest.approx(1.0, abs=0.01)
+    assert found.factors["resnet18"][HOST] == pytest.approx(3.0, rel=0.02)
+    assert found.comparisons[2].time_error == pytest.approx(1 / 3 - 1, abs=0.1)
+
+
+def test_one_family_cannot_be_held_out():
+    with pytest.raises(ConfigError, match="two families of models or more"):
+        hold_out(H200, measured_on(H200, run()))
+
+
+def test_a_projected_processor_says_that_there_is_no_silicon():
+    found = confidence_of(PROCESSORS["kpu_t64"])
+
+    assert (found.tier, found.time_error) == ("D", None)
+    assert "no silicon" in found.note
+
+
+def test_the_calibrated_gpu_shows_its_held_out_errors():
+    found = confidence_of(H200)
+
+    assert found.tier == "A"
+    assert found.num_points == 36
+    assert 0 < found.time_error < 0.2
+    assert 0 < found.energy_error < 0.2
+
+
+def test_energy_of_a_generation_is_of_all_its_tokens():
+    runs = {one.name: one for one in read_h200_runs(reference_csv("h200_workloads.csv"))}
+
+    one = runs["llama7b_bfloat16_gen64_b4"]
+
+    assert one.knobs == {"prompt_tokens": 128, "new_tokens": 64}
+    assert one.energy_j == pytest.approx(1.191188 * 4 * 64, rel=1e-4)
+    assert one.energy_j / one.time_s == pytest.approx(201.97, rel=1e-3)
+    assert len(runs) == 36
+
+
+def test_throughput_of_a_system_is_shared_by_its_devices():
+    path = reference_csv("estimator_reference_points.csv")
+    runs = {one.name: one for one in read_reference_points(path).runs}
+
+    one = runs["line 5: resnet50 Offline"]  # eight A100 PCIe, 316,169 images per second
+
+    assert (one.device, one.precision, one.mode) == ("a100_pcie", "int8", "compiled")
+    assert one.time_s == pytest.approx(64 * 8 / 316169)
+
+
+def test_points_that_cannot_be_compared_are_counted_by_reason():
+    found = read_reference_points(reference_csv("estimator_reference_points.csv"))
+
+    assert len(found.runs) + sum(found.left_out.values()) == 933
+    assert found.left_out["measured for this project; compared on its own"] == 49
