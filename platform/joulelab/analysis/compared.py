@@ -1,0 +1,137 @@
+"""Configurations measured on several boards, compared with each other."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from joulelab.analysis.sweep import Exclusion, Figures
+from joulelab.core.additive import AdditiveFit, Interval, fit_additive, tied
+from joulelab.core.measurement import Measurement
+from joulelab.core.pareto import non_dominated
+
+Label = Callable[[Measurement], str]
+"""Names what is compared: measurements of the same name are repeats of each other."""
+
+EXPONENTS = {"energy": (1, 0), "time": (0, 1), "edp": (1, 1), "ed2p": (1, 2)}
+"""Objectives that can be compared: exponents of energy and of time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fits:
+    """The same measurements fitted for each quantity."""
+
+    energy: AdditiveFit
+    time: AdditiveFit
+    edp: AdditiveFit
+    ed2p: AdditiveFit
+
+
+def comparable(
+    group: Sequence[Measurement], label: Label, reference: str
+) -> tuple[list[Measurement], tuple[Exclusion, ...]]:
+    """Split into the measurements that can be compared and those that cannot.
+
+    Args:
+        group: Measurements of one phase on boards of one product.
+        label: Names what is compared.
+        reference: What the others must be tied to; without a valid measurement of it, what was
+            measured most often.
+    """
+    invalid = [_exclusion(m, label) for m in group if not m.valid]
+    valid = [m for m in group if m.valid]
+    if not valid:
+        return [], tuple(invalid)
+    source = Counter(m.windows[0].source for m in valid).most_common(1)[0][0]
+    alike = [m for m in valid if m.windows[0].source == source]
+    mixed = [
+        _exclusion(m, label, f"Its energy is not from the {source}, as that of most others is.")
+        for m in valid
+        if m.windows[0].source != source
+    ]
+    labels, boards = [label(m) for m in alike], [m.device.uuid for m in alike]
+    hub = reference if reference in labels else Counter(labels).most_common(1)[0][0]
+    is_tied = tied(labels, boards, hub)
+    counted = [m for m, yes in zip(alike, is_tied, strict=True) if yes]
+    apart = [
+        _exclusion(m, label, f"Its board shares no operating point with those that ran {hub}.")
+        for m, yes in zip(alike, is_tied, strict=True)
+        if not yes
+    ]
+    return counted, (*invalid, *mixed, *apart)
+
+
+def fit_quantities(counted: Sequence[Measurement], label: Label) -> Fits:
+    """Fit energy, time and their products to measurements that are :func:`comparable`."""
+    labels = [label(m) for m in counted]
+    boards = [m.device.uuid for m in counted]
+    energy = np.log([m.energy_per_unit_j for m in counted])
+    time = np.log([m.time_per_unit_s for m in counted])
+    energy_u = np.array([m.energy_per_unit_u_j / m.energy_per_unit_j for m in counted])
+    time_u = np.array([m.time_per_unit_u_s / m.time_per_unit_s for m in counted])
+
+    def fit(name: str) -> AdditiveFit:
+        e, t = EXPONENTS[name]
+        # Energy and time of a window may err together, so their uncertainties add up plainly.
+        return fit_additive(labels, boards, e * energy + t * time, e * energy_u + t * time_u)
+
+    return Fits(energy=fit("energy"), time=fit("time"), edp=fit("edp"), ed2p=fit("ed2p"))
+
+
+def figures_by_label(
+    fits: Fits, *, reference: str, members: Sequence[str], level: float
+) -> dict[str, Figures]:
+    """Return what each label costs.
+
+    Args:
+        fits: Of :func:`fit_quantities`.
+        reference: What savings are against; without it there are none.
+        members: Labels that cannot be told apart from the best.
+        level: Confidence level of savings and slowdowns.
+    """
+    labels = fits.energy.configurations
+    costs = np.column_stack([fits.energy.estimate, fits.time.estimate])
+    on_front = dict(zip(labels, non_dominated(costs).tolist(), strict=True))
+    found = {}
+    for label in labels:
+        energy_j, time_s = fits.energy.value(label), fits.time.value(label)
+        edp_js, ed2p_js2 = fits.edp.value(label), fits.ed2p.value(label)
+        saving = slowdown = None
+        if reference in labels:
+            saving = _less(fits.energy.ratio(label, reference, level=level))
+            slowdown = _more(fits.time.ratio(label, reference, level=level))
+        found[label] = Figures(
+            power_w=energy_j / time_s,
+            energy_per_unit_j=energy_j,
+            energy_per_unit_u_j=energy_j * fits.energy.relative_u(label),
+            time_per_unit_s=time_s,
+            time_per_unit_u_s=time_s * fits.time.relative_u(label),
+            edp_js=edp_js,
+            edp_u_js=edp_js * fits.edp.relative_u(label),
+            ed2p_js2=ed2p_js2,
+            ed2p_u_js2=ed2p_js2 * fits.ed2p.relative_u(label),
+            saving=saving,
+            slowdown=slowdown,
+            in_set=label in members,
+            on_front=on_front[label],
+        )
+    return found
+
+
+def _exclusion(measurement: Measurement, label: Label, why: str = "") -> Exclusion:
+    return Exclusion(
+        measurement_id=measurement.measurement_id,
+        label=label(measurement),
+        board=measurement.device.uuid,
+        findings=measurement.findings,
+        why=why,
+    )
+
+
+def _less(ratio: Interval) -> Interval:
+    return Interval(value=1 - ratio.value, low=1 - ratio.high, high=1 - ratio.low)
+
+
+def _more(ratio: Interval) -> Interval:
+    return Interval(value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
