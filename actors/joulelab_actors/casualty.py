@@ -1,4 +1,4 @@
-"""The record of an attempt whose process died before it could write one."""
+"""The record of an attempt that ended before its process could write one."""
 
 from dataclasses import replace
 
@@ -10,20 +10,19 @@ from joulelab.provenance import collect_provenance
 from joulelab_actors.recall import workload_of
 
 
-def died_records(
-    trial: Trial, device: DeviceIdentity, hostname: str, detail: str
+def unmeasured_records(
+    trial: Trial, device: DeviceIdentity, hostname: str, finding: Finding
 ) -> tuple[Record, ...]:
-    """Return one invalid record per phase of ``trial``, which died with its process.
+    """Return one invalid record per phase of ``trial``, of which nothing was measured.
 
     Args:
         trial: The trial, with its attempt.
-        device: The device that it was measured on.
+        device: The device that it was given to.
         hostname: Machine that holds the device.
-        detail: What happened, one sentence.
+        finding: What happened.
     """
     workload = workload_of(trial)
     provenance = replace(collect_provenance(), hostname=hostname)
-    died = (Finding(reason="actor_died", detail=detail),)
     return tuple(
         record_of(
             trial,
@@ -31,7 +30,7 @@ def died_records(
             unit=workload.unit,
             device=device,
             provenance=provenance,
-            findings=died,
+            findings=(finding,),
         )
         for phase in workload.phases
     )

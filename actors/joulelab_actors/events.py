@@ -79,6 +79,7 @@ class AttemptFailed:
         died: Whether the process that measured died, rather than reporting an error.
         detail: What happened, one sentence.
         retried: Whether it will be tried again.
+        refused: Whether the GPU cannot do what was asked, rather than that something broke.
     """
 
     trial: Trial
@@ -86,6 +87,7 @@ class AttemptFailed:
     died: bool
     detail: str
     retried: bool
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

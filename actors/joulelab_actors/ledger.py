@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from joulelab.core.measurement import Finding, InvalidReason
 from joulelab.core.record import Record
 from joulelab.core.trial import Trial
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.sync import DeliveryReport
-from joulelab_actors.casualty import died_records
+from joulelab_actors.casualty import unmeasured_records
 from joulelab_actors.events import (
     AttemptFailed,
     DeviceQuarantined,
@@ -148,9 +149,11 @@ class Ledger:
             self._num["valid" if valid else "invalid"] += 1
 
     def _note_failed(self, event: AttemptFailed) -> None:
-        if event.died:
+        if event.died or event.refused:
             site = self._sites[event.uuid]
-            records = died_records(event.trial, site.identity, site.hostname, event.detail)
+            reason: InvalidReason = "actor_died" if event.died else "unsupported"
+            finding = Finding(reason=reason, detail=event.detail)
+            records = unmeasured_records(event.trial, site.identity, site.hostname, finding)
             self._keep(records, stored=False)
         if event.retried:
             self._num["retries"] += 1

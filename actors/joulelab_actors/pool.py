@@ -217,7 +217,12 @@ class Pool:
             self._schedule.give_up(trial)
         detail = said(error)
         yield AttemptFailed(
-            trial=trial, uuid=member.uuid, died=False, detail=detail, retried=retried
+            trial=trial,
+            uuid=member.uuid,
+            died=False,
+            detail=detail,
+            retried=retried,
+            refused=isinstance(cause, ConfigError | DeviceUnsupportedError),
         )
         if isinstance(cause, DeviceLostError | DevicePermissionError):
             yield from self._quarantine(member, detail)

@@ -31,7 +31,7 @@ from joulelab.errors import (
 )
 from joulelab.provenance import collect_provenance
 from joulelab.sampling.acquisition import find_ticks
-from joulelab.sampling.host import WorkloadFailedError, WorkloadHost
+from joulelab.sampling.host import WorkloadFailedError, WorkloadHost, WorkloadRefusedError
 from joulelab.sampling.instruments import Instruments, Readings
 from joulelab.sampling.settle import settle
 from joulelab.sampling.tick_tracker import TickTracker
@@ -218,6 +218,7 @@ _REASONS: tuple[tuple[type[JouleLabError], InvalidReason], ...] = (
     (DeviceLostError, "device_lost"),
     (DevicePermissionError, "permission_denied"),
     (GuardError, "lease_lost"),
+    (WorkloadRefusedError, "unsupported"),
     (WorkloadFailedError, "workload_failed"),
 )
 

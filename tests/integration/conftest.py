@@ -77,8 +77,8 @@ def study(cluster, tmp_path, guard_socket):
     from joulelab_actors.placement import simulated_sites
     from joulelab_actors.study import run_study
 
-    def run(trials, *, num_gpus=3, procedure=QUICK, **options):
-        sites = simulated_sites("h200_sxm", num_gpus, str(tmp_path / "driver"))
+    def run(trials, *, num_gpus=3, gpu="h200_sxm", procedure=QUICK, **options):
+        sites = simulated_sites(gpu, num_gpus, str(tmp_path / "driver"))
         summary = run_study(
             trials,
             sites=sites,

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 import ray
-from actor_fixtures import QUICK, trial, trials
+from actor_fixtures import QUICK, gemm, trial, trials
 
+from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.tracking.base import embedded_uri
@@ -233,3 +234,17 @@ def test_died_attempts_count_as_failures_only_if_no_try_is_left(study):
     assert [e.retried for e in of_kind(events, AttemptFailed)] == [True, True, False]
     assert list(summary.failed) == ["990MHz-r0"]
     assert sorted(m.attempt for m in store.read() if m.trial == "990MHz-r0") == [0, 1, 2]
+
+
+def test_what_a_gpu_cannot_compute_is_recorded_with_its_reason_and_the_rest_go_on(study):
+    asked = [
+        Trial(study="test", name=precision, configuration=gemm(precision=precision))
+        for precision in ("fp16", "bf16")
+    ]
+
+    summary, store = study(asked, num_gpus=1, gpu="v100_sxm2")
+
+    by_trial = {m.trial: m for m in store.read()}
+    assert by_trial["fp16"].valid
+    assert [f.reason for f in by_trial["bf16"].findings] == ["unsupported"]
+    assert list(summary.failed) == ["bf16"]

@@ -29,6 +29,7 @@ InvalidReason = Literal[
     "sources_disagree",
     "thermal_drift",
     "throttled",
+    "unsupported",
     "workload_failed",
 ]
 """Why a measurement must not be believed."""

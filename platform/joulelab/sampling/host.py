@@ -7,7 +7,13 @@ from typing import Any
 
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.devices.base import Device
-from joulelab.errors import ConfigError, DeviceLostError, MeasurementError
+from joulelab.errors import (
+    ConfigError,
+    DeviceError,
+    DeviceLostError,
+    DeviceNotFoundError,
+    MeasurementError,
+)
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
 
@@ -16,6 +22,10 @@ logger = logging.getLogger(__name__)
 
 class WorkloadFailedError(MeasurementError):
     """The workload raised, so there is nothing to measure."""
+
+
+class WorkloadRefusedError(MeasurementError):
+    """The device cannot hold the workload, so there is nothing to measure."""
 
 
 class WorkloadHost:
@@ -53,6 +63,7 @@ class WorkloadHost:
         Raises:
             ConfigError: If the device cannot run it as asked for.
             DeviceLostError: If the device has gone.
+            WorkloadRefusedError: If the device has too little memory.
             WorkloadFailedError: If it failed in another way.
         """
         kept = self._made()
@@ -73,6 +84,7 @@ class WorkloadHost:
 
         Raises:
             DeviceLostError: If the device has gone.
+            WorkloadRefusedError: If the device has too little memory.
             WorkloadFailedError: If the workload failed in another way, or did no work.
         """
         try:
@@ -114,6 +126,8 @@ class WorkloadHost:
             self._device.read_state()
         except DeviceLostError as lost:
             return lost
+        if isinstance(error, DeviceError) and not isinstance(error, DeviceNotFoundError):
+            return WorkloadRefusedError(str(error))
         return WorkloadFailedError(f"The workload failed in its {what}: {error!r}")
 
 

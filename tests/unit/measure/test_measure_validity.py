@@ -13,6 +13,7 @@ from joulelab.core.trial import Trial
 from joulelab.devices.base import ObserveOnly
 from joulelab.errors import (
     ConfigError,
+    DeviceError,
     DeviceLostError,
     DevicePermissionError,
     GuardError,
@@ -272,3 +273,17 @@ def test_a_point_that_the_device_does_not_know_is_raised():
 
     with pytest.raises(ConfigError, match="on the grid"):
         measured(FakeGpu(), OperatingPoint(sm_clock_mhz=1411), control=Knowing())
+
+
+def test_a_device_with_too_little_memory_is_told_apart_from_a_failure():
+    gpu = FakeGpu()
+
+    def refuse(t_s):
+        raise DeviceError("It needs 9 GB more than there are; make it smaller.")
+
+    gpu.fail_run = refuse
+
+    (measurement,) = measured(gpu)
+
+    assert reasons_of(measurement) == ["unsupported"]
+    assert measurement.findings[0].detail == "It needs 9 GB more than there are; make it smaller."
