@@ -42,6 +42,7 @@ _FREE = (
 )
 """What micro-benchmarks on another host cannot say: the host, and how far kernels in a network
 stay behind the same kernel run over and over."""
+_CONSOLE = Console(width=120)
 _A100, _L4 = ("a100_sxm", "a100_pcie"), ("l4",)
 
 
@@ -49,7 +50,7 @@ def figures() -> list[Figure]:
     """Return the figures; prints every comparison on the way."""
     found = _micro_benchmarks(calibrate(PROCESSORS["h200_sxm"], read_anchors(_ANCHORS)))
     if not _DATA.is_dir():
-        Console().print(f"No measured networks at {_DATA}; left out.")
+        _CONSOLE.print(f"No measured networks at {_DATA}; left out.")
         return found
     held_out, anchored = _h200()
     points, compared = _reference()
@@ -98,9 +99,9 @@ def _reference() -> tuple[ReferencePoints, Validation]:
         lambda run: (run.source, run.device, run.scenario, run.scope),
     )
     for reason, count in sorted(points.left_out.items()):
-        Console().print(f"left out {count:4d}: {reason}", highlight=False)
+        _CONSOLE.print(f"left out {count:4d}: {reason}", highlight=False)
     for reason, count in Counter(compared.rejected.values()).items():
-        Console().print(f"refused {count:4d}: {reason}", highlight=False)
+        _CONSOLE.print(f"refused {count:4d}: {reason}", highlight=False)
     return points, compared
 
 
@@ -155,24 +156,23 @@ def _print_comparisons(title: str, comparisons: Sequence[Comparison]) -> None:
             f"{one.predicted.energy_j:.4g} J",
             _percent(one.energy_error),
         )
-    Console().print(table)
+    _CONSOLE.print(table)
 
 
 def _print_summaries(
     title: str, compared: Validation, label: Callable[[MeasuredRun], tuple[str, ...]]
 ) -> None:
-    table = Table(
-        *("what", "n", "time MAPE", "median", "energy MAPE", "median", "of the wall"), title=title
-    )
+    columns = ("n", "time MAPE", "median", "energy MAPE", "median", "of the wall")
+    table = Table("what", *columns, title=title)
     for one in summaries(compared.comparisons, label):
         table.add_row(
-            ", ".join(one.label),
+            " ".join(one.label).replace("Inference ", ""),
             str(one.num_points),
             *(_percent(value) for value in (one.time_mape, one.time_median)),
             *(_percent(value) for value in (one.energy_mape, one.energy_median)),
             _percent(one.largest_share_of_wall),
         )
-    Console().print(table)
+    _CONSOLE.print(table)
 
 
 def _percent(share: float | None) -> str:

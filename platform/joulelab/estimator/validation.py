@@ -4,11 +4,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, median
+from typing import Any
 
+from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import JouleLabError
+from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.run import Plan, conditions, plan, run
+from joulelab.estimator.validation_narrow import narrowed
 from joulelab.estimator.validation_runs import MeasuredRun
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
@@ -101,12 +105,21 @@ class Summary:
     largest_share_of_wall: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    model: str
+    batch: int
+    precision: str
+    mode: Mode
+    is_narrow: bool
+    knobs: tuple[tuple[str, KnobValue], ...]
+
+
 @cache
-def _plans(
-    model: str, batch: int, precision: str, mode: str, knobs: tuple[tuple[str, object], ...]
-) -> tuple[Plan, ...]:
-    traced = trace_model(model, batch=batch, precision=precision, **dict(knobs))  # type: ignore[arg-type]
-    return plan(traced, mode)  # type: ignore[arg-type]
+def _plans(asked: _Asked) -> tuple[Plan, ...]:
+    knobs: dict[str, Any] = dict(asked.knobs)
+    traced = trace_model(asked.model, batch=asked.batch, precision=asked.precision, **knobs)
+    return plan(narrowed(traced) if asked.is_narrow else traced, asked.mode)
 
 
 def predict_run(measured: MeasuredRun, processor: Processor) -> Prediction:
@@ -126,11 +139,17 @@ def predict_run(measured: MeasuredRun, processor: Processor) -> Prediction:
 
 
 def _predict_batch(measured: MeasuredRun, batch: int, processor: Processor) -> Prediction:
-    key = (measured.model, batch, measured.precision, measured.mode)
-    plans = _plans(*key, tuple(sorted(measured.knobs.items())))
-    where = conditions(processor, measured.mode, (OperatingPoint(),), 1)
+    asked = _Asked(
+        model=measured.model,
+        batch=batch,
+        precision=measured.precision,
+        mode=measured.mode,
+        is_narrow=measured.is_narrow,
+        knobs=tuple(sorted(measured.knobs.items())),
+    )
+    where = conditions(processor, measured.mode, (_point(measured, processor),), 1)
     time_s = energy_j = least_s = 0.0
-    for one in plans:
+    for one in _plans(asked):
         result, count = run(one, where), one.phase.count
         time_s += float(result.latency_s[0]) * count
         energy_j += float(result.energy_j[0]) * count
@@ -140,6 +159,14 @@ def _predict_batch(measured: MeasuredRun, batch: int, processor: Processor) -> P
             for pipe, flop in result.costs.flop.items()
         )
     return Prediction(time_s=time_s, energy_j=energy_j, least_s=least_s)
+
+
+def _point(measured: MeasuredRun, processor: Processor) -> OperatingPoint:
+    lowest_w, _ = processor.power_limits_w
+    limit_w = measured.power_limit_w
+    if limit_w is None or limit_w >= processor.default_power_limit_w:
+        return OperatingPoint()
+    return OperatingPoint(power_limit_w=max(lowest_w, limit_w))
 
 
 def validate(

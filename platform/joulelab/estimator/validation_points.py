@@ -4,7 +4,8 @@ Submissions to MLPerf Inference name neither batch nor length. What stands in fo
 one sample for SingleStream and eight for MultiStream, which is their definition, and whatever is
 fastest for Offline, where the submitter chooses; for BERT 384 tokens, the longest question, where
 one is asked at a time, and the mean length of the data set where many are. Submissions with power
-run at clocks and power limits of the submitter's choice, so their times say nothing here.
+run at clocks and power limits of the submitter's choice, so their times say nothing here; no
+device can have drawn more than its share of the wall. Their int8 networks are int8 throughout.
 """
 
 import re
@@ -87,7 +88,7 @@ def _run(number: int, row: Mapping[str, str]) -> MeasuredRun | str:
         return "throughput under a bound of latency (Server)"
     asked = _asked(row)
     if asked is None:
-        return f"no such program: {row['model']}"
+        return f"no such program: {row['model'].partition(' ')[0]}"
     batch, scope = _batch(row["batch"]), _SCOPES.get(row["scope"], "gpu")
     return MeasuredRun(
         name=f"line {number}: {row['model']} {row['batch']}".strip(),
@@ -100,6 +101,8 @@ def _run(number: int, row: Mapping[str, str]) -> MeasuredRun | str:
         batch=batch,
         mode=_mode(row),
         knobs=asked.knobs,
+        is_narrow=row["source"].startswith("MLPerf") and asked.precision == "int8",
+        power_limit_w=_wall_power_w(row) if scope == "wall" else None,
         free_batches=_OFFLINE_CHOICES if row["batch"] == "Offline" else (),
         time_s=None if scope == "wall" else _time_s(row, batch),
         energy_j=_energy_j(row, batch),
@@ -136,6 +139,16 @@ def _energy_j(row: Mapping[str, str], batch: int) -> float | None:
         return None
     items = 1 if row["batch"] in ("MultiStream", "SingleStream") else batch
     return float(row["energy_j_per_item"]) * items
+
+
+def _wall_power_w(row: Mapping[str, str]) -> float | None:
+    """Return the power at the wall for each device of the system."""
+    num_devices = _num_devices(row["device"])
+    if row["power_w"]:
+        return float(row["power_w"]) / num_devices
+    if row["energy_j_per_item"] and row["latency_ms"]:
+        return float(row["energy_j_per_item"]) / float(row["latency_ms"]) * 1e3 / num_devices
+    return None
 
 
 def _num_devices(device: str) -> int:

@@ -33,6 +33,10 @@ class MeasuredRun:
         time_s: Time of one execution; ``None`` if not measured.
         energy_j: Energy of one execution on one device; ``None`` if not measured.
         scope: What that energy contains.
+        is_narrow: Whether activations have eight bits between layers, too, not inside of products
+            alone.
+        power_limit_w: What the device certainly kept to, such as the power of the whole host;
+            ``None`` if only its default is known.
         free_batches: Where whoever measured chose the batch and did not say which: what they may
             have chosen. The fastest per sample is taken, and time and energy are of ``batch``
             samples all the same.
@@ -51,6 +55,8 @@ class MeasuredRun:
     time_s: float | None = None
     energy_j: float | None = None
     scope: Scope = "gpu"
+    is_narrow: bool = False
+    power_limit_w: float | None = None
     free_batches: tuple[int, ...] = ()
 
 
