@@ -120,13 +120,15 @@ class _Groups:
                 memory_j=float(settled.memory_j[0, row]),
                 static_j=float(settled.static_j[0, row]),
             ),
-            busy=float(costs.fill[row] * self._working_share(row)),
+            busy=self._busy_share(row),
         )
 
-    def _working_share(self, row: int) -> float:
-        """Return the share of the time on the device in which its units work."""
-        idle_s = (1 - OVERHEAD_SHARE) * self._result.costs.fixed_s[row]
-        return float(1 - idle_s / self._result.settled.device_s[0, row])
+    def _busy_share(self, row: int) -> float:
+        """Return the share of the units' time on the device in which they are busy."""
+        fixed_s = self._result.costs.fixed_s[row]
+        device_s = self._result.settled.device_s[0, row]
+        busy_s = self._result.costs.fill[row] * (device_s - fixed_s) + OVERHEAD_SHARE * fixed_s
+        return float(busy_s / device_s)
 
     def _estimate(
         self, members: Sequence[Operator], row: _Row, elapsed_s: float, wait_s: float

@@ -162,7 +162,7 @@ class _Load:
         work_s = kernel_s(core_s, memory_s)
         fixed_s = costs.fixed_s[rows]
         voltage2 = voltage(self._processor.voltage, clock_mhz) ** 2
-        busy_s = costs.fill[rows] * (work_s + OVERHEAD_SHARE * fixed_s)
+        busy_s = costs.fill[rows] * work_s + OVERHEAD_SHARE * fixed_s
         scale = voltage2 if self._processor.last_cache.on_core_clock else 1.0
         return _AtClock(
             core_s=core_s,

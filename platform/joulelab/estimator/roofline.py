@@ -5,7 +5,7 @@ operation, which is measured with everything that feeds it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,14 +134,16 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
     )
     use, fill = np.ones(len(pipes)), np.ones(len(pipes))
     on_matrix = np.array([pipe.startswith("tensor_") for pipe in pipes], dtype=bool)
+    shapes, useful = table.shapes, np.ones(len(pipes))
+    if processor.family == "gpu":
+        shapes, useful = _in_query_blocks(table, ~on_matrix)
     for rows, plain in ((on_matrix, False), (~on_matrix, True)):
         shaped = np.nonzero(rows & table.has_shape)[0]
         if len(shaped):
             use[shaped], fill[shaped] = utilisation(
-                _rows(table.shapes, shaped), processor.engine, plain=plain
+                _rows(shapes, shaped), processor.engine, plain=plain
             )
-    if processor.family == "gpu":
-        use *= np.where(on_matrix, 1.0, _query_share(table))
+    use *= useful
     core_s_mhz = table.flop / np.minimum(rates, reached * use) / 1e6
     return np.maximum(core_s_mhz, on_matrix * _window_s_mhz(table, processor)), fill
 
@@ -154,12 +156,17 @@ def _window_s_mhz(table: WorkTable, processor: Processor) -> Array:
     return least
 
 
-def _query_share(table: WorkTable) -> Array:
-    """Return the share of useful rows in a block of queries; 1 of all but attention."""
+def _in_query_blocks(table: WorkTable, rows: Array) -> tuple[Shapes, Array]:
+    """Return shapes with the queries of attention among ``rows`` in whole blocks.
+
+    Returns:
+        The shapes, and the share of useful queries in the blocks; 1 of all else.
+    """
     is_attention = np.array([operator.kind == "attention" for operator in table.operators])
-    blocks = np.ceil(table.shapes.m / _QUERY_BLOCK)
-    shares: Array = np.where(is_attention, table.shapes.m / (blocks * _QUERY_BLOCK), 1.0)
-    return shares
+    queries = table.shapes.m
+    blocks = np.ceil(queries / _QUERY_BLOCK) * _QUERY_BLOCK
+    padded = np.where(rows & is_attention, blocks, queries)
+    return replace(table.shapes, m=padded), queries / padded
 
 
 def _tensor_s_mhz(table: WorkTable, processor: Processor, flop: Mapping[Pipe, Array]) -> Array:

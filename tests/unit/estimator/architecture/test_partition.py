@@ -170,9 +170,11 @@ def test_events_go_with_the_number_of_runs(processor, work, times):
 
     before, after = raw(work, processor), raw(more, processor)
 
+    # Bytes are differences of the operators' own, which leave some digits of a double.
+    rounding = 1e-3 + 1e-11 * sum(operator.moved_b for operator in work.operators)
     assert [event.path for event in before] == [event.path for event in after]
     for few, many in zip(before, after, strict=True):
-        assert many.count == pytest.approx(times * few.count, rel=1e-3, abs=1e-3), few.path
+        assert many.count == pytest.approx(times * few.count, rel=1e-3, abs=rounding), few.path
 
 
 @pytest.mark.parametrize("processor", PROCESSORS, ids=lambda one: one.family)
