@@ -1,22 +1,20 @@
 """From measurements to what a sweep found."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from math import inf, log
-from statistics import fmean, median
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from math import inf
 
 from joulelab.analysis.compared import (
     EXPONENTS,
     comparable,
+    drifts_of,
     figures_by_label,
     fit_quantities,
+    mean_of,
+    observed_clock_mhz,
 )
 from joulelab.analysis.sweep import Figures, PhaseResult, SweepResult, SweepRow
 from joulelab.core.comparison import best_set
-from joulelab.core.drift import Drift, fit_drift
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
@@ -77,7 +75,7 @@ def _phase(group: list[Measurement], objective: str, level: float) -> PhaseResul
         members=members,
         repeat_sd=fits.energy.residual_sd if fits else None,
         dof=fits.energy.dof if fits else 0,
-        drifts=_drifts(counted, level),
+        drifts=drifts_of(counted, _label, level),
         exclusions=exclusions,
         source=counted[0].windows[0].source if counted else "",
     )
@@ -96,8 +94,8 @@ def _rows(
             num_valid=counts[point.label],
             num_invalid=sum(not m.valid for m in asked[point]),
             reasons=tuple(dict.fromkeys(f.reason for m in asked[point] for f in m.findings)),
-            observed_clock_mhz=_observed_clock_mhz(asked[point]),
-            power_cap_share=_mean([m.observed.power_cap_share for m in asked[point]]),
+            observed_clock_mhz=observed_clock_mhz(asked[point]),
+            power_cap_share=mean_of([m.observed.power_cap_share for m in asked[point]]),
             figures=figures.get(point.label),
         )
         for point in sorted(asked, key=_place)
@@ -109,42 +107,6 @@ def _place(point: OperatingPoint) -> tuple[bool, float, float, float]:
     knobs = (point.sm_clock_mhz, point.mem_clock_mhz, point.power_limit_w)
     clock, memory, limit = (-inf if knob is None else -float(knob) for knob in knobs)
     return (not point.is_default, clock, memory, limit)
-
-
-def _drifts(counted: Sequence[Measurement], level: float) -> tuple[Drift, ...]:
-    watched = {_label(m) for m in counted if m.sentinel}
-    seen: dict[str, list[Measurement]] = {}
-    for m in counted:
-        if _label(m) in watched:
-            seen.setdefault(m.device.uuid, []).append(m)
-    return tuple(
-        fit_drift(
-            board,
-            _times_s(ms),
-            [log(m.energy_per_unit_j) for m in ms],
-            level=level,
-        )
-        for board, ms in sorted(seen.items())
-    )
-
-
-def _times_s(measurements: Sequence[Measurement]) -> list[float]:
-    """Return when each was measured: by the board's own clock, unless that was ever restarted."""
-    wall_s = [datetime.fromisoformat(m.provenance.started_at).timestamp() for m in measurements]
-    own_s = [m.windows[0].start_s for m in measurements]
-    in_order = [own_s[i] for i in np.argsort(wall_s, kind="stable")]
-    return own_s if in_order == sorted(own_s) else wall_s
-
-
-def _observed_clock_mhz(measurements: Sequence[Measurement]) -> float | None:
-    trusted = [m for m in measurements if m.valid] or measurements
-    clocks = [m.observed.sm_clock_mhz for m in trusted if m.observed.sm_clock_mhz is not None]
-    return median(clocks) if clocks else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    read = [value for value in values if value is not None]
-    return fmean(read) if read else None
 
 
 def _label(measurement: Measurement) -> str:

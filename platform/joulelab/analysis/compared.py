@@ -1,13 +1,17 @@
 """Configurations measured on several boards, compared with each other."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from math import log
+from statistics import fmean, median
 
 import numpy as np
 
 from joulelab.analysis.sweep import Exclusion, Figures
 from joulelab.core.additive import AdditiveFit, Interval, fit_additive, tied
+from joulelab.core.drift import Drift, fit_drift
 from joulelab.core.measurement import Measurement
 from joulelab.core.pareto import non_dominated
 
@@ -117,6 +121,45 @@ def figures_by_label(
             on_front=on_front[label],
         )
     return found
+
+
+def drifts_of(counted: Sequence[Measurement], label: Label, level: float) -> tuple[Drift, ...]:
+    """Return the trend of the sentinels' energy on each board."""
+    watched = {label(m) for m in counted if m.sentinel}
+    seen: dict[str, list[Measurement]] = {}
+    for m in counted:
+        if label(m) in watched:
+            seen.setdefault(m.device.uuid, []).append(m)
+    return tuple(
+        fit_drift(
+            board,
+            _times_s(ms),
+            [log(m.energy_per_unit_j) for m in ms],
+            level=level,
+        )
+        for board, ms in sorted(seen.items())
+    )
+
+
+def observed_clock_mhz(measurements: Sequence[Measurement]) -> float | None:
+    """Return the median SM clock under load, of the valid ones if there are any."""
+    trusted = [m for m in measurements if m.valid] or measurements
+    clocks = [m.observed.sm_clock_mhz for m in trusted if m.observed.sm_clock_mhz is not None]
+    return median(clocks) if clocks else None
+
+
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """Return the mean of what was read; ``None`` if nothing was."""
+    read = [value for value in values if value is not None]
+    return fmean(read) if read else None
+
+
+def _times_s(measurements: Sequence[Measurement]) -> list[float]:
+    """Return when each was measured: by the board's own clock, unless that was ever restarted."""
+    wall_s = [datetime.fromisoformat(m.provenance.started_at).timestamp() for m in measurements]
+    own_s = [m.windows[0].start_s for m in measurements]
+    in_order = [own_s[i] for i in np.argsort(wall_s, kind="stable")]
+    return own_s if in_order == sorted(own_s) else wall_s
 
 
 def _exclusion(measurement: Measurement, label: Label, why: str = "") -> Exclusion:

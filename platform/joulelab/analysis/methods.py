@@ -17,12 +17,16 @@ _SOURCES = {
 }
 
 
-def uncertainty_statement(phase: PhaseResult) -> str:
-    """Say what the error bars hold and what they do not."""
+def uncertainty_statement(level: float) -> str:
+    """Say what the error bars hold and what they do not.
+
+    Args:
+        level: Confidence level of intervals.
+    """
     return (
         "Uncertainties of energy and time are standard uncertainties (k=1): the larger of the "
         "scatter of repeats about the fit and of what the readings alone explain. Savings and "
-        f"slowdowns have {phase.level:.0%} confidence intervals, each by itself. All of them leave "
+        f"slowdowns have {level:.0%} confidence intervals, each by itself. All of them leave "
         f"out the calibration class of the boards' power sensors, some {SENSOR_CLASS:.0%}: it is "
         "common to every window of a board, so it cancels in savings and in the choice of a "
         "clock, and it must be added to any absolute energy or power."

@@ -1,7 +1,7 @@
 """What a sweep found as one HTML file that needs nothing else: to read, print and keep."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ from joulelab.analysis.sweep import PhaseResult, SweepResult
 from joulelab.analysis.table import legend
 from joulelab.analysis.theme import themed
 from joulelab.analysis.wording import (
+    NOT_HARDWARE,
     OBJECTIVE_NAMES,
     device_words,
     percent,
     phase_names,
     sentence,
 )
+from joulelab.core.device import DeviceIdentity
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.study import StudyHeader
 
@@ -43,19 +45,51 @@ def write_report(
         path: The HTML file.
         header: What the study was asked; ``None`` if that was not kept.
     """
+    return write_page(
+        path,
+        study=result.study,
+        answer=sentence(result),
+        views=_phases(result, measurements, header),
+        measurements=measurements,
+        boards=[board for phase in result.phases for board in phase.boards],
+        header=header,
+    )
+
+
+def write_page(
+    path: Path,
+    *,
+    study: str,
+    answer: str,
+    views: Sequence[Mapping[str, Any]],
+    measurements: Sequence[Measurement],
+    boards: Sequence[DeviceIdentity],
+    header: StudyHeader | None,
+) -> Path:
+    """Write a report to ``path`` and return it.
+
+    Args:
+        path: The HTML file.
+        study: Name of the study.
+        answer: What it found, in words.
+        views: Its sections, as the template takes them.
+        measurements: All that it measured.
+        boards: The boards.
+        header: What the study was asked; ``None`` if that was not kept.
+    """
     folder = files("joulelab.analysis")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["percent"] = percent
     page = environment.from_string((folder / "report.html.j2").read_text(encoding="utf-8"))
     text = page.render(
         css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
-        result=result,
-        answer=sentence(result).splitlines(),
-        phases=_phases(result, measurements, header),
-        devices=_devices(result),
+        study=study,
+        answer=answer.splitlines(),
+        phases=views,
+        devices=_once(boards),
         header=header,
         origin=_origin(measurements),
-        not_hardware=any(_not_hardware(phase) for phase in result.phases),
+        not_hardware=any(board.backend in NOT_HARDWARE for board in boards),
     )
     path.write_text(text, encoding="utf-8")
     return path
@@ -73,14 +107,14 @@ def _phases(
                 "name": name,
                 "answer": sentence(phase),
                 "phase": phase,
-                "aim": OBJECTIVE_NAMES[phase.objective],
+                "caption": _caption(phase),
                 "plot": themed(inline_svg(phase), f"p{i}-") if can_plot(phase) else None,
                 "sheet": sheet(phase, shown),
                 "legend": legend(phase, num_shown=len(phase.rows)),
                 "whole": sheet(phase, phase.rows) if len(shown) < len(phase.rows) else None,
                 "reasons": Counter(f.reason for e in phase.exclusions for f in e.findings),
                 "drifting": [drift for drift in phase.drifts if drift.exceeds(0.01)],
-                "uncertainty": uncertainty_statement(phase),
+                "uncertainty": uncertainty_statement(phase.level),
                 "methods": methods_paragraph(phase, measurements, settings),
                 "device": device_words(phase),
             }
@@ -88,13 +122,18 @@ def _phases(
     return views
 
 
-def _devices(result: SweepResult) -> list[Any]:
-    boards = {board.uuid: board for phase in result.phases for board in phase.boards}
-    return [boards[uuid] for uuid in sorted(boards)]
+def _caption(phase: PhaseResult) -> str:
+    return (
+        f"Energy, time and {OBJECTIVE_NAMES[phase.objective]} per {phase.unit} over the requested "
+        "SM clock, and energy against time. Green: clocks that cannot be told apart from the best "
+        f"({100 * phase.level:.0f} %). Bars: expanded uncertainty, k=2. The thick line is the "
+        "Pareto front."
+    )
 
 
-def _not_hardware(phase: PhaseResult) -> bool:
-    return device_words(phase) != phase.device_name
+def _once(boards: Sequence[DeviceIdentity]) -> list[DeviceIdentity]:
+    by_uuid = {board.uuid: board for board in boards}
+    return [by_uuid[uuid] for uuid in sorted(by_uuid)]
 
 
 def _origin(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:

@@ -1,14 +1,15 @@
 """What a sweep found as a table for the terminal."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from joulelab.analysis.cells import Line, selection, sheet
+from joulelab.analysis.cells import Line, Sheet, selection, sheet
 from joulelab.analysis.quantities import PLUS_MINUS
 from joulelab.analysis.sweep import PhaseResult
 from joulelab.analysis.wording import OBJECTIVE_NAMES
@@ -30,12 +31,23 @@ def phase_table(
         without: Heads of columns to leave out.
     """
     shown = selection(phase, max_rows)
-    found = sheet(phase, shown)
+    caption = legend(phase, num_shown=len(shown), more=more)
+    return lay_out(sheet(phase, shown), caption, without=without)
+
+
+def lay_out(found: Sheet, caption: Sequence[str], *, without: Collection[str] = ()) -> Table:
+    """Lay out lines under their heads, with ``caption`` below.
+
+    Args:
+        found: The lines.
+        caption: What the marks and columns mean.
+        without: Heads of columns to leave out.
+    """
     kept = [i for i, (name, _) in enumerate(found.heads) if name not in without]
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 0),
-        caption="\n".join(legend(phase, num_shown=len(shown), more=more)),
+        caption=escape("\n".join(caption)),
         caption_justify="left",
     )
     table.add_column("", no_wrap=True)
@@ -50,9 +62,26 @@ def fitting_table(
     phase: PhaseResult, console: Console, *, max_rows: int | None = 20, more: str = ""
 ) -> Table:
     """Lay out a phase as wide as ``console`` allows: less wanted columns go, never digits."""
+    return fitting(
+        console,
+        lambda without: phase_table(phase, max_rows=max_rows, more=more, without=without),
+        ("ED2P", "EDP", "power"),
+    )
+
+
+def fitting(
+    console: Console, lay: Callable[[Collection[str]], Table], less_wanted: Sequence[str]
+) -> Table:
+    """Return the first table that is no wider than ``console``, else the narrowest.
+
+    Args:
+        console: Where it is to be printed.
+        lay: Makes the table without the columns of these heads.
+        less_wanted: Heads of columns that may go, the first one first.
+    """
     boundless = console.options.update(max_width=1000)
-    for without in ((), ("ED2P",), ("ED2P", "EDP"), ("ED2P", "EDP", "power")):
-        table = phase_table(phase, max_rows=max_rows, more=more, without=without)
+    for num in range(len(less_wanted) + 1):
+        table = lay(less_wanted[:num])
         if Measurement.get(console, boundless, table).maximum <= console.width:
             break
     return table

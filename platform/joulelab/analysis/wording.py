@@ -5,6 +5,10 @@ from math import floor, log10
 from joulelab.analysis.quantities import uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.core.additive import Interval
+from joulelab.core.device import DeviceIdentity
+
+NOT_HARDWARE = {"simulated": "simulated ", "replay": "replayed "}
+"""What to say before the name of a board of these backends."""
 
 OBJECTIVE_NAMES = {"energy": "energy", "time": "time", "edp": "EDP", "ed2p": "ED2P"}
 
@@ -61,8 +65,12 @@ def phase_names(result: SweepResult) -> tuple[str, ...]:
 
 def device_words(phase: PhaseResult) -> str:
     """Name the boards, and say so where they are no hardware: ``"simulated NVIDIA H200"``."""
-    kinds = {"simulated": "simulated ", "replay": "replayed "}
-    return kinds.get(phase.boards[0].backend, "") + phase.device_name
+    return board_words(phase.boards[0])
+
+
+def board_words(board: DeviceIdentity) -> str:
+    """Name a board, and say so where it is no hardware."""
+    return NOT_HARDWARE.get(board.backend, "") + board.name
 
 
 def _recommendation(phase: PhaseResult) -> str:

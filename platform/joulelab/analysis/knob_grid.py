@@ -1,0 +1,139 @@
+"""A workload over the values of its knobs: what a study of them is to measure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.errors import ConfigError
+from joulelab.workloads import WORKLOADS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A knob and the values that it takes.
+
+    Attributes:
+        knob: Name of the knob.
+        values: Its values, in the order of the table.
+        title: Name of the knob in words, with its unit.
+        places: Where the values stand on the axis of a plot, where they are no numbers
+            themselves; ``None`` puts them side by side.
+    """
+
+    knob: str
+    values: tuple[KnobValue, ...]
+    title: str
+    places: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.values or len(set(self.values)) < len(self.values):
+            raise ConfigError(
+                f"{self.knob} needs values to compare, each once, got {list(self.values)}."
+            )
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the values have places of their own on a line."""
+        return self.places is not None or all(type(value) in {int, float} for value in self.values)
+
+    def place(self, value: KnobValue) -> float:
+        """Return where ``value`` stands on the axis of a plot."""
+        index = self.values.index(value)
+        if self.places is not None:
+            return self.places[index]
+        return float(str(value)) if self.is_number else float(index)
+
+    def text(self, value: KnobValue) -> str:
+        """Write ``value`` so that it says which knob it is of: ``"bf16"``, ``"batch 8"``."""
+        return value if isinstance(value, str) else f"{self.title} {value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One combination of values.
+
+    Attributes:
+        values: One for each axis.
+        label: The values in words.
+        configuration: What is to be measured; ``None`` if the workload refuses the values.
+        refusal: Why it does.
+    """
+
+    values: tuple[KnobValue, ...]
+    label: str
+    configuration: Configuration | None
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobGrid:
+    """Every combination of the values of one or more knobs, made by :func:`knob_grid`.
+
+    Attributes:
+        workload: Name of the workload.
+        axes: The knobs; the last one is the axis of plots, the others tell curves apart.
+        cases: The combinations, the last axis varying fastest. The first is what the others
+            are compared with.
+        whole: Name of the sum of all phases, where they count the same unit; ``""`` for none.
+    """
+
+    workload: str
+    axes: tuple[Axis, ...]
+    cases: tuple[Case, ...]
+    whole: str = ""
+
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """What is to be measured.
+
+        Raises:
+            ConfigError: If the workload refuses every combination.
+        """
+        found = tuple(c.configuration for c in self.cases if c.configuration is not None)
+        if not found:
+            raise ConfigError(f"There is nothing to measure. {self.cases[0].refusal}")
+        return found
+
+    def case_of(self, configuration: Configuration) -> Case | None:
+        """Return the case that asked for ``configuration``; ``None`` if none did."""
+        return next((case for case in self.cases if case.configuration == configuration), None)
+
+
+def knob_grid(
+    workload: str, knobs: Mapping[str, KnobValue], axes: Sequence[Axis], *, whole: str = ""
+) -> KnobGrid:
+    """Combine the values of ``axes``.
+
+    A combination that the workload refuses, such as a sequence longer than the network reads, is
+    a case with the reason.
+
+    Args:
+        workload: Name of the workload.
+        knobs: Its other knobs.
+        axes: The knobs that vary.
+        whole: See :class:`KnobGrid`.
+
+    Raises:
+        UnknownNameError: If there is no such workload.
+    """
+    combinations = product(*(axis.values for axis in axes))
+    cases = tuple(_case(workload, knobs, axes, values) for values in combinations)
+    return KnobGrid(workload=workload, axes=tuple(axes), cases=cases, whole=whole)
+
+
+def _case(
+    workload: str,
+    knobs: Mapping[str, KnobValue],
+    axes: Sequence[Axis],
+    values: tuple[KnobValue, ...],
+) -> Case:
+    told = zip(axes, values, strict=True)
+    label = ", ".join(axis.text(value) for axis, value in told)
+    names = (axis.knob for axis in axes)
+    asked = {**knobs, **dict(zip(names, values, strict=True))}
+    try:
+        made = WORKLOADS[workload].from_knobs(asked)
+    except ConfigError as error:
+        return Case(values=values, label=label, configuration=None, refusal=str(error))
+    return Case(values=values, label=label, configuration=Configuration.of(workload, made.settings))

@@ -1,0 +1,290 @@
+"""From measurements of a grid of knobs to what each combination costs."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import hypot
+
+from joulelab.analysis.compared import (
+    Fits,
+    comparable,
+    drifts_of,
+    figures_by_label,
+    fit_quantities,
+    mean_of,
+    observed_clock_mhz,
+)
+from joulelab.analysis.knob_grid import Axis, Case, KnobGrid
+from joulelab.analysis.sweep import Exclusion, Figures
+from joulelab.core.additive import Interval
+from joulelab.core.configuration import KnobValue
+from joulelab.core.device import DeviceIdentity
+from joulelab.core.drift import Drift
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.measurement import Measurement
+from joulelab.core.quality import Quality
+from joulelab.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobRow:
+    """What one combination of values costs in one phase.
+
+    Attributes:
+        case: The combination.
+        num_valid: Measurements that count.
+        num_invalid: Measurements that broke the validity contract, or could not be made.
+        reason: Why there are no figures; ``""`` where there are.
+        is_unsupported: Whether that is because the workload or the GPU cannot do it.
+        clock_mhz: Median SM clock under load; ``None`` if unread.
+        power_cap_share: Mean share of the time (0 to 1) that the power cap held the clocks
+            down; ``None`` if unread.
+        figures: What it costs, savings being against the reference row; ``None`` without a
+            valid measurement.
+        quality: What the outputs are worth, one entry per metric.
+    """
+
+    case: Case
+    num_valid: int
+    num_invalid: int
+    reason: str
+    is_unsupported: bool
+    clock_mhz: float | None
+    power_cap_share: float | None
+    figures: Figures | None
+    quality: tuple[Quality, ...] = ()
+
+    @property
+    def x(self) -> KnobValue:
+        """Value of the last axis."""
+        return self.case.values[-1]
+
+    @property
+    def series(self) -> tuple[KnobValue, ...]:
+        """Values of the other axes."""
+        return self.case.values[:-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobPhase:
+    """One phase of the workload over the grid.
+
+    Attributes:
+        workload: Name of the workload.
+        phase: The phase.
+        unit: Unit of work, in the singular.
+        axes: The knobs.
+        device_name: Product name of the boards.
+        boards: The boards.
+        rows: The combinations, in the order of the grid.
+        reference: Label of the row that the others are compared with: the first that could be
+            measured; ``None`` if none could.
+        fits: Behind the figures; ``None`` without any.
+        level: Confidence level of intervals.
+        drifts: Trend of the sentinels on each board.
+        exclusions: Measurements that do not count.
+    """
+
+    workload: str
+    phase: str
+    unit: str
+    axes: tuple[Axis, ...]
+    device_name: str
+    boards: tuple[DeviceIdentity, ...]
+    rows: tuple[KnobRow, ...]
+    reference: str | None
+    fits: Fits | None
+    level: float
+    drifts: tuple[Drift, ...]
+    exclusions: tuple[Exclusion, ...]
+
+    @property
+    def title(self) -> str:
+        """Workload and phase, short."""
+        return self.workload if self.phase == self.workload else f"{self.workload} {self.phase}"
+
+    @property
+    def measured(self) -> tuple[tuple[KnobRow, Figures], ...]:
+        """Rows that have figures, with them."""
+        return tuple((row, row.figures) for row in self.rows if row.figures is not None)
+
+    @property
+    def curves(self) -> dict[tuple[KnobValue, ...], tuple[tuple[KnobRow, Figures], ...]]:
+        """Rows that have figures, by the values of all axes but the last."""
+        found: defaultdict[tuple[KnobValue, ...], list[tuple[KnobRow, Figures]]] = defaultdict(list)
+        for row, figures in self.measured:
+            found[row.series].append((row, figures))
+        return {series: tuple(rows) for series, rows in found.items()}
+
+    def curve_name(self, series: Sequence[KnobValue]) -> str:
+        """Write the values of all axes but the last."""
+        return ", ".join(axis.text(v) for axis, v in zip(self.axes[:-1], series, strict=True))
+
+    def energy_ratio(self, row: KnobRow, other: KnobRow) -> Interval:
+        """Return the energy per unit of ``row`` over that of ``other``, both with figures."""
+        if self.fits is None:
+            raise ConfigError("There are no measurements to compare.")
+        return self.fits.energy.ratio(row.case.label, other.case.label, level=self.level)
+
+    def time_ratio(self, row: KnobRow, other: KnobRow) -> Interval:
+        """Return the time per unit of ``row`` over that of ``other``, both with figures."""
+        if self.fits is None:
+            raise ConfigError("There are no measurements to compare.")
+        return self.fits.time.ratio(row.case.label, other.case.label, level=self.level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobResult:
+    """What a study of knobs found, phase by phase.
+
+    Attributes:
+        study: Name of the study.
+        phases: The phases, the sum of all first if there is one.
+    """
+
+    study: str
+    phases: tuple[KnobPhase, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every combination has figures, or cannot have any, and some have."""
+        rows = [row for phase in self.phases for row in phase.rows]
+        return any(row.figures for row in rows) and all(
+            row.figures or row.is_unsupported for row in rows
+        )
+
+
+def analyse_knobs(
+    measurements: Sequence[Measurement],
+    grid: KnobGrid,
+    *,
+    quality: Sequence[tuple[Quality, ...]] = (),
+    level: float = 0.95,
+) -> KnobResult:
+    """Compare the combinations of a grid.
+
+    Args:
+        measurements: All that the study measured, valid or not.
+        grid: What it was to measure; what is not of it is left out.
+        quality: What the outputs of each case of the grid are worth; empty if not scored.
+        level: Confidence level of intervals.
+
+    Raises:
+        ConfigError: If there are no measurements of the grid, or of more than one study or
+            product.
+    """
+    known = [m for m in measurements if grid.case_of(m.configuration) is not None]
+    studies, products = {m.study for m in known}, {m.device.name for m in known}
+    if len(studies) != 1 or len(products) != 1:
+        raise ConfigError(
+            f"Knobs are compared within one study on GPUs of one product, got {sorted(studies)} "
+            f"on {sorted(products)}."
+        )
+    groups: defaultdict[str, list[Measurement]] = defaultdict(list)
+    for m in known:
+        groups[m.phase].append(m)
+    if grid.whole and len(groups) > 1:
+        groups = defaultdict(list, {grid.whole: summed(known, grid.whole), **groups})
+    phases = tuple(_phase(group, grid, quality, level) for group in groups.values())
+    return KnobResult(study=studies.pop(), phases=phases)
+
+
+def summed(measurements: Sequence[Measurement], phase: str) -> list[Measurement]:
+    """Add up the phases of each attempt, which count the same unit of work.
+
+    The sum of an attempt whose phases are not all valid has their findings. Uncertainties are
+    of independent readings.
+
+    Args:
+        measurements: Measurements of all phases.
+        phase: Name of the sum.
+    """
+    attempts: defaultdict[tuple[str, int, str], list[Measurement]] = defaultdict(list)
+    for m in measurements:
+        attempts[m.trial, m.attempt, m.device.uuid].append(m)
+    return [_sum(parts, phase) for parts in attempts.values()]
+
+
+def _sum(parts: Sequence[Measurement], phase: str) -> Measurement:
+    first, findings = parts[0], tuple(f for m in parts for f in m.findings)
+    name = f"{first.measurement_id}+"
+    if findings:
+        return replace(first, measurement_id=name, phase=phase, windows=(), findings=findings)
+    window = EnergyWindow(
+        start_s=first.windows[0].start_s,
+        duration_s=sum(m.time_per_unit_s for m in parts),
+        energy_j=sum(m.energy_per_unit_j for m in parts),
+        energy_u_j=hypot(*(m.energy_per_unit_u_j for m in parts)),
+        source=first.windows[0].source,
+        work=1.0,
+    )
+    return replace(first, measurement_id=name, phase=phase, windows=(window,))
+
+
+def _phase(
+    group: Sequence[Measurement],
+    grid: KnobGrid,
+    quality: Sequence[tuple[Quality, ...]],
+    level: float,
+) -> KnobPhase:
+    def label(m: Measurement) -> str:
+        case = grid.case_of(m.configuration)
+        return case.label if case is not None else ""
+
+    valid = {label(m) for m in group if m.valid}
+    reference = next((case.label for case in grid.cases if case.label in valid), None)
+    counted, exclusions = comparable(group, label, reference or "")
+    fits = fit_quantities(counted, label) if counted else None
+    figures = (
+        figures_by_label(fits, reference=reference or "", members=(), level=level) if fits else {}
+    )
+    why = {exclusion.label: exclusion for exclusion in exclusions}
+    first = group[0]
+    return KnobPhase(
+        workload=grid.workload,
+        phase=first.phase,
+        unit=first.unit,
+        axes=grid.axes,
+        device_name=first.device.name,
+        boards=tuple({m.device.uuid: m.device for m in group}.values()),
+        rows=tuple(
+            _row(
+                case,
+                [m for m in group if label(m) == case.label],
+                figures.get(case.label),
+                why.get(case.label),
+                quality[index] if quality else (),
+            )
+            for index, case in enumerate(grid.cases)
+        ),
+        reference=reference,
+        fits=fits,
+        level=level,
+        drifts=drifts_of(counted, label, level),
+        exclusions=exclusions,
+    )
+
+
+def _row(
+    case: Case,
+    found: Sequence[Measurement],
+    figures: Figures | None,
+    exclusion: Exclusion | None,
+    quality: tuple[Quality, ...],
+) -> KnobRow:
+    reason, reasons = case.refusal, set()
+    if exclusion is not None:
+        reason = exclusion.why or exclusion.findings[0].detail
+        reasons = {finding.reason for finding in exclusion.findings}
+    num_valid = sum(m.valid for m in found)
+    return KnobRow(
+        case=case,
+        num_valid=num_valid,
+        num_invalid=len(found) - num_valid,
+        reason="" if figures else reason or "It was not measured.",
+        is_unsupported=bool(case.refusal) or reasons == {"unsupported"},
+        clock_mhz=observed_clock_mhz(found) if found else None,
+        power_cap_share=mean_of([m.observed.power_cap_share for m in found]),
+        figures=figures,
+        quality=quality,
+    )
