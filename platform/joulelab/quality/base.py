@@ -116,15 +116,18 @@ class Metric(ABC):
         """
 
 
-def missing_weights(metric: str, example: str, instead: str) -> ConfigError:
+def missing_weights(
+    metric: str, example: str, instead: str, *, what: str = "a folder or hub id"
+) -> ConfigError:
     """Build the error for a metric whose judging network was not given.
 
     Args:
         metric: Name of the metric.
-        example: Hub id of a network that does.
+        example: Hub id of a network that does, or where its file is.
         instead: Metrics that need none.
+        what: What the weights are given as.
     """
     return ConfigError(
-        f"{metric} needs the weights of a network that judges: give {metric}.weights, a folder or "
-        f"hub id such as {example}. {instead} need none."
+        f"{metric} needs the weights of a network that judges: give {metric}.weights, {what} "
+        f"such as {example}. {instead} need none."
     )

@@ -1,0 +1,122 @@
+"""Images and what is known of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Protocol
+
+import numpy as np
+
+from joulelab.errors import ConfigError
+from joulelab.quality.image_protocols import Boxes, IntArray
+from joulelab.quality.protocols import FloatArray
+
+
+class Judge(Protocol):
+    """A network that turns images into features, by which sets of images are compared."""
+
+    @property
+    def name(self) -> str:
+        """What it is, its training included."""
+        ...
+
+    def features(self, images: FloatArray) -> FloatArray:
+        """Return the features of images of shape (n, channels, height, width), from 0 to 1.
+
+        Returns:
+            Shape (n, features).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ImageData:
+    """A data set for networks that make images.
+
+    Attributes:
+        name: What it is called.
+        prompts: What to make, one for each image; empty texts for a network that takes none.
+        images: Real ones, each of shape (channels, height, width), from 0 to 1; may be none.
+        judge: A network that compares images of this kind, trained on them; may be none.
+    """
+
+    name: str
+    prompts: tuple[str, ...]
+    images: Sequence[FloatArray] = ()
+    judge: Judge | None = None
+
+    def __post_init__(self) -> None:
+        if not self.prompts:
+            raise ConfigError(f"The data set {self.name} names no images to make.")
+
+    @property
+    def digest(self) -> str:
+        """Digest of its content."""
+        judge = "" if self.judge is None else self.judge.name
+        return content_digest([*self.prompts, "", judge], self.images)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LabelledData:
+    """A data set for networks that tell classes apart.
+
+    Attributes:
+        name: What it is called.
+        inputs: Shape (n, ...), as the network takes them.
+        labels: The class of each, shape (n,).
+        counted: What an input is, in the singular.
+    """
+
+    name: str
+    inputs: FloatArray
+    labels: IntArray
+    counted: str = "image"
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.labels) or not len(self.labels):
+            raise ConfigError(
+                f"The data set {self.name} must have a label for each of its inputs, got "
+                f"{len(self.labels)} for {len(self.inputs)}."
+            )
+
+    @property
+    def digest(self) -> str:
+        """Digest of its content."""
+        return content_digest([], [self.inputs, self.labels])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DetectionData:
+    """A data set for networks that find objects.
+
+    Attributes:
+        name: What it is called.
+        images: Each of shape (channels, height, width), from 0 to 1.
+        objects: What is in each image.
+    """
+
+    name: str
+    images: Sequence[FloatArray]
+    objects: Sequence[Boxes]
+
+    def __post_init__(self) -> None:
+        if len(self.images) != len(self.objects) or not len(self.images):
+            raise ConfigError(
+                f"The data set {self.name} must say what is in each of its images, got "
+                f"{len(self.objects)} for {len(self.images)}."
+            )
+
+    @property
+    def digest(self) -> str:
+        """Digest of its content."""
+        held = (array for each in self.objects for array in (each.corners_px, each.labels))
+        return content_digest([], [*self.images, *held])
+
+
+def content_digest(texts: Iterable[str], arrays: Iterable[Any]) -> str:
+    """Return a digest of texts, and of arrays with their shapes."""
+    content = sha256(repr(list(texts)).encode())
+    for array in map(np.ascontiguousarray, arrays):
+        content.update(f"{array.dtype} {array.shape}".encode())
+        content.update(array.tobytes())
+    return content.hexdigest()
