@@ -9,11 +9,19 @@ from joulelab.registry import Registry
 METRICS: Registry[type[Metric]] = Registry(
     "metric",
     {
+        "accuracy": "joulelab.quality.accuracy:Accuracy",
         "bleu": "joulelab.quality.bleu:Bleu",
+        "class_agreement": "joulelab.quality.class_agreement:ClassAgreement",
+        "clip_score": "joulelab.quality.clip_score:ClipScore",
         "coherence": "joulelab.quality.coherence:Coherence",
+        "fid": "joulelab.quality.fid:Fid",
+        "frechet_distance": "joulelab.quality.frechet_distance:FrechetDistance",
         "kl_divergence": "joulelab.quality.kl_divergence:KlDivergence",
+        "lpips": "joulelab.quality.lpips:Lpips",
+        "mean_average_precision": "joulelab.quality.mean_average_precision:MeanAveragePrecision",
         "perplexity": "joulelab.quality.perplexity:Perplexity",
         "rouge": "joulelab.quality.rouge:Rouge",
+        "ssim": "joulelab.quality.ssim:Ssim",
         "token_agreement": "joulelab.quality.token_agreement:TokenAgreement",
     },
 )
@@ -21,6 +29,11 @@ METRICS: Registry[type[Metric]] = Registry(
 SUBJECTS: Registry[type[Subject[Any]]] = Registry(
     "workload with outputs to score",
     {
+        "bloom": "joulelab.workloads.language_outputs:LanguageSubject",
+        "char-lm": "joulelab.workloads.trained_outputs:CharLmSubject",
+        "digits-diffusion": "joulelab.workloads.trained_outputs:DigitsDiffusionSubject",
+        "digits-lstm": "joulelab.workloads.trained_outputs:DigitsLstmSubject",
+        "digits-vit": "joulelab.workloads.trained_outputs:DigitsVitSubject",
         "llama": "joulelab.workloads.language_outputs:LanguageSubject",
     },
 )

@@ -10,8 +10,12 @@ WORKLOADS: Registry[type[Workload[Any]]] = Registry(
     {
         "bert": "joulelab.workloads.bert:Bert",
         "bloom": "joulelab.workloads.bloom:Bloom",
+        "char-lm": "joulelab.workloads.char_lm:CharLm",
         "detection": "joulelab.workloads.detection:Detection",
         "diffusion": "joulelab.workloads.diffusion:Diffusion",
+        "digits-diffusion": "joulelab.workloads.digits_diffusion:DigitsDiffusion",
+        "digits-lstm": "joulelab.workloads.digits_lstm:DigitsLstm",
+        "digits-vit": "joulelab.workloads.digits_vit:DigitsVit",
         "gemm": "joulelab.workloads.gemm:Gemm",
         "idle": "joulelab.workloads.idle:Idle",
         "llama": "joulelab.workloads.llama:Llama",

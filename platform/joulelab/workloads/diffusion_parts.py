@@ -103,10 +103,10 @@ def decoder_dtype(pipeline: Pipeline, dtype: torch.dtype) -> torch.dtype:
 
 
 def _random_parts(pipeline: Pipeline, dtype: torch.dtype, device: torch.device) -> Parts:
-    with device, _default_dtype(dtype):
+    with device, default_dtype(dtype):
         encoders = _text_encoders(pipeline)
         unet = UNet2DConditionModel(**pipeline.unet)  # type: ignore[no-untyped-call]
-    with device, _default_dtype(decoder_dtype(pipeline, dtype)):
+    with device, default_dtype(decoder_dtype(pipeline, dtype)):
         vae = AutoencoderKL(**pipeline.vae)  # type: ignore[no-untyped-call]
     return Parts(unet=unet, vae=vae, text_encoders=encoders, schedule=pipeline.schedule)
 
@@ -180,7 +180,8 @@ def _bytes_as_tokens(config: Any, texts: Sequence[str]) -> torch.Tensor:
 
 
 @contextmanager
-def _default_dtype(dtype: torch.dtype) -> Generator[None]:
+def default_dtype(dtype: torch.dtype) -> Generator[None]:
+    """Make networks in ``dtype`` in a ``with`` block."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

@@ -1,0 +1,220 @@
+"""What the small networks that are trained on this machine put out, to be scored."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+import numpy as np
+from typing_extensions import override
+
+from joulelab.core.configuration import KnobValue
+from joulelab.errors import ConfigError
+from joulelab.quality.image_data import ImageData, LabelledData
+from joulelab.quality.image_protocols import Classifies, MakesImages
+from joulelab.quality.protocols import FloatArray, GeneratesText, ReadsTokens
+from joulelab.quality.subject import Subject
+from joulelab.quality.text_data import TextData
+from joulelab.workloads import generated_language
+from joulelab.workloads.digits import held_out_digits, training_digits
+from joulelab.workloads.digits_diffusion import DigitsDiffusion
+from joulelab.workloads.language_outputs import LanguageOutputs, LanguageSubject
+from joulelab.workloads.network import NetworkWorkload
+
+_NUM_IMAGES = 256
+_NUM_TEXTS = 16
+_WORDS_PER_TEXT = 150
+_HELD_OUT_SEED = 1000
+_NUM_COPIES = 4
+_NOISE = 0.2  # share of the range of a pixel
+
+
+class ClassifierSubject(Subject[NetworkWorkload[Any]]):
+    """A network that reads digits."""
+
+    metrics: ClassVar = ("accuracy", "class_agreement")
+    answers: ClassVar = (Classifies,)
+
+    @property
+    @override
+    def identity(self) -> Mapping[str, KnobValue]:
+        return identity_of(self.workload)
+
+    @staticmethod
+    @override
+    def read_data(source: str | None) -> LabelledData:
+        require_no_source(source)
+        return noisy_held_out_digits()
+
+    @abstractmethod
+    def scores(self, network: Any, images: Any) -> Any:
+        """Return the scores of the classes of a tensor of images."""
+
+    @contextmanager
+    @override
+    def open(self) -> Generator["ClassifierOutputs"]:
+        from joulelab.workloads.loaded import loaded
+
+        with loaded(self.workload) as network:
+            settings = self.workload.settings
+            yield ClassifierOutputs(lambda images: self.scores(network, images), settings.precision)
+
+
+class DigitsVitSubject(ClassifierSubject):
+    """The Vision Transformer."""
+
+    @override
+    def scores(self, network: Any, images: Any) -> Any:
+        return network(pixel_values=images).logits
+
+
+class DigitsLstmSubject(ClassifierSubject):
+    """The LSTM, which sees as many rows as its settings say."""
+
+    @override
+    def scores(self, network: Any, images: Any) -> Any:
+        return network(images[:, 0, : self.workload.settings.rows].contiguous())
+
+
+class ClassifierOutputs:
+    """A loaded classifier.
+
+    Args:
+        scores: Turns a tensor of images into scores of classes.
+        precision: The precision in which it computes.
+    """
+
+    def __init__(self, scores: Callable[[Any], Any], precision: str) -> None:
+        self._scores = scores
+        self._precision = precision
+
+    def class_scores(self, inputs: FloatArray) -> FloatArray:
+        """Return the scores of the classes, shape (n, 10)."""
+        import torch
+
+        from joulelab.workloads import accelerator, formats
+
+        device, dtype = accelerator.select_device(), formats.storage_dtype(self._precision)
+        with accelerator.computing(self._precision):
+            found = self._scores(torch.from_numpy(inputs).to(device, dtype))
+            scores: FloatArray = found.float().cpu().numpy()
+        return scores
+
+
+class DigitsDiffusionSubject(Subject[DigitsDiffusion]):
+    """The network that draws digits."""
+
+    metrics: ClassVar = ("frechet_distance", "ssim")
+    answers: ClassVar = (MakesImages,)
+
+    @property
+    @override
+    def identity(self) -> Mapping[str, KnobValue]:
+        return identity_of(self.workload)
+
+    @staticmethod
+    @override
+    def read_data(source: str | None) -> ImageData:
+        from joulelab.workloads.digits_judge import DigitsJudge
+
+        require_no_source(source)
+        return ImageData(
+            name="digits",
+            prompts=("",) * _NUM_IMAGES,
+            images=tuple(training_digits().images),
+            judge=DigitsJudge(),
+        )
+
+    @contextmanager
+    @override
+    def open(self) -> Generator["DigitsDrawn"]:
+        from joulelab.workloads.loaded import loaded
+
+        with loaded(self.workload) as network:
+            yield DigitsDrawn(network, self.workload)
+
+
+class DigitsDrawn:
+    """A loaded network that draws digits.
+
+    Args:
+        network: The network.
+        workload: What it is of.
+    """
+
+    def __init__(self, network: Any, workload: DigitsDiffusion) -> None:
+        self._network = network
+        self._settings = workload.settings
+
+    def make_images(self, prompts: Sequence[str]) -> FloatArray:
+        """Draw as many digits as there are prompts; what those say is ignored."""
+        from joulelab.workloads import accelerator
+        from joulelab.workloads.digits_denoising import Denoising
+
+        with accelerator.computing(self._settings.precision):
+            denoising = Denoising(self._network, self._settings, len(prompts))
+            denoising()
+            images: FloatArray = denoising.images.float().cpu().numpy()
+        return np.clip((images + 1) / 2, 0, 1)
+
+
+class CharLmSubject(LanguageSubject):
+    """The language model of bytes, on texts of its language that it has not read."""
+
+    answers: ClassVar = (ReadsTokens, GeneratesText)
+
+    @property
+    @override
+    def identity(self) -> Mapping[str, KnobValue]:
+        return identity_of(self.workload)
+
+    @staticmethod
+    @override
+    def read_data(source: str | None) -> TextData:
+        require_no_source(source)
+        seeds = range(_HELD_OUT_SEED, _HELD_OUT_SEED + _NUM_TEXTS)
+        texts = tuple(generated_language.text(_WORDS_PER_TEXT, seed) for seed in seeds)
+        return TextData(name="generated language", texts=texts)
+
+    @contextmanager
+    @override
+    def open(self) -> Generator[LanguageOutputs]:
+        from joulelab.workloads.loaded import loaded
+
+        with loaded(self.workload, lambda workload, device: workload.network(device)) as network:
+            yield LanguageOutputs(network, None, self.workload.settings.precision)
+
+
+def noisy_held_out_digits() -> LabelledData:
+    """Return the digits that no classifier has seen, four times each with other noise.
+
+    The noise makes many of them hard, so that small changes of a network show.
+    """
+    digits = held_out_digits()
+    images = np.concatenate([digits.images] * _NUM_COPIES)
+    noise = np.random.default_rng(_HELD_OUT_SEED).standard_normal(images.shape)
+    return LabelledData(
+        name="noisy digits",
+        inputs=(images + _NOISE * noise).astype(np.float32),
+        labels=np.concatenate([digits.labels] * _NUM_COPIES),
+    )
+
+
+def identity_of(workload: NetworkWorkload[Any]) -> Mapping[str, KnobValue]:
+    """Return the knobs that change outputs; how a network is trained is in the source."""
+    knobs = asdict(workload.settings)
+    kept = {"weights", "precision", "rows", "steps", "scheduler"}
+    return {name: value for name, value in knobs.items() if name in kept}
+
+
+def require_no_source(source: str | None) -> None:
+    """Refuse a data set from elsewhere.
+
+    Raises:
+        ConfigError: If there is one.
+    """
+    if source is not None:
+        raise ConfigError(
+            f"This network knows its own data set alone; leave data out, got {source!r}."
+        )

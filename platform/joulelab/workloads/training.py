@@ -1,0 +1,159 @@
+"""Small networks that are trained on this machine when they are first needed, then kept.
+
+Training runs on one CPU thread with fixed seeds, so that it gives the same network whichever GPU
+is there and however many cores. The state is kept under a digest of all that it depends on.
+
+Imports torch, so it is imported only by functions that run or trace a network.
+"""
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch._guards import active_fake_mode
+
+from joulelab.workloads.disk_cache import (
+    digest,
+    locked,
+    package_versions,
+    source_digests,
+    user_folder,
+)
+
+_PACKAGES = ("diffusers", "scikit-learn", "torch", "transformers")
+_SEED = 0
+_LOG_EVERY = 100
+
+State = dict[str, torch.Tensor]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a network is trained.
+
+    Attributes:
+        name: What the network is, for files and messages.
+        build: Makes the network, in single precision on the CPU.
+        loss: Takes the network and draws a batch with the generator; returns the mean loss.
+        num_steps: Steps of AdamW.
+        peak_rate: Its largest learning rate, reached a third of the way, from which it falls.
+        sources: Files of this package that define network and data, as patterns.
+    """
+
+    name: str
+    build: Callable[[], torch.nn.Module]
+    loss: Callable[[torch.nn.Module, torch.Generator], torch.Tensor]
+    num_steps: int
+    peak_rate: float
+    sources: Sequence[str]
+
+    @property
+    def digest(self) -> str:
+        """Digest of all that the trained state depends on."""
+        return digest(
+            {
+                "recipe": [self.name, self.num_steps, self.peak_rate],
+                "sources": source_digests(("workloads/training.py", *self.sources)),
+                "versions": package_versions(_PACKAGES),
+            }
+        )
+
+
+def load_trained(network: torch.nn.Module, recipe: Recipe) -> None:
+    """Give ``network`` the trained state, in its own format; nothing on tensors without memory."""
+    if active_fake_mode() is None:
+        network.load_state_dict(trained_state(recipe))
+
+
+def trained_state(recipe: Recipe, folder: Path | None = None) -> State:
+    """Return the state of the trained network, from disk if it was trained before.
+
+    Of several processes that ask at once, one trains and the others wait. A folder that cannot be
+    written costs only time.
+
+    Args:
+        recipe: How it is trained.
+        folder: Where states are kept; by default the user's cache folder
+            (``$XDG_CACHE_HOME/joulelab/trained``, ``~/.cache/joulelab/trained`` if unset).
+    """
+    path = (folder or user_folder("trained")) / f"{recipe.name}-{recipe.digest}.safetensors"
+    state = _read(path)
+    if state is not None:
+        return state
+    with locked(path):
+        state = _read(path)
+        if state is None:
+            state = train(recipe)
+            _write(path, state)
+    return state
+
+
+def train(recipe: Recipe) -> State:
+    """Train the network and return its state."""
+    _logger.info("Training %s, once; the result is kept.", recipe.name)
+    with _reproducible():
+        network = recipe.build()
+        network.train()
+        rate = recipe.peak_rate
+        optimizer = torch.optim.AdamW(network.parameters(), lr=rate)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, rate, total_steps=recipe.num_steps
+        )
+        generator = torch.Generator().manual_seed(_SEED)
+        for step in range(recipe.num_steps):
+            loss = recipe.loss(network, generator)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+            if step % _LOG_EVERY == 0:
+                _logger.debug("%s: step %d, loss %.4f", recipe.name, step, loss.item())
+        return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+
+
+@contextmanager
+def _reproducible() -> Generator[None]:
+    """Compute on one CPU thread with gradients, random numbers from the seed."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with (
+            torch.random.fork_rng(devices=[]),
+            torch.device("cpu"),
+            torch.inference_mode(mode=False),
+            torch.enable_grad(),
+        ):
+            torch.manual_seed(_SEED)
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _read(path: Path) -> State | None:
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, SafetensorError) as error:
+        _logger.warning("Training anew: %s cannot be read (%s).", path, error)
+        return None
+
+
+def _write(path: Path, state: State) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        os.close(handle)
+        save_file(state, temporary)
+        Path(temporary).replace(path)
+    except OSError as error:
+        _logger.warning("A network is not kept: %s cannot be written (%s).", path, error)
