@@ -28,7 +28,7 @@ from joulelab.estimator.validation import (
     summary,
     validate,
 )
-from joulelab.estimator.validation_holdout import HOST, HeldOut, hold_out
+from joulelab.estimator.validation_holdout import BOARD, HOST, HeldOut, hold_out
 from joulelab.estimator.validation_points import ReferencePoints, read_reference_points
 from joulelab.estimator.validation_runs import MeasuredRun, read_h200_runs
 from joulelab.hardware.processors import PROCESSORS
@@ -38,10 +38,11 @@ _ANCHORS = _ROOT / "experiments" / "results" / "h200_anchors" / "anchors.csv"
 _DATA = _ROOT.parent / "shared" / "data"
 _FREE = (
     HOST,
+    BOARD,
     *(f"timing.kind_efficiency.{kind}" for kind in ("conv", "norm", "elementwise")),
 )
-"""What micro-benchmarks on another host cannot say: the host, and how far kernels in a network
-stay behind the same kernel run over and over."""
+"""What micro-benchmarks on another host and board cannot say: the host, the gain of the board's
+sensor, and how far kernels in a network stay behind the same kernel run over and over."""
 _CONSOLE = Console(width=120)
 _A100, _L4 = ("a100_sxm", "a100_pcie"), ("l4",)
 

@@ -14,13 +14,19 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.validation import Comparison, predict_run
+from joulelab.estimator.validation import Comparison, Prediction, predict_run
 from joulelab.estimator.validation_runs import MeasuredRun
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.scalars import value_of, with_values
 
 HOST = "host"
 """Scales all launch times from eager PyTorch together: how slow the host is."""
+BOARD = "board"
+"""Scales all energies: the gain of that board's own sensor, within :data:`SENSOR_GAIN`."""
+
+SENSOR_GAIN = 0.05
+"""By how much sensors of boards of one kind differ at most (Yang, Adamek, Armour, "Part-time Power
+Measurements", SC 2024: 5 %)."""
 
 _LARGEST_CHANGE = 5.0
 _STEP = 1e-2
@@ -49,7 +55,7 @@ def hold_out(
     Args:
         processor: As micro-benchmarks leave it.
         runs: Measured on one host.
-        scalars: Dotted names of scalars, or :data:`HOST`.
+        scalars: Dotted names of scalars, :data:`HOST` or :data:`BOARD`.
 
     Raises:
         ConfigError: If there are fewer than two families.
@@ -63,7 +69,10 @@ def hold_out(
     }
     changed = {family: scaled(processor, factors[family]) for family in families}
     comparisons = tuple(
-        Comparison(run=run, predicted=predict_run(run, changed[run.family])) for run in runs
+        Comparison(
+            run=run, predicted=_as_read(predict_run(run, changed[run.family]), factors[run.family])
+        )
+        for run in runs
     )
     return HeldOut(comparisons=comparisons, factors=factors)
 
@@ -75,8 +84,9 @@ def fit_factors(
     measured = np.log([value for run in runs for value in (run.time_s, run.energy_j) if value])
 
     def errors(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-        changed = scaled(processor, _factors(scalars, logs))
-        predicted = [predict_run(run, changed) for run in runs]
+        factors = _factors(scalars, logs)
+        changed = scaled(processor, factors)
+        predicted = [_as_read(predict_run(run, changed), factors) for run in runs]
         pairs = zip(runs, predicted, strict=True)
         values = [
             estimated
@@ -89,7 +99,8 @@ def fit_factors(
         ]
         return np.concatenate([np.log(values) - measured, _DOUBT * logs])
 
-    lowest = np.full(len(scalars), -log(_LARGEST_CHANGE))
+    largest = [1 + SENSOR_GAIN if name == BOARD else _LARGEST_CHANGE for name in scalars]
+    lowest = -np.log(largest)
     highest = np.array([log(_largest_factor(processor, name)) for name in scalars])
     found = least_squares(
         errors,
@@ -103,7 +114,9 @@ def fit_factors(
 
 
 def _largest_factor(processor: Processor, name: str) -> float:
-    """Return by what a scalar may grow: efficiencies up to 1."""
+    """Return by what a scalar may grow: efficiencies up to 1, a board within its kind."""
+    if name == BOARD:
+        return 1 + SENSOR_GAIN
     if "efficiency" not in name:
         return _LARGEST_CHANGE
     return min(_LARGEST_CHANGE, 1.0 / value_of(processor, name))
@@ -112,6 +125,8 @@ def _largest_factor(processor: Processor, name: str) -> float:
 def scaled(processor: Processor, factors: Mapping[str, float]) -> Processor:
     """Return ``processor`` with scalars multiplied by ``factors``."""
     for name, factor in factors.items():
+        if name == BOARD:  # what its sensor reads changes, not what it does
+            continue
         if name == HOST:
             launches = processor.timing.eager_launch_s
             slower = {kind: launch_s * factor for kind, launch_s in launches.items()}
@@ -120,6 +135,10 @@ def scaled(processor: Processor, factors: Mapping[str, float]) -> Processor:
             continue
         processor = with_values(processor, {name: value_of(processor, name) * factor})
     return processor
+
+
+def _as_read(predicted: Prediction, factors: Mapping[str, float]) -> Prediction:
+    return replace(predicted, energy_j=predicted.energy_j * factors.get(BOARD, 1.0))
 
 
 def _factors(scalars: Sequence[str], logs: NDArray[np.float64]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from joulelab.estimator.validation import (
     validate,
 )
 from joulelab.estimator.validation_confidence import confidence_of
-from joulelab.estimator.validation_holdout import HOST, fit_factors, hold_out, scaled
+from joulelab.estimator.validation_holdout import BOARD, HOST, fit_factors, hold_out, scaled
 from joulelab.estimator.validation_points import read_reference_points
 from joulelab.estimator.validation_runs import MeasuredRun, read_h200_runs
 from joulelab.hardware.processors import PROCESSORS
@@ -129,6 +129,16 @@ def test_the_family_that_is_held_out_bends_nothing():
     assert found.factors["other"][HOST] == pytest.approx(1.0, abs=0.01)
     assert found.factors["resnet18"][HOST] == pytest.approx(3.0, rel=0.02)
     assert found.comparisons[2].time_error == pytest.approx(1 / 3 - 1, abs=0.1)
+
+
+def test_the_gain_of_a_boards_sensor_is_found_up_to_what_boards_differ_by():
+    runs = measured_on(H200, run(), run(batch=4))
+
+    read_high = [replace(one, energy_j=1.03 * one.energy_j) for one in runs]
+    read_double = [replace(one, energy_j=2.0 * one.energy_j) for one in runs]
+
+    assert fit_factors(H200, read_high, [BOARD])[BOARD] == pytest.approx(1.03, abs=0.002)
+    assert fit_factors(H200, read_double, [BOARD])[BOARD] == pytest.approx(1.05)
 
 
 def test_one_family_cannot_be_held_out():
