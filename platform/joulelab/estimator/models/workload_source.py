@@ -41,9 +41,9 @@ class WorkloadSource(Source):
 class WorkloadModel(Model):
     """One workload.
 
-    Launch loops and language models are traced themselves. Of any other workload the cost is
-    taken, which it traces: kernels without the values that flow between them, and with all bytes
-    as read.
+    Launch loops and networks are traced themselves. Of a workload that counts its cost in a way of
+    its own that is taken: kernels without the values that flow between them, and with all bytes as
+    read.
 
     Attributes:
         name: Its registered name.
@@ -89,6 +89,8 @@ class WorkloadModel(Model):
             from joulelab.estimator.models.language_workload import trace_language
 
             return trace_language(workload)
+        if isinstance(workload, NetworkWorkload) and type(workload).cost is NetworkWorkload.cost:
+            return Traced(phases=_traced_network(workload), inputs={})
         cost = workload.cost()
         if not any(phase.kernels for phase in cost.phases):
             raise ConfigError(f"The workload {self.name} computes nothing that can be estimated.")
@@ -102,6 +104,21 @@ class WorkloadModel(Model):
         if "batch" not in known and request.batch != 1:
             raise ConfigError(f"The workload {self.name} has no batch; ask for batch 1.")
         return {knob: value for knob, value in choices.items() if knob in known}
+
+
+def _traced_network(workload: NetworkWorkload[Any]) -> tuple[ProgramPhase, ...]:
+    from joulelab.workloads.network_cost import traced
+
+    found = traced(workload)
+    return tuple(
+        ProgramPhase(
+            phase=phase,
+            work=workload.executions(phase) * workload.work(phase),
+            program=found.programs[phase],
+            count=workload.executions(phase) * found.steps.get(phase, 1),
+        )
+        for phase in workload.phases
+    )
 
 
 def _traced_loop(workload: LaunchLoop[Any], name: str) -> ProgramPhase:
