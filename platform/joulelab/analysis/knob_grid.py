@@ -19,12 +19,14 @@ class Axis:
         title: Name of the knob in words, with its unit.
         places: Where the values stand on the axis of a plot, where they are no numbers
             themselves; ``None`` puts them side by side.
+        phrase: How a number is written in a sentence, ``"{} steps"``; by default after the title.
     """
 
     knob: str
     values: tuple[KnobValue, ...]
     title: str
     places: tuple[float, ...] | None = None
+    phrase: str = ""
 
     def __post_init__(self) -> None:
         if not self.values or len(set(self.values)) < len(self.values):
@@ -46,7 +48,9 @@ class Axis:
 
     def text(self, value: KnobValue) -> str:
         """Write ``value`` so that it says which knob it is of: ``"bf16"``, ``"batch 8"``."""
-        return value if isinstance(value, str) else f"{self.title} {value}"
+        if isinstance(value, str):
+            return value
+        return self.phrase.format(value) if self.phrase else f"{self.title} {value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

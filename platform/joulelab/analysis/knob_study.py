@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import hypot
+from dataclasses import dataclass
+from typing import Literal
 
 from joulelab.analysis.compared import (
     Fits,
@@ -15,15 +15,19 @@ from joulelab.analysis.compared import (
     observed_clock_mhz,
 )
 from joulelab.analysis.knob_grid import Axis, Case, KnobGrid
+from joulelab.analysis.phase_sum import summed
 from joulelab.analysis.sweep import Exclusion, Figures
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift
-from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Measurement
 from joulelab.core.quality import Quality
 from joulelab.errors import ConfigError
+
+Panel = Literal["energy", "time", "throughput", "trade", "quality"]
+"""A column of a study's plot: a quantity over the last knob, energy against throughput, or quality
+against energy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +144,18 @@ class KnobResult:
     Attributes:
         study: Name of the study.
         phases: The phases, the sum of all first if there is one.
+        whole: Name of that sum; ``""`` for none.
     """
 
     study: str
     phases: tuple[KnobPhase, ...]
+    whole: str = ""
+
+    @property
+    def main_phases(self) -> tuple[KnobPhase, ...]:
+        """The sum of all phases if there is one, else all of them."""
+        sums = tuple(phase for phase in self.phases if phase.phase == self.whole)
+        return sums or self.phases
 
     @property
     def complete(self) -> bool:
@@ -186,39 +198,7 @@ def analyse_knobs(
     if grid.whole and len(groups) > 1:
         groups = defaultdict(list, {grid.whole: summed(known, grid.whole), **groups})
     phases = tuple(_phase(group, grid, quality, level) for group in groups.values())
-    return KnobResult(study=studies.pop(), phases=phases)
-
-
-def summed(measurements: Sequence[Measurement], phase: str) -> list[Measurement]:
-    """Add up the phases of each attempt, which count the same unit of work.
-
-    The sum of an attempt whose phases are not all valid has their findings. Uncertainties are
-    of independent readings.
-
-    Args:
-        measurements: Measurements of all phases.
-        phase: Name of the sum.
-    """
-    attempts: defaultdict[tuple[str, int, str], list[Measurement]] = defaultdict(list)
-    for m in measurements:
-        attempts[m.trial, m.attempt, m.device.uuid].append(m)
-    return [_sum(parts, phase) for parts in attempts.values()]
-
-
-def _sum(parts: Sequence[Measurement], phase: str) -> Measurement:
-    first, findings = parts[0], tuple(f for m in parts for f in m.findings)
-    name = f"{first.measurement_id}+"
-    if findings:
-        return replace(first, measurement_id=name, phase=phase, windows=(), findings=findings)
-    window = EnergyWindow(
-        start_s=first.windows[0].start_s,
-        duration_s=sum(m.time_per_unit_s for m in parts),
-        energy_j=sum(m.energy_per_unit_j for m in parts),
-        energy_u_j=hypot(*(m.energy_per_unit_u_j for m in parts)),
-        source=first.windows[0].source,
-        work=1.0,
-    )
-    return replace(first, measurement_id=name, phase=phase, windows=(window,))
+    return KnobResult(study=studies.pop(), phases=phases, whole=grid.whole)
 
 
 def _phase(

@@ -1,11 +1,11 @@
 """What a study of knobs found as lines of text, and as CSV in SI units."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from joulelab.analysis.cells import Line, Sheet
-from joulelab.analysis.knob_findings import losses, winners
+from joulelab.analysis.knob_findings import equals, losses, winners
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, quantity, uncertain
 from joulelab.analysis.sweep import Figures
@@ -17,7 +17,9 @@ MINOR = ("clock", "time of", "power")
 
 def knob_sheet(phase: KnobPhase) -> Sheet:
     """Put a phase into words; why rows have no figures is in :func:`knob_legend`."""
-    best = {row.case.label for row in winners(phase)}
+    least = winners(phase)
+    best = {row.case.label for row in least}
+    same = {other.case.label for row in least for other in equals(phase, row)}
     lost = {loss.row.case.label for loss in losses(phase)}
     reasons = _reasons(phase)
     metrics = _metrics(phase)
@@ -36,11 +38,10 @@ def knob_sheet(phase: KnobPhase) -> Sheet:
         ),
         lines=tuple(
             Line(
-                mark=("*" if row.case.label in best else " ")
-                + ("!" if row.case.label in lost else " "),
+                mark=_mark(row.case.label, best, same) + ("!" if row.case.label in lost else " "),
                 cells=_cells(phase, row, metrics, reasons),
                 is_best=row.case.label in best,
-                in_set=False,
+                in_set=row.case.label in same,
                 has_figures=row.figures is not None,
             )
             for row in phase.rows
@@ -50,9 +51,10 @@ def knob_sheet(phase: KnobPhase) -> Sheet:
 
 def knob_legend(phase: KnobPhase) -> list[str]:
     """Say what the marks and columns mean, and why rows have no figures."""
+    at = f" at its {phase.axes[-1].title}" if len(phase.curves) > 1 else ""
     lines = [
-        f"* least energy at its {phase.axes[-1].title}"
-        + ("   ! takes more than a wider format" if losses(phase) else ""),
+        f"* least energy{at}   = cannot be told apart from it ({phase.level:.0%})"
+        + ("   ! more than a wider format" if losses(phase) else ""),
         f"{PLUS_MINUS} standard uncertainty (k=1) of energy and time; {phase.level:.0%} interval "
         "of ratios to the first row",
     ]
@@ -102,6 +104,10 @@ def _cells(
         *(_kept(row, metric) for metric in metrics),
         num,
     )
+
+
+def _mark(label: str, best: Collection[str], same: Collection[str]) -> str:
+    return "*" if label in best else "=" if label in same else " "
 
 
 def _ratios(figures: Figures) -> tuple[Interval | None, Interval | None]:

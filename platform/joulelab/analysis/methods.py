@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from joulelab.analysis.knob_study import KnobPhase
 from joulelab.analysis.sweep import PhaseResult
-from joulelab.analysis.wording import OBJECTIVE_NAMES, device_words
+from joulelab.analysis.wording import OBJECTIVE_NAMES, board_words, device_words
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 
@@ -54,6 +55,27 @@ def methods_paragraph(
         f"{SENSOR_CLASS:.0%}), which cancels in ratios.",
     ]
     return " ".join(text for text in said if text)
+
+
+def grid_paragraph(phase: KnobPhase, measurements: Sequence[Measurement]) -> str:
+    """Describe how a phase of a study of knobs was measured, in sentences to quote."""
+    boards = f"{len(phase.boards)} {board_words(phase.boards[0])} board"
+    drivers = ", ".join(sorted({board.driver_version for board in phase.boards}))
+    versions = ", ".join(sorted({m.provenance.joulelab_version for m in measurements}))
+    num_invalid = sum(bool(exclusion.findings) for exclusion in phase.exclusions)
+    num = sum(row.num_valid + row.num_invalid for row in phase.rows)
+    return (
+        f"Energy and time per {phase.unit} of {phase.title} were measured with joulelab {versions} "
+        f"on {boards}{'s' if len(phase.boards) > 1 else ''} (driver {drivers}) at the driver's own "
+        f"clocks for {len(phase.rows)} combinations of "
+        f"{' and '.join(axis.knob for axis in phase.axes)}, in randomised blocks. {num_invalid} of "
+        f"{num} measurements broke the validity contract or could not be made, and were excluded. "
+        "An additive model of combinations and boards was fitted to the logarithms by least "
+        f"squares; ratios to the first row have {phase.level:.0%} confidence intervals (Student's "
+        "t, or the stated uncertainties where these are wider). Absolute energies carry the "
+        f"calibration class of the boards' power sensors (some {SENSOR_CLASS:.0%}), which cancels "
+        "in ratios."
+    )
 
 
 def _what(phase: PhaseResult, measurements: Sequence[Measurement]) -> str:

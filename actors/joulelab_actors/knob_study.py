@@ -1,0 +1,71 @@
+"""Run a study of knobs at the driver's own clocks, from its grid to its answer."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from rich.console import Console
+
+from joulelab.analysis.conclude_knobs import KnobStudy, conclude_knobs, print_knobs
+from joulelab.analysis.knob_study import KnobResult
+from joulelab.core.plan import plan_sweep
+from joulelab.core.quality import Quality
+from joulelab.tracking.store import ResultStore
+from joulelab_actors.laboratory import Laboratory
+
+SENTINEL_EVERY = 10
+
+Score = Callable[[], tuple[tuple[Quality, ...], ...]]
+"""Returns what the outputs of each case of the grid are worth."""
+
+
+def measure_knobs(
+    study: KnobStudy,
+    lab: Laboratory,
+    *,
+    kind: str,
+    settings: object,
+    repeats: int = 3,
+    seed: int = 0,
+    score: Score = tuple,
+) -> int:
+    """Measure a grid of knobs, conclude and print; no setter of a GPU is called.
+
+    What a GPU cannot run becomes a row with its reason. The first configuration that the workload
+    takes is measured again between the others, so that drift is seen and boards are comparable.
+
+    Args:
+        study: What to measure, and how to tell it.
+        lab: Where it runs.
+        kind: First part of the study's name.
+        settings: Settings of the experiment, for the study's header.
+        repeats: Blocks; each holds every configuration once in its own random order.
+        seed: Seed of that order.
+        score: Called once all is measured.
+
+    Returns:
+        The exit code: 0 if every combination has figures or cannot have any.
+
+    Raises:
+        ConfigError: If the workload refuses every combination.
+    """
+    lab = replace(lab, observe_only=True)
+    asked = study.grid.configurations
+    results: list[KnobResult] = []
+
+    def conclude(store: ResultStore) -> None:
+        results.append(conclude_knobs(store, study, score()))
+
+    with lab.open() as sites:
+        name = lab.study_name(f"{kind}-{study.grid.workload}", sites)
+        trials = plan_sweep(
+            name,
+            asked,
+            repeats=repeats,
+            sentinel=asked[0],
+            sentinel_every=SENTINEL_EVERY,
+            seed=seed,
+        )
+        lab.run(trials, sites, settings=settings, conclude=conclude)
+    print_knobs(results[0], study.say, lab.study_dir(name))
+    Console().print(f"\nAll runs in MLflow: {lab.ui_command}", soft_wrap=True, highlight=False)
+    return 0 if results[0].complete else 1

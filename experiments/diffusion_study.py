@@ -1,0 +1,87 @@
+#!/usr/bin/env python
+"""Measure text-to-image diffusion over schedulers, steps and resolutions, with its quality.
+
+Without a GPU, on four simulated ones; the second scores what it draws, with a small network that
+it trains in a minute or two::
+
+    experiments/diffusion_study.py
+    experiments/diffusion_study.py digits-diffusion --schedulers ddim dpm++ --steps 50 20 10 5
+
+On the GPUs of a node or of a Ray cluster, from the repository root::
+
+    experiments/diffusion_study.py --device nvml diffusion --model sdxl --resolutions 1024
+    ray job submit --runtime-env cluster/runtime_env.yaml -- \
+        python experiments/diffusion_study.py --device nvml
+"""
+
+import sys
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Annotated, Generic, TypeVar
+
+import tyro
+
+from joulelab.analysis.conclude_knobs import KnobStudy
+from joulelab.analysis.knob_grid import Axis, knob_grid
+from joulelab.analysis.knob_score import scored
+from joulelab.analysis.knob_wording import say_steps
+from joulelab.cli.errors import exit_code
+from joulelab.cli.workload_choice import parse_with_workload, workload_name
+from joulelab.workloads.diffusion_settings import DiffusionSettings
+from joulelab_actors.knob_study import measure_knobs
+from joulelab_actors.laboratory import Laboratory
+
+Settings = TypeVar("Settings")
+AMONG = dict.fromkeys(("diffusion", "digits-diffusion"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffusionStudy(Generic[Settings]):
+    """Measure diffusion over schedulers, steps and resolutions.
+
+    Attributes:
+        workload: What to run; its own options may follow it.
+        lab: Where it runs, at the driver's own clocks.
+        schedulers: How a step follows from the predicted noise.
+        resolutions: Sides of the image in pixels, for networks that draw several sizes.
+        steps: Denoising steps; the first is what the others are compared with.
+        score: Score the images of networks whose weights are trained, against the first row.
+        repeats: Blocks; each holds every combination once in its own random order.
+        seed: Seed of the order of trials.
+    """
+
+    workload: Annotated[Settings, tyro.conf.arg(name="")]
+    lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
+    schedulers: tuple[str, ...] = ("dpm++", "euler", "ddim")
+    resolutions: tuple[int, ...] = (512, 768)
+    steps: tuple[int, ...] = (50, 30, 20, 10)
+    score: bool = True
+    repeats: int = 3
+    seed: int = 0
+
+
+def main(config: DiffusionStudy[object]) -> int:
+    """Run the study and say what is good enough; the exit code is 0 if nothing is missing."""
+    knobs = asdict(config.workload)  # type: ignore[call-overload]
+    sides = Axis(knob="resolution", values=config.resolutions, title="pixels", phrase="{} px")
+    axes = [
+        Axis(knob="scheduler", values=config.schedulers, title="scheduler"),
+        *([sides] if "resolution" in knobs else []),
+        Axis(knob="steps", values=config.steps, title="steps", phrase="{} steps"),
+    ]
+    grid = knob_grid(workload_name(config.workload), knobs, axes, whole="image")
+    return measure_knobs(
+        KnobStudy(grid=grid, say=say_steps, panels=("energy", "time")),
+        config.lab,
+        kind="diffusion",
+        settings=config,
+        repeats=config.repeats,
+        seed=config.seed,
+        score=partial(scored, grid) if config.score and knobs.get("weights") else tuple,
+    )
+
+
+if __name__ == "__main__":
+    default = DiffusionStudy(workload=DiffusionSettings())
+    parse = partial(parse_with_workload, DiffusionStudy, among=AMONG, default=default)
+    sys.exit(exit_code(lambda: main(parse(description=__doc__)), name="diffusion_study"))

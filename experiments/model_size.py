@@ -1,0 +1,89 @@
+#!/usr/bin/env python
+"""Measure the models of a family side by side.
+
+Without a GPU, on four simulated ones::
+
+    experiments/model_size.py
+    experiments/model_size.py vit --models vit-base vit-large --gpu a100_sxm
+
+On the GPUs of a node or of a Ray cluster, from the repository root::
+
+    experiments/model_size.py --device nvml llama --batch 8
+    ray job submit --runtime-env cluster/runtime_env.yaml -- \
+        python experiments/model_size.py --device nvml
+"""
+
+import sys
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Annotated, Generic, TypeVar
+
+import tyro
+
+from joulelab.analysis.conclude_knobs import KnobStudy
+from joulelab.analysis.knob_grid import Axis, knob_grid
+from joulelab.analysis.knob_wording import say_sizes
+from joulelab.cli.errors import exit_code
+from joulelab.cli.workload_choice import parse_with_workload, workload_name
+from joulelab.workloads.llama_geometry import GEOMETRIES
+from joulelab.workloads.llama_settings import LlamaSettings
+from joulelab_actors.knob_study import measure_knobs
+from joulelab_actors.laboratory import Laboratory
+
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSize(Generic[Settings]):
+    """Measure the models of a family side by side.
+
+    Attributes:
+        workload: What to run; its own options may follow it.
+        lab: Where it runs, at the driver's own clocks.
+        models: The models, smallest first; the first is what the others are compared with.
+        batches: Batches, one curve each.
+        repeats: Blocks; each holds every combination once in its own random order.
+        seed: Seed of the order of trials.
+    """
+
+    workload: Annotated[Settings, tyro.conf.arg(name="")]
+    lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
+    models: tuple[str, ...] = (
+        "tinyllama", "llama-3.2-1b", "llama-3.2-3b", "llama-2-7b", "llama-3-8b", "llama-2-13b",
+    )  # fmt: skip
+    batches: tuple[int, ...] = (1, 16)
+    repeats: int = 3
+    seed: int = 0
+
+
+def main(config: ModelSize[object]) -> int:
+    """Run the study and say what size costs; the exit code is 0 if nothing is missing."""
+    sizes = _sizes(config.models)
+    title = "model" if sizes is None else "parameters"
+    axes = [
+        Axis(knob="batch", values=config.batches, title="batch"),
+        Axis(knob="model", values=config.models, title=title, places=sizes),
+    ]
+    knobs = asdict(config.workload)  # type: ignore[call-overload]
+    grid = knob_grid(workload_name(config.workload), knobs, axes)
+    return measure_knobs(
+        KnobStudy(grid=grid, say=say_sizes, panels=("energy", "trade")),
+        config.lab,
+        kind="size",
+        settings=config,
+        repeats=config.repeats,
+        seed=config.seed,
+    )
+
+
+def _sizes(models: tuple[str, ...]) -> tuple[float, ...] | None:
+    """Return the parameters of each model where all of them are known."""
+    if any(model not in GEOMETRIES for model in models):
+        return None
+    return tuple(float(GEOMETRIES[model].num_parameters) for model in models)
+
+
+if __name__ == "__main__":
+    default = ModelSize(workload=LlamaSettings())
+    parse = partial(parse_with_workload, ModelSize, default=default, description=__doc__)
+    sys.exit(exit_code(lambda: main(parse()), name="model_size"))

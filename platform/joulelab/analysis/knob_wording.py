@@ -1,0 +1,230 @@
+"""What a study of knobs found, in words."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby, pairwise
+from math import log, log2
+
+from joulelab.analysis.knob_findings import (
+    Loss,
+    Measured,
+    crossover,
+    energy_j,
+    equals,
+    losses,
+    winners,
+)
+from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
+from joulelab.analysis.quantities import quantity, uncertain
+from joulelab.analysis.wording import percent
+from joulelab.core.additive import Interval
+from joulelab.core.configuration import KnobValue
+from joulelab.core.statistics import line_slope
+
+Say = Callable[[KnobPhase], str]
+"""Says in one sentence what a phase shows; ``""`` where that is not worth one."""
+
+_LITTLE = 0.05
+"""A doubling of the batch that saves less is called saturated."""
+_ENOUGH = 0.95
+"""Retention of quality that is asked for."""
+
+
+def sentence(result: KnobResult, say: Say) -> str:
+    """Say what a study found: one line for each phase that is worth one."""
+    said = [(phase, _said(phase, say)) for phase in result.main_phases]
+    lines = [(phase, text) for phase, text in said if text]
+    if len(lines) == 1:
+        return lines[0][1]
+    return "\n".join(f"{phase.title}: {text}" for phase, text in lines)
+
+
+def say_formats(phase: KnobPhase) -> str:
+    """Say which format takes the least energy where, and where a narrower one loses."""
+    best = winners(phase)
+    runs = [(name, list(run)) for name, run in groupby(best, key=lambda row: _names(phase, row))]
+    parts = [f"{name} {_span(phase, run)} ({_cost(phase, run[-1])})" for name, run in runs]
+    said = f"Least energy: {', '.join(parts)}"
+    lost = losses(phase)
+    if not lost:
+        return f"{said}; no narrower format is shown to take more than a wider one."
+    return f"{said}; {', '.join(_lost(phase, lost))}."
+
+
+def say_batches(phase: KnobPhase) -> str:
+    """Say how energy and throughput change from the smallest batch to the largest."""
+    parts = []
+    for series, curve in phase.curves.items():
+        if len(curve) < 2:
+            continue
+        first, last = _ends(curve)
+        ratio, times = phase.energy_ratio(last, first), phase.time_ratio(last, first)
+        parts.append(
+            f"{_lead(phase, series)}from {_x(phase, first)} to {last.x} energy changes by "
+            f"{percent(_change(ratio))} and throughput grows {1 / times.value:.3g}-fold"
+            f"{_saturation(phase, curve)}"
+        )
+    return _joined(parts)
+
+
+def say_lengths(phase: KnobPhase) -> str:
+    """Say how energy and time per unit change from the first value to the last."""
+    parts = []
+    for series, curve in phase.curves.items():
+        if len(curve) < 2:
+            continue
+        first, last = _ends(curve)
+        energy, time = phase.energy_ratio(last, first), phase.time_ratio(last, first)
+        parts.append(
+            f"{_lead(phase, series)}from {first.x} to {last.x} {phase.axes[-1].title} energy per "
+            f"{phase.unit} changes by {percent(_change(energy))} and time by "
+            f"{percent(_change(time))}"
+        )
+    return _joined(parts)
+
+
+def say_sizes(phase: KnobPhase) -> str:
+    """Say with which power of their size the energy of models grows."""
+    parts = []
+    axis = phase.axes[-1]
+    for series, curve in phase.curves.items():
+        if len(curve) < 2:
+            continue
+        least, most = min(curve, key=energy_j)[0], max(curve, key=energy_j)[0]
+        ratio = phase.energy_ratio(most, least)
+        power = ""
+        if axis.is_number:
+            sizes = [log(axis.place(row.x)) for row, _ in curve]
+            slope = line_slope(sizes, [log(f.energy_per_unit_j) for _, f in curve])
+            power = f", which grows with the power {slope:.2f} of the {axis.title}"
+        parts.append(
+            f"{_lead(phase, series)}{most.x} takes {ratio.value:.3g} ± {ratio.half_width:.2g} "
+            f"times the energy of {least.x}{power}"
+        )
+    return _joined(parts)
+
+
+def say_steps(phase: KnobPhase) -> str:
+    """Say what is cheapest, what is cheapest of what is good enough, and what a step costs."""
+    if not phase.measured:
+        return ""
+    cheapest = min(phase.measured, key=energy_j)[0]
+    parts = [f"least energy: {cheapest.case.label}, {_cost(phase, cheapest)}"]
+    if num := len(equals(phase, cheapest)) - 1:
+        parts[0] += f" ({num} other{'s' * (num > 1)} cannot be told apart from it)"
+    good = [m for m in phase.measured if _is_good(m[0])]
+    if good:
+        row = min(good, key=energy_j)[0]
+        metrics = " and ".join(q.metric for q in row.quality if q.retention is not None)
+        parts.append(
+            f"of those that keep {_ENOUGH:.0%} of the first row's {metrics}: {row.case.label}, "
+            f"{_cost(phase, row)}"
+        )
+    slopes_j = [_slope_j(phase, curve) for curve in phase.curves.values() if len(curve) > 1]
+    if slopes_j:
+        low, high = (
+            quantity(e, f"J/{phase.unit}", digits=3) for e in (min(slopes_j), max(slopes_j))
+        )
+        parts.append(f"one step more costs {low}" + (f" to {high}" if high != low else ""))
+    return _joined(parts)
+
+
+def _said(phase: KnobPhase, say: Say) -> str:
+    if phase.measured:
+        return say(phase)
+    return f"Nothing could be measured. {phase.rows[0].reason}"
+
+
+def _lost(phase: KnobPhase, lost: Sequence[Loss]) -> list[str]:
+    parts = []
+    for (narrow, wide), found in groupby(lost, key=lambda loss: (loss.row.series, loss.to.series)):
+        each = list(found)
+        places = _listed([_x(phase, each[0]), *(str(loss.row.x) for loss in each[1:])])
+        worst = max(each, key=lambda loss: loss.ratio.value).ratio
+        near = crossover(phase.curves[narrow], phase.curves[wide]) if _is_scale(phase) else None
+        parts.append(
+            f"{phase.curve_name(narrow)} loses to {phase.curve_name(wide)} at {places} "
+            f"({'up to ' if len(each) > 1 else ''}{percent(_change(worst))}"
+            f"{'' if near is None else f', crossing near {near:.2g}'})"
+        )
+    return parts
+
+
+def _saturation(phase: KnobPhase, curve: Sequence[Measured]) -> str:
+    """Say from where on another doubling saves little, to the end of the curve."""
+    if not _is_scale(phase):
+        return ""
+    ordered = sorted(curve, key=lambda m: float(str(m[0].x)))
+    start = None
+    for (row, before), (after_row, after) in pairwise(ordered):
+        doublings = log2(float(str(after_row.x)) / float(str(row.x)))
+        ratio = after.energy_per_unit_j / before.energy_per_unit_j
+        saved = 1 - ratio ** (1 / doublings)
+        start = None if saved >= _LITTLE else start if start is not None else row.x
+    return "" if start is None else f" (beyond {start} a doubling saves less than {_LITTLE:.0%})"
+
+
+def _slope_j(phase: KnobPhase, curve: Sequence[Measured]) -> float:
+    axis = phase.axes[-1]
+    return line_slope(
+        [axis.place(row.x) for row, _ in curve], [f.energy_per_unit_j for _, f in curve]
+    )
+
+
+def _is_good(row: KnobRow) -> bool:
+    kept = [quality.retention for quality in row.quality if quality.retention is not None]
+    return bool(kept) and all(share >= _ENOUGH for share in kept)
+
+
+def _is_scale(phase: KnobPhase) -> bool:
+    axis = phase.axes[-1]
+    return axis.is_number and axis.places is None
+
+
+def _ends(curve: Sequence[Measured]) -> tuple[KnobRow, KnobRow]:
+    return curve[0][0], curve[-1][0]
+
+
+def _cost(phase: KnobPhase, row: KnobRow) -> str:
+    figures = row.figures
+    if figures is None:
+        return ""
+    return uncertain(figures.energy_per_unit_j, figures.energy_per_unit_u_j, f"J/{phase.unit}")
+
+
+def _x(phase: KnobPhase, row: KnobRow | Loss) -> str:
+    found = row.row if isinstance(row, Loss) else row
+    return phase.axes[-1].text(found.x)
+
+
+def _span(phase: KnobPhase, run: Sequence[KnobRow]) -> str:
+    if len(run) == 1:
+        return f"at {_x(phase, run[0])}"
+    return f"from {_x(phase, run[0])} to {run[-1].x}"
+
+
+def _lead(phase: KnobPhase, series: Sequence[KnobValue]) -> str:
+    if len(phase.curves) < 2:
+        return ""
+    return f"{phase.curve_name(series)}: "
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+
+
+def _change(ratio: Interval) -> Interval:
+    return Interval(value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
+
+
+def _joined(parts: Sequence[str]) -> str:
+    text = "; ".join(parts)
+    starts = ("from", "least")
+    return f"{text[0].upper() if text.startswith(starts) else text[:1]}{text[1:]}." if text else ""
+
+
+def _names(phase: KnobPhase, row: KnobRow) -> str:
+    """Name the curve of a winner, and those that are not shown to be worse."""
+    series = [row.series, *(o.series for o in equals(phase, row) if o is not row)]
+    if len(phase.curves) == 1:
+        series = [row.series]
+    return " or ".join(phase.curve_name(each) for each in series)

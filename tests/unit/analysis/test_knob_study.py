@@ -1,0 +1,312 @@
+"""Studies of knobs on measurements of known cost."""
+
+import csv
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from synthetic_results import header, measurement
+
+from joulelab import Configuration, EnergyWindow
+from joulelab.analysis.conclude_knobs import KnobStudy, conclude_knobs, print_knobs
+from joulelab.analysis.knob_findings import crossover, equals, losses, winners
+from joulelab.analysis.knob_grid import Axis, knob_grid
+from joulelab.analysis.knob_panels import apart
+from joulelab.analysis.knob_study import analyse_knobs
+from joulelab.analysis.knob_table import write_knob_csv
+from joulelab.analysis.knob_wording import (
+    say_batches,
+    say_formats,
+    say_lengths,
+    say_sizes,
+    say_steps,
+    sentence,
+)
+from joulelab.analysis.phase_sum import summed
+from joulelab.core.measurement import Finding
+from joulelab.core.quality import Quality
+from joulelab.core.record import Record
+from joulelab.errors import ConfigError
+from joulelab.tracking.store import ResultStore
+
+BATCHES = (1, 4, 16)
+NO_BF16 = Finding(reason="unsupported", detail="The <GPU> has no bf16.")
+
+
+def axes(**values):
+    return [Axis(knob=knob, values=each, title=knob) for knob, each in values.items()]
+
+
+def measured(configuration, energy_j, time_s, *, repeat=0, u=0.001, **changes):
+    """Make a measurement of one unit of work of this cost."""
+    window = EnergyWindow(
+        start_s=0.0, duration_s=time_s, energy_j=energy_j, energy_u_j=u * energy_j,
+        source="counter", work=1.0,
+    )  # fmt: skip
+    name = f"{configuration.config_hash}-{repeat}"
+    made = measurement(
+        phase="decode", configuration=configuration, trial=name, repeat=repeat, minute=repeat
+    )
+    made = replace(made, windows=(window,), measurement_id=f"{name}-decode")
+    return replace(made, **changes)
+
+
+def refused(configuration):
+    return replace(measured(configuration, 1.0, 1.0), windows=(), findings=(NO_BF16,))
+
+
+def study(grid, cost, **options):
+    """Measure every case at the (energy, time) that ``cost`` says of its values."""
+    rows = [
+        measured(case.configuration, *cost(*case.values), repeat=repeat, **options)
+        for case in grid.cases
+        if case.configuration is not None
+        for repeat in range(2)
+    ]
+    return analyse_knobs(rows, grid)
+
+
+def formats(precisions=("fp32", "fp16", "int8"), batches=BATCHES):
+    return knob_grid("llama", {"model": "tiny"}, axes(precision=precisions, batch=batches))
+
+
+def format_cost(precision, batch):
+    """int8 costs 2 / batch of fp16's energy, so that it wins from batch 2 up."""
+    share = {"fp32": 4.0, "fp16": 1.0, "int8": 2 / batch**1.0}[precision]
+    return share * 8 / batch, 1.0 / batch
+
+
+def test_a_grid_is_every_combination_with_the_last_knob_fastest():
+    grid = formats()
+
+    assert [case.values for case in grid.cases[:4]] == [
+        ("fp32", 1), ("fp32", 4), ("fp32", 16), ("fp16", 1),
+    ]  # fmt: skip
+    assert grid.cases[4].label == "fp16, batch 4"
+    assert grid.cases[4].configuration == Configuration.of(
+        "llama", dict(grid.cases[0].configuration.knobs) | {"precision": "fp16", "batch": 4}
+    )
+
+
+def test_a_combination_that_the_workload_refuses_keeps_the_reason():
+    grid = knob_grid("llama", {"model": "llama-2-7b"}, axes(prompt_tokens=(128, 100_000)))
+
+    assert [case.configuration is None for case in grid.cases] == [False, True]
+    assert "at most 4096" in grid.cases[1].refusal
+
+
+def test_a_grid_of_nothing_possible_is_refused_with_the_reason():
+    grid = knob_grid("llama", {}, axes(batch=(0,)))
+
+    with pytest.raises(ConfigError, match="batch must be"):
+        _ = grid.configurations
+
+
+@pytest.mark.parametrize("values", [(), (1, 1)])
+def test_an_axis_needs_values_each_once(values):
+    with pytest.raises(ConfigError, match="each once"):
+        axes(batch=values)
+
+
+def test_rows_hold_energy_power_and_ratios_to_the_first():
+    (phase,) = study(formats(), format_cost).phases
+
+    row = phase.rows[4]
+    assert row.case.values == ("fp16", 4)
+    assert row.figures.energy_per_unit_j == pytest.approx(2.0)
+    assert row.figures.power_w == pytest.approx(8.0)
+    assert 1 - row.figures.saving.value == pytest.approx(2.0 / 32)
+    assert 1 + row.figures.slowdown.value == pytest.approx(1 / 4)
+    assert phase.reference == "fp32, batch 1"
+
+
+def test_the_interval_of_a_ratio_is_that_of_two_stated_uncertainties():
+    (phase,) = study(formats(), format_cost, u=0.01).phases
+
+    ratio = phase.energy_ratio(phase.rows[1], phase.rows[0])
+
+    # Two repeats of 1 % each: each mean is known to 0.01 / sqrt(2), their ratio to 0.01.
+    assert (ratio.high / ratio.value) == pytest.approx(2.718281828 ** (1.959964 * 0.01), rel=1e-6)
+
+
+def test_a_narrower_format_that_takes_more_is_marked_where_it_does():
+    (phase,) = study(formats(), format_cost).phases
+
+    (loss,) = losses(phase)
+
+    assert loss.row.case.values == ("int8", 1)
+    assert loss.to.case.values == ("fp16", 1)
+    assert loss.ratio.value == pytest.approx(2.0)
+
+
+def test_curves_cross_where_their_logarithms_do():
+    (phase,) = study(formats(), format_cost).phases
+    curves = phase.curves
+
+    assert crossover(curves["int8",], curves["fp16",]) == pytest.approx(2.0)
+    assert crossover(curves["fp32",], curves["fp16",]) is None
+
+
+def test_equals_of_a_winner_are_those_that_are_not_shown_to_be_worse():
+    (phase,) = study(formats(), lambda p, b: (1.02 if p == "fp32" else 1.0, 1.0), u=0.05).phases
+
+    assert [row.x for row in winners(phase)] == list(BATCHES)
+    assert len(equals(phase, winners(phase)[0])) == 3
+
+
+def test_the_sentence_on_formats_names_winners_and_losers():
+    said = sentence(study(formats(), format_cost), say_formats)
+
+    assert said.startswith("Least energy: fp16 at batch 1 (8.0000 ± 0.0057 J/token), int8 from ")
+    assert "int8 loses to fp16 at batch 1 (+100.0 % ± " in said
+    assert said.endswith("crossing near 2).")
+
+
+def test_the_sentence_on_batches_gives_growth_and_where_it_ends():
+    grid = knob_grid("llama", {"model": "tiny"}, axes(precision=("fp16",), batch=(1, 2, 4)))
+
+    said = sentence(study(grid, lambda p, b: (1 + 0.02 / b if b > 1 else 9, 1 / b)), say_batches)
+
+    assert said.startswith("From batch 1 to 4 energy changes by -88.8")
+    assert said.endswith("throughput grows 4-fold (beyond 2 a doubling saves less than 5%).")
+
+
+def test_the_sentence_on_sizes_gives_the_power_law():
+    axis = Axis(knob="model", values=("tiny", "tinyllama"), title="parameters", places=(1e6, 1e9))
+
+    said = sentence(
+        study(knob_grid("llama", {}, [axis]), lambda m: (1.0 if m == "tiny" else 31.6227766, 1.0)),
+        say_sizes,
+    )
+
+    assert "grows with the power 0.50 of the parameters" in said
+    assert said.startswith("tinyllama takes 31.6")
+
+
+def test_the_sentence_on_lengths_gives_the_change_of_energy_and_time():
+    grid = knob_grid("llama", {"model": "tiny"}, axes(prompt_tokens=(16, 64)))
+
+    said = sentence(study(grid, lambda n: (n / 16, (n / 16) ** 0.5)), say_lengths)
+
+    assert "From 16 to 64 prompt_tokens energy per token changes by +300.0" in said
+    assert "time by +100.0" in said
+
+
+def quality(retention):
+    return Quality(
+        metric="ssim", direction="higher", score=retention, n=1, counted="image", data="d",
+        source_hash="h", retention=retention,
+    )  # fmt: skip
+
+
+def test_the_sentence_on_steps_asks_for_quality_and_gives_the_cost_of_a_step():
+    grid = knob_grid("digits-diffusion", {}, axes(scheduler=("ddim",), steps=(50, 20, 10)))
+    rows = [
+        measured(case.configuration, 5.0 + 0.1 * case.values[1], 1.0, unit="image", repeat=repeat)
+        for case in grid.cases
+        for repeat in range(2)
+    ]
+
+    result = analyse_knobs(rows, grid, quality=[(quality(1.0),), (quality(0.97),), (quality(0.6),)])
+
+    said = sentence(result, say_steps)
+    assert said.startswith("Least energy: ddim, steps 10, 6.0")
+    assert "of those that keep 95% of the first row's ssim: ddim, steps 20, 7.0" in said
+    assert said.endswith("one step more costs 100 mJ/image.")
+
+
+def test_phases_that_count_the_same_add_up_and_their_errors_in_squares():
+    grid = formats()
+    one = measured(grid.cases[0].configuration, 3.0, 1.0, u=0.01)
+    parts = [one, replace(measured(grid.cases[0].configuration, 4.0, 2.0, u=0.01), phase="vae")]
+
+    (total,) = summed(parts, "image")
+
+    assert total.phase == "image"
+    assert total.energy_per_unit_j == pytest.approx(7.0)
+    assert total.time_per_unit_s == pytest.approx(3.0)
+    assert total.energy_per_unit_u_j == pytest.approx(0.05)
+
+
+def test_a_sum_with_an_invalid_part_is_invalid():
+    grid = formats()
+    part = measured(grid.cases[0].configuration, 3.0, 1.0)
+
+    (total,) = summed([part, replace(refused(grid.cases[0].configuration), phase="vae")], "image")
+
+    assert not total.valid
+
+
+@pytest.fixture
+def concluded(tmp_path):
+    """A study in which one format cannot run and one length cannot be asked for."""
+    grid = formats(("fp32", "bf16", "int8"), (1, 4, 0))
+    store = ResultStore(tmp_path)
+    store.write_study(header())
+    for case in grid.cases:
+        if case.configuration is None:
+            continue
+        for repeat in range(2):
+            is_refused = case.values[0] == "bf16"
+            made = (
+                refused(case.configuration)
+                if is_refused
+                else measured(case.configuration, 8.0 / case.values[1], 1.0, repeat=repeat)
+            )
+            store.append(Record(measurement=made, trace=None))
+    told = KnobStudy(grid=grid, say=say_formats, panels=("energy", "trade"))
+    return store, told, conclude_knobs(store, told)
+
+
+def test_what_cannot_run_is_a_row_with_its_reason_in_the_table(concluded):
+    store, told, result = concluded
+    console = Console(width=100, file=StringIO())
+
+    print_knobs(result, told.say, store.folder, console=console)
+
+    text = console.file.getvalue()
+    assert "cannot run [1]" in text
+    assert "The <GPU> has no bf16." in " ".join(text.split())
+    assert "batch must be a whole number" in " ".join(text.split())
+    assert result.complete
+
+
+def test_a_study_leaves_report_table_and_plot(concluded):
+    store, _, _ = concluded
+
+    answer = store.read_answer()
+
+    assert answer.files == ("report.html", "study.csv", "study.png", "study.svg")
+    page = (store.folder / "report.html").read_text()
+    assert "The &lt;GPU&gt; has no bf16." in page
+    assert "<svg" in page
+    assert dict(answer.summary)["best.decode.energy_per_unit_j"] == pytest.approx(2.0)
+
+
+def test_the_csv_holds_every_combination_in_si_units(concluded, tmp_path):
+    _, _, result = concluded
+    write_knob_csv(result, tmp_path / "study.csv")
+
+    with (tmp_path / "study.csv").open() as file:
+        rows = {(row["precision"], row["batch"]): row for row in csv.DictReader(file)}
+
+    assert len(rows) == 9
+    assert float(rows["int8", "4"]["energy_per_unit_j"]) == pytest.approx(2.0)
+    assert float(rows["int8", "4"]["energy_ratio"]) == pytest.approx(0.25)
+    assert rows["bf16", "1"]["energy_per_unit_j"] == ""
+    assert rows["bf16", "1"]["reason"] == NO_BF16.detail
+
+
+def test_a_study_of_which_nothing_could_be_measured_says_so():
+    grid = formats(("bf16",), (1,))
+
+    result = analyse_knobs([refused(grid.cases[0].configuration)], grid)
+
+    assert sentence(result, say_formats) == "Nothing could be measured. The <GPU> has no bf16."
+    assert not result.complete
+
+
+def test_names_are_kept_apart_and_below_the_ceiling():
+    assert apart([0.0, 1.0, 50.0], 10.0, 100.0) == [0.0, 10.0, 50.0]
+    assert apart([98.0, 99.0], 10.0, 100.0) == [90.0, 100.0]
