@@ -82,6 +82,7 @@ def _h200() -> tuple[HeldOut, Validation]:
     anchored = validate(runs)
     held_out = hold_out(PROCESSORS["h200_sxm"], runs, _FREE)
     _print_comparisons("H200, each family held out", held_out.comparisons)
+    _print_comparisons("H200, micro-benchmarks alone", anchored.comparisons)
     _print_summaries("H200, micro-benchmarks alone", anchored, lambda run: (run.family,))
     _print_summaries(
         "H200, each family held out",
@@ -118,9 +119,9 @@ def _h200_figures(held_out: HeldOut, anchored: Validation) -> list[Figure]:
 
 
 def _reference_figures(compared: Validation, points: ReferencePoints) -> list[Figure]:
+    timed = [one for one in compared.comparisons if one.time_error is not None]
     of_a100, of_l4 = (
-        summary([one for one in compared.comparisons if one.run.device in devices])
-        for devices in (_A100, _L4)
+        summary([one for one in timed if one.run.device in devices]) for devices in (_A100, _L4)
     )
     everything = summary(compared.comparisons)
     return [
@@ -186,7 +187,11 @@ def _write() -> None:
     _, compared = _reference()
     entries = {"h200_sxm": (held_out.comparisons, "families of networks held out")}
     for device in sorted({one.run.device for one in compared.comparisons}):
-        chosen = [one for one in compared.comparisons if one.run.device == device]
+        chosen = [
+            one
+            for one in compared.comparisons
+            if one.run.device == device and one.time_error is not None
+        ]
         entries[device] = (chosen, "published measurements, nothing fitted")
     path = Path(validation_confidence.__file__).with_name(validation_confidence.DATA_NAME)
     path.write_text("".join(_entry(key, *entry) for key, entry in entries.items()))
