@@ -42,7 +42,7 @@ class BatchScaling(Generic[Settings]):
         precisions: Number formats, one curve each.
         batches: Batches; the first is what the others are compared with.
         repeats: Blocks; each holds every combination once in its own random order.
-        seed: Seed of the order of trials.
+        order_seed: Seed of the order of trials.
     """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
@@ -50,7 +50,7 @@ class BatchScaling(Generic[Settings]):
     precisions: tuple[str, ...] = ("bf16",)
     batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
     repeats: int = 3
-    seed: int = 0
+    order_seed: int = 0
 
 
 def main(config: BatchScaling[object]) -> int:
@@ -67,7 +67,7 @@ def main(config: BatchScaling[object]) -> int:
         kind="batch",
         settings=config,
         repeats=config.repeats,
-        seed=config.seed,
+        seed=config.order_seed,
     )
 
 

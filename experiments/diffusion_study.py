@@ -5,7 +5,7 @@ Without a GPU, on four simulated ones; the second scores what it draws, with a s
 it trains in a minute or two::
 
     experiments/diffusion_study.py
-    experiments/diffusion_study.py digits-diffusion --schedulers ddim dpm++ --steps 50 20 10 5
+    experiments/diffusion_study.py digits-diffusion --schedulers ddim dpm++ --num-steps 50 20 10 5
 
 On the GPUs of a node or of a Ray cluster, from the repository root::
 
@@ -44,20 +44,20 @@ class DiffusionStudy(Generic[Settings]):
         lab: Where it runs, at the driver's own clocks.
         schedulers: How a step follows from the predicted noise.
         resolutions: Sides of the image in pixels, for networks that draw several sizes.
-        steps: Denoising steps; the first is what the others are compared with.
+        num_steps: Denoising steps; the first is what the others are compared with.
         score: Score the images of networks whose weights are trained, against the first row.
         repeats: Blocks; each holds every combination once in its own random order.
-        seed: Seed of the order of trials.
+        order_seed: Seed of the order of trials.
     """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
     schedulers: tuple[str, ...] = ("dpm++", "euler", "ddim")
     resolutions: tuple[int, ...] = (512, 768)
-    steps: tuple[int, ...] = (50, 30, 20, 10)
+    num_steps: tuple[int, ...] = (50, 30, 20, 10)
     score: bool = True
     repeats: int = 3
-    seed: int = 0
+    order_seed: int = 0
 
 
 def main(config: DiffusionStudy[object]) -> int:
@@ -67,7 +67,7 @@ def main(config: DiffusionStudy[object]) -> int:
     axes = [
         Axis(knob="scheduler", values=config.schedulers, title="scheduler"),
         *([sides] if "resolution" in knobs else []),
-        Axis(knob="steps", values=config.steps, title="steps", phrase="{} steps"),
+        Axis(knob="steps", values=config.num_steps, title="steps", phrase="{} steps"),
     ]
     grid = knob_grid(workload_name(config.workload), knobs, axes, whole="image")
     return measure_knobs(
@@ -76,7 +76,7 @@ def main(config: DiffusionStudy[object]) -> int:
         kind="diffusion",
         settings=config,
         repeats=config.repeats,
-        seed=config.seed,
+        seed=config.order_seed,
         score=partial(scored, grid) if config.score and knobs.get("weights") else tuple,
     )
 

@@ -49,7 +49,7 @@ class DvfsSweep(Generic[Settings]):
         repeats: Blocks; each holds every clock once in its own random order.
         sentinel_every: Trials between two looks at the default clock for drift.
         objective: What is to be low.
-        seed: Seed of the order of trials.
+        order_seed: Seed of the order of trials.
     """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
@@ -60,7 +60,7 @@ class DvfsSweep(Generic[Settings]):
     repeats: int = 3
     sentinel_every: int = 10
     objective: Literal["edp", "ed2p", "energy", "time"] = "edp"
-    seed: int = 0
+    order_seed: int = 0
 
 
 def main(config: DvfsSweep[object]) -> int:
@@ -89,7 +89,7 @@ def plan(config: DvfsSweep[object], sites: Sequence[Site]) -> tuple[Trial, ...]:
         repeats=config.repeats,
         sentinel=asked[0],
         sentinel_every=config.sentinel_every,
-        seed=config.seed,
+        seed=config.order_seed,
     )
 
 

@@ -45,7 +45,7 @@ class LengthScaling(Generic[Settings]):
             is what the others are compared with.
         batches: Batches, one curve each.
         repeats: Blocks; each holds every combination once in its own random order.
-        seed: Seed of the order of trials.
+        order_seed: Seed of the order of trials.
     """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
@@ -53,7 +53,7 @@ class LengthScaling(Generic[Settings]):
     lengths: tuple[int, ...] = (128, 512, 1024, 2048, 4096, 8000)
     batches: tuple[int, ...] = (1, 16)
     repeats: int = 3
-    seed: int = 0
+    order_seed: int = 0
 
 
 def main(config: LengthScaling[object]) -> int:
@@ -70,7 +70,7 @@ def main(config: LengthScaling[object]) -> int:
         kind="length",
         settings=config,
         repeats=config.repeats,
-        seed=config.seed,
+        seed=config.order_seed,
     )
 
 

@@ -43,7 +43,7 @@ class ModelSize(Generic[Settings]):
         models: The models, smallest first; the first is what the others are compared with.
         batches: Batches, one curve each.
         repeats: Blocks; each holds every combination once in its own random order.
-        seed: Seed of the order of trials.
+        order_seed: Seed of the order of trials.
     """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
@@ -53,7 +53,7 @@ class ModelSize(Generic[Settings]):
     )  # fmt: skip
     batches: tuple[int, ...] = (1, 16)
     repeats: int = 3
-    seed: int = 0
+    order_seed: int = 0
 
 
 def main(config: ModelSize[object]) -> int:
@@ -72,7 +72,7 @@ def main(config: ModelSize[object]) -> int:
         kind="size",
         settings=config,
         repeats=config.repeats,
-        seed=config.seed,
+        seed=config.order_seed,
     )
 
 

@@ -42,7 +42,7 @@ class PrecisionStudy(Generic[Settings]):
         precisions: Number formats; the first is what the others are compared with.
         batches: Batches; one alone compares the formats there.
         repeats: Blocks; each holds every combination once in its own random order.
-        seed: Seed of the order of trials.
+        order_seed: Seed of the order of trials.
     """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
@@ -50,7 +50,7 @@ class PrecisionStudy(Generic[Settings]):
     precisions: tuple[str, ...] = ("fp32", "tf32", "bf16", "fp8", "int8", "int4")
     batches: tuple[int, ...] = (1, 8, 64)
     repeats: int = 3
-    seed: int = 0
+    order_seed: int = 0
 
 
 def main(config: PrecisionStudy[object]) -> int:
@@ -67,7 +67,7 @@ def main(config: PrecisionStudy[object]) -> int:
         kind="precision",
         settings=config,
         repeats=config.repeats,
-        seed=config.seed,
+        seed=config.order_seed,
     )
 
 

@@ -2,14 +2,17 @@
 
 import csv
 import importlib.util
+import runpy
 import subprocess
 import sys
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
 from actor_fixtures import QUICK
 
 from joulelab.tracking.store import ResultStore
+from joulelab.workloads import WORKLOADS
 from joulelab.workloads.diffusion_settings import DiffusionSettings
 from joulelab.workloads.gemm import GemmSettings
 from joulelab.workloads.llama_settings import LlamaSettings
@@ -91,7 +94,7 @@ def test_steps_of_diffusion_are_summed_over_its_phases(run):
         workload=DiffusionSettings(model="tiny"),
         schedulers=("ddim",),
         resolutions=(64,),
-        steps=(4, 2),
+        num_steps=(4, 2),
     )
 
     energy_j = {(row["phase"], row["steps"]): float(row["energy_per_unit_j"]) for row in rows}
@@ -113,6 +116,20 @@ def test_models_are_compared_by_their_parameters(run):
     assert code == 0
     assert [row["model"] for row in rows] == 2 * ["tiny", "tinyllama"]
     assert "of the parameters" in answer.note
+
+
+@pytest.mark.parametrize("script", [*STUDIES, "dvfs_sweep"])
+def test_no_option_of_a_study_is_that_of_a_workload(script):
+    """``--steps`` of a study beside ``--steps`` of a network crashed the command line."""
+    module = runpy.run_path(str(EXPERIMENTS / f"{script}.py"))
+    [kind] = [
+        each for each in module.values() if is_dataclass(each) and each.__module__ == "<run_path>"
+    ]
+    own = {field.name for each in (kind, Laboratory) for field in fields(each)}
+
+    for name in module.get("AMONG", WORKLOADS):
+        knobs = {field.name for field in fields(WORKLOADS[name].settings_type)}
+        assert not own & knobs, name
 
 
 @pytest.mark.parametrize("script", STUDIES)

@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 from joulelab.analysis.knob_findings import crossover, losses
 from joulelab.analysis.knob_study import KnobPhase, KnobRow, Panel
 from joulelab.analysis.panels import COVERAGE
-from joulelab.analysis.quantities import si_scale
+from joulelab.analysis.quantities import quantity, si_scale
 from joulelab.analysis.style import BEST, CURVE, EQUAL, INK, MUTED, tidy
 from joulelab.analysis.sweep import Figures
 from joulelab.core.configuration import KnobValue
@@ -58,10 +58,12 @@ def draw_panel(axes: Axes, phase: KnobPhase, panel: Panel) -> None:
         _draw(axes, dots, index)
     if panel == "energy":
         _mark_losses(axes, phase, scaled)
-    if panel in {"trade", "quality"}:
+    is_pair = panel in {"trade", "quality"}
+    if is_pair or phase.axes[-1].places is not None:
         _name_dots(axes, phase, list(scaled.values()))
     if len(scaled) > 1:
-        _name_curves(axes, [(phase.curve_name(s), dots[-1]) for s, dots in scaled.items()])
+        ends = [(phase.curve_name(series), dots[-1]) for series, dots in scaled.items()]
+        _name_curves(axes, ends, in_line=not is_pair)
 
 
 def _dots(phase: KnobPhase, rows: Sequence[tuple[KnobRow, Figures]], panel: Panel) -> list[_Dot]:
@@ -124,7 +126,7 @@ def _set_axes(axes: Axes, phase: KnobPhase, panel: Panel, dots: Sequence[_Dot]) 
     if has_log_x:
         axes.set_xscale("log")
     axes.set_xlim(*_limits(xs, has_log=has_log_x, below=0.08, above=room))
-    if is_place:
+    if is_place and axis.places is None:
         places = [axis.place(value) for value in axis.values]
         axes.xaxis.set_major_locator(FixedLocator(places))
         names = {axis.place(value): str(value) for value in axis.values}
@@ -161,8 +163,12 @@ def _plain_log_ticks(axes: Axes, which: Literal["x", "y"]) -> None:
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
     subs = (1.0, 2.0, 5.0) if log(high / low) < log(300) else (1.0,)
     axis.set_major_locator(LogLocator(subs=subs))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
     axis.set_minor_locator(NullLocator())
+
+
+def _tick(value: float) -> str:
+    return f"{value:g}" if value < 1e6 else quantity(value, "", digits=3).replace("G", "B")
 
 
 def _draw(axes: Axes, dots: Sequence[_Dot], index: int) -> None:
@@ -220,28 +226,40 @@ def _name_dots(axes: Axes, phase: KnobPhase, curves: Sequence[Sequence[_Dot]]) -
     """Write the value of the last knob beside the dots of the curve that has most of them."""
     axis, point = phase.axes[-1], 72 / axes.figure.dpi
     taken: list[tuple[float, float]] = []
-    for dot in max(curves, key=len):
+    dots = max(curves, key=len)
+    for dot in dots if len(curves) == 1 else dots[:-1]:  # beside the last is the curve's name
         x, y = (float(part) for part in point * axes.transData.transform((dot.x, dot.y)))
         text = axis.text(dot.row.x)
         width = _LETTER_PT * len(text)
-        if any(abs(x - u) < width and abs(y - v) < _LINE_PT for u, v in taken):
+        free = [
+            up
+            for up in (5.0, -5.0)
+            if not any(abs(x - u) < width and abs(y + 2 * up - v) < _LINE_PT for u, v in taken)
+        ]
+        if not free:
             continue
-        taken.append((x, y))
+        taken.append((x, y + 2 * free[0]))
         is_far_right = x + width > point * axes.bbox.x1
         axes.annotate(
             text,
             (dot.x, dot.y),
-            xytext=(-5 if is_far_right else 5, 5),
+            xytext=(-5 if is_far_right else 5, free[0]),
             textcoords="offset points",
             ha="right" if is_far_right else "left",
-            va="bottom",
+            va="bottom" if free[0] > 0 else "top",
             color=MUTED,
             fontsize=7.5,
         )
 
 
-def _name_curves(axes: Axes, ends: Sequence[tuple[str, _Dot]]) -> None:
-    """Write the name of each curve beside its last dot, no two upon each other."""
+def _name_curves(axes: Axes, ends: Sequence[tuple[str, _Dot]], *, in_line: bool) -> None:
+    """Write the name of each curve beside its last dot, no two upon each other.
+
+    Args:
+        axes: Where to write.
+        ends: The names, and the last dots.
+        in_line: Whether all names stand right of all dots.
+    """
     point = 72 / axes.figure.dpi
     places = [point * axes.transData.transform((dot.x, dot.y)) for _, dot in ends]
     right = max(float(x) for x, _ in places)
@@ -251,7 +269,7 @@ def _name_curves(axes: Axes, ends: Sequence[tuple[str, _Dot]]) -> None:
         axes.annotate(
             name,
             (dot.x, dot.y),
-            xytext=(right - x + 9, heights[index] - y),
+            xytext=((right - x if in_line else 0) + 9, heights[index] - y),
             textcoords="offset points",
             va="center",
             color=INKS[index % len(INKS)],

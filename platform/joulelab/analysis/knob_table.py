@@ -11,7 +11,7 @@ from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, quantity, unc
 from joulelab.analysis.sweep import Figures
 from joulelab.core.additive import Interval
 
-MINOR = ("clock", "time of", "power")
+MINOR = ("clock", "time of", "power", "throughput")
 """Heads of columns that go first where there is no room."""
 
 

@@ -91,15 +91,14 @@ def say_sizes(phase: KnobPhase) -> str:
             continue
         least, most = min(curve, key=energy_j)[0], max(curve, key=energy_j)[0]
         ratio = phase.energy_ratio(most, least)
-        power = ""
+        lead = _lead(phase, series)
+        times = f"{ratio.value:.3g} ± {ratio.half_width:.2g} times the energy of {least.x}"
+        said = f"{lead}{most.x} takes {times}"
         if axis.is_number:
             sizes = [log(axis.place(row.x)) for row, _ in curve]
             slope = line_slope(sizes, [log(f.energy_per_unit_j) for _, f in curve])
-            power = f", which grows with the power {slope:.2f} of the {axis.title}"
-        parts.append(
-            f"{_lead(phase, series)}{most.x} takes {ratio.value:.3g} ± {ratio.half_width:.2g} "
-            f"times the energy of {least.x}{power}"
-        )
+            said += f"; energy grows with the power {slope:.2f} of the {axis.title}"
+        parts.append(said)
     return _joined(parts)
 
 
