@@ -48,8 +48,9 @@ class NvmlProcess:
 
     def call(self, root: Path, privileged: bool, function: Callable[..., Any], *args: Any) -> Any:
         """Run ``function(*args)`` there with the store at ``root``."""
-        if not function.__module__.startswith("joulelab"):  # the worker cannot import tests
-            cloudpickle.register_pickle_by_value(sys.modules[function.__module__])
+        for sent in (function, *filter(callable, args)):
+            if not sent.__module__.startswith("joulelab"):  # the worker cannot import tests
+                cloudpickle.register_pickle_by_value(sys.modules[sent.__module__])
         environment = {
             "FAKE_NVML_STORE": str(root),
             "FAKE_NVML_PRIVILEGED": "1" if privileged else "0",
