@@ -200,6 +200,7 @@ def test_lpips_refuses_a_file_of_something_else(tmp_path):
 @pytest.fixture
 def inception(tmp_path, monkeypatch):
     """Random weights of the network of FID, in a file."""
+    pytest.importorskip("torch_fidelity")
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
     path = tmp_path / "inception.pth"
@@ -340,6 +341,7 @@ def boxes(*corners, labels=None, scores=None):
 
 
 def map_of(found, real, **knobs):
+    pytest.importorskip("faster_coco_eval")
     data = DetectionData(name="some", images=random_images(n=1), objects=[real])
     metric = MeanAveragePrecision(**knobs)
     metric.check(data)
