@@ -15,7 +15,7 @@ from joulelab.hardware.processors import PROCESSORS
 
 DEVICES = tuple(PROCESSORS)
 MODES = st.sampled_from(["eager", "graph", "compiled"])
-SIZES = st.integers(16, 20_000)
+SIZES = st.integers(1, 20_000)
 TIGHT = 1 + 1e-9
 
 
