@@ -17,10 +17,10 @@ from figures import Figure, print_figures
 from rich.console import Console
 from rich.table import Table
 
-from joulelab.estimator import validation_confidence
-from joulelab.estimator.calibration import Calibration, calibrate
-from joulelab.estimator.calibration_points import read_anchors
-from joulelab.estimator.validation import (
+from joulelab.estimator.calibration.fit import Calibration, calibrate
+from joulelab.estimator.calibration.points import read_anchors
+from joulelab.estimator.validation import confidence
+from joulelab.estimator.validation.compare import (
     Comparison,
     Summary,
     Validation,
@@ -28,9 +28,9 @@ from joulelab.estimator.validation import (
     summary,
     validate,
 )
-from joulelab.estimator.validation_holdout import BOARD, HOST, HeldOut, hold_out
-from joulelab.estimator.validation_points import ReferencePoints, read_reference_points
-from joulelab.estimator.validation_runs import MeasuredRun, read_h200_runs
+from joulelab.estimator.validation.holdout import BOARD, HOST, HeldOut, hold_out
+from joulelab.estimator.validation.points import ReferencePoints, read_reference_points
+from joulelab.estimator.validation.runs import MeasuredRun, read_h200_runs
 from joulelab.hardware.processors import PROCESSORS
 
 _ROOT = Path(__file__).parents[1]
@@ -183,7 +183,7 @@ def _write() -> None:
             if one.run.device == device and one.time_error is not None
         ]
         entries[device] = (chosen, "published measurements, nothing fitted")
-    path = Path(validation_confidence.__file__).with_name(validation_confidence.DATA_NAME)
+    path = Path(confidence.__file__).with_name(confidence.DATA_NAME)
     path.write_text("".join(_entry(key, *entry) for key, entry in entries.items()))
 
 

@@ -12,16 +12,16 @@ from statistics import median
 from figures import Figure
 
 from joulelab.estimator import estimate
-from joulelab.estimator.fusion import fused
-from joulelab.estimator.kinds import MATRIX_KINDS
+from joulelab.estimator.graph.fusion import fused
 from joulelab.estimator.models import find_model, trace_model
 from joulelab.estimator.precision import supports
-from joulelab.estimator.predict import totals
+from joulelab.estimator.pricing.predict import totals
+from joulelab.estimator.tracing.kinds import MATRIX_KINDS
 from joulelab.hardware.processors import PROCESSORS
 
 _TRACE = """
 import json, resource, time
-from joulelab.estimator.kinds import MATRIX_KINDS
+from joulelab.estimator.tracing.kinds import MATRIX_KINDS
 from joulelab.estimator.models import find_model, trace_model
 trace_model("resnet18", batch=1, precision="{precision}")
 times_s = []

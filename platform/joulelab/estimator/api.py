@@ -11,11 +11,11 @@ from typing import cast
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator import predict
 from joulelab.estimator.cell import Cell
 from joulelab.estimator.estimate import Estimate, Mode
 from joulelab.estimator.opportunities import Change, opportunities
 from joulelab.estimator.precision import check_precision
+from joulelab.estimator.pricing import predict
 from joulelab.estimator.program import TracedModel
 from joulelab.estimator.question import Combination, Question, clock_grid
 from joulelab.hardware.processors import PROCESSORS

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from joulelab.core.point import OperatingPoint
-from joulelab.estimator import predict
 from joulelab.estimator.api import Progress, Tracer
+from joulelab.estimator.pricing import predict
 from joulelab.estimator.question import Combination, Question, clock_grid
 from joulelab.hardware.processor import Processor
 from joulelab.registry import unknown_name

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from joulelab.estimator.api import Progress, Tracer
 from joulelab.estimator.estimate import MemoryEstimate
-from joulelab.estimator.memory import largest_batch, memory
 from joulelab.estimator.precision import at_precision
+from joulelab.estimator.pricing.memory import largest_batch, memory
 from joulelab.estimator.program import TracedModel
 from joulelab.estimator.question import Combination, Question
 from joulelab.hardware.processor import Processor

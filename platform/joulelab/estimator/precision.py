@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from joulelab.core.cost import Pipe
 from joulelab.errors import ConfigError
-from joulelab.estimator.kinds import MATRIX_KINDS
 from joulelab.estimator.program import Operator, Program
+from joulelab.estimator.tracing.kinds import MATRIX_KINDS
 from joulelab.hardware.processor import Processor
 from joulelab.registry import unknown_name
 

@@ -1,7 +1,7 @@
 """A traced program: its operators in order, how values flow between them, what memory it held.
 
-Plain values without tensors. They are counted by :mod:`joulelab.estimator.trace`, and everything
-else of the estimator works on them alone.
+Plain values without tensors. They are counted by :mod:`joulelab.estimator.tracing.trace`, and
+everything else of the estimator works on them alone.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from joulelab.core.cost import Pipe
-from joulelab.estimator.kinds import Kind
+from joulelab.estimator.tracing.kinds import Kind
 
 Stage = Literal["forward", "backward", "optimizer"]
 """Which part of a step an operator belongs to."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.quality.image_protocols import Boxes, IntArray
 from joulelab.quality.protocols import FloatArray
 from joulelab.workloads import accelerator, hub

@@ -24,7 +24,14 @@ from joulelab.workloads.disk_cache import (
     write_entry,
 )
 
-_SOURCES = ("core/cost.py", "estimator/*.py", "estimator/models/*.py", "workloads/*.py")
+_SOURCES = (
+    "core/cost.py",
+    "estimator/*.py",
+    "estimator/graph/*.py",
+    "estimator/tracing/*.py",
+    "estimator/models/*.py",
+    "workloads/*.py",
+)
 _PACKAGES = ("diffusers", "torch", "torchao", "torchvision", "transformers", "ultralytics")
 _WHAT = "a cost"
 

@@ -13,7 +13,7 @@ import torch
 from torch._guards import active_fake_mode
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.workloads import hub
 from joulelab.workloads.diffusion_geometry import Config, Pipeline
 from joulelab.workloads.diffusion_settings import DiffusionSettings

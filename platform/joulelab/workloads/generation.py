@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch._guards import active_fake_mode
 
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.workloads.language_settings import LanguageSettings
 
 ensure_torchvision()  # transformers imports it

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from torch._guards import active_fake_mode
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 
 ensure_torchvision()  # transformers imports it
 

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from joulelab.core.cost import KernelCost
-from joulelab.estimator.fusion import fused, traffic
-from joulelab.estimator.kernels import averaged, kernels_of, merged, repeated
+from joulelab.estimator.graph.fusion import fused, traffic
+from joulelab.estimator.graph.kernels import averaged, kernels_of, merged, repeated
+from joulelab.estimator.graph.values import dense_parts
 from joulelab.estimator.program import Program
-from joulelab.estimator.trace import fake_tensors, trace, trace_program
-from joulelab.estimator.values import dense_parts
+from joulelab.estimator.tracing.trace import fake_tensors, trace, trace_program
 from joulelab.workloads import formats
 from joulelab.workloads.generation import Generation
 from joulelab.workloads.language import LanguageWorkload

@@ -106,8 +106,8 @@ class LaunchLoop(Workload[Settings]):
 
     @override
     def cost(self) -> WorkloadCost:
-        from joulelab.estimator.kernels import merged, repeated
-        from joulelab.estimator.trace import fake_tensors, trace
+        from joulelab.estimator.graph.kernels import merged, repeated
+        from joulelab.estimator.tracing.trace import fake_tensors, trace
 
         settings = self.settings
         with fake_tensors():

@@ -6,7 +6,7 @@ Imports torch and transformers, so it is imported only by functions that run or 
 import torch
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.workloads import hub
 from joulelab.workloads.formats import storage_dtype
 from joulelab.workloads.llama_geometry import LlamaGeometry

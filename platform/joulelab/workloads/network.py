@@ -148,7 +148,7 @@ class NetworkWorkload(Workload[Settings]):
     def _training_where_due(self, network: Any, programs: Programs) -> Programs:
         if not self.training_phases:
             return programs
-        from joulelab.estimator.training import TrainingStep
+        from joulelab.estimator.tracing.training import TrainingStep
 
         return {
             phase: TrainingStep(program, network=network)

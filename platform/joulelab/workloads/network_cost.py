@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from joulelab.core.cost import KernelCost
-from joulelab.estimator.kernels import kernels_of, merged, repeated
+from joulelab.estimator.graph.kernels import kernels_of, merged, repeated
 from joulelab.estimator.precision import at_precision, is_quantised
 from joulelab.estimator.program import Program
-from joulelab.estimator.trace import fake_tensors, trace_program
-from joulelab.estimator.training import trace_training
+from joulelab.estimator.tracing.trace import fake_tensors, trace_program
+from joulelab.estimator.tracing.training import trace_training
 from joulelab.workloads import formats
 from joulelab.workloads.loop import Loop
 from joulelab.workloads.network import NetworkWorkload

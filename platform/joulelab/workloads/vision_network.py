@@ -10,7 +10,7 @@ import torch
 from torch._guards import active_fake_mode
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.building import fake_network
+from joulelab.estimator.tracing.building import fake_network
 from joulelab.workloads import hub
 from joulelab.workloads.formats import storage_dtype
 

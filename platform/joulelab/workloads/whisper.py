@@ -48,7 +48,7 @@ class Whisper(NetworkWorkload[WhisperSettings]):
 
     @override
     def cost(self) -> WorkloadCost:
-        from joulelab.estimator.kernels import merged, repeated
+        from joulelab.estimator.graph.kernels import merged, repeated
         from joulelab.workloads.whisper_cost import trace_phases
 
         kernels, resident_b = trace_phases(self)

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from joulelab.core.cost import KernelCost
-from joulelab.estimator.kernels import averaged, kernels_of, merged, repeated
+from joulelab.estimator.graph.kernels import averaged, kernels_of, merged, repeated
 from joulelab.estimator.program import Program
-from joulelab.estimator.trace import fake_tensors, trace_program
+from joulelab.estimator.tracing.trace import fake_tensors, trace_program
 from joulelab.workloads import formats
 from joulelab.workloads.whisper import Whisper
 from joulelab.workloads.whisper_network import Recognition

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch._guards import active_fake_mode
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.workloads import hub
 from joulelab.workloads.formats import storage_dtype
 from joulelab.workloads.whisper_geometry import GEOMETRIES, START_TOKENS

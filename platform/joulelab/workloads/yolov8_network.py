@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.workloads.detection import DetectionSettings
 from joulelab.workloads.formats import storage_dtype
 from joulelab.workloads.state_file import require_file

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.calibration import calibrate
-from joulelab.estimator.calibration_overlay import overlay
-from joulelab.estimator.calibration_points import Anchor, read_anchors, rejections
-from joulelab.estimator.calibration_prices import Pricing
+from joulelab.estimator.calibration.fit import calibrate
+from joulelab.estimator.calibration.overlay import overlay
+from joulelab.estimator.calibration.points import Anchor, read_anchors, rejections
+from joulelab.estimator.calibration.prices import Pricing
 from joulelab.estimator.program import MatrixShape
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.hardware.scalars import bounds_of, calibrated, value_of, with_values

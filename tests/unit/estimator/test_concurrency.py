@@ -5,8 +5,8 @@ from hand_made_programs import ProgramBuilder, programs
 from hypothesis import given
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.concurrency import concurrency
-from joulelab.estimator.fusion import fused, unfused
+from joulelab.estimator.graph.concurrency import concurrency
+from joulelab.estimator.graph.fusion import fused, unfused
 from joulelab.estimator.program import Program
 
 

@@ -10,7 +10,7 @@ from programs_by_hand import model, pointwise, product
 
 from joulelab.core.point import OperatingPoint
 from joulelab.estimator.precision import PRECISIONS, supports
-from joulelab.estimator.predict import estimate, totals
+from joulelab.estimator.pricing.predict import estimate, totals
 from joulelab.hardware.processors import PROCESSORS
 
 DEVICES = tuple(PROCESSORS)

@@ -7,7 +7,7 @@ import pytest
 
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.precision import PRECISIONS, supports
-from joulelab.estimator.predict import estimate, totals
+from joulelab.estimator.pricing.predict import estimate, totals
 from joulelab.hardware.processors import PROCESSORS
 
 FEW = ("torchvision:resnet18", "torchvision:mobilenet_v2", "torchvision:vit_b_16")

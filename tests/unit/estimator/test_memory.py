@@ -7,7 +7,7 @@ from estimates_by_hand import processor
 from hand_made_programs import ProgramBuilder
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.memory import largest_batch, memory, shortfall, shortfall_b
+from joulelab.estimator.pricing.memory import largest_batch, memory, shortfall, shortfall_b
 
 WITHOUT_PRODUCTS = ProgramBuilder(x=1.0).call("relu", "x", "y").call("relu", "y", "z")
 

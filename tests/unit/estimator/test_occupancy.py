@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from joulelab.estimator.occupancy import Shapes, utilisation
+from joulelab.estimator.pricing.occupancy import Shapes, utilisation
 from joulelab.hardware.processor import MatrixEngine
 
 GPU = MatrixEngine(num_engines=132, tiles=((128, 256, 1.0), (128, 128, 1.0), (64, 64, 0.7)))

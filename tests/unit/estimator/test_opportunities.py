@@ -10,7 +10,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import EnergySplit
 from joulelab.estimator.opportunities import opportunities
-from joulelab.estimator.predict import estimate as predict
+from joulelab.estimator.pricing.predict import estimate as predict
 from joulelab.estimator.program import Program, ProgramPhase, TracedModel
 
 

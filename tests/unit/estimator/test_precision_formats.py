@@ -14,7 +14,7 @@ from joulelab.estimator.precision import (
     supports,
     traced_dtype,
 )
-from joulelab.estimator.predict import estimate
+from joulelab.estimator.pricing.predict import estimate
 from joulelab.hardware.processors import PROCESSORS
 
 

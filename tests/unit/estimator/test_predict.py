@@ -8,7 +8,7 @@ from programs_by_hand import model, plain_processor, pointwise, product, with_ti
 
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.predict import estimate, totals
+from joulelab.estimator.pricing.predict import estimate, totals
 from joulelab.hardware.processors import PROCESSORS
 
 CUBE = 8192

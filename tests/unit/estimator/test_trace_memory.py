@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from joulelab.estimator.building import fake_network
-from joulelab.estimator.torchvision_shim import ensure_torchvision
-from joulelab.estimator.trace import fake_tensors, trace_program
-from joulelab.estimator.training import trace_training
+from joulelab.estimator.tracing.building import fake_network
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.trace import fake_tensors, trace_program
+from joulelab.estimator.tracing.training import trace_training
 
 KIB = 1024
 SMALL = {

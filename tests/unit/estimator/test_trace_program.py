@@ -6,9 +6,9 @@ from torch import nn
 from torch.nn import functional
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.building import fake_network
 from joulelab.estimator.program import MatrixShape
-from joulelab.estimator.trace import fake_tensors, trace, trace_program
+from joulelab.estimator.tracing.building import fake_network
+from joulelab.estimator.tracing.trace import fake_tensors, trace, trace_program
 
 
 def operators_of(step, **options):

@@ -6,7 +6,7 @@ import pytest
 from reference_data import reference_csv
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.validation import (
+from joulelab.estimator.validation.compare import (
     Comparison,
     Prediction,
     predict_run,
@@ -14,10 +14,10 @@ from joulelab.estimator.validation import (
     summary,
     validate,
 )
-from joulelab.estimator.validation_confidence import confidence_of
-from joulelab.estimator.validation_holdout import BOARD, HOST, fit_factors, hold_out, scaled
-from joulelab.estimator.validation_points import read_reference_points
-from joulelab.estimator.validation_runs import MeasuredRun, read_h200_runs
+from joulelab.estimator.validation.confidence import confidence_of
+from joulelab.estimator.validation.holdout import BOARD, HOST, fit_factors, hold_out, scaled
+from joulelab.estimator.validation.points import read_reference_points
+from joulelab.estimator.validation.runs import MeasuredRun, read_h200_runs
 from joulelab.hardware.processors import PROCESSORS
 
 H200 = PROCESSORS["h200_sxm"]

@@ -154,7 +154,7 @@ def test_weights_that_are_no_file_are_refused(metric, tmp_path):
 
 @pytest.fixture
 def alexnet(tmp_path):
-    from joulelab.estimator.torchvision_shim import ensure_torchvision
+    from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 
     ensure_torchvision()
     from torchvision.models import alexnet
@@ -229,7 +229,7 @@ def test_fid_is_least_for_the_real_images_themselves(inception):
 @pytest.fixture
 def clip(tmp_path):
     """A small CLIP with random weights that reads three words, in a folder."""
-    from joulelab.estimator.torchvision_shim import ensure_torchvision
+    from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 
     ensure_torchvision()
     import transformers

@@ -67,7 +67,7 @@ def test_perplexity_is_the_inverse_of_the_probability_of_what_comes():
 
 
 def test_perplexity_is_that_of_torchmetrics():
-    from joulelab.estimator.torchvision_shim import ensure_torchvision
+    from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 
     ensure_torchvision()
     import torch

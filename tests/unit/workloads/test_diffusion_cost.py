@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from joulelab.estimator.kernels import merged
-from joulelab.estimator.trace import fake_tensors, trace
+from joulelab.estimator.graph.kernels import merged
+from joulelab.estimator.tracing.trace import fake_tensors, trace
 from joulelab.workloads.diffusion import Diffusion
 from joulelab.workloads.diffusion_geometry import PIPELINES
 from joulelab.workloads.diffusion_parts import parts_of

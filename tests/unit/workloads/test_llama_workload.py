@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.kernels import merged
-from joulelab.estimator.trace import fake_tensors, trace
+from joulelab.estimator.graph.kernels import merged
+from joulelab.estimator.tracing.trace import fake_tensors, trace
 from joulelab.workloads import accelerator, llama_network
 from joulelab.workloads.generation import Generation
 from joulelab.workloads.llama import Llama

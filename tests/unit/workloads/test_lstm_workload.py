@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.kinds import MATRIX_KINDS
-from joulelab.estimator.trace import fake_tensors, trace
+from joulelab.estimator.tracing.kinds import MATRIX_KINDS
+from joulelab.estimator.tracing.trace import fake_tensors, trace
 from joulelab.workloads import WORKLOADS, accelerator
 from joulelab.workloads.lstm_geometry import GEOMETRIES
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from joulelab.estimator.trace import fake_tensors
+from joulelab.estimator.tracing.trace import fake_tensors
 from joulelab.workloads import training
 from joulelab.workloads.training import Recipe, load_trained, train, trained_state
 

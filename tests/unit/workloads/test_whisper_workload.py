@@ -8,7 +8,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models import trace_model
-from joulelab.estimator.trace import fake_tensors, trace
+from joulelab.estimator.tracing.trace import fake_tensors, trace
 from joulelab.workloads import accelerator, whisper_network
 from joulelab.workloads.whisper import Whisper
 from joulelab.workloads.whisper_geometry import GEOMETRIES, START_TOKENS

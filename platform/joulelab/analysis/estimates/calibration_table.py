@@ -6,7 +6,7 @@ from rich import box
 from rich.table import Table
 
 from joulelab.analysis.quantities import quantity
-from joulelab.estimator.calibration import Calibration, FittedFigure, Residual
+from joulelab.estimator.calibration.fit import Calibration, FittedFigure, Residual
 
 _MOST = 30
 

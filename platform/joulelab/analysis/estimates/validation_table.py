@@ -7,7 +7,7 @@ from rich.table import Table
 
 from joulelab.analysis.quantities import quantity
 from joulelab.estimator.estimate import Confidence
-from joulelab.estimator.validation import Comparison, Summary, Validation, summary
+from joulelab.estimator.validation.compare import Comparison, Summary, Validation, summary
 
 
 def validation_sentence(found: Validation) -> str:

@@ -14,8 +14,8 @@ from joulelab.analysis.estimates.calibration_table import (
 from joulelab.analysis.estimates.files import write_whole
 from joulelab.cli.estimator.terminal import terminal
 from joulelab.errors import ConfigError
-from joulelab.estimator.calibration import Calibration, calibrate
-from joulelab.estimator.calibration_points import read_anchors
+from joulelab.estimator.calibration.fit import Calibration, calibrate
+from joulelab.estimator.calibration.points import read_anchors
 from joulelab.hardware.processors import PROCESSORS
 
 

@@ -15,7 +15,7 @@ from joulelab.analysis.estimates.validation_table import (
 )
 from joulelab.cli.estimator.terminal import terminal
 from joulelab.cli.progress import progress
-from joulelab.estimator.validation_runs import MeasuredRun
+from joulelab.estimator.validation.runs import MeasuredRun
 from joulelab.hardware.processors import PROCESSORS
 
 
@@ -48,8 +48,8 @@ class Validate:
         """
         if self.measurements is None:
             return self._tell_known()
-        from joulelab.estimator.measured_table import read_measured
-        from joulelab.estimator.validation import summaries, validate
+        from joulelab.estimator.validation.compare import summaries, validate
+        from joulelab.estimator.validation.measured_table import read_measured
 
         with progress(f"Reading {self.measurements}") as say:
             runs = read_measured(self.measurements)
@@ -74,7 +74,7 @@ class Validate:
         return int(not found.comparisons)
 
     def _tell_known(self) -> int:
-        from joulelab.estimator.validation_confidence import confidence_of
+        from joulelab.estimator.validation.confidence import confidence_of
 
         known = {processor.key: confidence_of(processor) for processor in PROCESSORS.values()}
         if self.json:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from joulelab.estimator.architecture.base import RawEvent
 from joulelab.estimator.architecture.unit_energies import sram_byte_j, unit_j
 from joulelab.estimator.architecture.work import GroupWork
-from joulelab.estimator.roofline import LINK
+from joulelab.estimator.pricing.roofline import LINK
 from joulelab.hardware.processor import MemoryLevel, Processor
 
 _J_PER_CYCLE_OF_W_PER_GHZ = 1e-9

@@ -33,7 +33,7 @@ from joulelab.estimator.architecture.matrix_instructions import (
 )
 from joulelab.estimator.architecture.unit_energies import unit_j
 from joulelab.estimator.architecture.work import ACCUMULATOR_B, GroupWork, Product
-from joulelab.estimator.kinds import MATRIX_KINDS
+from joulelab.estimator.tracing.kinds import MATRIX_KINDS
 from joulelab.hardware.processor import Processor
 
 WARP = 32

@@ -6,8 +6,8 @@ from math import ceil
 
 from joulelab.core.cost import Pipe
 from joulelab.estimator.estimate import EnergySplit
-from joulelab.estimator.kinds import MATRIX_KINDS, Kind
 from joulelab.estimator.program import MatrixShape, Operator
+from joulelab.estimator.tracing.kinds import MATRIX_KINDS, Kind
 
 OPERAND_B: Mapping[Pipe, int] = {
     "fp64": 8,

@@ -18,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import override
 
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 
 ensure_torchvision()
 

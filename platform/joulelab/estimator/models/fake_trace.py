@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.trace import fake_tensors
+from joulelab.estimator.tracing.trace import fake_tensors
 
 _UNSUITABLE = (RuntimeError, AssertionError, ValueError)
 """What networks raise on inputs of a shape or type that they were not made for."""

@@ -19,7 +19,7 @@ from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Source
 from joulelab.estimator.models.network import Inputs, NetworkModel, call_by_name, call_in_order
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.registry import unknown_name
 
 _MAKERS = ("example_inputs", "make_inputs")

@@ -12,15 +12,15 @@ import torch
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.building import fake_network
 from joulelab.estimator.models.averaging import averaged_programs
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
 from joulelab.estimator.models.fake_trace import fake_run, grouped_products, shapes_of, torch_dtype
 from joulelab.estimator.models.network import NetworkModel, call_by_name
 from joulelab.estimator.models.sharding_rules import check_shards, sharding_plan
 from joulelab.estimator.program import Program, ProgramPhase
-from joulelab.estimator.torchvision_shim import ensure_torchvision
-from joulelab.estimator.trace import trace_program
+from joulelab.estimator.tracing.building import fake_network
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.trace import trace_program
 
 ensure_torchvision()
 

@@ -13,7 +13,7 @@ from joulelab.estimator.models.base import Traced
 from joulelab.estimator.models.fake_trace import fake_run, shape_text
 from joulelab.estimator.precision import is_quantised
 from joulelab.estimator.program import Program, ProgramPhase
-from joulelab.estimator.trace import trace_program
+from joulelab.estimator.tracing.trace import trace_program
 from joulelab.workloads.formats import store_in
 from joulelab.workloads.generation import Generation
 from joulelab.workloads.language import LanguageWorkload

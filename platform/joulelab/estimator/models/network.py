@@ -9,12 +9,12 @@ import torch
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.building import fake_network
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
 from joulelab.estimator.models.fake_trace import cast, fake_run, shapes_of, torch_dtype
 from joulelab.estimator.models.training import trace_training_step
 from joulelab.estimator.program import Program, ProgramPhase
-from joulelab.estimator.trace import trace_program
+from joulelab.estimator.tracing.building import fake_network
+from joulelab.estimator.tracing.trace import trace_program
 
 Inputs = Mapping[str, torch.Tensor]
 Call = Callable[[Any, Inputs], object]

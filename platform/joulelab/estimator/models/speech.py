@@ -11,13 +11,13 @@ import torch
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.building import fake_network
 from joulelab.estimator.models.averaging import averaged_programs
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
 from joulelab.estimator.models.fake_trace import fake_run, shapes_of, torch_dtype
 from joulelab.estimator.program import Program, ProgramPhase
-from joulelab.estimator.torchvision_shim import ensure_torchvision
-from joulelab.estimator.trace import trace_program
+from joulelab.estimator.tracing.building import fake_network
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.trace import trace_program
 
 ensure_torchvision()
 

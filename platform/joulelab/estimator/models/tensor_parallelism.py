@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import count, groupby
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.kinds import Kind
 from joulelab.estimator.models.sources import find_model
 from joulelab.estimator.program import MatrixShape, Operator, Program, TracedModel
+from joulelab.estimator.tracing.kinds import Kind
 
 ALL_REDUCE = "all_reduce"
 """Name of the operator that sums a value over all devices."""

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from joulelab.estimator.models.base import Knobs, Model, Source
 from joulelab.estimator.models.network import Inputs, NetworkModel
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.registry import unknown_name
 
 ensure_torchvision()

@@ -15,7 +15,7 @@ from typing_extensions import override
 from joulelab.estimator.models.base import Knobs, Model, Source
 from joulelab.estimator.models.detection import detect, everything_survives, limit_detections
 from joulelab.estimator.models.network import Inputs, NetworkModel, call_in_order
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.registry import unknown_name
 
 ensure_torchvision()

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.program import Program
-from joulelab.estimator.trace import trace_program
+from joulelab.estimator.tracing.trace import trace_program
 
 
 def trace_training_step(

@@ -22,7 +22,7 @@ from joulelab.estimator.models.language import LanguageModel
 from joulelab.estimator.models.network import NetworkModel, call_by_name
 from joulelab.estimator.models.presets import PRESETS
 from joulelab.estimator.models.speech import SpeechModel
-from joulelab.estimator.torchvision_shim import ensure_torchvision
+from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.registry import unknown_name
 
 ensure_torchvision()

@@ -12,9 +12,9 @@ from typing_extensions import override
 
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.errors import ConfigError
-from joulelab.estimator.kinds import Kind
 from joulelab.estimator.models.base import Knobs, Model, Request, Source, Traced
 from joulelab.estimator.program import Operator, Program, ProgramPhase
+from joulelab.estimator.tracing.kinds import Kind
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
 from joulelab.workloads.language import LanguageWorkload
@@ -123,7 +123,7 @@ def _traced_network(workload: NetworkWorkload[Any]) -> tuple[ProgramPhase, ...]:
 
 def _traced_loop(workload: LaunchLoop[Any], name: str) -> ProgramPhase:
     from joulelab.estimator.models.fake_trace import fake_run
-    from joulelab.estimator.trace import trace_program
+    from joulelab.estimator.tracing.trace import trace_program
 
     settings = workload.settings
     with fake_run(name):

@@ -9,7 +9,7 @@ from joulelab.estimator.architecture import kappa
 from joulelab.estimator.estimate import EnergySplit
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.precision import supports
-from joulelab.estimator.predict import estimate
+from joulelab.estimator.pricing.predict import estimate
 from joulelab.hardware.processors import PROCESSORS
 
 NETWORKS = {

@@ -3,8 +3,8 @@
 import pytest
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.kinds import MATRIX_KINDS
 from joulelab.estimator.models import trace_model
+from joulelab.estimator.tracing.kinds import MATRIX_KINDS
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""From micro-benchmarks to a processor's free scalars."""

@@ -1,0 +1,224 @@
+"""Fits a processor's free scalars to micro-benchmarks, by bounded least squares of log errors.
+
+Points that break physics are refused first, each with its reason. Each scalar is fitted to the
+points that identify it (:mod:`joulelab.estimator.calibration.stages`); whatever no point
+identifies keeps its value. The errors of all points are returned, fitted to or not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log
+from statistics import fmean
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares  # type: ignore[import-untyped]
+
+from joulelab.errors import ConfigError
+from joulelab.estimator.calibration.points import Anchor, rejections
+from joulelab.estimator.calibration.prices import Pricing
+from joulelab.estimator.calibration.stages import Stage, stages
+from joulelab.hardware.processor import Processor
+from joulelab.hardware.scalars import bounds_of, value_of, with_values
+
+_MAX_ROUNDS = 10
+_SETTLED = 1e-3
+"""Change of every logarithm over a round below which the fit has ended."""
+_TINY = 1e-30
+_STEP = 1e-4
+"""Change of a logarithm by which its effect is found; the clock is found less finely."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedFigure:
+    """A scalar before and after.
+
+    Attributes:
+        name: Its dotted name.
+        before: What the processor had.
+        value: What fits.
+        num_points: Micro-benchmarks that it was fitted to.
+        at_bound: Whether it ran into a bound, so that the points do not identify it.
+    """
+
+    name: str
+    before: float
+    value: float
+    num_points: int
+    at_bound: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """A micro-benchmark and what the calibrated processor says of it.
+
+    Attributes:
+        anchor: As measured.
+        time_error: Predicted over measured time, less 1.
+        energy_error: The same of energy; ``None`` if it was not measured.
+        fitted: Whether a scalar was fitted to it.
+    """
+
+    anchor: Anchor
+    time_error: float
+    energy_error: float | None
+    fitted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A calibrated processor.
+
+    Attributes:
+        processor: The processor with the fitted scalars.
+        figures: What was fitted, in the order of fitting.
+        residuals: One for each point that was not refused.
+        rejected: Why points were refused, by name.
+    """
+
+    processor: Processor
+    figures: tuple[FittedFigure, ...]
+    residuals: tuple[Residual, ...]
+    rejected: Mapping[str, str]
+
+    @property
+    def time_error(self) -> float:
+        """Mean absolute relative error of time over all points that ran on the device."""
+        return fmean(abs(one.time_error) for one in self.residuals if one.anchor.mode == "graph")
+
+    @property
+    def energy_error(self) -> float:
+        """The same of energy."""
+        errors = [one.energy_error for one in self.residuals if one.anchor.mode == "graph"]
+        return fmean(abs(error) for error in errors if error is not None)
+
+
+def calibrate(processor: Processor, anchors: Sequence[Anchor]) -> Calibration:
+    """Fit the free scalars of ``processor`` to ``anchors``.
+
+    Raises:
+        ConfigError: If no anchor is left after those that break physics are refused.
+    """
+    rejected = rejections(processor, anchors)
+    kept = [
+        anchor for anchor in anchors if anchor.name not in rejected and _runs(processor, anchor)
+    ]
+    planned = stages(processor, kept)
+    if not planned:
+        raise ConfigError(
+            f"Calibrating {processor.key} needs micro-benchmarks measured on it; of "
+            f"{len(anchors)} given, {len(rejected)} were refused and none identifies a scalar."
+        )
+    pricings = [Pricing([kept[row] for row in stage.rows]) for stage in planned]
+    fitted = processor
+    for _ in range(_MAX_ROUNDS):
+        previous = fitted
+        for stage, pricing in zip(planned, pricings, strict=True):
+            fitted = _fit(fitted, processor, [kept[row] for row in stage.rows], stage, pricing)
+        if _change(previous, fitted, planned) < _SETTLED:
+            break
+    fitted = _in_modules(fitted, [anchor for anchor in kept if anchor.kinds])
+    return Calibration(
+        processor=fitted,
+        figures=tuple(_figures(processor, fitted, planned)),
+        residuals=_residuals(fitted, kept, planned),
+        rejected=rejected,
+    )
+
+
+def _runs(processor: Processor, anchor: Anchor) -> bool:
+    """Return whether the processor has the format."""
+    return anchor.mode != "graph" or anchor.operator.pipe in processor.flop_per_clock
+
+
+def _fit(
+    current: Processor, before: Processor, anchors: list[Anchor], stage: Stage, pricing: Pricing
+) -> Processor:
+    """Return ``current`` with the scalars of ``stage`` fitted to ``anchors``."""
+    names = stage.parameters
+    limits = np.log([bounds_of(before, name) for name in names]).T
+    present = np.log([max(value_of(current, name), _TINY) for name in names])
+    start = np.clip(present, limits[0], limits[1])
+    measured_s = np.log([anchor.time_s for anchor in anchors])
+    measured_j = np.log([anchor.energy_j or np.nan for anchor in anchors])
+
+    def errors(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+        prices = pricing.at_measured_clocks(with_values(current, _values(names, logs)))
+        parts = []
+        if stage.fits_time:
+            parts.append(np.log(prices.time_s) - measured_s)
+        if stage.fits_energy:
+            parts.append(np.log(prices.energy_j) - measured_j)
+        return np.concatenate(parts)
+
+    found = least_squares(
+        errors, start, bounds=_open(limits), loss="soft_l1", f_scale=0.1, diff_step=_STEP
+    )
+    return with_values(current, _values(names, found.x))
+
+
+def _in_modules(processor: Processor, chains: list[Anchor]) -> Processor:
+    """Lengthen all launches alike to what chains of modules take: modules are Python, too."""
+    if not chains:
+        return processor
+    prices = Pricing(chains).on(processor)
+    measured_s = np.array([chain.time_s for chain in chains])
+    factor = float(np.exp(np.mean(np.log(measured_s / prices.time_s))))
+    launches = {kind: factor * one for kind, one in processor.timing.eager_launch_s.items()}
+    return replace(processor, timing=replace(processor.timing, eager_launch_s=launches))
+
+
+def _change(before: Processor, after: Processor, planned: Sequence[Stage]) -> float:
+    """Return the largest change of a fitted scalar's logarithm."""
+    names = [name for stage in planned for name in stage.parameters]
+    return max(
+        abs(log(value_of(after, name) / max(value_of(before, name), _TINY))) for name in names
+    )
+
+
+def _open(limits: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Widen bounds by a hair, so that a start on a bound lies within."""
+    return limits[0] - 1e-9, limits[1] + 1e-9
+
+
+def _values(names: Sequence[str], logs: NDArray[np.float64]) -> dict[str, float]:
+    return {name: exp(value) for name, value in zip(names, logs, strict=True)}
+
+
+def _figures(before: Processor, after: Processor, planned: Sequence[Stage]) -> list[FittedFigure]:
+    return [
+        FittedFigure(
+            name=name,
+            before=value_of(before, name),
+            value=value_of(after, name),
+            num_points=len(stage.rows),
+            at_bound=_is_at_bound(before, after, name),
+        )
+        for stage in planned
+        for name in stage.parameters
+    ]
+
+
+def _is_at_bound(before: Processor, after: Processor, name: str) -> bool:
+    value = log(value_of(after, name))
+    return any(abs(value - log(bound)) < 1e-3 for bound in bounds_of(before, name))
+
+
+def _residuals(
+    processor: Processor, anchors: Sequence[Anchor], planned: Sequence[Stage]
+) -> tuple[Residual, ...]:
+    prices = Pricing(anchors).on(processor)
+    fitted = {row for stage in planned for row in stage.rows}
+    return tuple(
+        Residual(
+            anchor=anchor,
+            time_error=float(prices.time_s[row]) / anchor.time_s - 1,
+            energy_error=_error(float(prices.energy_j[row]), anchor.energy_j),
+            fitted=row in fitted,
+        )
+        for row, anchor in enumerate(anchors)
+    )
+
+
+def _error(predicted_j: float, measured_j: float | None) -> float | None:
+    return None if measured_j is None else predicted_j / measured_j - 1

@@ -1,0 +1,199 @@
+"""Which micro-benchmarks identify which scalar of a processor, in the order of fitting.
+
+A stage looks at its own points alone: a poor model of attention must not bend the bandwidth.
+Stages repeat, because the power cap lets energies change times.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from joulelab.core.cost import Pipe
+from joulelab.estimator.calibration.points import Anchor
+from joulelab.estimator.graph.table import kind_name
+from joulelab.hardware.processor import Processor
+
+_BEYOND_CACHES = 4.0
+_WITHIN_CACHE = 0.6
+_TINY_B = 5e6
+"""Streams of fewer bytes are mostly beginning and end."""
+_SATURATING_FLOP = 5e9
+"""Below this the shape of a product says more than its unit (2 x 1024^3 is 2.1e9)."""
+_STREAMS = ("copy", "elementwise")
+_FASTEST = 0.9
+"""Share of the fastest stream's rate beyond which a stream tells what the memory can."""
+_EFFICIENCIES = (
+    *("depthwise", "depthwise_float32", "attention", "attention_float32"),
+    *("norm", "softmax", "reduction", "gather"),
+)
+"""Kinds that stay behind a large product, or behind a copy of as many bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Scalars that are fitted together.
+
+    Attributes:
+        parameters: Their names.
+        rows: Which anchors they are fitted to, by position.
+        fits_time: Whether to times.
+        fits_energy: Whether to energies.
+    """
+
+    parameters: tuple[str, ...]
+    rows: tuple[int, ...]
+    fits_time: bool = True
+    fits_energy: bool = False
+
+
+def stages(processor: Processor, anchors: Sequence[Anchor]) -> tuple[Stage, ...]:
+    """Return the stages that ``anchors`` allow; those without points are left out."""
+    chosen = _Chooser(processor, anchors)
+    cache, memory = processor.last_cache, processor.memory
+    found = [
+        chosen.stage(("power.constant_w",), _is_idle, time=False, energy=True),
+        chosen.stage(("timing.memory_efficiency",), chosen.is_memory_stream),
+        chosen.stage(
+            (f"levels.{cache.name}.bandwidth_b_per_s", "timing.stream_overhead_s"),
+            chosen.is_cache_stream,
+        ),
+        chosen.stage(("timing.kernel_overhead_s",), _is_small_product),
+        *(
+            chosen.stage(
+                (f"timing.pipe_efficiency.{pipe}", f"power.flop_j.{pipe}"),
+                _is_product_on(pipe),
+                energy=True,
+            )
+            for pipe in processor.flop_per_clock
+        ),
+        chosen.stage(
+            (f"levels.{memory.name}.byte_j",),
+            chosen.is_memory_stream,
+            time=False,
+            energy=True,
+        ),
+        chosen.stage(
+            (f"levels.{cache.name}.byte_j",), chosen.is_long_cache_stream, time=False, energy=True
+        ),
+        chosen.stage(_convolutions(processor), _is_large_convolution),
+        chosen.stage(("timing.window_s",), _is_small_convolution),
+        *(
+            chosen.stage((f"timing.kind_efficiency.{kind}",), _is_of_kind(kind))
+            for kind in _EFFICIENCIES
+        ),
+        *(
+            chosen.stage((f"timing.eager_launch_s.{kind}",), _is_launch_of(kind))
+            for kind in ("default", *sorted({one.kind for one in anchors if _is_launch(one)}))
+        ),
+    ]
+    return tuple(stage for stage in found if stage.rows)
+
+
+class _Chooser:
+    """Positions of the anchors that a condition holds for."""
+
+    def __init__(self, processor: Processor, anchors: Sequence[Anchor]) -> None:
+        self._cache_b = processor.last_cache.size_b
+        self._anchors = anchors
+        rates = [one.moved_b / one.time_s for one in anchors if self._exceeds_caches(one)]
+        self._fastest_b_per_s = max(rates, default=0.0)
+
+    def stage(
+        self,
+        parameters: tuple[str, ...],
+        holds: Callable[[Anchor], bool],
+        *,
+        time: bool = True,
+        energy: bool = False,
+    ) -> Stage:
+        """Return a stage over the anchors that ``holds``; energies need a measured power."""
+        rows = tuple(
+            row
+            for row, anchor in enumerate(self._anchors)
+            if holds(anchor) and (anchor.power_w is not None or not energy)
+        )
+        return Stage(
+            parameters=parameters,
+            rows=rows,
+            fits_time=time,
+            fits_energy=energy,
+        )
+
+    def is_memory_stream(self, anchor: Anchor) -> bool:
+        """Whether all of it must come from the main memory, about as fast as that allows."""
+        fast = anchor.moved_b / anchor.time_s >= _FASTEST * self._fastest_b_per_s
+        return self._exceeds_caches(anchor) and fast
+
+    def _exceeds_caches(self, anchor: Anchor) -> bool:
+        return _is_stream(anchor) and anchor.moved_b > _BEYOND_CACHES * self._cache_b
+
+    def is_long_cache_stream(self, anchor: Anchor) -> bool:
+        """Whether so much stays in the last cache that its bytes show in the power."""
+        return self.is_cache_stream(anchor) and anchor.moved_b >= _TINY_B
+
+    def is_cache_stream(self, anchor: Anchor) -> bool:
+        """Whether all of it stays in the last cache."""
+        return _is_stream(anchor) and anchor.moved_b <= _WITHIN_CACHE * self._cache_b
+
+
+def _convolutions(processor: Processor) -> tuple[str, ...]:
+    """Return what large convolutions tell; PyTorch changes layouts on GPUs alone."""
+    efficiencies = ("timing.kind_efficiency.conv", "timing.kind_efficiency.conv_float32")
+    layout = ("timing.layout_efficiency",) if processor.family == "gpu" else ()
+    return (*layout, *efficiencies)
+
+
+def _is_idle(anchor: Anchor) -> bool:
+    return anchor.mode == "idle"
+
+
+def _is_stream(anchor: Anchor) -> bool:
+    """Whether it only moves data; in half precision, it also converts."""
+    is_plain = anchor.kind in _STREAMS and anchor.dtype == "float32"
+    return anchor.mode == "graph" and is_plain
+
+
+def _is_small_product(anchor: Anchor) -> bool:
+    """Whether a product is so small that starting and ending it shows."""
+    is_product = anchor.mode == "graph" and anchor.kind == "gemm"
+    return is_product and anchor.dtype != "float32" and anchor.flop < _SATURATING_FLOP
+
+
+def _is_large_convolution(anchor: Anchor) -> bool:
+    is_convolution = anchor.mode == "graph" and anchor.kind == "conv"
+    return is_convolution and anchor.flop >= _SATURATING_FLOP
+
+
+def _is_small_convolution(anchor: Anchor) -> bool:
+    is_convolution = anchor.mode == "graph" and kind_name(anchor.operator) == "conv"
+    return is_convolution and anchor.flop < _SATURATING_FLOP
+
+
+def _is_product_on(pipe: Pipe) -> Callable[[Anchor], bool]:
+    def holds(anchor: Anchor) -> bool:
+        is_product = anchor.mode == "graph" and anchor.kind == "gemm" and not anchor.is_cold
+        large = anchor.flop >= _SATURATING_FLOP and anchor.data == "random"
+        return is_product and large and anchor.operator.pipe == pipe
+
+    return holds
+
+
+def _is_of_kind(kind: str) -> Callable[[Anchor], bool]:
+    def holds(anchor: Anchor) -> bool:
+        if anchor.mode != "graph" or anchor.is_cold:
+            return False
+        name = kind_name(anchor.operator)
+        of_format = f"{name}_{anchor.operator.dtype}"
+        return kind == (of_format if of_format in _EFFICIENCIES else name)
+
+    return holds
+
+
+def _is_launch_of(kind: str) -> Callable[[Anchor], bool]:
+    def holds(anchor: Anchor) -> bool:
+        return _is_launch(anchor) and kind in ("default", anchor.kind)
+
+    return holds
+
+
+def _is_launch(anchor: Anchor) -> bool:
+    return anchor.mode == "eager" and not anchor.kinds

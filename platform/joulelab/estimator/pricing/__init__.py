@@ -1,0 +1,1 @@
+"""From operators to seconds, joules and bytes on one processor."""

@@ -1,0 +1,242 @@
+"""Power of each group, and the clock that keeps it under the cap.
+
+``P = constant + v^2 (f (clock + busy a) + (operations + cache bytes) / t) + memory bytes / t``,
+with the voltage curve v(f) and the busy share a: the form of the simulated devices, for any
+processor.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.physics import OVERHEAD_SHARE
+from joulelab.core.point import OperatingPoint
+from joulelab.errors import ConfigError
+from joulelab.estimator.pricing.roofline import GroupCosts, kernel_s, memory_side_s
+from joulelab.hardware.processor import Processor
+from joulelab.hardware.spec import VoltageCurve
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+_HALVINGS = 30
+"""Halvings of the clock range; the lower end is kept, so the cap always holds."""
+_SLOWED = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """Groups at the clock at which they run, as arrays (points, groups).
+
+    Attributes:
+        clock_mhz: Core clock.
+        core_s: Time that the units alone would take.
+        memory_s: Time that the memories alone would take.
+        device_s: Time on the device.
+        power_w: Mean power meanwhile, never above the cap.
+        compute_j: Energy of operations and of the units that they keep busy.
+        memory_j: Energy of moving bytes and of the units that this keeps busy.
+        static_j: Energy of being powered and clocked.
+        slowed: Whether the cap makes them take longer, by more than a thousandth.
+        throttled: Whether the cap holds the clock down.
+    """
+
+    clock_mhz: Array
+    core_s: Array
+    memory_s: Array
+    device_s: Array
+    power_w: Array
+    compute_j: Array
+    memory_j: Array
+    static_j: Array
+    slowed: Flags
+    throttled: Flags
+
+
+def requested(processor: Processor, points: Sequence[OperatingPoint]) -> tuple[Array, Array]:
+    """Return the core clocks in MHz and the power limits in W of ``points``, one entry each.
+
+    Raises:
+        ConfigError: If a point is off the processor's range, or sets a memory clock.
+    """
+    clocks, caps = [], []
+    for point in points:
+        if point.mem_clock_mhz is not None:
+            raise ConfigError(
+                "mem_clock_mhz must be None: the estimator knows the default memory clock alone, "
+                f"got {point.mem_clock_mhz}."
+            )
+        clocks.append(_in_range(processor, "clock_mhz", point.sm_clock_mhz))
+        caps.append(_in_range(processor, "power_limit_w", point.power_limit_w))
+    return np.array(clocks, dtype=float), np.array(caps, dtype=float)
+
+
+def waiting_w(processor: Processor, clock_mhz: Array, cap_w: Array) -> Array:
+    """Return the power of a processor that waits with a program loaded, per point.
+
+    Raises:
+        ConfigError: If it exceeds the cap even at its lowest clock.
+    """
+    least_w = static_w(processor, np.array(processor.clocks_mhz[0]))
+    if (least_w >= cap_w).any():
+        raise ConfigError(
+            f"{processor.product_name} draws {least_w:.1f} W while it "
+            f"waits at its lowest clock; the power limit must be higher, got {cap_w.min():g} W."
+        )
+
+    def holds(clock: Array, chosen: Index) -> Flags:
+        return static_w(processor, clock) <= cap_w[chosen]
+
+    clock = _highest(holds, processor.clocks_mhz[0], clock_mhz)
+    return static_w(processor, clock)
+
+
+def static_w(processor: Processor, clock_mhz: Array) -> Array:
+    """Return the power of being on and clocked, whatever runs."""
+    power = processor.power
+    clock_w = power.clock_w_per_ghz * clock_mhz / 1e3
+    return power.constant_w + voltage(processor.voltage, clock_mhz) ** 2 * clock_w
+
+
+def voltage(curve: VoltageCurve, clock_mhz: Array) -> Array:
+    """Return voltage over minimum voltage, as :meth:`VoltageCurve.at` does for one clock."""
+    above_ghz = np.maximum(0.0, clock_mhz - curve.ridge_mhz) / 1e3
+    return 1.0 + curve.slope_per_ghz * above_ghz + curve.curvature_per_ghz2 * above_ghz**2
+
+
+def settle(costs: GroupCosts, processor: Processor, clock_mhz: Array, cap_w: Array) -> Settled:
+    """Run every group at the highest clock up to ``clock_mhz`` at which it keeps to ``cap_w``.
+
+    A group that exceeds the cap even at the lowest clock takes as long as its energy needs.
+
+    Args:
+        costs: What the groups ask for.
+        processor: The processor.
+        clock_mhz: Requested clocks, one per point.
+        cap_w: Power limits, one per point; above what :func:`waiting_w` is.
+    """
+    shape = (len(clock_mhz), len(costs.fill))
+    rows = np.tile(np.arange(shape[1]), shape[0])
+    cap = np.repeat(cap_w, shape[1])
+    load = _Load(costs, processor)
+    wanted = load.ceiling_mhz(np.repeat(clock_mhz, shape[1]), rows)
+
+    def holds(clock: Array, chosen: Index) -> Flags:
+        return load.at(clock, rows[chosen]).power_w <= cap[chosen]
+
+    clock = _highest(holds, processor.clocks_mhz[0], wanted)
+    full_s = load.at(wanted, rows).device_s
+    settled = _settled(load.at(clock, rows), clock, cap, wanted, full_s)
+    columns = {field.name: getattr(settled, field.name).reshape(shape) for field in fields(Settled)}
+    return Settled(**columns)
+
+
+def _in_range(processor: Processor, name: str, value: float | None) -> float:
+    lowest, default, highest = processor.clocks_mhz
+    if name == "power_limit_w":
+        (lowest, highest), default = processor.power_limits_w, processor.default_power_limit_w
+    if value is None:
+        return default
+    if not lowest <= value <= highest:
+        raise ConfigError(
+            f"{name} of {processor.product_name} must be {lowest:g} to {highest:g}, got {value:g}."
+        )
+    return value
+
+
+class _Load:
+    """Groups on a processor at any clock."""
+
+    def __init__(self, costs: GroupCosts, processor: Processor) -> None:
+        self._costs = costs
+        self._processor = processor
+
+    def at(self, clock_mhz: Array, rows: Index) -> "_AtClock":
+        """Return ``rows`` of the costs, each at its own clock."""
+        costs, power = self._costs, self._processor.power
+        core_s = costs.core_s_mhz[rows] / clock_mhz
+        memory_s = memory_side_s(costs, self._processor, clock_mhz, rows)
+        work_s = kernel_s(core_s, memory_s)
+        fixed_s = costs.fixed_s[rows]
+        voltage2 = voltage(self._processor.voltage, clock_mhz) ** 2
+        busy_s = costs.fill[rows] * work_s + OVERHEAD_SHARE * fixed_s
+        scale = voltage2 if self._processor.last_cache.on_core_clock else 1.0
+        return _AtClock(
+            core_s=core_s,
+            memory_s=memory_s,
+            device_s=work_s + fixed_s,
+            busy_j=voltage2 * power.busy_w_per_ghz * clock_mhz / 1e3 * busy_s,
+            flop_j=voltage2 * costs.flop_j[rows],
+            moved_j=scale * costs.cache_j[rows] + costs.memory_j[rows],
+            static_w=static_w(self._processor, clock_mhz),
+        )
+
+    def ceiling_mhz(self, clock_mhz: Array, rows: Index) -> Array:
+        """Return the clock that matrix units at high activity allow, at most ``clock_mhz``."""
+        timing = self._processor.timing
+        if timing.tensor_ceiling_start is None:
+            return clock_mhz
+        share = self._costs.tensor_s_mhz[rows] / clock_mhz / self.at(clock_mhz, rows).device_s
+        beyond = np.maximum(0.0, share - timing.tensor_ceiling_start)
+        ceiling = self._processor.clocks_mhz[2] - timing.tensor_ceiling_mhz * beyond
+        return np.minimum(clock_mhz, np.maximum(ceiling, self._processor.clocks_mhz[0]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AtClock:
+    core_s: Array
+    memory_s: Array
+    device_s: Array
+    busy_j: Array
+    flop_j: Array
+    moved_j: Array
+    static_w: Array
+
+    @property
+    def work_j(self) -> Array:
+        return self.busy_j + self.flop_j + self.moved_j
+
+    @property
+    def power_w(self) -> Array:
+        return self.static_w + self.work_j / self.device_s
+
+
+def _highest(holds: Callable[[Array, Index], Flags], lowest_mhz: float, wanted_mhz: Array) -> Array:
+    """Return the highest clocks up to ``wanted_mhz`` where ``holds``, else ``lowest_mhz``.
+
+    The range is halved on one grid whatever is asked, so a looser limit never gives less.
+    """
+    clock = wanted_mhz.copy()
+    over = np.nonzero(~holds(wanted_mhz, np.arange(len(wanted_mhz))))[0]
+    if not len(over):
+        return clock
+    low, high = np.full(len(over), lowest_mhz), wanted_mhz[over]
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        fits = holds(middle, over)
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    clock[over] = low
+    return clock
+
+
+def _settled(point: _AtClock, clock: Array, cap: Array, wanted: Array, full_s: Array) -> Settled:
+    """Stretch what exceeds the cap even at ``clock``, and share out the busy units' energy."""
+    stretched_s = point.work_j / (cap - point.static_w)
+    device_s = np.where(point.power_w > cap, stretched_s, point.device_s)
+    needed_s = point.core_s + point.memory_s
+    core_share = np.divide(point.core_s, needed_s, out=np.zeros_like(clock), where=needed_s > 0)
+    return Settled(
+        clock_mhz=clock,
+        core_s=point.core_s,
+        memory_s=point.memory_s,
+        device_s=device_s,
+        power_w=np.minimum(point.static_w + point.work_j / device_s, cap),
+        compute_j=point.flop_j + core_share * point.busy_j,
+        memory_j=point.moved_j + (1 - core_share) * point.busy_j,
+        static_j=point.static_w * device_s,
+        throttled=(clock < wanted * (1 - 1e-9)) | (device_s > point.device_s),
+        slowed=device_s > full_s * (1 + _SLOWED),
+    )

@@ -1,0 +1,219 @@
+"""From a traced model and a processor to time, energy and memory, and where they go."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.point import OperatingPoint
+from joulelab.errors import ConfigError
+from joulelab.estimator.estimate import Estimate, Mode
+from joulelab.estimator.graph.table import ALL_REDUCE
+from joulelab.estimator.precision import check_precision
+from joulelab.estimator.pricing.breakdown import phase_estimate
+from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
+from joulelab.estimator.program import TracedModel
+from joulelab.estimator.validation.confidence import confidence_of
+from joulelab.hardware.processor import Processor
+
+Array = NDArray[np.float64]
+
+
+def estimate(
+    model: TracedModel,
+    processor: Processor,
+    *,
+    mode: Mode = "eager",
+    point: OperatingPoint = OperatingPoint(),  # noqa: B008
+    num_devices: int = 1,
+    events: bool = False,
+    strict: bool = False,
+) -> Estimate:
+    """Return what ``model`` costs on ``processor``.
+
+    A model that does not fit the device's memory is estimated all the same, and says so.
+
+    Args:
+        model: The model; for several devices, what one of them runs, all-reduces included.
+        processor: What it runs on.
+        mode: How kernels are launched; TPUs and KPUs always run compiled programs.
+        point: Clock and power limit.
+        num_devices: Processors that share the work by tensor parallelism.
+        events: Whether to break energies down to architectural events.
+        strict: Whether an operator without cost formula is an error.
+
+    Raises:
+        ConfigError: If the processor lacks the precision, or ``point`` is off its range, or the
+            model does not reduce over ``num_devices``, or operators without formula are met in
+            strict mode.
+    """
+    missing = _without_formula(model)
+    if strict and missing:
+        raise ConfigError(_missing_formulas(model, missing))
+    where = _conditions(model, processor, mode, (point,), num_devices)
+    plans = plan(model, where.mode)
+    runs = [run(one, where) for one in plans]
+    phases = tuple(phase_estimate(one, where, events=events) for one in runs)
+    energy_j = sum(phase.energy.total_j for phase in phases)
+    return Estimate(
+        model=model.name,
+        unit=model.unit,
+        device=processor.key,
+        num_devices=num_devices,
+        precision=model.precision,
+        batch=model.batch,
+        mode=where.mode,
+        point=point,
+        cap_w=float(where.cap_w[0]),
+        phases=phases,
+        confidence=confidence_of(processor),
+        data_energy_j=(min(energy_j, _zeros_j(plans, where)), energy_j),
+        without_formula=missing,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Totals of a model over processors and operating points.
+
+    Attributes:
+        phases: Names of the phases.
+        latency_s: Time of all executions of each phase, as (processors, points, phases).
+        energy_j: Energy of all devices in the same form.
+        roofline_s: Least time that peak rates allow, in the same form.
+        peak_power_w: Power of one device in the group that draws most, in the same form.
+        num_devices: Processors that share the work.
+    """
+
+    phases: tuple[str, ...]
+    latency_s: Array
+    energy_j: Array
+    roofline_s: Array
+    peak_power_w: Array
+    num_devices: int = 1
+
+    @property
+    def total_latency_s(self) -> Array:
+        """Time of all phases, one after the other, as (processors, points)."""
+        total_s: Array = self.latency_s.sum(axis=-1)
+        return total_s
+
+    @property
+    def total_energy_j(self) -> Array:
+        """Energy of all phases."""
+        total_j: Array = self.energy_j.sum(axis=-1)
+        return total_j
+
+    @property
+    def power_w(self) -> Array:
+        """Mean power of all devices together."""
+        return self.total_energy_j / self.total_latency_s
+
+    @property
+    def edp_js(self) -> Array:
+        """Energy-delay product of all phases together."""
+        return self.total_energy_j * self.total_latency_s
+
+
+def totals(
+    model: TracedModel,
+    processors: Sequence[Processor],
+    *,
+    mode: Mode = "eager",
+    points: Sequence[OperatingPoint] = (OperatingPoint(),),
+    num_devices: int = 1,
+) -> Totals:
+    """Return time and energy alone of ``model``, for matrices of devices and for sweeps.
+
+    The same figures as :func:`estimate`, with the program analysed once for all processors.
+
+    Args:
+        model: The model.
+        processors: What it runs on, one after the other.
+        mode: How kernels are launched.
+        points: Operating points; each must be in the range of every processor.
+        num_devices: Processors that share the work.
+
+    Raises:
+        ConfigError: As :func:`estimate`.
+    """
+    plans: dict[Mode, tuple[Plan, ...]] = {}
+    columns = np.empty((4, len(processors), len(points), len(model.phases)))
+    for index, processor in enumerate(processors):
+        where = _conditions(model, processor, mode, points, num_devices)
+        if where.mode not in plans:
+            plans[where.mode] = plan(model, where.mode)
+        for place, one in enumerate(plans[where.mode]):
+            columns[:, index, :, place] = _columns(run(one, where), num_devices)
+    return Totals(
+        phases=tuple(phase.phase for phase in model.phases),
+        latency_s=columns[0],
+        energy_j=columns[1],
+        roofline_s=columns[2],
+        peak_power_w=columns[3],
+        num_devices=num_devices,
+    )
+
+
+def _columns(result: PhaseRun, num_devices: int) -> tuple[Array, Array, Array, Array]:
+    executions = result.plan.phase.count
+    return (
+        result.latency_s * executions,
+        result.energy_j * executions * num_devices,
+        result.roofline_s * executions,
+        result.settled.power_w.max(axis=-1),
+    )
+
+
+def _conditions(
+    model: TracedModel,
+    processor: Processor,
+    mode: Mode,
+    points: Sequence[OperatingPoint],
+    num_devices: int,
+) -> Conditions:
+    check_precision(model.precision, processor)
+    if num_devices < 1:
+        raise ConfigError(f"num_devices must be at least 1, got {num_devices}.")
+    if num_devices > 1 and not _reduces(model):
+        raise ConfigError(
+            f"num_devices is {num_devices}, but {model.name} as traced runs whole on one device; "
+            "share it out first with joulelab.estimator.models.tensor_parallel."
+        )
+    return conditions(processor, mode, points, num_devices)
+
+
+def _reduces(model: TracedModel) -> bool:
+    programs = (phase.program for phase in model.phases)
+    return any(one.name == ALL_REDUCE for program in programs for one in program.operators)
+
+
+def _zeros_j(plans: Iterable[Plan], where: Conditions) -> float:
+    toggle = where.processor.power.zeros_factor
+    per_device_j = sum(
+        float(run(one, where, toggle=toggle).energy_j[0]) * one.phase.count for one in plans
+    )
+    return per_device_j * where.num_devices
+
+
+def _without_formula(model: TracedModel) -> Mapping[str, float]:
+    """Return operators without cost formula with their share of all bytes."""
+    missing: dict[str, float] = {}
+    total_b = 0.0
+    for phase in model.phases:
+        for operator in phase.program.operators:
+            moved_b = operator.moved_b * phase.count
+            total_b += moved_b
+            if not operator.has_formula:
+                missing[operator.name] = missing.get(operator.name, 0.0) + moved_b
+    return {name: moved_b / total_b if total_b else 0.0 for name, moved_b in missing.items()}
+
+
+def _missing_formulas(model: TracedModel, missing: Mapping[str, float]) -> str:
+    names = ", ".join(f"{name} ({share:.1%} of all bytes)" for name, share in missing.items())
+    return (
+        f"{model.name} calls matrix operators without cost formula: {names}. Add one to "
+        "joulelab.estimator.tracing.formulas, or estimate without --strict, which counts their "
+        "bytes alone."
+    )

@@ -1,0 +1,270 @@
+"""What each group asks of a processor: seconds of its units and memories, and energy.
+
+Bytes below the last cache are not counted here: what they cost is part of a pipe's energy per
+operation, which is measured with everything that feeds it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.cost import Pipe
+from joulelab.core.physics import roofline_s
+from joulelab.errors import ConfigError
+from joulelab.estimator.graph.table import WorkTable, kind_name
+from joulelab.estimator.precision import is_matrix, pipe_on
+from joulelab.estimator.pricing.layout_work import ACTIVATION_SHARE, layout_work
+from joulelab.estimator.pricing.occupancy import Shapes, utilisation
+from joulelab.estimator.tracing.kinds import MATRIX_KINDS
+from joulelab.hardware.processor import MemoryLevel, Processor
+
+Array = NDArray[np.float64]
+
+LINK = "link"
+"""Name, among memory levels, of the link to peers."""
+
+_PARAMETER_SHARE = 0.5
+"""Share of the last cache up to which a whole model's parameters are found there; estimated, as
+other data passes through."""
+_QUERY_BLOCK = 32
+"""Queries that fused attention on plain units works on together, fewer or not: with one query and
+576 keys it takes on an H200 what 32 would."""
+_HOP_S = 2e-6
+"""Time of one step of a ring over directly linked devices, beyond its bytes; estimated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCosts:
+    """Columns over distinct groups on one processor; energies are at minimum voltage.
+
+    Attributes:
+        core_s_mhz: Time on the units at a core clock of 1 MHz.
+        tensor_s_mhz: Time at 1 MHz that its matrix work would take at peak rate.
+        cache_s: Time in the last cache at the default clock.
+        memory_s: Time in the main memory, core clock above the knee.
+        fixed_s: Time that no clock changes: filling, draining, links.
+        fill: Share of the units that has work, 0..1.
+        flop_j: Energy of operations.
+        cache_j: Energy of bytes of the last cache.
+        memory_j: Energy of bytes of the main memory and of links.
+        flop: Operations by pipe.
+        moved_b: Bytes by level: the last cache, the main memory, and links where used.
+        peak_s: Least time at peak rates at the default clock.
+    """
+
+    core_s_mhz: Array
+    tensor_s_mhz: Array
+    cache_s: Array
+    memory_s: Array
+    fixed_s: Array
+    fill: Array
+    flop_j: Array
+    cache_j: Array
+    memory_j: Array
+    flop: Mapping[Pipe, Array]
+    moved_b: Mapping[str, Array]
+    peak_s: Array
+
+
+def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) -> GroupCosts:
+    """Return what the groups of ``table`` ask of one of ``num_devices`` processors.
+
+    Raises:
+        ConfigError: If matrix work has a format that the processor lacks, or if it sums over
+            several devices and has no link.
+    """
+    pipes = [pipe_on(operator, processor) for operator in table.operators]
+    core_s_mhz, fill = _core(table, processor, pipes)
+    cache_b, memory_b = _served(table, processor)
+    link_b, link_s = _link(table, processor, num_devices)
+    layout = layout_work(table, processor, pipes)
+    timing, cache, memory = processor.timing, processor.last_cache, processor.memory
+    streamed = timing.memory_efficiency * _stream_efficiency(table, processor)
+    flop = {pipe: table.per_group(table.flop * _is(pipe, pipes)) for pipe in set(pipes)}
+    return GroupCosts(
+        core_s_mhz=table.per_group(core_s_mhz),
+        tensor_s_mhz=_tensor_s_mhz(table, processor, flop),
+        cache_s=cache_b / (streamed * cache.bandwidth_b_per_s),
+        memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
+        fixed_s=_overhead_s(table, processor) + layout.seconds + link_s,
+        fill=_group_fill(table, core_s_mhz, fill),
+        flop_j=sum(
+            (flop[pipe] * processor.power.flop_j[pipe] for pipe in flop),
+            start=np.zeros(table.num_rows),
+        ),
+        cache_j=(cache_b + layout.cache_b) * cache.byte_j,
+        memory_j=(memory_b + layout.memory_b) * memory.byte_j + link_b * processor.link_byte_j,
+        flop=flop,
+        moved_b=_by_level(
+            cache, memory, cache_b + layout.cache_b, memory_b + layout.memory_b, link_b
+        ),
+        peak_s=_peak_s(processor, flop, cache_b, memory_b, link_b),
+    )
+
+
+def memory_side_s(
+    costs: GroupCosts, processor: Processor, clock_mhz: Array, rows: NDArray[np.intp]
+) -> Array:
+    """Return the time that ``rows`` of ``costs`` need of memories at ``clock_mhz``.
+
+    Both levels stream at the same time; below its knee the core clock slows the main memory.
+    """
+    slowdown = np.maximum(1.0, processor.timing.memory_knee_mhz / clock_mhz)
+    cache = processor.last_cache
+    scale = processor.default_clock_mhz / clock_mhz if cache.on_core_clock else 1.0
+    return np.maximum(costs.cache_s[rows] * scale, costs.memory_s[rows] * slowdown)
+
+
+def kernel_s(core_s: Array, memory_s: Array) -> Array:
+    """Return the time of a kernel after it has filled the device; never below either part."""
+    return np.maximum(roofline_s(core_s, memory_s), np.maximum(core_s, memory_s))
+
+
+def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Array, Array]:
+    """Return per operator row the time on the units at 1 MHz and the share of them in use."""
+    timing = processor.timing
+    rates = np.array([processor.flop_per_clock[pipe] for pipe in pipes])
+    reached = rates * np.array(
+        [
+            timing.pipe_efficiency[pipe] * timing.efficiency(kind_name(operator), operator.dtype)
+            for operator, pipe in zip(table.operators, pipes, strict=True)
+        ]
+    )
+    use, fill = np.ones(len(pipes)), np.ones(len(pipes))
+    on_matrix = np.array([pipe.startswith("tensor_") for pipe in pipes], dtype=bool)
+    shapes, useful = table.shapes, np.ones(len(pipes))
+    if processor.family == "gpu":
+        shapes, useful = _in_query_blocks(table, ~on_matrix)
+    for rows, plain in ((on_matrix, False), (~on_matrix, True)):
+        shaped = np.nonzero(rows & table.has_shape)[0]
+        if len(shaped):
+            use[shaped], fill[shaped] = utilisation(
+                _rows(shapes, shaped), processor.engine, plain=plain
+            )
+    use *= useful
+    core_s_mhz = table.flop / np.minimum(rates, reached * use) / 1e6
+    return np.maximum(core_s_mhz, on_matrix * _window_s_mhz(table, processor)), fill
+
+
+def _window_s_mhz(table: WorkTable, processor: Processor) -> Array:
+    """Return the least time of convolutions at 1 MHz: sums over a window are not split."""
+    is_convolution = np.array([operator.kind == "conv" for operator in table.operators])
+    window_s = processor.timing.window_s * table.shapes.k
+    least: Array = is_convolution * window_s * processor.default_clock_mhz
+    return least
+
+
+def _in_query_blocks(table: WorkTable, rows: Array) -> tuple[Shapes, Array]:
+    """Return shapes with the queries of attention among ``rows`` in whole blocks.
+
+    Returns:
+        The shapes, and the share of useful queries in the blocks; 1 of all else.
+    """
+    is_attention = np.array([operator.kind == "attention" for operator in table.operators])
+    queries = table.shapes.m
+    blocks = np.ceil(queries / _QUERY_BLOCK) * _QUERY_BLOCK
+    padded = np.where(rows & is_attention, blocks, queries)
+    return replace(table.shapes, m=padded), queries / padded
+
+
+def _tensor_s_mhz(table: WorkTable, processor: Processor, flop: Mapping[Pipe, Array]) -> Array:
+    on_matrix = [pipe for pipe in flop if pipe.startswith("tensor_")]
+    times = (flop[pipe] / processor.flop_per_clock[pipe] / 1e6 for pipe in on_matrix)
+    return sum(times, start=np.zeros(table.num_rows))
+
+
+def _group_fill(table: WorkTable, core_s_mhz: Array, fill: Array) -> Array:
+    """Return the mean share of the units in use, by time; all of them if nothing computes."""
+    total = table.per_group(core_s_mhz)
+    used = table.per_group(core_s_mhz * fill)
+    return np.divide(used, total, out=np.ones_like(total), where=total > 0)
+
+
+def _overhead_s(table: WorkTable, processor: Processor) -> Array:
+    """Return the least time of each group: that of matrix work is longer where that is known."""
+    timing = processor.timing
+    kinds = [kind_name(table.operators[row]) for row in table.main]
+    return np.array([timing.overhead_s(kind in MATRIX_KINDS) for kind in kinds])
+
+
+def _stream_efficiency(table: WorkTable, processor: Processor) -> Array:
+    """Return what each group reaches of a stream's bandwidth: of the kinds that only stream."""
+    mains = [table.operators[row] for row in table.main]
+    efficiency = processor.timing.efficiency
+    return np.array(
+        [1.0 if main.kind in MATRIX_KINDS else efficiency(main.kind, main.dtype) for main in mains]
+    )
+
+
+def _served(table: WorkTable, processor: Processor) -> tuple[Array, Array]:
+    """Return the bytes of the last cache and of the main memory.
+
+    All bytes pass through the last cache. Small activations stay there, as do all parameters
+    where the whole model's fit. Products whose operands exceed it read them again.
+    """
+    size_b = processor.last_cache.size_b
+    activation_b = table.read_b + table.written_b
+    memory_b = np.where(activation_b <= ACTIVATION_SHARE * size_b, 0.0, activation_b)
+    if table.parameter_b > _PARAMETER_SHARE * size_b:
+        memory_b = memory_b + table.weight_b
+    all_b = activation_b + table.weight_b
+    memory_b = np.where(all_b > size_b, np.maximum(memory_b, _reread_b(table, processor)), memory_b)
+    return np.maximum(all_b, memory_b), memory_b
+
+
+def _reread_b(table: WorkTable, processor: Processor) -> Array:
+    """Return the least traffic that blocking in the last cache allows products.
+
+    In a cache of S bytes, intensity goes with sqrt(S) and with element size to the power -3/2.
+    """
+    flop_per_b = processor.timing.cache_flop_per_b * (2 / table.element_b) ** 1.5
+    is_product = np.array(
+        [is_matrix(operator) and operator.kind != "attention" for operator in table.operators]
+    )
+    return table.per_group(is_product * table.flop / flop_per_b)
+
+
+def _link(table: WorkTable, processor: Processor, num_devices: int) -> tuple[Array, Array]:
+    """Return bytes and seconds on the link of a ring that reduces and then gathers."""
+    if num_devices == 1 or not table.reduced_b.any():
+        return np.zeros(table.num_rows), np.zeros(table.num_rows)
+    if not processor.link_b_per_s:
+        raise ConfigError(
+            f"{processor.product_name} has no link to peers; num_devices must be 1, "
+            f"got {num_devices}."
+        )
+    sent_b = 2 * (num_devices - 1) / num_devices * table.reduced_b
+    hops_s = 2 * (num_devices - 1) * _HOP_S * (table.reduced_b > 0)
+    return sent_b, sent_b / processor.link_b_per_s + hops_s
+
+
+def _by_level(
+    cache: MemoryLevel, memory: MemoryLevel, cache_b: Array, memory_b: Array, link_b: Array
+) -> Mapping[str, Array]:
+    levels = {cache.name: cache_b, memory.name: memory_b}
+    return {**levels, LINK: link_b} if link_b.any() else levels
+
+
+def _peak_s(
+    processor: Processor,
+    flop: Mapping[Pipe, Array],
+    cache_b: Array,
+    memory_b: Array,
+    link_b: Array,
+) -> Array:
+    times = [flop[pipe] / processor.peak_flop_per_s(pipe) for pipe in flop]
+    times.append(cache_b / processor.last_cache.bandwidth_b_per_s)
+    times.append(memory_b / processor.memory.bandwidth_b_per_s)
+    if link_b.any():
+        times.append(link_b / processor.link_b_per_s)
+    return np.max(times, axis=0)  # type: ignore[no-any-return]
+
+
+def _is(pipe: Pipe, pipes: list[Pipe]) -> Array:
+    return np.array([other == pipe for other in pipes], dtype=float)
+
+
+def _rows(shapes: Shapes, rows: NDArray[np.intp]) -> Shapes:
+    return Shapes(batch=shapes.batch[rows], m=shapes.m[rows], n=shapes.n[rows], k=shapes.k[rows])

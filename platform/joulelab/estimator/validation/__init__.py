@@ -1,0 +1,1 @@
+"""Estimates beside what was measured."""
