@@ -1,56 +1,43 @@
 """What a language model says, to be scored."""
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.quality.protocols import FloatArray, GeneratesText, ReadsTokens
-from joulelab.quality.subject import Subject
 from joulelab.quality.text_data import TextData, read_text_data
 from joulelab.workloads.language import LanguageWorkload
-from joulelab.workloads.weights_digest import weights_digest
+from joulelab.workloads.network_outputs import NetworkSubject
 
 _BYTES = 256
 _LONGEST = 2048  # for a network without positions of its own, as with ALiBi
-_WITHOUT_EFFECT = frozenset(
-    {"batch", "prompt_tokens", "context_tokens", "new_tokens", "kv_cache", "compile"}
-)
 
 
-class LanguageSubject(Subject[LanguageWorkload[Any]]):
+class LanguageSubject(NetworkSubject[LanguageWorkload[Any]]):
     """A causal language model of transformers that reads and continues texts."""
 
     metrics: ClassVar = ("perplexity", "kl_divergence", "token_agreement")
     answers: ClassVar = (ReadsTokens, GeneratesText)
-
-    @property
-    @override
-    def identity(self) -> Mapping[str, KnobValue]:
-        knobs = asdict(self.workload.settings)
-        kept = {name: value for name, value in knobs.items() if name not in _WITHOUT_EFFECT}
-        folders = {"weights": kept["weights"]}
-        if "/" in kept["model"]:  # tells its geometry
-            folders["model"] = kept["model"]
-        return {**kept, **{f"{name} read": weights_digest(each) for name, each in folders.items()}}
+    without_effect: ClassVar = frozenset(
+        {"batch", "prompt_tokens", "context_tokens", "new_tokens", "kv_cache", "compile"}
+    )
+    folders: ClassVar = ("weights", "model")  # a model may be a folder that tells its geometry
 
     @staticmethod
     @override
     def read_data(source: str | None) -> TextData:
         return read_text_data(source)
 
-    @contextmanager
-    def open(self) -> Generator["LanguageOutputs"]:
-        """Load the network, and its tokenizer if it is pretrained."""
-        from joulelab.workloads.loaded import loaded
+    @override
+    def build(self, workload: LanguageWorkload[Any], device: Any) -> Any:
+        return workload.network(device)
 
+    @override
+    def outputs(self, network: Any) -> "LanguageOutputs":
         settings = self.workload.settings
-        with loaded(self.workload, _network_of) as network:
-            yield LanguageOutputs(network, _tokenizer(settings.weights), settings.precision)
+        return LanguageOutputs(network, tokenizer_of(settings.weights), settings.precision)
 
 
 class LanguageOutputs:
@@ -131,11 +118,12 @@ class LanguageOutputs:
         return torch.tensor([list(token_ids)], device=self._network.device)
 
 
-def _network_of(workload: Any, device: Any) -> Any:
-    return workload.network(device)
+def tokenizer_of(weights: str | None) -> Any:
+    """Return the tokenizer of a checkpoint; ``None`` for random weights, which have none.
 
-
-def _tokenizer(weights: str | None) -> Any:
+    Raises:
+        ConfigError: If it cannot be read.
+    """
     if weights is None:
         return None
     from joulelab.workloads import hub

@@ -1,26 +1,23 @@
 """What the small networks that are trained on this machine put out, to be scored."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
 
-from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.quality.image_data import ImageData, LabelledData
 from joulelab.quality.image_protocols import Classifies, MakesImages
-from joulelab.quality.protocols import FloatArray, GeneratesText, ReadsTokens
-from joulelab.quality.subject import Subject
+from joulelab.quality.protocols import FloatArray
 from joulelab.quality.text_data import TextData
 from joulelab.workloads import generated_language
 from joulelab.workloads.digits import held_out_digits, training_digits
 from joulelab.workloads.digits_diffusion import DigitsDiffusion
 from joulelab.workloads.language_outputs import LanguageOutputs, LanguageSubject
 from joulelab.workloads.network import NetworkWorkload
+from joulelab.workloads.network_outputs import NetworkSubject
 
 _NUM_IMAGES = 256
 _NUM_TEXTS = 16
@@ -30,16 +27,11 @@ _NUM_COPIES = 4
 _NOISE = 0.2  # share of the range of a pixel
 
 
-class ClassifierSubject(Subject[NetworkWorkload[Any]]):
+class ClassifierSubject(NetworkSubject[NetworkWorkload[Any]]):
     """A network that reads digits."""
 
     metrics: ClassVar = ("accuracy", "class_agreement")
     answers: ClassVar = (Classifies,)
-
-    @property
-    @override
-    def identity(self) -> Mapping[str, KnobValue]:
-        return identity_of(self.workload)
 
     @staticmethod
     @override
@@ -51,14 +43,10 @@ class ClassifierSubject(Subject[NetworkWorkload[Any]]):
     def scores(self, network: Any, images: Any) -> Any:
         """Return the scores of the classes of a tensor of images."""
 
-    @contextmanager
     @override
-    def open(self) -> Generator["ClassifierOutputs"]:
-        from joulelab.workloads.loaded import loaded
-
-        with loaded(self.workload) as network:
-            settings = self.workload.settings
-            yield ClassifierOutputs(lambda images: self.scores(network, images), settings.precision)
+    def outputs(self, network: Any) -> "ClassifierOutputs":
+        precision = self.workload.settings.precision
+        return ClassifierOutputs(lambda images: self.scores(network, images), precision)
 
 
 class DigitsVitSubject(ClassifierSubject):
@@ -102,16 +90,11 @@ class ClassifierOutputs:
         return scores
 
 
-class DigitsDiffusionSubject(Subject[DigitsDiffusion]):
+class DigitsDiffusionSubject(NetworkSubject[DigitsDiffusion]):
     """The network that draws digits."""
 
     metrics: ClassVar = ("frechet_distance", "ssim")
     answers: ClassVar = (MakesImages,)
-
-    @property
-    @override
-    def identity(self) -> Mapping[str, KnobValue]:
-        return identity_of(self.workload)
 
     @staticmethod
     @override
@@ -126,13 +109,9 @@ class DigitsDiffusionSubject(Subject[DigitsDiffusion]):
             judge=DigitsJudge(),
         )
 
-    @contextmanager
     @override
-    def open(self) -> Generator["DigitsDrawn"]:
-        from joulelab.workloads.loaded import loaded
-
-        with loaded(self.workload) as network:
-            yield DigitsDrawn(network, self.workload)
+    def outputs(self, network: Any) -> "DigitsDrawn":
+        return DigitsDrawn(network, self.workload)
 
 
 class DigitsDrawn:
@@ -162,13 +141,6 @@ class DigitsDrawn:
 class CharLmSubject(LanguageSubject):
     """The language model of bytes, on texts of its language that it has not read."""
 
-    answers: ClassVar = (ReadsTokens, GeneratesText)
-
-    @property
-    @override
-    def identity(self) -> Mapping[str, KnobValue]:
-        return identity_of(self.workload)
-
     @staticmethod
     @override
     def read_data(source: str | None) -> TextData:
@@ -177,13 +149,9 @@ class CharLmSubject(LanguageSubject):
         texts = tuple(generated_language.text(_WORDS_PER_TEXT, seed) for seed in seeds)
         return TextData(name="generated language", texts=texts)
 
-    @contextmanager
     @override
-    def open(self) -> Generator[LanguageOutputs]:
-        from joulelab.workloads.loaded import loaded
-
-        with loaded(self.workload, lambda workload, device: workload.network(device)) as network:
-            yield LanguageOutputs(network, None, self.workload.settings.precision)
+    def outputs(self, network: Any) -> LanguageOutputs:
+        return LanguageOutputs(network, None, self.workload.settings.precision)
 
 
 def noisy_held_out_digits() -> LabelledData:
@@ -199,13 +167,6 @@ def noisy_held_out_digits() -> LabelledData:
         inputs=(images + _NOISE * noise).astype(np.float32),
         labels=np.concatenate([digits.labels] * _NUM_COPIES),
     )
-
-
-def identity_of(workload: NetworkWorkload[Any]) -> Mapping[str, KnobValue]:
-    """Return the knobs that change outputs; how a network is trained is in the source."""
-    knobs = asdict(workload.settings)
-    kept = {"weights", "precision", "rows", "steps", "scheduler"}
-    return {name: value for name, value in knobs.items() if name in kept}
 
 
 def require_no_source(source: str | None) -> None:
