@@ -13,16 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from time import sleep
 from typing import Literal
 
-import numpy as np
 import tyro
 from figures import Figure, print_figures
+from look_loss import loss_of_work, watched_loop
 from spinning_device import SpinningDevice
-from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
@@ -31,13 +29,10 @@ from joulelab.devices import DEVICES
 from joulelab.devices.base import Device, ObserveOnly
 from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
 from joulelab.measure import Bench
+from joulelab.sampling.acquisition import find_ticks
 from joulelab.sampling.clock import MonotonicClock
-from joulelab.sampling.instruments import Instruments
-from joulelab.sampling.meter import Edges
 from joulelab.sampling.tick_tracker import TickTracker
-from joulelab.sampling.window_loop import WindowLoop
 
-WINDOW_S = 2.0
 Unit = Callable[[], float]
 
 
@@ -47,11 +42,11 @@ class Settings:
 
     Attributes:
         device: What to watch: a simulated H200 that costs what a real one does, or a GPU.
-        num_pairs: Pairs of windows of two seconds, watched and unwatched, per loop.
+        watch_s: How long each loop is watched to find the work that it loses.
     """
 
     device: Literal["simulated", "nvml"] = "simulated"
-    num_pairs: int = 12
+    watch_s: float = 40.0
 
 
 @contextmanager
@@ -90,55 +85,11 @@ def _core_share(bench: Bench, workload: str) -> float:
     return share
 
 
-class Unwatched(Edges):
-    """Edges that nobody times."""
-
-    @property
-    @override
-    def margin_s(self) -> float:
-        return 0.2
-
-    @override
-    def expect_edge(self, at_s: float) -> None:
-        pass
-
-    @override
-    def mark_edge(self, at_s: float) -> None:
-        pass
-
-    @override
-    def bracketed(self, since_s: float) -> bool:
-        return True
-
-
-def throughput_loss(device: Device, unit: Unit, num_pairs: int) -> tuple[float, float]:
-    """Compare windows in pairs, every other one watched first.
-
-    Returns:
-        Median relative loss of throughput, and the standard error of that median.
-    """
+def throughput_loss(device: Device, unit: Unit, watch_s: float) -> tuple[float, float]:
+    """Return the share of the work that watching costs, and its standard error."""
     tracker = TickTracker()
-    losses = []
-    for pair in range(num_pairs):
-        watched_first = pair % 2 == 0
-        first = _rate(device, unit, tracker if watched_first else None)
-        second = _rate(device, unit, None if watched_first else tracker)
-        watched, unwatched = (first, second) if watched_first else (second, first)
-        losses.append(1 - watched / unwatched)
-    spread = 1.2533 * float(np.std(losses, ddof=1)) / num_pairs**0.5
-    return median(losses), spread
-
-
-def _rate(device: Device, unit: Unit, tracker: TickTracker | None) -> float:
-    """Work per second over one window, watched if there is a tracker."""
-    if tracker is None:
-        loop = WindowLoop(device.clock, unit, Unwatched(), lambda: None)
-        (window,) = loop.windows(1, WINDOW_S)
-    else:
-        with Instruments(device, Procedure(), tracker=tracker) as instruments:
-            loop = WindowLoop(device.clock, unit, instruments.edges, instruments.check)
-            (window,) = loop.windows(1, WINDOW_S)
-    return window.work / (window.stop_s - window.start_s)
+    find_ticks(device, tracker)
+    return loss_of_work(*watched_loop(device, unit, watch_s, tracker))
 
 
 def python_unit() -> float:
@@ -203,15 +154,15 @@ def measured(settings: Settings) -> list[Figure]:
             for order, share in zip(("first", "later"), core_shares(device, workload), strict=True)
         ]
         for name, unit in (gpu_units() if real else units).items():
-            loss, u = throughput_loss(device, unit, settings.num_pairs)
+            loss, u = throughput_loss(device, unit, settings.watch_s)
             found.append(
                 Figure(
                     name=f"loss of throughput, {name}",
                     measured=100 * loss,
                     promised=0.5,
                     unit="%",
-                    how=f"{on}, median of {settings.num_pairs} pairs of {WINDOW_S:g}-s windows, "
-                    f"standard error {100 * u:.2f} %",
+                    how=f"{on}, work done during looks against that just beside them, over "
+                    f"{settings.watch_s:g} s; standard error {100 * u:.2f} %",
                 )
             )
     return found
