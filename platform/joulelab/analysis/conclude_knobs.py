@@ -67,7 +67,7 @@ def conclude_knobs(
         store.folder / REPORT,
         study=result.study,
         answer=answer,
-        views=[_view(phase, panels, n, measurements) for n, phase in enumerate(result.phases)],
+        views=[view_of(phase, panels, n, measurements) for n, phase in enumerate(result.phases)],
         measurements=measurements,
         boards=[board for phase in result.phases for board in phase.boards],
         header=store.read_study(),
@@ -103,9 +103,10 @@ def _panels(study: KnobStudy, quality: Sequence[tuple[Quality, ...]]) -> tuple[P
     return (*study.panels[:-1], "quality") if any(quality) else study.panels
 
 
-def _view(
+def view_of(
     phase: KnobPhase, panels: Sequence[Panel], number: int, measurements: Sequence[Measurement]
 ) -> Mapping[str, object]:
+    """Put a phase into the words and the plot of a section of a report."""
     from joulelab.analysis.knob_plot import caption, inline_knob_svg
     from joulelab.analysis.theme import themed
 

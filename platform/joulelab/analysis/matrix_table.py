@@ -1,0 +1,128 @@
+"""The table of every workload in every number format, for a terminal, and its page."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+
+from joulelab.analysis.conclude_knobs import REPORT, view_of
+from joulelab.analysis.knob_study import KnobPhase, Panel, analyse_knobs
+from joulelab.analysis.knob_wording import say_formats, sentence
+from joulelab.analysis.matrix import (
+    OUTCOMES,
+    Matrix,
+    MatrixRow,
+    configurations,
+    matrix_rows,
+    write_matrix_csv,
+)
+from joulelab.analysis.quantities import uncertain
+from joulelab.core.measurement import Measurement
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import Answer
+
+TABLE = "workloads.csv"
+_PANELS: tuple[Panel, ...] = ("energy", "throughput")
+
+
+def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]:
+    """Write answer, report and table of a matrix into its results folder; return the rows."""
+    measurements = store.read()
+    rows = matrix_rows(matrix, measurements)
+    write_matrix_csv(rows, store.folder / TABLE)
+    phases, said = _analysed(matrix, measurements)
+    answer = "\n".join([tally(rows), *said])
+    if measurements:
+        _write_page(store, answer, phases, measurements)
+    files = (REPORT, TABLE) if measurements else (TABLE,)
+    store.write_answer(Answer(note=answer, summary=(), files=files))
+    return rows
+
+
+def tally(rows: Sequence[MatrixRow]) -> str:
+    """Say what became of how many rows."""
+    counts = Counter(row.outcome for row in rows)
+    parts = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
+    return f"{len(rows)} cells and phases: {', '.join(parts)}."
+
+
+def matrix_table(rows: Sequence[MatrixRow]) -> Table:
+    """Lay out ``rows``, those that the workload refuses left out."""
+    device = ", ".join(sorted({row.seen.device for row in rows if row.seen is not None}))
+    table = Table(
+        title=f"At the driver's own clocks on {device or 'no GPU yet'}",
+        title_justify="left",
+        caption="± is the standard uncertainty (k = 1) from windows and readings; the sensor's own "
+        "class, some 5 % between boards, is not in it. cap: the power cap held the clock down.",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for head in ("workload", "format", "batch", "phase"):
+        table.add_column(head, no_wrap=True)
+    table.add_column("energy", overflow="fold")
+    for head in ("time", "power\nW", "clock\nMHz", "cap"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in rows:
+        if row.outcome != "refused":
+            table.add_row(*_cells(row))
+    return table
+
+
+def _cells(row: MatrixRow) -> tuple[str, ...]:
+    named = (
+        f"{row.workload} {row.variant}" if row.variant != row.workload else row.workload,
+        row.precision,
+        "" if row.batch is None else str(row.batch),
+        row.phase,
+    )
+    seen = row.seen
+    if seen is None or seen.energy_per_unit_j is None or seen.time_per_unit_s is None:
+        return (*named, f"[red]{row.outcome}[/]: {row.reason[:160]}", "", "", "", "")
+    energy_j, time_s = seen.energy_per_unit_j, seen.time_per_unit_s
+    return (
+        *named,
+        uncertain(energy_j, max(seen.energy_per_unit_u_j or 0.0, 1e-4 * energy_j), "J")
+        + f"/{seen.unit}",
+        uncertain(time_s, max(seen.time_per_unit_u_s or 0.0, 1e-4 * time_s), "s"),
+        "" if seen.power_w is None else f"{seen.power_w:.0f}",
+        "" if seen.sm_clock_mhz is None else f"{seen.sm_clock_mhz:.0f}",
+        "cap" if row.is_capped else "",
+    )
+
+
+def _analysed(
+    matrix: Matrix, measurements: Sequence[Measurement]
+) -> tuple[list[KnobPhase], list[str]]:
+    """Compare the formats of every variant of which something was measured."""
+    known = {measurement.configuration for measurement in measurements}
+    phases: list[KnobPhase] = []
+    said: list[str] = []
+    for variant, grid in matrix:
+        if known.isdisjoint(configurations([(variant, grid)])):
+            continue
+        result = analyse_knobs(measurements, grid)
+        phases += result.phases
+        said += [f"{variant.name}: {line}" for line in sentence(result, say_formats).splitlines()]
+    return phases, said
+
+
+def _write_page(
+    store: ResultStore,
+    answer: str,
+    phases: Sequence[KnobPhase],
+    measurements: Sequence[Measurement],
+) -> None:
+    from joulelab.analysis.report import write_page
+
+    header = store.read_study()
+    write_page(
+        store.folder / REPORT,
+        study=measurements[0].study,
+        answer=answer,
+        views=[view_of(phase, _PANELS, n, measurements) for n, phase in enumerate(phases)],
+        measurements=measurements,
+        boards=[board for phase in phases for board in phase.boards],
+        header=header,
+    )
