@@ -21,64 +21,12 @@ from typing import Annotated
 
 import tyro
 
-from joulelab.analysis.matrix import Matrix, Variant
+from joulelab.analysis.matrix import Matrix
+from joulelab.analysis.variants import chosen
 from joulelab.cli.errors import exit_code
 from joulelab.core.procedure import Procedure
-from joulelab.registry import unknown_name
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.matrix_study import measure_matrix, plan_lines, tell_matrix
-
-LANGUAGE = {"prompt_tokens": 256, "new_tokens": 16}
-"""Short generations, since every window holds whole ones."""
-
-RANDOM = {"weights": None}
-"""Training would take a minute and change neither time nor energy."""
-
-VARIANTS = (
-    Variant(workload="gemm", name="n=1024", knobs={"n": 1024}, batches=(1,)),
-    Variant(workload="gemm", name="n=8192", knobs={"n": 8192}, batches=(1,)),
-    Variant(workload="stream", name="copy", knobs={"kernel": "copy"}, batches=()),
-    Variant(workload="stream", name="triad", knobs={"kernel": "triad"}, batches=()),
-    Variant(
-        workload="llama", name="llama-2-7b", knobs={"model": "llama-2-7b", **LANGUAGE},
-        batches=(1, 16), prepare_s=7.0,
-    ),
-    Variant(
-        workload="llama", name="llama-3-8b", knobs={"model": "llama-3-8b", **LANGUAGE},
-        batches=(1,), prepare_s=7.0,
-    ),
-    Variant(
-        workload="llama", name="tinyllama", knobs={"model": "tinyllama", **LANGUAGE}, batches=(1,),
-    ),
-    Variant(workload="vit", name="vit-base", knobs={"model": "vit-base"}, batches=(1, 64)),
-    Variant(workload="vit", name="vit-large", knobs={"model": "vit-large"}, batches=(64,)),
-    Variant(workload="bert", name="bert-large", knobs={"model": "bert-large"}, batches=(1, 32)),
-    Variant(workload="resnet50", name="resnet50", knobs={}, batches=(1, 64)),
-    Variant(
-        workload="diffusion", name="sd-1.5", knobs={"model": "sd-1.5", "steps": 20}, batches=(1,),
-        prepare_s=6.0,
-    ),
-    Variant(workload="lstm", name="sentiment", knobs={"model": "sentiment"}, batches=(64,)),
-    Variant(workload="lstm", name="large", knobs={"model": "large"}, batches=(64,)),
-    Variant(
-        workload="detection", name="rtdetr-r50", knobs={"model": "rtdetr-r50"}, batches=(1, 16),
-    ),
-    Variant(workload="detection", name="yolos-small", knobs={"model": "yolos-small"}, batches=(1,)),
-    Variant(workload="whisper", name="base", knobs={"model": "base"}, batches=(1,)),
-    Variant(
-        workload="whisper", name="large-v3", knobs={"model": "large-v3"}, batches=(1,),
-        prepare_s=5.0,
-    ),
-    Variant(
-        workload="bloom", name="bloom-560m", knobs={"model": "bloom-560m", **LANGUAGE},
-        batches=(1,), prepare_s=3.0,
-    ),
-    Variant(workload="char-lm", name="char-lm", knobs=RANDOM, batches=(16,)),
-    Variant(workload="digits-vit", name="digits-vit", knobs=RANDOM, batches=(64,)),
-    Variant(workload="digits-lstm", name="digits-lstm", knobs=RANDOM, batches=(64,)),
-    Variant(workload="digits-diffusion", name="digits-diffusion", knobs=RANDOM, batches=(32,)),
-)  # fmt: skip
-"""Workloads as they are commonly run: those that show the limits of the GPU first."""
 
 SHORT = Procedure(
     idle_s=0.0, settle_s=0.1, warmup_min_s=1.0, warmup_max_s=2.0,
@@ -122,13 +70,7 @@ class WorkloadMatrix:
         Raises:
             UnknownNameError: If no workload or variant has such a name.
         """
-        names = {name for each in VARIANTS for name in (each.workload, each.name)}
-        for name in self.only:
-            if name not in names:
-                raise unknown_name("workload or variant", name, names)
-        wanted = set(self.only) or names
-        chosen = [each for each in VARIANTS if wanted & {each.workload, each.name}]
-        return [(each, each.grid(self.precisions, self.batches)) for each in chosen]
+        return [(each, each.grid(self.precisions, self.batches)) for each in chosen(self.only)]
 
 
 def main(config: WorkloadMatrix) -> int:

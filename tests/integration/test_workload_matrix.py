@@ -10,6 +10,7 @@ import pytest
 from actor_fixtures import QUICK
 
 from joulelab.analysis.matrix import Variant
+from joulelab.analysis.variants import VARIANTS
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
@@ -71,10 +72,10 @@ def test_a_budget_that_fits_no_cell_is_refused(lab):
         measure_matrix([(SMALL, SMALL.grid(("fp32",)))], lab, settings=None, budget_s=0.1)
 
 
-def test_the_experiment_holds_every_workload_that_runs_on_a_gpu(experiment):
+def test_the_variants_hold_every_workload_that_runs_on_a_gpu():
     not_programs = {"idle", "recorded"}
 
-    assert {each.workload for each in experiment.VARIANTS} == set(WORKLOADS) - not_programs
+    assert {each.workload for each in VARIANTS} == set(WORKLOADS) - not_programs
 
 
 def test_every_variant_of_the_experiment_runs_in_some_format(experiment):
@@ -82,7 +83,7 @@ def test_every_variant_of_the_experiment_runs_in_some_format(experiment):
 
     plan = plan_lines(config.matrix, config.lab.procedure, repeats=1)
 
-    assert len({each.name for each in experiment.VARIANTS}) == len(experiment.VARIANTS)
+    assert len({each.name for each in VARIANTS}) == len(VARIANTS)
     assert all(any(case.configuration for case in grid.cases) for _, grid in config.matrix)
     assert "cells to measure, some" in plan[-1]
 
