@@ -30,7 +30,7 @@ from joulelab_actors.matrix_study import measure_matrix, plan_lines, tell_matrix
 
 SHORT = Procedure(
     idle_s=0.0, settle_s=0.1, warmup_min_s=1.0, warmup_max_s=2.0,
-    window_s=0.5, min_windows=4, limit_s=3.0,
+    window_s=0.5, min_windows=4, limit_s=6.0,
 )  # fmt: skip
 """Some 5 s for each phase of a cell."""
 

@@ -104,7 +104,9 @@ def _analysed(
             continue
         result = analyse_knobs(measurements, grid)
         phases += result.phases
-        said += [f"{variant.name}: {line}" for line in sentence(result, say_formats).splitlines()]
+        if len(grid.axes) > 1:
+            lines = sentence(result, say_formats).splitlines()
+            said += [f"{variant.name}: {line}" for line in lines]
     return phases, said
 
 
