@@ -21,6 +21,7 @@ ALLOWED = {
         "platform/joulelab/workloads/",
         "platform/joulelab/quality/",
         "platform/joulelab/estimator/",
+        "platform/joulelab/power_models/members/neural/",
         "actors/joulelab_actors/cuda.py",
     ),
     "transformers": (
@@ -45,6 +46,7 @@ LAYERS = [
     ["core"],
     ["hardware"],
     ["sampling", "devices", "workloads", "quality", "estimator", "objectives"],
+    ["power_models"],
     ["guard", "measure", "provenance"],
     ["tracking", "analysis", "cli"],
 ]

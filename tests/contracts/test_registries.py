@@ -12,6 +12,8 @@ from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
 from joulelab.errors import UnknownNameError
 from joulelab.objectives import OBJECTIVES
+from joulelab.power_models import POWER_MODELS
+from joulelab.power_models.base import PowerModel
 from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.base import Metric, Need
 from joulelab.quality.subject import Subject
@@ -24,7 +26,7 @@ def is_documented(kind, field):
     return any(f"{field}:" in (inspect.getdoc(each) or "") for each in kind.__mro__)
 
 
-FAMILIES = [DEVICES, METRICS, OBJECTIVES, WORKLOADS]
+FAMILIES = [DEVICES, METRICS, OBJECTIVES, POWER_MODELS, WORKLOADS]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -93,6 +95,15 @@ def test_an_objective_maps_a_measurement_to_a_number(name):
 
     assert hints["return"] is float
     assert Measurement in hints.values()
+
+
+@pytest.mark.parametrize("name", POWER_MODELS)
+def test_a_power_model_is_whole(name):
+    model = POWER_MODELS[name]
+
+    assert issubclass(model, PowerModel)
+    assert not inspect.isabstract(model)
+    assert model.name == name
 
 
 @pytest.mark.parametrize("name", METRICS)

@@ -1,0 +1,85 @@
+"""Anchors: what measured points of an application say about a model's error in it.
+
+The log of measured over predicted at the anchors is an offset, and from two clocks on a slope in
+the log of the clock ratio besides.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from joulelab.power_models.queries import Queries
+from joulelab.power_models.runs import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """The correction of one application on one GPU, ``exp(offset + slope log(clock ratio))``.
+
+    Attributes:
+        offset: At the clock of the profile.
+        slope: Per unit of the log of the clock ratio.
+        anchors: Logs of the clock ratios that were measured, ascending.
+    """
+
+    offset: float
+    slope: float
+    anchors: tuple[float, ...]
+
+    def at(self, log_ratio: Array) -> Array:
+        """Return the log of the factor at each clock ratio's log."""
+        return self.offset + self.slope * log_ratio
+
+
+def correction_of(log_ratio: Array, log_error: Array) -> Correction:
+    """Fit the correction to the errors ``log(measured / predicted)`` at the anchors."""
+    anchors = tuple(sorted(set(np.round(log_ratio, 9).tolist())))
+    if len(anchors) < 2:
+        return Correction(offset=float(log_error.mean()), slope=0.0, anchors=anchors)
+    slope, offset = np.polyfit(log_ratio, log_error, 1)
+    return Correction(offset=float(offset), slope=float(slope), anchors=anchors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corrections:
+    """All corrections of a model.
+
+    Attributes:
+        pairs: By GPU label and application.
+        boards: Mean offset by GPU label, for GPUs that the model was not trained on: their
+            unanchored applications take it.
+    """
+
+    pairs: Mapping[tuple[str, str], Correction] = field(default_factory=dict)
+    boards: Mapping[str, float] = field(default_factory=dict)
+
+    def log_factor(self, queries: Queries) -> Array:
+        """Return the log of the factor for each query, shape ``(n,)``."""
+        log_ratio = np.log(queries.clock_ratio)
+        total = np.zeros(len(queries))
+        for number, profile in enumerate(queries.profiles):
+            rows = queries.profile == number
+            correction = self.pairs.get(profile.pair)
+            if correction is not None:
+                total[rows] = correction.at(log_ratio[rows])
+            else:
+                total[rows] = self.boards.get(profile.gpu, 0.0)
+        return total
+
+    def with_anchors(
+        self, queries: Queries, log_error: Array, trained_on: Sequence[str]
+    ) -> "Corrections":
+        """Return these and those of new anchors, which replace older ones of the same pair."""
+        log_ratio = np.log(queries.clock_ratio)
+        pairs = dict(self.pairs)
+        for number, profile in enumerate(queries.profiles):
+            rows = queries.profile == number
+            if rows.any():
+                pairs[profile.pair] = correction_of(log_ratio[rows], log_error[rows])
+        offsets: dict[str, list[float]] = {}
+        for (gpu, _), correction in pairs.items():
+            if gpu not in trained_on:
+                offsets.setdefault(gpu, []).append(correction.offset)
+        boards = {gpu: float(np.mean(values)) for gpu, values in offsets.items()}
+        return Corrections(pairs=pairs, boards=boards)

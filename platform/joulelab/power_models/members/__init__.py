@@ -1,0 +1,1 @@
+"""The members of the family, one file each; the table is in the package above."""

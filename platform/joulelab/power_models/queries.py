@@ -1,0 +1,170 @@
+"""Queries: what is asked of a model, and all that a member ever sees of an application."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from joulelab.errors import ConfigError
+from joulelab.hardware import GPUS
+from joulelab.hardware.spec import GpuSpec
+from joulelab.power_models.columns import ACTIVITIES
+from joulelab.power_models.runs import Array, Flags, Index, Runs
+from joulelab.registry import unknown_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One application on one GPU, as one run near the default clock shows it.
+
+    Power is not part of it: a measured power is an anchor, see ``PowerModel.adapt``.
+
+    Attributes:
+        application: Its name.
+        gpu: Label of the board or set of boards.
+        board: Which GPU of the catalogue that is.
+        clock_mhz: SM clock of the run.
+        activity: Unit activities in that run, 0 to 1, by name; absent where unread.
+        time_s: How long the run took; ``None`` if power alone is asked for.
+        power_limit_w: Power limit that predictions keep to; ``None`` where it is not known.
+    """
+
+    application: str
+    gpu: str
+    board: str
+    clock_mhz: float
+    activity: Mapping[str, float]
+    time_s: float | None = None
+    power_limit_w: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.board not in set(GPUS):
+            raise unknown_name("GPU", self.board, GPUS)
+        for name, value in self.activity.items():
+            if name not in ACTIVITIES:
+                raise unknown_name("activity", name, ACTIVITIES)
+            if not 0.0 <= value <= 1.0:
+                raise ConfigError(f"{name} must be a share from 0 to 1, got {value}.")
+        for name in ("clock_mhz", "time_s", "power_limit_w"):
+            number = getattr(self, name)
+            if number is not None and not 0.0 < number < np.inf:
+                raise ConfigError(f"{name} must be positive, got {number}.")
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """GPU label and application."""
+        return self.gpu, self.application
+
+    @property
+    def spec(self) -> GpuSpec:
+        """The GPU of the catalogue."""
+        return GPUS[self.board]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Queries:
+    """Profiles and the clocks at which they are asked about.
+
+    There is no place in it for anything measured at the queried clocks, so that no member can
+    be taught, or asked, with what it could not know.
+
+    Attributes:
+        profiles: One per application and GPU.
+        profile: For each query, the position of its profile; shape ``(n,)``.
+        sm_clock_mhz: For each query, its SM clock; shape ``(n,)``.
+    """
+
+    profiles: tuple[Profile, ...]
+    profile: Index
+    sm_clock_mhz: Array
+
+    def __post_init__(self) -> None:
+        if self.profile.shape != self.sm_clock_mhz.shape or self.profile.ndim != 1:
+            raise ConfigError(
+                "profile and sm_clock_mhz must have one shape (n,), got "
+                f"{self.profile.shape} and {self.sm_clock_mhz.shape}."
+            )
+        if not len(self):
+            raise ConfigError("At least one query is required, got none.")
+        if not (np.isfinite(self.sm_clock_mhz) & (self.sm_clock_mhz > 0)).all():
+            raise ConfigError(f"sm_clock_mhz must be positive, got {self.sm_clock_mhz.min()}.")
+
+    def __len__(self) -> int:
+        return len(self.sm_clock_mhz)
+
+    @property
+    def clock_ratio(self) -> Array:
+        """Queried clock over the clock of the profile; shape ``(n,)``."""
+        return self.sm_clock_mhz / self.of_profiles([p.clock_mhz for p in self.profiles])
+
+    def of_profiles(self, values: Sequence[float]) -> Array:
+        """Return, for each query, the value of its profile; shape ``(n,)``."""
+        return np.array(values, dtype=float)[self.profile]
+
+    def select(self, chosen: Flags | Index) -> "Queries":
+        """Return some of the queries, with all profiles."""
+        return Queries(
+            profiles=self.profiles,
+            profile=self.profile[chosen],
+            sm_clock_mhz=self.sm_clock_mhz[chosen],
+        )
+
+
+def sweep(profile: Profile, clocks_mhz: Sequence[float] | None = None) -> Queries:
+    """Ask about ``profile`` at each of ``clocks_mhz``; ``None`` takes all clocks of its GPU.
+
+    Clocks ascend where they come from the GPU.
+
+    Raises:
+        ConfigError: If a clock is beyond the GPU's range.
+    """
+    grid = sorted(profile.spec.sm_clocks_mhz)
+    clocks = np.array(grid if clocks_mhz is None else clocks_mhz, dtype=float)
+    outside = clocks[(clocks < grid[0]) | (clocks > grid[-1])]
+    if len(outside):
+        raise ConfigError(
+            f"sm_clock_mhz of {profile.board} must be {grid[0]} to {grid[-1]}, got {outside[0]:g}."
+        )
+    return Queries(
+        profiles=(profile,), profile=np.zeros(len(clocks), dtype=np.intp), sm_clock_mhz=clocks
+    )
+
+
+def profile_of(runs: Runs, gpu: str, application: str) -> Profile:
+    """Return the profile of an application from its run at the default clock.
+
+    Raises:
+        ConfigError: If there is no run near it.
+    """
+    row = runs.profile_row(gpu, application)
+    known = {name: float(values[row]) for name, values in runs.activity.items()}
+    limit_w = float(runs.power_limit_w[row])
+    return Profile(
+        application=application,
+        gpu=gpu,
+        board=runs.boards[gpu],
+        clock_mhz=float(runs.sm_clock_mhz[row]),
+        activity={name: value for name, value in known.items() if not np.isnan(value)},
+        time_s=float(runs.time_s[row]),
+        power_limit_w=None if np.isnan(limit_w) else limit_w,
+    )
+
+
+def queries_of(runs: Runs, profiled: Runs | None = None) -> Queries:
+    """Ask about every row of ``runs``.
+
+    Args:
+        runs: The rows; no column but the application, the GPU and the clock is used.
+        profiled: Where profiles are taken from; ``None`` takes ``runs`` itself.
+
+    Raises:
+        ConfigError: If a profile is not found there.
+    """
+    pairs = runs.pairs
+    position = {pair: number for number, pair in enumerate(pairs)}
+    labels = zip(runs.gpu.tolist(), runs.application.tolist(), strict=True)
+    return Queries(
+        profiles=tuple(profile_of(runs if profiled is None else profiled, *pair) for pair in pairs),
+        profile=np.array([position[pair] for pair in labels], dtype=np.intp),
+        sm_clock_mhz=runs.sm_clock_mhz,
+    )

@@ -1,0 +1,186 @@
+"""Runs: what applications drew and took on GPUs at several clocks, checked."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.errors import ConfigError
+from joulelab.hardware import GPUS
+from joulelab.hardware.spec import GpuSpec
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Index = NDArray[np.intp]
+Names = NDArray[np.str_]
+
+PROFILE_TOLERANCE = 0.1
+"""How far (relative) the clock of a profile may be from the GPU's default clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Runs:
+    """A table of runs, one per application, GPU and clock; read it with :mod:`.readers`.
+
+    Attributes:
+        application: What ran; shape ``(n,)``, as all columns.
+        gpu: Label of the board or set of boards that it ran on.
+        boards: For each label, which GPU of the catalogue it is.
+        sm_clock_mhz: SM clock under load.
+        power_w: Mean power.
+        time_s: Time of the same work at every clock.
+        activity: Unit activities (0 to 1) by name; not a number where unread.
+        power_limit_w: Power limit; not a number where it is not known.
+        row: Number of each row in its source, for messages.
+    """
+
+    application: Names
+    gpu: Names
+    boards: Mapping[str, str]
+    sm_clock_mhz: Array
+    power_w: Array
+    time_s: Array
+    activity: Mapping[str, Array]
+    power_limit_w: Array
+    row: Index
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.gpu), *(len(column) for column in self._numbers().values())}
+        if lengths != {len(self.application)}:
+            raise ConfigError(f"Every column must have the same length, got {sorted(lengths)}.")
+        if not len(self):
+            raise ConfigError("At least one run is required, got none.")
+        missing = sorted(set(self.gpu.tolist()) - set(self.boards))
+        if missing:
+            raise ConfigError(f"boards must say which GPU of the catalogue {missing} are.")
+        _check_duplicates(self)
+
+    def __len__(self) -> int:
+        return len(self.application)
+
+    @property
+    def energy_j(self) -> Array:
+        """Energy of the work, in joules."""
+        return self.power_w * self.time_s
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Every (GPU label, application), in the order of the table."""
+        return tuple(dict.fromkeys(zip(self.gpu.tolist(), self.application.tolist(), strict=True)))
+
+    def spec(self, gpu: str) -> GpuSpec:
+        """Return the GPU of the catalogue that the label ``gpu`` stands for."""
+        return GPUS[self.boards[gpu]]
+
+    def select(self, chosen: Flags | Index) -> "Runs":
+        """Return some of the rows.
+
+        Raises:
+            ConfigError: If none is chosen.
+        """
+        gpu = self.gpu[chosen]
+        return Runs(
+            application=self.application[chosen],
+            gpu=gpu,
+            boards={label: self.boards[label] for label in set(gpu.tolist())},
+            sm_clock_mhz=self.sm_clock_mhz[chosen],
+            power_w=self.power_w[chosen],
+            time_s=self.time_s[chosen],
+            activity={name: values[chosen] for name, values in self.activity.items()},
+            power_limit_w=self.power_limit_w[chosen],
+            row=self.row[chosen],
+        )
+
+    def of_pair(self, gpu: str, application: str) -> Index:
+        """Return the positions of the rows of one application on one GPU."""
+        return np.flatnonzero((self.gpu == gpu) & (self.application == application))
+
+    def by_pair(self) -> Iterator[tuple[tuple[str, str], Index]]:
+        """Yield each (GPU label, application) with the positions of its rows."""
+        for gpu, application in self.pairs:
+            yield (gpu, application), self.of_pair(gpu, application)
+
+    def profile_row(self, gpu: str, application: str) -> int:
+        """Return the position of the run at the default clock, where the profile is taken.
+
+        Raises:
+            ConfigError: If no run is within :data:`PROFILE_TOLERANCE` of the default clock.
+        """
+        rows = self.of_pair(gpu, application)
+        default_mhz = self.spec(gpu).default_clock_mhz
+        distance = np.abs(self.sm_clock_mhz[rows] / default_mhz - 1.0)
+        if not len(rows) or distance.min() > PROFILE_TOLERANCE:
+            clocks = ", ".join(f"{clock:g}" for clock in self.sm_clock_mhz[rows][:5])
+            raise ConfigError(
+                f"A run of {application!r} on {gpu!r} near the default clock of {default_mhz} MHz "
+                f"is required for its profile, got sm_clock_mhz {clocks or 'of no run'}."
+            )
+        return int(rows[np.argmin(distance)])
+
+    def check_trainable(self, num_applications: int = 2) -> None:
+        """Check that a clock's effect on unseen applications can be learned.
+
+        Raises:
+            ConfigError: If there are too few applications, or one has a single clock.
+        """
+        known = sorted(set(self.application.tolist()))
+        if len(known) < num_applications:
+            raise ConfigError(
+                f"Column 'application' must hold at least {num_applications} applications to "
+                f"learn what holds for another one, got {known}."
+            )
+        for (gpu, application), rows in self.by_pair():
+            if len(rows) < 2:
+                raise ConfigError(
+                    f"Column 'sm_clock_mhz' must hold at least two clocks of {application!r} on "
+                    f"{gpu!r}, got {self.sm_clock_mhz[rows[0]]:g} alone (row {self.row[rows[0]]})."
+                )
+
+    def _numbers(self) -> dict[str, Array]:
+        columns = ("sm_clock_mhz", "power_w", "time_s", "power_limit_w", "row")
+        return {name: getattr(self, name) for name in columns} | dict(self.activity)
+
+
+def joined(*tables: Runs) -> Runs:
+    """Return the rows of several tables; an activity that one of them lacks is unread there.
+
+    Raises:
+        ConfigError: If they disagree on what a label stands for, or repeat each other.
+    """
+    boards: dict[str, str] = {}
+    for table in tables:
+        for label, key in table.boards.items():
+            if boards.setdefault(label, key) != key:
+                raise ConfigError(f"{label!r} must stand for one GPU, got {boards[label]}, {key}.")
+    activities = dict.fromkeys(name for table in tables for name in table.activity)
+    return Runs(
+        application=np.concatenate([table.application for table in tables]),
+        gpu=np.concatenate([table.gpu for table in tables]),
+        boards=boards,
+        sm_clock_mhz=np.concatenate([table.sm_clock_mhz for table in tables]),
+        power_w=np.concatenate([table.power_w for table in tables]),
+        time_s=np.concatenate([table.time_s for table in tables]),
+        activity={
+            name: np.concatenate([t.activity.get(name, np.full(len(t), np.nan)) for t in tables])
+            for name in activities
+        },
+        power_limit_w=np.concatenate([table.power_limit_w for table in tables]),
+        row=np.concatenate([table.row for table in tables]),
+    )
+
+
+def _check_duplicates(runs: Runs) -> None:
+    keys = zip(
+        runs.gpu.tolist(), runs.application.tolist(), runs.sm_clock_mhz.tolist(), strict=True
+    )
+    seen: dict[tuple[str, str, float], int] = {}
+    for row, key in zip(runs.row.tolist(), keys, strict=True):
+        if key in seen:
+            gpu, application, clock_mhz = key
+            raise ConfigError(
+                f"Column 'sm_clock_mhz' must hold each clock once per application and GPU, got "
+                f"{clock_mhz:g} of {application!r} on {gpu!r} in rows {seen[key]} and {row}; "
+                'if they are repeats, read them with repeats="median".'
+            )
+        seen[key] = row

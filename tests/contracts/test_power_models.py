@@ -1,0 +1,149 @@
+"""What every registered power model keeps to."""
+
+import functools
+
+import numpy as np
+import pytest
+from synthetic_runs import rows_by_law, runs_by_law
+
+from joulelab.errors import ConfigError
+from joulelab.power_models import POWER_MODELS
+from joulelab.power_models.artifacts import load_model
+from joulelab.power_models.queries import profile_of, queries_of, sweep
+from joulelab.power_models.readers import runs_of_rows
+
+RUNS = runs_by_law(12, noise=0.01)
+UNSEEN = runs_by_law(2, noise=0.01, seed=7)
+TARGETS = ("power_w", "time_s")
+every_model = pytest.mark.parametrize("name", POWER_MODELS)
+both_targets = pytest.mark.parametrize("target", TARGETS)
+
+
+@functools.cache
+def fitted(name, target):
+    return POWER_MODELS[name](target).fit(RUNS)
+
+
+def unmeasured_points_changed(rows):
+    """Return the rows with every activity changed but at the default clock."""
+    return [
+        row if row["sm_clock_mhz"] == 1410 else row | {"fp_active": 0.99, "sm_active": 0.01}
+        for row in rows
+    ]
+
+
+@every_model
+@both_targets
+def test_predictions_are_positive_and_one_per_query(name, target):
+    predicted = fitted(name, target).predict(queries_of(UNSEEN))
+
+    assert predicted.shape == (len(UNSEEN),)
+    assert (predicted > 0).all()
+
+
+@every_model
+@both_targets
+def test_each_query_is_answered_by_itself(name, target):
+    queries = queries_of(UNSEEN)
+    backwards = np.arange(len(queries))[::-1]
+
+    predicted = fitted(name, target).predict(queries)
+
+    assert fitted(name, target).predict(queries.select(backwards)) == pytest.approx(
+        predicted[backwards], rel=1e-6
+    )
+
+
+@every_model
+@both_targets
+def test_the_same_seed_learns_the_same(name, target):
+    first, second = (
+        POWER_MODELS[name](target, seed=3, calibration_folds=0).fit(RUNS) for _ in range(2)
+    )
+
+    queries = queries_of(UNSEEN)
+    assert first.predict(queries) == pytest.approx(second.predict(queries), rel=1e-9)
+
+
+@every_model
+@both_targets
+def test_nothing_measured_at_another_clock_than_the_default_reaches_a_model(name, target):
+    rows, asked = rows_by_law(12, noise=0.01), rows_by_law(2, seed=7)
+    honest = POWER_MODELS[name](target, calibration_folds=0).fit(runs_of_rows(rows))
+    blind = POWER_MODELS[name](target, calibration_folds=0)
+    blind.fit(runs_of_rows(unmeasured_points_changed(rows)))
+
+    answered = blind.predict(queries_of(runs_of_rows(unmeasured_points_changed(asked))))
+
+    expected = honest.predict(queries_of(runs_of_rows(asked)))
+    assert answered == pytest.approx(expected, rel=1e-9)
+
+
+@every_model
+@both_targets
+def test_a_saved_model_predicts_the_same_and_holds_no_pickle(name, target, tmp_path):
+    model = fitted(name, target).adapt(UNSEEN.select(UNSEEN.sm_clock_mhz == 1410))
+
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+
+    queries = queries_of(UNSEEN)
+    assert loaded.predict(queries) == pytest.approx(model.predict(queries), rel=1e-6)
+    assert loaded.predict_interval(queries).upper == pytest.approx(
+        model.predict_interval(queries).upper, rel=1e-6
+    )
+    assert loaded.data_hash == model.data_hash
+    names = [path.name for path in (tmp_path / "model").rglob("*")]
+    assert not [name for name in names if name.endswith((".pkl", ".pickle", ".joblib", ".pt"))]
+
+
+@every_model
+@both_targets
+def test_an_interval_holds_the_prediction_and_widens_with_its_level(name, target):
+    model, queries = fitted(name, target), queries_of(UNSEEN)
+
+    narrow, wide = (model.predict_interval(queries, level) for level in (0.5, 0.9))
+
+    predicted = model.predict(queries)
+    assert (wide.lower <= narrow.lower).all()
+    assert (narrow.lower <= predicted).all()
+    assert (predicted <= narrow.upper).all()
+    assert (narrow.upper <= wide.upper).all()
+    assert (wide.upper > wide.lower).any()
+
+
+@every_model
+@both_targets
+def test_adapting_gives_a_new_model_that_meets_the_anchor(name, target):
+    model, queries = fitted(name, target), queries_of(UNSEEN)
+    before = model.predict(queries)
+    anchors = UNSEEN.select(UNSEEN.sm_clock_mhz == 1410)
+
+    adapted = model.adapt(anchors)
+
+    assert adapted is not model
+    assert model.predict(queries) == pytest.approx(before)
+    truth = anchors.power_w if target == "power_w" else anchors.time_s
+    assert adapted.predict(queries_of(anchors)) == pytest.approx(truth, rel=1e-3)
+
+
+@every_model
+def test_a_model_asked_before_it_learned_says_so(name):
+    with pytest.raises(ConfigError, match="must be fitted first"):
+        POWER_MODELS[name]().predict(queries_of(UNSEEN))
+
+
+@every_model
+def test_one_application_is_not_enough_to_learn_from(name):
+    with pytest.raises(ConfigError, match="Column 'application' must hold at least 2"):
+        POWER_MODELS[name]().fit(runs_by_law(1))
+
+
+@every_model
+def test_a_power_limit_is_kept_to(name):
+    rows = [row | {"power_limit_w": 150.0} for row in rows_by_law(1, seed=7)]
+    asked = sweep(profile_of(runs_of_rows(rows), "a100_sxm", "app00"))
+
+    predicted = fitted(name, "power_w").predict(asked)
+
+    assert predicted.max() <= 150.0

@@ -1,0 +1,157 @@
+"""Tables of runs: what is read, and what is refused with its column and row."""
+
+import pandas as pd
+import pytest
+from reference_data import reference_csv
+from synthetic_runs import rows_by_law
+
+from joulelab.errors import ConfigError
+from joulelab.power_models.queries import profile_of
+from joulelab.power_models.readers import data_hash, read_csv, runs_of_frame, runs_of_rows
+
+TEXAS_TECH = """application,sm_app_clock,fp64_active,fp32_active,dram_active,tensor_activity,\
+sm_active,power_usage,run_time
+lbm,1410,0.20,0.10,0.60,0.0,0.95,230.5,10.0
+lbm,1005,0.19,0.10,0.61,0.0,0.95,160.5,10.5
+fft,1410,0.10,0.30,0.30,0.0,0.85,190.5,12.0
+fft,1005,0.10,0.30,0.30,0.0,0.85,150.5,15.0
+"""
+
+
+def written(tmp_path, text):
+    path = tmp_path / "runs.csv"
+    path.write_text(text)
+    return path
+
+
+def changed(row, **values):
+    """Return the rows of the law with one of them changed."""
+    rows = rows_by_law(2)
+    rows[row] |= values
+    return rows
+
+
+def test_the_texas_tech_layout_is_read(tmp_path):
+    runs = read_csv(written(tmp_path, TEXAS_TECH), gpu="a100_sxm")
+
+    assert runs.pairs == (("a100_sxm", "lbm"), ("a100_sxm", "fft"))
+    assert runs.energy_j[0] == pytest.approx(2305.0)
+    assert runs.activity["fp_active"][0] == pytest.approx(0.20 + 0.10 / 2)
+    assert runs.activity["tensor_active"][0] == 0.0
+
+
+def test_units_that_nvidia_smi_writes_are_understood():
+    rows = [
+        {
+            "app": "a",
+            "gpu": "NVIDIA A100-SXM4-80GB",
+            "clocks.sm [MHz]": "1410 MHz",
+            "power.draw [W]": "250.50 W",
+            "time_s": "2",
+        }
+    ]
+
+    runs = runs_of_rows(rows)
+
+    assert runs.power_w[0] == 250.5
+    assert runs.sm_clock_mhz[0] == 1410.0
+    assert runs.boards == {"NVIDIA A100-SXM4-80GB": "a100_sxm"}
+
+
+def test_a_data_frame_reads_as_its_rows_do():
+    rows = rows_by_law(2)
+
+    assert data_hash(runs_of_frame(pd.DataFrame(rows))) == data_hash(runs_of_rows(rows))
+
+
+def test_the_hash_of_a_table_knows_its_values_and_not_their_order():
+    rows = rows_by_law(3)
+
+    assert data_hash(runs_of_rows(rows[::-1])) == data_hash(runs_of_rows(rows))
+    assert data_hash(runs_of_rows(changed(0, power_w=99.0))) != data_hash(runs_of_rows(changed(0)))
+
+
+@pytest.mark.parametrize("column", ["application", "sm_clock_mhz", "power_w", "time_s"])
+def test_a_missing_column_is_named(column):
+    rows = [{k: v for k, v in row.items() if k != column} for row in rows_by_law(2)]
+
+    with pytest.raises(ConfigError, match=f"Column '{column}' is required"):
+        runs_of_rows(rows)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "hint"),
+    [
+        ("power_w", 250_000.0, "milliwatts"),
+        ("power_w", 0.25, "kilowatts"),
+        ("power_w", 0.0, "watts"),
+        ("power_w", -5.0, "watts"),
+        ("time_s", 0.0, "positive seconds"),
+        ("energy_j", 0.0, "positive joules"),
+        ("energy_j", -3.0, "positive joules"),
+        ("fp_active", 45.0, "percentage"),
+        ("sm_active", -0.1, "share from 0 to 1"),
+        ("sm_clock_mhz", 1.41, "GHz"),
+        ("sm_clock_mhz", 1_410_000.0, "kHz"),
+        ("power_w", "fast", "has 'fast'"),
+        ("power_w", "nan", "NaN"),
+        ("power_w", "", "has none"),
+        ("power_w", float("nan"), "has none"),
+        ("time_s", None, "has none"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_column_and_row(column, value, hint):
+    rows = [row | {"energy_j": 100.0} for row in rows_by_law(2)]
+    rows[7][column] = value
+
+    with pytest.raises(ConfigError, match=rf"Column '{column}' .*row 7 .*{hint}"):
+        runs_of_rows(rows)
+
+
+def test_rows_of_a_file_are_named_by_their_line(tmp_path):
+    text = TEXAS_TECH.replace("190.5", "190500")
+
+    with pytest.raises(ConfigError, match=r"Column 'power_usage' .*row 4 has 190500"):
+        read_csv(written(tmp_path, text), gpu="a100_sxm")
+
+
+def test_a_repeated_clock_is_refused_unless_it_is_to_be_averaged():
+    rows = changed(0)
+    rows.append(rows[3] | {"power_w": rows[3]["power_w"] * 1.1})
+
+    with pytest.raises(ConfigError, match=r"'sm_clock_mhz' .* in rows 3 and 12"):
+        runs_of_rows(rows)
+
+    mean = runs_of_rows(rows, repeats="mean")
+    assert len(mean) == 12
+    assert mean.power_w[3] == pytest.approx(rows[3]["power_w"] * 1.05)
+
+
+def test_a_single_clock_is_not_enough_to_learn_from():
+    rows = rows_by_law(2)
+
+    runs = runs_of_rows([*rows[:6], rows[11]])
+
+    with pytest.raises(ConfigError, match=r"'sm_clock_mhz' .* got 1410 alone \(row 6\)"):
+        runs.check_trainable()
+
+
+def test_a_gpu_that_nobody_knows_is_answered_with_those_that_are():
+    with pytest.raises(ConfigError, match=r"Column 'gpu' .*'A100'.*a100_pcie, a100_sxm"):
+        runs_of_rows(rows_by_law(2, gpu="a100_sxm")[:1] + changed(0, gpu="A100")[:1])
+
+
+def test_a_profile_needs_a_run_near_the_default_clock():
+    runs = runs_of_rows(rows_by_law(2, clocks_mhz=(510, 705)))
+
+    with pytest.raises(ConfigError, match="default clock of 1410 MHz"):
+        profile_of(runs, "a100_sxm", "app00")
+
+
+def test_the_published_a100_runs_are_read():
+    boards = {"A100(GA100)": "a100_sxm"}
+
+    runs = read_csv(reference_csv("a100_hpc_dvfs.csv"), boards=boards)
+
+    assert len(runs) == 1281
+    assert len(runs.pairs) == 21

@@ -1,0 +1,144 @@
+"""Splits hold out whole things, and scores mean what they say."""
+
+import numpy as np
+import pytest
+from synthetic_runs import rows_by_law, runs_by_law
+
+from joulelab.errors import ConfigError
+from joulelab.power_models import POWER_MODELS
+from joulelab.power_models.calibration import Calibration
+from joulelab.power_models.interval import Interval
+from joulelab.power_models.operating_model import OperatingModel
+from joulelab.power_models.queries import queries_of
+from joulelab.power_models.readers import runs_of_rows
+from joulelab.power_models.scores import error_scores, interval_scores
+from joulelab.power_models.splits import group_folds, splits
+from joulelab.power_models.validation import COLD, WARM, validate
+
+RUNS = runs_by_law(12, noise=0.01)
+
+
+def made(name, **settings):
+    model = POWER_MODELS[name]
+    return OperatingModel(power=model("power_w", **settings), time=model("time_s", **settings))
+
+
+@pytest.mark.parametrize(("kind", "column"), [("application", "application"), ("gpu", "gpu")])
+def test_a_held_out_group_is_held_out_whole(kind, column):
+    runs = runs_of_rows([*rows_by_law(3), *rows_by_law(3, gpu="a100_pcie")])
+
+    for split in splits(runs, kind):
+        names = getattr(runs, column)
+        assert not set(names[split.trained]) & set(names[split.tested])
+        assert (split.trained ^ split.tested).all()
+
+
+def test_clock_ranges_keep_the_default_clock_for_the_profile():
+    for split in splits(RUNS, "clocks"):
+        assert split.trained[RUNS.sm_clock_mhz == 1410].all()
+        assert not (split.trained & split.tested).any()
+    tested = np.sum([split.tested for split in splits(RUNS, "clocks")], axis=0)
+    assert (tested == (RUNS.sm_clock_mhz != 1410)).all()
+
+
+def test_one_gpu_cannot_be_left_out():
+    with pytest.raises(ConfigError, match="Column 'gpu' must hold at least two"):
+        splits(RUNS, "gpu")
+
+
+def test_folds_deal_whole_groups_each_once():
+    folds = group_folds(RUNS.application, 5, seed=0)
+
+    assert (np.sum(folds, axis=0) == 1).all()
+    for fold in folds:
+        assert not set(RUNS.application[fold]) & set(RUNS.application[~fold])
+
+
+def test_scores_are_means_over_rows_and_over_applications():
+    measured = np.array([100.0, 100.0, 100.0, 100.0])
+    predicted = np.array([110.0, 90.0, 100.0, 140.0])
+
+    scores = error_scores(measured, predicted, np.array(["a", "a", "a", "b"]))
+
+    assert scores.mean == pytest.approx(0.15)
+    assert scores.worst_application == pytest.approx(0.4)
+    assert scores.worst_name == "b"
+    assert scores.median_application == pytest.approx((0.2 / 3 + 0.4) / 2)
+
+
+def test_coverage_counts_each_application_the_same():
+    lower, upper = np.full(4, 9.0), np.full(4, 11.0)
+    interval = Interval(lower=lower, upper=upper, level=0.9, outside=())
+
+    scores = interval_scores(
+        np.array([10.0, 10.0, 10.0, 20.0]), [interval], np.array(["a", "a", "a", "b"])
+    )
+
+    assert scores.coverage == pytest.approx(0.5)
+    assert scores.whole_applications == pytest.approx(0.5)
+
+
+def test_an_interval_is_the_quantile_of_errors_with_one_group_of_doubt():
+    """Ten groups with one row each, errors 0.01 to 0.10: level k/11 takes the k-th."""
+    calibration = Calibration(
+        group=np.array([f"g{i}" for i in range(10)]),
+        pair=np.arange(10),
+        log_ratio=np.zeros(10),
+        log_error=np.arange(1, 11) / 100.0,
+    )
+
+    assert calibration.half_width(9 / 11, np.zeros(1))[0] == pytest.approx(0.09)
+    assert calibration.half_width(0.9, np.zeros(1))[0] == pytest.approx(0.10)
+    with pytest.raises(ConfigError, match=r"needs at least 19 groups .* got 10"):
+        calibration.half_width(0.95, np.zeros(1))
+
+
+def test_one_measured_point_tells_the_mean_how_high_an_application_lies():
+    [cold, warm] = validate(lambda: made("mean"), runs_by_law(12), level=None)
+
+    assert cold.errors["power_w"].mean > 0.1
+    assert warm.errors["power_w"].num_rows == cold.errors["power_w"].num_rows - 12
+    assert warm.errors["power_w"].mean < cold.errors["power_w"].mean
+    assert (cold.anchors, warm.anchors) == (COLD, WARM)
+
+
+def test_baselines_are_always_told():
+    [cold] = validate(lambda: made("mean"), RUNS, anchors=[COLD], level=None)
+
+    assert set(cold.baselines) == {"maximum clock", "best fixed clock"}
+    assert cold.regrets["edp_js"].mean >= 0.0
+
+
+def test_energy_and_its_interval_follow_from_power_and_time():
+    model = made("ridge").fit(RUNS)
+    queries = queries_of(runs_by_law(2, seed=7))
+
+    energy_j = model.predict(queries, "energy_j")
+    interval = model.predict_interval(queries, "energy_j", 0.8)
+
+    assert energy_j == pytest.approx(
+        model.predict(queries, "power_w") * model.predict(queries, "time_s")
+    )
+    half = np.log(interval.upper / energy_j)
+    power = model.predict_interval(queries, "power_w", 0.8)
+    time = model.predict_interval(queries, "time_s", 0.8)
+    halves = [np.log(each.upper / each.lower) / 2 for each in (power, time)]
+    assert half == pytest.approx(np.hypot(*halves))
+
+
+def test_a_query_outside_the_domain_is_widened_or_refused_and_told():
+    rows = [row | {"tensor_active": 0.9} for row in rows_by_law(1, seed=7)]
+    queries = queries_of(runs_of_rows(rows))
+    inside = queries_of(runs_of_rows(rows_by_law(1, seed=7)))
+    model = POWER_MODELS["ridge"]().fit(RUNS)
+
+    told = model.predict_interval(queries)
+
+    assert "tensor_active of 'app00'" in told.outside[0]
+    assert model.predict_interval(inside).outside == ()
+    ratio = np.log(told.upper / told.lower) / np.log(
+        model.predict_interval(inside).upper / model.predict_interval(inside).lower
+    )
+    assert (ratio > 2).all()
+    with pytest.raises(ConfigError, match="tensor_active"):
+        POWER_MODELS["ridge"](outside="refuse").fit(RUNS).predict(queries)
