@@ -1,0 +1,67 @@
+"""A kind of GPU with a few of its coefficients changed, each by a factor.
+
+What micro-benchmarks cannot say of a GPU in a machine, its host's speed above all, is a handful of
+factors on figures of the catalogue. They belong to that machine, so they are kept beside its
+measurements and not in the catalogue.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from joulelab.hardware.scalars import SECTION
+from joulelab.hardware.spec import Figure, GpuSpec
+from joulelab.registry import unknown_name
+
+COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
+    "host_launch": ("timing.host_launch_s", "timing.eager_launch_s"),
+    "kernel_overhead": ("timing.kernel_overhead_s", "timing.stream_overhead_s"),
+    "memory_efficiency": ("timing.memory_efficiency",),
+    "pipe_efficiency": ("timing.pipe_efficiency",),
+    "sm_power": ("power.sm_w_per_ghz",),
+    "operation_energy": ("power.pipe_w_per_ghz",),
+}
+"""Figures that each coefficient scales; of a mapping, all its entries."""
+
+
+def scaled(spec: GpuSpec, factors: Mapping[str, float]) -> GpuSpec:
+    """Return ``spec`` with coefficients times their factors; efficiencies stay at most 1.
+
+    Figures of ``[calibrated]`` are scaled as those that they replace.
+
+    Raises:
+        UnknownNameError: If there is no such coefficient; names those that there are.
+    """
+    for coefficient, factor in factors.items():
+        if coefficient not in COEFFICIENTS:
+            raise unknown_name("coefficient", coefficient, COEFFICIENTS)
+        for name in COEFFICIENTS[coefficient]:
+            spec = _scaled(spec, name, factor)
+    return spec
+
+
+def _scaled(spec: GpuSpec, name: str, factor: float) -> GpuSpec:
+    section, _, field = name.partition(".")
+    changes: dict[str, Any] = {"figures": _figures(spec.figures, name, factor)}
+    if field == "eager_launch_s":
+        changes[field] = _times(spec.eager_launch_s, factor, name)
+    elif hasattr(getattr(spec, section), field):
+        holder = getattr(spec, section)
+        changes[section] = replace(holder, **{field: _times(getattr(holder, field), factor, name)})
+    return replace(spec, **changes)
+
+
+def _figures(figures: Mapping[str, Figure], name: str, factor: float) -> Mapping[str, Figure]:
+    own = f"{SECTION}.{name}"
+    return {
+        key: replace(figure, value=_times(figure.value, factor, name))
+        if key == own or key.startswith(f"{own}.")
+        else figure
+        for key, figure in figures.items()
+    }
+
+
+def _times(value: Any, factor: float, name: str) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _times(each, factor, name) for key, each in value.items()}
+    return min(value * factor, 1.0) if "efficiency" in name else value * factor
