@@ -10,7 +10,7 @@ import tyro
 from joulelab.cli.estimator.options import KnobWords, names
 from joulelab.cli.estimator.terminal import terminal
 from joulelab.cli.progress import progress
-from joulelab.cli.quality_report import Case, as_json, quality_table
+from joulelab.cli.quality_report import Case, as_json, quality_table, whole_width
 from joulelab.cli.selection import choose_address, open_device
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import Configuration, KnobValue
@@ -104,7 +104,9 @@ class Quality(Generic[Settings]):
         if self.json:
             print(as_json(cases))
         else:
-            terminal().print(quality_table(name, cases))
+            console, table = terminal(), quality_table(name, cases)
+            console.width = whole_width(table, console)
+            console.print(table)
         return int(not all(case.is_whole for case in cases))
 
     def _settings(self, name: str) -> list[Any]:

@@ -6,19 +6,24 @@ from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, uncertain
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
-from joulelab.core.quality import Quality
+from joulelab.core.quality import RETENTION_LEVEL, Quality
 from joulelab.core.record import Record
 from joulelab.quality.evaluation import Row
 from joulelab.tracking.codec import to_json
 
 _BETTER = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}"}
 _NONE = "-"
+_INTERVAL = f"{RETENTION_LEVEL:.0%} interval"
+_TO = "\N{EN DASH}"
+_DECIMALS = 4
+_WIDEST = 1000
 _PLAIN = 1e-3  # smaller scores are written with an exponent
 
 
@@ -72,19 +77,28 @@ def quality_table(workload: str, cases: Sequence[Case]) -> Table:
         caption_justify="left",
     )
     table.add_column("metric", no_wrap=True)
-    for head in ("score", "n", "retention"):
+    for head in ("score", "retention", _INTERVAL):
         table.add_column(head, justify="right", no_wrap=True)
-    if any(case.measurements for case in cases):
+    phases = {each.phase for case in cases for each in case.measurements}
+    if len(phases) > 1:
         table.add_column("phase", no_wrap=True)
+    if phases:
         table.add_column("energy", justify="right", no_wrap=True)
         table.add_column("change", justify="right", no_wrap=True)
     for case in cases:
         if case.knobs:
             table.add_row(Text(case.title, style="bold"))
         for scored, measured in zip_longest(_score_cells(case), _energy_cells(case, cases[0])):
-            table.add_row(*(scored or [""] * 4), *(measured or []))
+            energies = (measured or [])[len(phases) == 1 :]
+            table.add_row(*(scored or [""] * 4), *energies)
         table.add_section()
     return table
+
+
+def whole_width(table: Table, console: Console) -> int:
+    """Return how many columns ``table`` takes with no number cut short."""
+    wide = console.options.update(max_width=_WIDEST)
+    return max(console.width, console.measure(table, options=wide).maximum)
 
 
 def as_json(cases: Sequence[Case]) -> str:
@@ -115,10 +129,20 @@ def _score_cells(case: Case) -> list[list[str]]:
         if quality is None:
             cells.append([row.metric, _NONE, "", ""])
             continue
-        kept = _NONE if quality.retention is None else f"{quality.retention:.4f}"
         metric = f"{row.metric} {_BETTER[quality.direction]}"
-        cells.append([metric, _score(quality), str(quality.n), kept])
+        cells.append([metric, _score(quality), *_kept(quality)])
     return cells
+
+
+def _kept(quality: Quality) -> tuple[str, str]:
+    """Return the retention and its interval, to the second digit of the interval's half-width."""
+    low, high = quality.retention_low, quality.retention_high
+    if quality.retention is None:
+        return _NONE, ""
+    if low is None or high is None:
+        return f"{quality.retention:.{_DECIMALS}f}", "" if quality.retention == 1 else _NONE
+    decimals = max(decimals_for((high - low) / 2), _DECIMALS)
+    return f"{quality.retention:.{decimals}f}", f"{low:.{decimals}f}{_TO}{high:.{decimals}f}"
 
 
 def _score(quality: Quality) -> str:
@@ -161,15 +185,30 @@ def _device_name(backend: str, name: str) -> str:
 
 
 def _notes(cases: Sequence[Case]) -> list[str]:
-    counted = {row.quality.counted for case in cases for row in case.rows if row.quality}
-    notes = [f"{PLUS_MINUS} standard uncertainty (k=1)"]
-    if counted:
-        notes[0] += f"; n: {' or '.join(f'{each}s' for each in sorted(counted))}"
+    notes = [f"{PLUS_MINUS} standard uncertainty (k=1). Scored: {_counts(cases)}"]
     if len(cases) > 1:
-        notes[0] += f"; retention, change: against {cases[0].title}"
+        notes.append(
+            f"Retention, its {_INTERVAL} over data of this kind and size, and change: against "
+            f"{cases[0].title}"
+        )
     if any(_weights(case) == "random" for case in cases):
-        notes.append("Random weights: what is scored is no trained network.")
+        notes.append(
+            "Random weights: what is scored is no trained network. An agreement of random networks "
+            "tells what the number format does to their numbers; a trained one may lose more or "
+            "less."
+        )
     return notes + _reasons(cases)
+
+
+def _counts(cases: Sequence[Case]) -> str:
+    """Say how many things each metric scored."""
+    found: dict[str, list[str]] = {}
+    for quality in (row.quality for row in cases[0].rows if row.quality):
+        plural = quality.counted if quality.n == 1 else f"{quality.counted}s"
+        found.setdefault(f"{quality.n} {plural}", []).append(quality.metric)
+    if len(found) < 2:
+        return next(iter(found), "nothing")
+    return "; ".join(f"{count} by {' and '.join(metrics)}" for count, metrics in found.items())
 
 
 def _reasons(cases: Sequence[Case]) -> list[str]:

@@ -9,6 +9,9 @@ from joulelab.errors import ConfigError, MeasurementError
 Direction = Literal["higher", "lower"]
 """Which scores are better."""
 
+RETENTION_LEVEL = 0.95
+"""Confidence level of the interval of a retention."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
@@ -24,6 +27,9 @@ class Quality:
         counted: What those things are, in the singular: ``"token"``, ``"text"``, ``"image"``.
         retention: Share of the reference's score that is kept, 1 for as good, as by
             :func:`retention`; ``None`` where that ratio has no meaning.
+        retention_low: Lower end of the 95 % interval of ``retention`` over data sets of this kind
+            and size; ``None`` if there is none.
+        retention_high: Its upper end.
         reference: What the reference is, by the knobs in which it may differ.
         data: Name of the data set.
         source_hash: Digest of all that the score depends on: weights, knobs, data, metric, code.
@@ -38,6 +44,8 @@ class Quality:
     source_hash: str
     score_u: float | None = None
     retention: float | None = None
+    retention_low: float | None = None
+    retention_high: float | None = None
     reference: str | None = None
 
     def __post_init__(self) -> None:
@@ -47,6 +55,8 @@ class Quality:
             raise ConfigError(f"score must be finite, got {self.score}.")
         if self.n < 1:
             raise ConfigError(f"n must be at least 1, got {self.n}.")
+        if (self.retention_low is None) != (self.retention_high is None):
+            raise ConfigError("An interval has two ends: give retention_low and retention_high.")
 
 
 def retention(score: float, reference: float, direction: Direction) -> float:

@@ -12,6 +12,7 @@ METRICS: Registry[type[Metric]] = Registry(
         "accuracy": "joulelab.quality.accuracy:Accuracy",
         "bleu": "joulelab.quality.bleu:Bleu",
         "class_agreement": "joulelab.quality.class_agreement:ClassAgreement",
+        "class_divergence": "joulelab.quality.class_divergence:ClassDivergence",
         "clip_score": "joulelab.quality.clip_score:ClipScore",
         "coherence": "joulelab.quality.coherence:Coherence",
         "fid": "joulelab.quality.fid:Fid",

@@ -7,16 +7,16 @@ from typing_extensions import override
 
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.base import Metric, Need, Score
+from joulelab.quality.base import Need, Score
+from joulelab.quality.classes import Classes
 from joulelab.quality.image_data import LabelledData
-from joulelab.quality.image_protocols import Classifies
-from joulelab.quality.images import mean_score, require_finite
+from joulelab.quality.images import require_finite
 from joulelab.quality.protocols import FloatArray
 from joulelab.workloads.knobs import require_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accuracy(Metric):
+class Accuracy(Classes):
     """Share of the inputs, 0 to 1, whose class is among the likeliest, by torchmetrics.
 
     Attributes:
@@ -26,26 +26,16 @@ class Accuracy(Metric):
     name: ClassVar[str] = "accuracy"
     direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
-    asks: ClassVar = Classifies
 
     top: int = 1
 
     def __post_init__(self) -> None:
         require_count("top", self.top)
 
-    @property
-    @override
-    def observation(self) -> str:
-        return "class scores"
-
     @override
     def check(self, data: LabelledData) -> None:
         if not isinstance(data, LabelledData):
             raise ConfigError(f"accuracy needs inputs with labels, which {data.name} has not.")
-
-    @override
-    def observe(self, subject: Classifies, data: LabelledData) -> FloatArray:
-        return subject.class_scores(data.inputs)
 
     @override
     def score(self, observed: FloatArray, data: LabelledData, reference: object) -> Score:
@@ -57,4 +47,4 @@ class Accuracy(Metric):
                 f"{data.labels.max()}; the network tells {observed.shape[1]} apart."
             )
         require_finite(self.name, observed)
-        return mean_score(correct(observed, data.labels, self.top), data.counted)
+        return self.mean(correct(observed, data.labels, self.top), data)

@@ -1,10 +1,12 @@
 """What the evaluation of outputs needs of a metric."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.quality import Direction
@@ -14,6 +16,8 @@ from joulelab.registry import unknown_name
 Need = Literal["references", "reference_outputs", "weights"]
 """What a metric needs besides outputs: what they should have been (``references``), the outputs
 of the reference configuration (``reference_outputs``), or a network that judges (``weights``)."""
+
+Interval = Literal["bootstrap", "jackknife"]
 
 
 class Data(Protocol):
@@ -40,12 +44,15 @@ class Score:
         counted: What those things are, in the singular: ``"token"``, ``"text"``, ``"image"``.
         u: Standard uncertainty of the value from the finite data set; ``None`` where the data
             are too few, or the metric of a kind, that gives none.
+        samples: What the metric makes the value of, one for each independent part of the data
+            set and in its order: numbers, or tuples of them. Empty if it has no such parts.
     """
 
     value: float
     n: int
     counted: str
     u: float | None = None
+    samples: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         if not isfinite(self.value):
@@ -70,6 +77,11 @@ class Metric(ABC):
     """The protocol of what it asks: one of :mod:`joulelab.quality.protocols`."""
     version: ClassVar[int] = 1
     """Raised when equal outputs get another score than before."""
+    interval: ClassVar[Interval] = "bootstrap"
+    """How samples make an interval: bootstrap draws them anew; jackknife takes each for the score
+    without one of the things scored, where drawing a thing twice would change the score."""
+    num_draws: ClassVar[int] = 999
+    """How often the bootstrap draws."""
 
     @classmethod
     def from_knobs(cls, knobs: Mapping[str, KnobValue]) -> "Metric":
@@ -114,6 +126,15 @@ class Metric(ABC):
         Raises:
             MeasurementError: If the outputs cannot be scored.
         """
+
+    def pooled(self, samples: Sequence[Any]) -> float:
+        """Return the value that :attr:`Score.samples` make together; their mean by default."""
+        return float(np.mean(samples))
+
+    @property
+    def why_no_samples(self) -> str:
+        """Why a score of this metric has no samples, where it has none."""
+        return f"{self.name} is scored over the data set as a whole."
 
 
 def missing_weights(

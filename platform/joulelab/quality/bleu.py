@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +61,12 @@ class Bleu(Continuations):
             u=self._scatter(counts) if len(counts) > 1 else None,
             n=len(counts),
             counted="text",
+            samples=tuple(map(tuple, counts.tolist())),
         )
+
+    @override
+    def pooled(self, samples: Sequence[Any]) -> float:
+        return _bleu(np.sum(samples, axis=0))
 
     def _scatter(self, counts: Counts) -> float:
         generator = np.random.default_rng(_SEED)

@@ -1,6 +1,6 @@
 """Scores kept on disk: outputs depend on no clock and on no batch, so each is scored once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from json import dumps, loads
 from pathlib import Path
@@ -23,7 +23,9 @@ _PACKAGES = (
     *("diffusers", "rouge-score", "sacrebleu", "torch", "torchao", "torchmetrics", "torchvision"),
     *("transformers", "ultralytics"),
 )
-_WHAT = "a score"
+_WHAT, _INTERVAL = "a score", "an interval"
+
+Interval = tuple[float, float]
 
 
 class ScoreCache:
@@ -86,6 +88,19 @@ class ScoreCache:
         """Keep ``score`` under ``key``."""
         write_entry(self._path(key), dumps(asdict(score)), what=_WHAT)
 
+    def interval(self, key: str, make: Callable[[], Interval]) -> Interval:
+        """Return the interval under ``key``; if there is none, ``make`` it and keep it.
+
+        Raises:
+            MeasurementError: If ``make`` does.
+        """
+        path = self._path(key)
+        known = read_entry(path, _interval, what=_INTERVAL)
+        if known is None:
+            known = make()
+            write_entry(path, dumps(known), what=_INTERVAL)
+        return known
+
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"
 
@@ -93,9 +108,23 @@ class ScoreCache:
 def _decoded(text: str) -> Score:
     try:
         fields: dict[str, Any] = loads(text)
-        return Score(**fields)
+        return Score(**{**fields, "samples": _as_tuples(fields["samples"])})
+    except KeyError as error:
+        raise ValueError(f"not a score: it has no {error}") from error
     except TypeError as error:
         raise ValueError(f"not a score: {error}") from error
+
+
+def _interval(text: str) -> Interval:
+    try:
+        low, high = loads(text)
+        return float(low), float(high)
+    except TypeError as error:
+        raise ValueError(f"not an interval: {error}") from error
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _processor() -> str:

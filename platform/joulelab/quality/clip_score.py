@@ -9,8 +9,9 @@ from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError
 from joulelab.quality.base import Need, Score, missing_weights
 from joulelab.quality.image_data import ImageData
-from joulelab.quality.images import Images, in_colour, mean_score, require_finite
+from joulelab.quality.images import Images, in_colour, require_finite
 from joulelab.quality.protocols import FloatArray
+from joulelab.quality.uncertainty import mean_score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,19 +2,19 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
 
 from joulelab.core.quality import Direction
-from joulelab.core.statistics import mean_u
 from joulelab.errors import MeasurementError
 from joulelab.quality.base import Need, Score, missing_weights
 from joulelab.quality.continuations import Continuations
 from joulelab.quality.protocols import FloatArray, GeneratesText
 from joulelab.quality.text_data import TextData
+from joulelab.quality.uncertainty import mean_score
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
@@ -64,12 +64,13 @@ class Coherence(Continuations):
             raise MeasurementError(
                 "coherence needs a text of at least two sentences; allow more new_tokens."
             )
-        return Score(
-            value=sum(values) / len(values),
-            u=mean_u(values) if len(values) > 1 else None,
-            n=len(values),
-            counted="text",
-        )
+        score = mean_score(values, "text")
+        return score if len(values) == len(texts) else replace(score, samples=())
+
+    @property
+    @override
+    def why_no_samples(self) -> str:
+        return "Some of its texts have fewer than two sentences, and are not scored."
 
 
 def coherence(text: str, embed: Embed) -> float | None:

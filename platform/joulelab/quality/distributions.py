@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
@@ -10,6 +11,7 @@ from joulelab.errors import ConfigError
 from joulelab.quality.base import Metric
 from joulelab.quality.protocols import FloatArray, ReadsTokens
 from joulelab.quality.text_data import TextData
+from joulelab.quality.uncertainty import ratio_of_sums
 from joulelab.workloads.knobs import require_count
 
 
@@ -50,6 +52,10 @@ class NextTokens(Metric):
             self.max_tokens,
         )
         return [log_softmax(subject.logits(window)) for window in windows]
+
+    @override
+    def pooled(self, samples: Sequence[Any]) -> float:
+        return ratio_of_sums(samples)
 
 
 def require_texts(metric: str, data: TextData) -> None:

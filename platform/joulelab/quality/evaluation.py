@@ -11,8 +11,10 @@ from joulelab.errors import ConfigError, JouleLabError, MeasurementError
 from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.base import Data, Metric, Score
 from joulelab.quality.cache import ScoreCache
+from joulelab.quality.retention_interval import retention_interval
 from joulelab.quality.subject import Subject
 from joulelab.workloads import WORKLOADS
+from joulelab.workloads.disk_cache import digest
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +29,7 @@ class Row:
         configuration: What made the outputs.
         metric: Registry name of the metric.
         quality: The score and its retention; ``None`` if there is no score.
-        note: Why there is no score or no retention; empty if there are both.
+        note: Why there is no score, no retention or no interval of it; empty if all are there.
     """
 
     configuration: Configuration
@@ -177,6 +179,9 @@ class _Evaluation:
         if isinstance(score, str):
             return Row(configuration=configuration, metric=metric.name, quality=None, note=score)
         kept, note = _kept(score, reference, metric)
+        ends: tuple[float, float] | tuple[None, None] = (None, None)
+        if kept is not None and isinstance(reference, Score):
+            ends, note = self._interval(index, number, score, reference)
         quality = Quality(
             metric=metric.name,
             direction=metric.direction,
@@ -185,11 +190,29 @@ class _Evaluation:
             n=score.n,
             counted=score.counted,
             retention=kept,
+            retention_low=ends[0],
+            retention_high=ends[1],
             reference=self._labels[0] or None,
             data=self._data.name,
             source_hash=self._keys[index][number],
         )
         return Row(configuration=configuration, metric=metric.name, quality=quality, note=note)
+
+    def _interval(
+        self, index: int, number: int, score: Score, reference: Score
+    ) -> tuple[tuple[float, float] | tuple[None, None], str]:
+        """Return the ends of the interval, or why it has none; the reference is what it is."""
+        key, of_reference = self._keys[index][number], self._keys[0][number]
+        if key == of_reference:
+            return (None, None), ""
+        metric = self._metrics[number]
+        try:
+            return self._cache.interval(
+                digest(["interval", key, of_reference]),
+                lambda: retention_interval(metric, score, reference),
+            ), ""
+        except MeasurementError as error:
+            return (None, None), str(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,3 +57,11 @@ class Fid(Images):
         real = [in_colour(image) for image in data.images]
         value = inception_distance(made, real, str(self.weights))
         return Score(value=value, n=len(observed), counted="image")
+
+    @property
+    @override
+    def why_no_samples(self) -> str:
+        return (
+            "fid takes 2048 features of each image, and a set drawn anew from fewer different "
+            "images than that is further from the real ones than the set itself."
+        )

@@ -65,12 +65,16 @@ class LabelledData:
         inputs: Shape (n, ...), as the network takes them.
         labels: The class of each, shape (n,).
         counted: What an input is, in the singular.
+        groups: Number of what each input was made of, shape (n,): inputs of one group resemble
+            each other, and count as one where it is asked how far a score would move. ``None``
+            where every input is another thing.
     """
 
     name: str
     inputs: FloatArray
     labels: IntArray
     counted: str = "image"
+    groups: IntArray | None = None
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.labels) or not len(self.labels):

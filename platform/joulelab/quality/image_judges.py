@@ -3,7 +3,7 @@
 Imports torch and torchmetrics, so it is imported only by functions that score.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,10 +80,16 @@ def inception_distance(
     return float(distance.compute())
 
 
-def feature_distance(features: FloatArray, real: FloatArray) -> float:
-    """Return the Frechet distance between two sets of features, shape (n, features)."""
-    distance: Any = FrechetInceptionDistance(feature=_AreFeatures(features.shape[1]))
+def feature_distances(sets: Iterable[FloatArray], real: FloatArray) -> list[float]:
+    """Return the Frechet distance of each set of features, shape (n, features), to ``real``."""
+    judge = _AreFeatures(real.shape[1])
+    distance: Any = FrechetInceptionDistance(feature=judge, reset_real_features=False)
     distance.update(torch.from_numpy(real.astype(np.float64)), real=True)
+    return [_feature_distance(distance, features) for features in sets]
+
+
+def _feature_distance(distance: Any, features: FloatArray) -> float:
+    distance.reset()
     distance.update(torch.from_numpy(features.astype(np.float64)), real=False)
     return max(float(distance.compute()), 0.0)  # rounding of what is equal
 

@@ -59,7 +59,7 @@ class Classifies(Protocol):
     """Tells classes apart."""
 
     def class_scores(self, inputs: FloatArray) -> FloatArray:
-        """Return how likely each class is for each input, on any scale.
+        """Return the unnormalised log-probability of each class for each input.
 
         Args:
             inputs: Shape (n, ...), as the data set holds them.

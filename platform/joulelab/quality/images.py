@@ -1,15 +1,13 @@
 """Images that a network made, to be compared with prompts, with real ones or with a reference's."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from typing_extensions import override
 
-from joulelab.core.statistics import mean_u
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.base import Metric, Score
+from joulelab.quality.base import Metric
 from joulelab.quality.image_data import ImageData
 from joulelab.quality.image_protocols import MakesImages
 from joulelab.quality.protocols import FloatArray
@@ -57,13 +55,3 @@ def require_finite(metric: str, images: FloatArray) -> None:
 def in_colour(images: FloatArray) -> FloatArray:
     """Return ``images`` with three channels, grey ones repeated."""
     return np.repeat(images, 3, axis=-3) if images.shape[-3] == 1 else images
-
-
-def mean_score(values: Sequence[float], counted: str) -> Score:
-    """Return the mean of a score of each thing, with its standard uncertainty."""
-    return Score(
-        value=float(np.mean(values)),
-        u=mean_u(values) if len(values) > 1 else None,
-        n=len(values),
-        counted=counted,
-    )

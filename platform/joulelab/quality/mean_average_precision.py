@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
+import numpy as np
 from typing_extensions import override
 
 from joulelab.core.quality import Direction
@@ -32,6 +33,7 @@ class MeanAveragePrecision(Metric):
     direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
     asks: ClassVar = Detects
+    num_draws: ClassVar = 199  # each draw is a whole evaluation
 
     overlap: Overlap = "0.5:0.95"
 
@@ -57,7 +59,34 @@ class MeanAveragePrecision(Metric):
 
     @override
     def score(self, observed: Sequence[Boxes], data: DetectionData, reference: object) -> Score:
+
+        return self.of_images(observed, data.objects)
+
+    def of_images(self, found: Sequence[Boxes], real: Sequence[Boxes]) -> Score:
+        """Score what was found in each image against what is there."""
+        samples = tuple(zip(map(numbers, found), map(numbers, real), strict=True))
+        return Score(value=self.pooled(samples), n=len(samples), counted="image", samples=samples)
+
+    @override
+    def pooled(self, samples: Sequence[Any]) -> float:
         from joulelab.quality.image_judges import average_precision
 
-        value = average_precision(observed, data.objects, self.overlap)
-        return Score(value=value, n=len(observed), counted="image")
+        found, real = ([boxes(each[side]) for each in samples] for side in (0, 1))
+        return average_precision(found, real, self.overlap)
+
+
+def numbers(objects: Boxes) -> tuple[Any, ...]:
+    """Return ``objects`` as numbers, which :func:`boxes` reads."""
+    scores = None if objects.scores is None else tuple(objects.scores.tolist())
+    corners = tuple(map(tuple, objects.corners_px.tolist()))
+    return corners, tuple(objects.labels.tolist()), scores
+
+
+def boxes(told: tuple[Any, ...]) -> Boxes:
+    """Return the objects that :func:`numbers` told."""
+    corners, labels, scores = told
+    return Boxes(
+        corners_px=np.array(corners, dtype=np.float64).reshape(-1, 4),
+        labels=np.array(labels, dtype=np.int64),
+        scores=None if scores is None else np.array(scores, dtype=np.float64),
+    )

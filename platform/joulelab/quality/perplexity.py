@@ -1,9 +1,9 @@
 """How surprised a network is by a text."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -14,7 +14,7 @@ from joulelab.quality.base import Metric, Score
 from joulelab.quality.distributions import require_texts
 from joulelab.quality.protocols import FloatArray, ReadsTokens
 from joulelab.quality.text_data import TextData
-from joulelab.quality.uncertainty import pooled_mean
+from joulelab.quality.uncertainty import pooled_score, ratio_of_sums
 from joulelab.workloads.knobs import require_count
 
 
@@ -84,11 +84,13 @@ class Perplexity(Metric):
     @override
     def score(self, observed: Sequence[Surprise], data: TextData, reference: object) -> Score:
         counts = [each.num_tokens for each in observed]
-        mean, u = pooled_mean([each.nats for each in observed], counts)
-        value = exp(mean)
-        return Score(
-            value=value, u=None if u is None else value * u, n=sum(counts), counted="token"
-        )
+        surprise = pooled_score([each.nats for each in observed], counts, "token")
+        value, u = exp(surprise.value), surprise.u
+        return replace(surprise, value=value, u=None if u is None else value * u)
+
+    @override
+    def pooled(self, samples: Sequence[Any]) -> float:
+        return exp(ratio_of_sums(samples))
 
 
 def sliding_windows(

@@ -7,12 +7,12 @@ from typing import ClassVar, Literal, get_args
 from typing_extensions import override
 
 from joulelab.core.quality import Direction
-from joulelab.core.statistics import mean_u
 from joulelab.quality.base import Need, Score
 from joulelab.quality.continuations import Continuations
 from joulelab.quality.packages import require_package
 from joulelab.quality.protocols import GeneratesText
 from joulelab.quality.text_data import TextData
+from joulelab.quality.uncertainty import mean_score
 from joulelab.workloads.knobs import require_choice
 
 Kind = Literal["rouge1", "rouge2", "rougeL", "rougeLsum"]
@@ -57,9 +57,4 @@ class Rouge(Continuations):
             float(scorer.score_multi(right, text)[self.kind].fmeasure)
             for text, right in zip(observed, data.references, strict=True)
         ]
-        return Score(
-            value=sum(values) / len(values),
-            u=mean_u(values) if len(values) > 1 else None,
-            n=len(values),
-            counted="text",
-        )
+        return mean_score(values, "text")

@@ -9,8 +9,9 @@ from joulelab.core.quality import Direction
 from joulelab.errors import MeasurementError
 from joulelab.quality.base import Need, Score
 from joulelab.quality.image_data import ImageData
-from joulelab.quality.images import Images, mean_score, require_finite
+from joulelab.quality.images import Images, require_finite
 from joulelab.quality.protocols import FloatArray
+from joulelab.quality.uncertainty import mean_score
 
 _SIGMA_PX = 1.5
 _SIDE_PER_SIGMA = 16

@@ -11,7 +11,7 @@ from joulelab.quality.base import Need, Score
 from joulelab.quality.distributions import NextTokens
 from joulelab.quality.protocols import FloatArray, ReadsTokens
 from joulelab.quality.text_data import TextData
-from joulelab.quality.uncertainty import pooled_mean
+from joulelab.quality.uncertainty import pooled_score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,5 +32,4 @@ class TokenAgreement(NextTokens):
             for ours, theirs in zip(observed, reference, strict=True)
         ]
         counts = [len(each) for each in agreements]
-        mean, u = pooled_mean([float(each.sum()) for each in agreements], counts)
-        return Score(value=mean, u=u, n=sum(counts), counted="token")
+        return pooled_score([float(each.sum()) for each in agreements], counts, "token")

@@ -166,6 +166,7 @@ def noisy_held_out_digits() -> LabelledData:
         name="noisy digits",
         inputs=(images + _NOISE * noise).astype(np.float32),
         labels=np.concatenate([digits.labels] * _NUM_COPIES),
+        groups=np.tile(np.arange(len(digits.labels)), _NUM_COPIES),
     )
 
 

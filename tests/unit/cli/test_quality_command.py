@@ -20,8 +20,8 @@ def data(tmp_path_factory):
 def quality(tmp_path, monkeypatch, capsys, data):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def run(*words):
-        code = main(["quality", *words, "--data", data, "--store", str(tmp_path / "driver")])
+    def run(*words, data=data):
+        code = main(["quality", *words, "--data", str(data), "--store", str(tmp_path / "driver")])
         return code, *capsys.readouterr()
 
     return run
@@ -36,6 +36,23 @@ def test_score_retention_and_energy_stand_side_by_side(quality):
     assert out.count("mJ/token") == 4  # two phases of two configurations
     assert "Random weights" in out
     assert "against precision=fp32" in out
+
+
+def test_a_retention_stands_beside_its_interval_in_the_table_and_in_json(quality, tmp_path):
+    texts = tmp_path / "texts.jsonl"
+    lines = [json.dumps({"text": f"The {word} is read {word} times."}) for word in range(12)]
+    texts.write_text("\n".join(lines))
+    words = ("--precisions", "fp32,bf16", "--metrics", "perplexity", "--no-energy")
+
+    _, table, _ = quality(*TINY, *words, data=texts)
+    _, told, _ = quality(*TINY, *words, "--json", data=texts)
+
+    reference, other = (each["quality"][0] for each in json.loads(told)["configurations"])
+    assert reference["retention"] == 1
+    assert reference["retention_low"] is None
+    assert other["retention_low"] < other["retention"] < other["retention_high"]
+    assert f" {other['retention_low']:.4f}" in table
+    assert "95% interval" in table
 
 
 def test_json_holds_measurements_that_carry_their_quality(quality):

@@ -18,6 +18,7 @@ from joulelab.quality.protocols import ReadsTokens
 from joulelab.quality.subject import Subject
 from joulelab.quality.text_data import TextData
 from joulelab.quality.token_agreement import TokenAgreement
+from joulelab.quality.uncertainty import mean_score
 from joulelab.workloads.base import Workload
 
 DATA = TextData(name="bytes", texts=("abcabcabcabc",))
@@ -81,6 +82,22 @@ class CoinNetwork:
         table = np.full((len(right), 256), np.log((1 - self.certainty) / 255), dtype=np.float32)
         table[np.arange(len(right)), right] = np.log(self.certainty)
         return table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wobbly(Perplexity):
+    """Certainty times a factor that differs from text to text, more for the blunt coin."""
+
+    name: ClassVar = "wobbly"
+    direction: ClassVar = "higher"
+
+    def score(self, observed, data, reference):
+        certainty = np.exp(-observed[0].nats / observed[0].num_tokens)
+        wobble = np.cos(np.arange(len(observed))) * (1 - certainty) / 4
+        return mean_score((certainty * (1 + wobble - wobble.mean())).tolist(), "text")
+
+    def pooled(self, samples):
+        return float(np.mean(samples))
 
 
 @pytest.fixture(autouse=True)
@@ -183,6 +200,22 @@ def test_a_share_of_no_divergence_is_not_made_up(ask):
 
     assert [row.quality.retention for row in rows] == [None, None]
     assert "share of a reference score of 0" in rows[1].note
+
+
+def test_a_retention_has_an_interval_that_is_made_once_and_the_reference_has_none(ask):
+    several = replace(DATA, texts=tuple("abc" * length for length in range(3, 15)))
+
+    first, second = (ask([SHARP, BLUNT], [AGREEMENT, Wobbly()], several) for _ in range(2))
+
+    assert first == second
+    assert CoinSubject.opened == [0.8, 0.4]
+    assert first[1].quality.retention_low is None
+    assert first[1].note == ""
+    assert "every part of the data scores as the reference's" in first[2].note
+    kept = first[3].quality
+    assert kept.retention == pytest.approx(0.5)
+    assert 0.4 < kept.retention_low < 0.499
+    assert 0.501 < kept.retention_high < 0.65
 
 
 def test_a_damaged_entry_is_scored_anew(ask, tmp_path):

@@ -13,6 +13,7 @@ from joulelab.errors import ConfigError, MeasurementError
 from joulelab.quality import METRICS
 from joulelab.quality.accuracy import Accuracy
 from joulelab.quality.class_agreement import ClassAgreement
+from joulelab.quality.class_divergence import ClassDivergence
 from joulelab.quality.clip_score import ClipScore
 from joulelab.quality.fid import Fid
 from joulelab.quality.frechet_distance import FrechetDistance
@@ -327,6 +328,15 @@ def test_class_agreement_is_the_share_of_equal_choices_whatever_is_right():
     score = ClassAgreement().score(ours, labelled([2, 2, 2, 2]), theirs)
 
     assert score.value == 0.5
+
+
+def test_class_divergence_is_that_of_the_distributions_in_nats():
+    certain, even = np.log([[0.8, 0.2]] * 4), np.zeros((4, 2))
+
+    score = ClassDivergence().score(even + 7.0, labelled([0, 0, 1, 1]), certain)
+
+    assert score.value == pytest.approx(0.8 * np.log(0.8 / 0.5) + 0.2 * np.log(0.2 / 0.5))
+    assert ClassDivergence().score(certain, labelled([0] * 4), certain).value == 0
 
 
 # Boxes
