@@ -46,8 +46,8 @@ VARIANTS: tuple[Variant, ...] = (
     Variant(workload="detection", name="yolos-small", knobs={"model": "yolos-small"}, batches=(1,)),
     Variant(workload="whisper", name="base", knobs={"model": "base"}, batches=(1,)),
     Variant(
-        workload="whisper", name="large-v3", knobs={"model": "large-v3"}, batches=(1,),
-        prepare_s=5.0,
+        workload="whisper", name="large-v3", batches=(1,), prepare_s=5.0,
+        knobs={"model": "large-v3", "audio_seconds": 10.0},
     ),
     Variant(
         workload="bloom", name="bloom-560m", knobs={"model": "bloom-560m", **_LANGUAGE},
