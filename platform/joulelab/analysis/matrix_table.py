@@ -22,12 +22,14 @@ from joulelab.core.measurement import Measurement
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer
 
-TABLE = "workloads.csv"
+TABLE, PLOT = "workloads.csv", "workloads"
 _PANELS: tuple[Panel, ...] = ("energy", "throughput")
 
 
 def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]:
-    """Write answer, report and table of a matrix into its results folder; return the rows."""
+    """Write answer, report, plot and table of a matrix into its folder; return the rows."""
+    from joulelab.analysis.matrix_plot import save_matrix_plot
+
     measurements = store.read()
     rows = matrix_rows(matrix, measurements)
     write_matrix_csv(rows, store.folder / TABLE)
@@ -35,7 +37,8 @@ def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]
     answer = "\n".join([tally(rows), *said])
     if measurements:
         _write_page(store, answer, phases, measurements)
-    files = (REPORT, TABLE) if measurements else (TABLE,)
+    plots = save_matrix_plot(rows, store.folder / PLOT)
+    files = (*((REPORT,) if measurements else ()), TABLE, *(path.name for path in plots))
     store.write_answer(Answer(note=answer, summary=(), files=files))
     return rows
 

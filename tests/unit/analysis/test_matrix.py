@@ -10,6 +10,7 @@ from synthetic_results import header, measurement
 
 from joulelab import EnergyWindow
 from joulelab.analysis.matrix import Variant, configurations, matrix_rows, write_matrix_csv
+from joulelab.analysis.matrix_plot import save_matrix_plot
 from joulelab.analysis.matrix_table import conclude_matrix, matrix_table
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
@@ -131,3 +132,28 @@ def test_nothing_measured_yet_is_a_table_of_what_is_missing(tmp_path):
     rows = conclude_matrix(store, matrix(STREAM, precisions=("fp32",)))
 
     assert [row.outcome for row in rows] == ["missing"]
+
+
+def test_the_plot_shows_energy_over_the_reference_and_why_a_cell_has_none(tmp_path):
+    cells = matrix(GEMM, precisions=("fp32", "bf16", "fp16"))
+    fp32, bf16, fp16 = configurations(cells)
+    finding = Finding(reason="unsupported", detail="Why it is.")
+    known = [
+        measured(fp32, "gemm", 9.0),
+        measured(bf16, "gemm", 2.0),
+        measured(fp16, "gemm", findings=(finding,)),
+    ]
+
+    paths = save_matrix_plot(matrix_rows(cells, known), tmp_path / "plot")
+
+    assert [path.name for path in paths] == ["plot.png", "plot.svg"]
+    drawn = (tmp_path / "plot.svg").read_text()
+    for text in ("4.50", "1.00", "cannot run"):
+        assert f"<!-- {text} -->" in drawn
+
+
+def test_without_the_reference_there_is_no_plot(tmp_path):
+    cells = matrix(GEMM, precisions=("fp32",))
+
+    assert save_matrix_plot(matrix_rows(cells, []), tmp_path / "plot") == ()
+    assert list(tmp_path.iterdir()) == []

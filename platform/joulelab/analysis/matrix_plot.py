@@ -1,0 +1,111 @@
+"""Every workload in every number format as one picture: energy over that of a reference format.
+
+Drawn on a figure of its own, without pyplot and its global state.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import log2
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from joulelab.analysis.matrix import MatrixRow
+from joulelab.analysis.style import BEST, CURVE, INK, PAPER, RC
+
+_OFTEN = 2.0
+"""Doublings of energy at which the colour is full."""
+_WITHOUT = {"refused": "", "unsupported": "cannot run", "invalid": "invalid", "missing": "missing"}
+_LABEL_IN, _CELL_IN = 3.2, (0.85, 0.24)
+
+
+def save_matrix_plot(
+    rows: Sequence[MatrixRow], stem: Path, *, reference: str = "bf16"
+) -> tuple[Path, ...]:
+    """Write the picture as ``stem``.png and ``stem``.svg; returns no paths if there is nothing.
+
+    Args:
+        rows: The rows of a matrix.
+        stem: Path of both files, without suffix.
+        reference: The format that the others are compared with.
+    """
+    lines = _lines(rows)
+    if not any(_energy_j(line.get(reference)) for line in lines.values()):
+        return ()
+    paths = (stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
+    with mpl.rc_context(RC):
+        figure = _figure(lines, list(dict.fromkeys(row.precision for row in rows)), reference)
+        figure.savefig(paths[0], dpi=180)
+        figure.savefig(paths[1], metadata={"Date": None})
+    return paths
+
+
+def _lines(rows: Sequence[MatrixRow]) -> dict[str, dict[str, MatrixRow]]:
+    """Gather the formats of each variant, batch and phase, by their name."""
+    lines: dict[str, dict[str, MatrixRow]] = {}
+    for row in rows:
+        if row.phase:
+            lines.setdefault(_name(row), {})[row.precision] = row
+    return lines
+
+
+def _name(row: MatrixRow) -> str:
+    named = dict.fromkeys((row.workload, row.variant, row.phase))
+    batch = "" if row.batch is None else f", batch {row.batch}"
+    return f"{' '.join(named)}{batch}"
+
+
+def _figure(
+    lines: Mapping[str, Mapping[str, MatrixRow]], precisions: list[str], reference: str
+) -> Figure:
+    width_in, height_in = _LABEL_IN + _CELL_IN[0] * len(precisions), _CELL_IN[1] * len(lines)
+    figure = Figure(figsize=(width_in + 0.2, height_in + 0.9))
+    axes = figure.add_axes(
+        (
+            _LABEL_IN / (width_in + 0.2), 0.1 / (height_in + 0.9),
+            (width_in - _LABEL_IN) / (width_in + 0.2), height_in / (height_in + 0.9),
+        )
+    )  # fmt: skip
+    ratios = [[_log_ratio(line, each, reference) for each in precisions] for line in lines.values()]
+    axes.imshow(
+        np.ma.masked_invalid(ratios), aspect="auto", vmin=-_OFTEN, vmax=_OFTEN,
+        cmap=LinearSegmentedColormap.from_list("ratio", [CURVE, PAPER, BEST]),
+    )  # fmt: skip
+    _write_cells(axes, lines, precisions, ratios)
+    axes.set_xticks(range(len(precisions)), precisions)
+    axes.set_yticks(range(len(lines)), list(lines))
+    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    axes.set_title(f"Energy per unit of work over that of {reference}", loc="left", pad=16)
+    return figure
+
+
+def _write_cells(
+    axes: Axes,
+    lines: Mapping[str, Mapping[str, MatrixRow]],
+    precisions: Sequence[str],
+    ratios: Sequence[Sequence[float]],
+) -> None:
+    for y, (line, logs) in enumerate(zip(lines.values(), ratios, strict=True)):
+        for x, (precision, log) in enumerate(zip(precisions, logs, strict=True)):
+            row = line.get(precision)
+            known = np.isfinite(log)
+            text = (
+                f"{2**log:.2f}" if known else "" if row is None else _WITHOUT.get(row.outcome, "")
+            )
+            axes.text(
+                x, y, text, ha="center", va="center", fontsize=8 if known else 6.5,
+                color=PAPER if known and abs(log) > 0.6 * _OFTEN else INK,
+            )  # fmt: skip
+
+
+def _log_ratio(line: Mapping[str, MatrixRow], precision: str, reference: str) -> float:
+    energy_j, reference_j = _energy_j(line.get(precision)), _energy_j(line.get(reference))
+    return log2(energy_j / reference_j) if energy_j and reference_j else float("nan")
+
+
+def _energy_j(row: MatrixRow | None) -> float | None:
+    return None if row is None or row.seen is None else row.seen.energy_per_unit_j
