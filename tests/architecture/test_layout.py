@@ -44,7 +44,7 @@ ALLOWED = {
 LAYERS = [
     ["errors", "registry"],
     ["core"],
-    ["hardware"],
+    ["hardware", "statistics"],
     ["sampling", "devices", "workloads", "quality", "estimator", "objectives"],
     ["power_models"],
     ["guard", "measure", "provenance"],
