@@ -88,7 +88,9 @@ def quality_table(workload: str, cases: Sequence[Case]) -> Table:
     for case in cases:
         if case.knobs:
             table.add_row(Text(case.title, style="bold"))
-        for scored, measured in zip_longest(_score_cells(case), _energy_cells(case, cases[0])):
+        for scored, measured in zip_longest(
+            _score_cells(case, cases[0]), _energy_cells(case, cases[0])
+        ):
             energies = (measured or [])[len(phases) == 1 :]
             table.add_row(*(scored or [""] * 4), *energies)
         table.add_section()
@@ -122,7 +124,7 @@ def _row_fields(row: Row) -> dict[str, object]:
     return {"metric": row.metric, **scored, "note": row.note}
 
 
-def _score_cells(case: Case) -> list[list[str]]:
+def _score_cells(case: Case, reference: Case) -> list[list[str]]:
     cells = []
     for row in case.rows:
         quality = row.quality
@@ -131,6 +133,8 @@ def _score_cells(case: Case) -> list[list[str]]:
             continue
         metric = f"{row.metric} {_BETTER[quality.direction]}"
         cells.append([metric, _score(quality), *_kept(quality)])
+        if case is reference:
+            cells[-1][-1] = ""
     return cells
 
 
@@ -140,7 +144,7 @@ def _kept(quality: Quality) -> tuple[str, str]:
     if quality.retention is None:
         return _NONE, ""
     if low is None or high is None:
-        return f"{quality.retention:.{_DECIMALS}f}", "" if quality.retention == 1 else _NONE
+        return f"{quality.retention:.{_DECIMALS}f}", _NONE
     decimals = max(decimals_for((high - low) / 2), _DECIMALS)
     return f"{quality.retention:.{decimals}f}", f"{low:.{decimals}f}{_TO}{high:.{decimals}f}"
 

@@ -30,12 +30,16 @@ METRICS: Registry[type[Metric]] = Registry(
 SUBJECTS: Registry[type[Subject[Any]]] = Registry(
     "workload with outputs to score",
     {
+        "bert": "joulelab.workloads.class_subjects:BertSubject",
         "bloom": "joulelab.workloads.language_outputs:LanguageSubject",
         "char-lm": "joulelab.workloads.trained_outputs:CharLmSubject",
         "digits-diffusion": "joulelab.workloads.trained_outputs:DigitsDiffusionSubject",
         "digits-lstm": "joulelab.workloads.trained_outputs:DigitsLstmSubject",
         "digits-vit": "joulelab.workloads.trained_outputs:DigitsVitSubject",
         "llama": "joulelab.workloads.language_outputs:LanguageSubject",
+        "lstm": "joulelab.workloads.class_subjects:LstmSubject",
+        "resnet50": "joulelab.workloads.class_subjects:Resnet50Subject",
+        "vit": "joulelab.workloads.class_subjects:VitSubject",
     },
 )
 """By the name of the workload."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from typing_extensions import override
 
 from joulelab.core.quality import Direction
@@ -34,17 +35,22 @@ class Accuracy(Classes):
 
     @override
     def check(self, data: LabelledData) -> None:
-        if not isinstance(data, LabelledData):
-            raise ConfigError(f"accuracy needs inputs with labels, which {data.name} has not.")
+        if getattr(data, "labels", None) is None:
+            raise ConfigError(
+                f"accuracy needs inputs whose classes are known, and {data.name} has none: give "
+                "data, as a folder of images for each class. class_agreement and class_divergence "
+                "need none."
+            )
 
     @override
     def score(self, observed: FloatArray, data: LabelledData, reference: object) -> Score:
         from joulelab.quality.image_judges import correct
 
-        if observed.shape[1] <= max(self.top, int(data.labels.max())):
+        labels = np.asarray(data.labels)
+        if observed.shape[1] <= max(self.top, int(labels.max())):
             raise MeasurementError(
                 f"accuracy needs more classes than top, {self.top}, and than the largest label, "
-                f"{data.labels.max()}; the network tells {observed.shape[1]} apart."
+                f"{labels.max()}; the network tells {observed.shape[1]} apart."
             )
         require_finite(self.name, observed)
-        return self.mean(correct(observed, data.labels, self.top), data)
+        return self.mean(correct(observed, labels, self.top), data)

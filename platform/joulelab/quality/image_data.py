@@ -62,8 +62,9 @@ class LabelledData:
 
     Attributes:
         name: What it is called.
-        inputs: Shape (n, ...), as the network takes them.
-        labels: The class of each, shape (n,).
+        inputs: One for each thing: an image (3, height, width) from 0 to 1, or what else the
+            network takes.
+        labels: The class of each, shape (n,); ``None`` if they are not known.
         counted: What an input is, in the singular.
         groups: Number of what each input was made of, shape (n,): inputs of one group resemble
             each other, and count as one where it is asked how far a score would move. ``None``
@@ -71,22 +72,24 @@ class LabelledData:
     """
 
     name: str
-    inputs: FloatArray
-    labels: IntArray
+    inputs: Sequence[Any] | FloatArray | IntArray
+    labels: IntArray | None = None
     counted: str = "image"
     groups: IntArray | None = None
 
     def __post_init__(self) -> None:
-        if len(self.inputs) != len(self.labels) or not len(self.labels):
+        num = len(self.inputs)
+        if not num or (self.labels is not None and len(self.labels) != num):
             raise ConfigError(
-                f"The data set {self.name} must have a label for each of its inputs, got "
-                f"{len(self.labels)} for {len(self.inputs)}."
+                f"The data set {self.name} must have inputs, and a label for each if any, got "
+                f"{0 if self.labels is None else len(self.labels)} for {num}."
             )
 
     @property
     def digest(self) -> str:
         """Digest of its content."""
-        return content_digest([], [self.inputs, self.labels])
+        known = [each for each in (self.labels, self.groups) if each is not None]
+        return content_digest([], [*self.inputs, *known])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -58,11 +58,11 @@ class MakesImages(Protocol):
 class Classifies(Protocol):
     """Tells classes apart."""
 
-    def class_scores(self, inputs: FloatArray) -> FloatArray:
+    def class_scores(self, inputs: Sequence[Any] | FloatArray | IntArray) -> FloatArray:
         """Return the unnormalised log-probability of each class for each input.
 
         Args:
-            inputs: Shape (n, ...), as the data set holds them.
+            inputs: n of them, as the data set holds them.
 
         Returns:
             Shape (n, classes).

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from joulelab.errors import ConfigError
+from joulelab.quality.hub_rows import hub_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,22 +114,7 @@ def _references(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _of_hub(source: str) -> TextData:
-    name, _, split = source.partition("@")
-    dataset, _, configuration = name.partition(":")
-    try:
-        load = import_module("datasets").load_dataset
-    except ImportError as error:
-        raise ConfigError(
-            f"data must be a folder or file, got {source!r}, which is none here; to read it from "
-            "the hub, pip install datasets."
-        ) from error
-    try:
-        rows = list(load(dataset, configuration or None, split=split or "test"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"data must be a folder, a file, or a data set of the hub that this machine can reach, "
-            f"got {source!r}. {' '.join(str(error).split())}"
-        ) from error
+    rows = hub_rows(source)
     read = _of_rows(source, rows)
     joined = "\n\n".join(str(row["text"]) for row in rows if "text" in row)
     return TextData(

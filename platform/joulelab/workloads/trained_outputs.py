@@ -1,7 +1,6 @@
 """What the small networks that are trained on this machine put out, to be scored."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,15 +8,17 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.quality.image_data import ImageData, LabelledData
-from joulelab.quality.image_protocols import Classifies, MakesImages
+from joulelab.quality.image_protocols import MakesImages
 from joulelab.quality.protocols import FloatArray
 from joulelab.quality.text_data import TextData
 from joulelab.workloads import generated_language
+from joulelab.workloads.class_subjects import ClassSubject
 from joulelab.workloads.digits import held_out_digits, training_digits
 from joulelab.workloads.digits_diffusion import DigitsDiffusion
+from joulelab.workloads.digits_lstm import DigitsLstm
+from joulelab.workloads.digits_vit import DigitsVit
 from joulelab.workloads.language_outputs import LanguageOutputs, LanguageSubject
-from joulelab.workloads.network import NetworkWorkload
-from joulelab.workloads.network_outputs import NetworkSubject
+from joulelab.workloads.network_outputs import AnyNetwork, NetworkSubject
 
 _NUM_IMAGES = 256
 _NUM_TEXTS = 16
@@ -27,11 +28,10 @@ _NUM_COPIES = 4
 _NOISE = 0.2  # share of the range of a pixel
 
 
-class ClassifierSubject(NetworkSubject[NetworkWorkload[Any]]):
+class DigitsSubject(ClassSubject[AnyNetwork]):
     """A network that reads digits."""
 
-    metrics: ClassVar = ("accuracy", "class_agreement")
-    answers: ClassVar = (Classifies,)
+    metrics: ClassVar = ("accuracy", "class_agreement", "class_divergence")
 
     @staticmethod
     @override
@@ -39,55 +39,21 @@ class ClassifierSubject(NetworkSubject[NetworkWorkload[Any]]):
         require_no_source(source)
         return noisy_held_out_digits()
 
-    @abstractmethod
-    def scores(self, network: Any, images: Any) -> Any:
-        """Return the scores of the classes of a tensor of images."""
 
-    @override
-    def outputs(self, network: Any) -> "ClassifierOutputs":
-        precision = self.workload.settings.precision
-        return ClassifierOutputs(lambda images: self.scores(network, images), precision)
-
-
-class DigitsVitSubject(ClassifierSubject):
+class DigitsVitSubject(DigitsSubject[DigitsVit]):
     """The Vision Transformer."""
 
     @override
-    def scores(self, network: Any, images: Any) -> Any:
-        return network(pixel_values=images).logits
+    def scores(self, network: Any, inputs: Any) -> Any:
+        return network(pixel_values=inputs).logits
 
 
-class DigitsLstmSubject(ClassifierSubject):
+class DigitsLstmSubject(DigitsSubject[DigitsLstm]):
     """The LSTM, which sees as many rows as its settings say."""
 
     @override
-    def scores(self, network: Any, images: Any) -> Any:
-        return network(images[:, 0, : self.workload.settings.rows].contiguous())
-
-
-class ClassifierOutputs:
-    """A loaded classifier.
-
-    Args:
-        scores: Turns a tensor of images into scores of classes.
-        precision: The precision in which it computes.
-    """
-
-    def __init__(self, scores: Callable[[Any], Any], precision: str) -> None:
-        self._scores = scores
-        self._precision = precision
-
-    def class_scores(self, inputs: FloatArray) -> FloatArray:
-        """Return the scores of the classes, shape (n, 10)."""
-        import torch
-
-        from joulelab.workloads import accelerator, formats
-
-        device, dtype = accelerator.select_device(), formats.storage_dtype(self._precision)
-        with accelerator.computing(self._precision):
-            found = self._scores(torch.from_numpy(inputs).to(device, dtype))
-            scores: FloatArray = found.float().cpu().numpy()
-        return scores
+    def scores(self, network: Any, inputs: Any) -> Any:
+        return network(inputs[:, 0, : self.workload.settings.rows].contiguous())
 
 
 class DigitsDiffusionSubject(NetworkSubject[DigitsDiffusion]):
