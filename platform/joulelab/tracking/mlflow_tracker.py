@@ -4,12 +4,7 @@ One experiment per study name, in it one parent run per sweep, and under that on
 measurement. The embedded store is one SQLite file at an absolute path; its artifacts lie beside it.
 """
 
-import logging
-import os
-import re
-import tempfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +12,9 @@ from typing import Any
 from typing_extensions import override
 
 from joulelab.core.measurement import Measurement
-from joulelab.errors import TrackingError
 from joulelab.tracking.base import Tracker
-from joulelab.tracking.reach import check_reachable, database_path, publish
+from joulelab.tracking.mlflow_store import experiment_id, open_client, reached
+from joulelab.tracking.reach import database_path
 from joulelab.tracking.study import StudyHeader
 from joulelab.tracking.vocabulary import metrics, params, tags
 
@@ -27,15 +22,6 @@ _MEASUREMENT_ID = "joulelab.measurement_id"
 _SWEEP_ID = "joulelab.sweep_id"
 _PARENT = "mlflow.parentRunId"
 _MAX_PARAMS_PER_CALL = 100
-
-# MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and
-# send usage statistics from machines that may have no way out.
-_ENVIRONMENT = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-    "GIT_PYTHON_REFRESH": "quiet",
-}
 
 
 class MlflowTracker(Tracker):
@@ -65,9 +51,9 @@ class MlflowTracker(Tracker):
 
     @override
     def begin(self, header: StudyHeader) -> None:
-        with self._reached():
-            self._client = _client(self._uri)
-            self._experiment_id = self._experiment(header.name)
+        with reached(self._uri):
+            self._client = open_client(self._uri)
+            self._experiment_id = experiment_id(self._client, self._uri, header.name)
             known = list(self._runs(f"tags.`{_SWEEP_ID}` = '{header.sweep_id}'"))
             self._parent_id = known[0].info.run_id if known else self._new_parent(header)
             if known:
@@ -77,7 +63,7 @@ class MlflowTracker(Tracker):
     def log(self, measurement: Measurement, trace: Path | None) -> None:
         if measurement.measurement_id in self._done:
             return
-        with self._reached():
+        with reached(self._uri):
             run_id = self._half_done.get(measurement.measurement_id) or self._new_child(measurement)
             self._half_done[measurement.measurement_id] = run_id
             if trace is not None and trace.exists():
@@ -91,7 +77,7 @@ class MlflowTracker(Tracker):
 
     @override
     def finish(self, *, note: str, summary: Mapping[str, float], files: Sequence[Path]) -> None:
-        with self._reached():
+        with reached(self._uri):
             for path in files:
                 self._client.log_artifact(self._parent_id, str(path))
             self._client.set_tag(self._parent_id, "mlflow.note.content", note)
@@ -101,37 +87,6 @@ class MlflowTracker(Tracker):
     @override
     def close(self) -> None:
         self._client = None
-
-    @contextmanager
-    def _reached(self) -> Generator[None]:
-        """Turn whatever MLflow raises into a TrackingError, soon."""
-        import sqlalchemy.exc
-
-        try:
-            path = database_path(self._uri)
-            if path is not None and not path.exists():
-                _create_database(path)
-            check_reachable(self._uri)
-            from mlflow.exceptions import MlflowException
-        except (OSError, ImportError) as error:
-            raise TrackingError(f"MLflow store {self._uri}: {error}") from error
-        try:
-            yield
-        except (MlflowException, sqlalchemy.exc.SQLAlchemyError, OSError) as error:
-            first = str(error).partition("\n")[0]
-            raise TrackingError(f"MLflow store {self._uri}: {first}") from error
-
-    def _experiment(self, name: str) -> str:
-        known = self._client.get_experiment_by_name(name)
-        if known is None:
-            made: str = self._client.create_experiment(name, _artifact_location(self._uri, name))
-            return made
-        if known.lifecycle_stage != "active":
-            raise TrackingError(
-                f"MLflow experiment {name!r} was deleted; restore it, or name the study otherwise."
-            )
-        found: str = known.experiment_id
-        return found
 
     def _new_parent(self, header: StudyHeader) -> str:
         told = {
@@ -190,36 +145,6 @@ class MlflowTracker(Tracker):
         self._client.log_batch(run_id, metrics=values, params=first)
         for start in range(0, len(rest), _MAX_PARAMS_PER_CALL):
             self._client.log_batch(run_id, params=rest[start : start + _MAX_PARAMS_PER_CALL])
-
-
-def _client(uri: str) -> Any:
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    from mlflow import MlflowClient
-
-    for name in ("mlflow", "alembic"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    return MlflowClient(uri)
-
-
-def _create_database(path: Path) -> None:
-    """Make the tables away from ``path`` and put them there at once.
-
-    Two processes that open a fresh SQLite store at the same time crash in its migrations; and
-    those sync to disk a thousand times, which a shared file system takes seconds for.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder) / path.name
-        _client(f"sqlite:///{draft}").search_experiments(max_results=1)
-        publish(draft, path)
-
-
-def _artifact_location(uri: str, name: str) -> str | None:
-    """Return an absolute place beside an embedded store; a server knows its own."""
-    path = database_path(uri)
-    if path is None:
-        return None
-    return (path.parent / "mlflow-artifacts" / re.sub(r"[^\w.-]+", "-", name)).as_uri()
 
 
 def _span_ms(measurement: Measurement) -> tuple[int, int]:

@@ -26,14 +26,6 @@ from joulelab.tracking.sync import deliver
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 
 
-@pytest.fixture(scope="session")
-def fresh_store(tmp_path_factory):
-    """A store with its tables and nothing in it, made by the tracker once."""
-    folder = tmp_path_factory.mktemp("mlflow")
-    MlflowTracker(embedded_uri(folder)).begin(header(name="made first"))
-    return folder / "mlflow.db"
-
-
 @pytest.fixture
 def uri(fresh_store, tmp_path):
     shutil.copy(fresh_store, tmp_path / "mlflow.db")

@@ -1,0 +1,178 @@
+"""A fitted model behind a table: what a model server asks and gets, MLflow's among them.
+
+MLflow loads it by the name of this module (``loader_module``), from JSON, npz and native files:
+nothing is unpickled and no code comes with the model.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pandas as pd
+
+from joulelab.errors import ConfigError
+from joulelab.power_models.artifacts import load_operating_model
+from joulelab.power_models.base import Outside
+from joulelab.power_models.columns import ACTIVITIES
+from joulelab.power_models.operating_model import OperatingModel, Quantity
+from joulelab.power_models.queries import Profile, Queries
+
+TEXT_COLUMNS = ("application", "gpu", "board")
+NUMBER_COLUMNS = ("profile_clock_mhz", "profile_time_s", "sm_clock_mhz")
+OPTIONAL_COLUMNS = ("power_limit_w", *ACTIVITIES)
+QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+PARAMS: Mapping[str, float | str] = {"level": 0.9, "outside": "widen"}
+"""What may be asked besides, and what holds otherwise: the level of intervals, and whether
+queries outside the training domain get wider ones or are refused."""
+
+
+class ServedModel:
+    """Answers tables of queries with tables of predictions.
+
+    Args:
+        model: The fitted models of power and time.
+    """
+
+    def __init__(self, model: OperatingModel) -> None:
+        self.model = model
+
+    def predict(
+        self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
+        """Predict power, time, energy, EDP and ED2P of each row, with intervals.
+
+        Args:
+            model_input: One query per row: an application's profile at the default clock, and
+                ``sm_clock_mhz``, the clock that is asked about.
+            params: Changes to :data:`PARAMS`.
+
+        Returns:
+            For each quantity the prediction and the ends of its interval (``_lower``,
+            ``_upper``), and in ``outside`` what of the query was not in the training domain, for
+            which the intervals were widened; empty if nothing.
+
+        Raises:
+            ConfigError: If a column is missing or wrong, or ``outside`` is ``"refuse"`` and a
+                query is outside.
+        """
+        level, outside = _checked({**PARAMS, **(params or {})})
+        queries = queries_of_frame(model_input)
+        told = self._outside(queries)
+        if outside == "refuse" and any(told):
+            row = next(number for number, text in enumerate(told) if text)
+            raise ConfigError(
+                f"Queries must be inside the training domain, row {row} is not: {told[row]} "
+                'Ask with outside="widen" for a wider interval.'
+            )
+        columns: dict[str, Any] = {}
+        for name in QUANTITIES:
+            interval = self.model.predict_interval(queries, name, level)
+            columns[name] = self.model.predict(queries, name)
+            columns[f"{name}_lower"] = interval.lower
+            columns[f"{name}_upper"] = interval.upper
+        return pd.DataFrame({**columns, "outside": told}, index=model_input.index)
+
+    def _outside(self, queries: Queries) -> list[str]:
+        """Say for each query what of it is outside of either model's domain."""
+        domains = {id(each.domain): each.domain for each in (self.model.power, self.model.time)}
+        told = [""] * len(queries)
+        beyond = [domain.excess(queries) > 0 for domain in domains.values()]
+        for row in np.flatnonzero(np.any(beyond, axis=0)):
+            one = queries.select(np.array([row]))
+            found = [sentence for domain in domains.values() for sentence in domain.findings(one)]
+            told[row] = " ".join(dict.fromkeys(found))
+        return told
+
+
+def queries_of_frame(frame: pd.DataFrame) -> Queries:
+    """Read queries from a table; an activity or limit without a number is unread.
+
+    Raises:
+        ConfigError: If a column is missing or a value cannot be; names it and the row.
+    """
+    missing = [name for name in (*TEXT_COLUMNS, *NUMBER_COLUMNS) if name not in frame.columns]
+    if missing:
+        raise ConfigError(f"Columns {missing} are required, got {sorted(map(str, frame.columns))}.")
+    profiles: dict[Profile | tuple[Any, ...], int] = {}
+    made: list[Profile] = []
+    which = []
+    for number, row in enumerate(frame.to_dict(orient="records")):
+        key = tuple(str(row.get(name)) for name in frame.columns if name != "sm_clock_mhz")
+        if key not in profiles:
+            profiles[key] = len(made)
+            made.append(_profile_of(row, number))
+        which.append(profiles[key])
+    return Queries(
+        profiles=tuple(made),
+        profile=np.array(which, dtype=np.intp),
+        sm_clock_mhz=np.array(
+            [_number(value, "sm_clock_mhz", row) for row, value in enumerate(frame["sm_clock_mhz"])]
+        ),
+    )
+
+
+def frame_of_queries(queries: Queries) -> pd.DataFrame:
+    """Write queries as the table that :func:`queries_of_frame` reads."""
+    rows = []
+    for number, clock_mhz in zip(queries.profile, queries.sm_clock_mhz, strict=True):
+        profile = queries.profiles[number]
+        limit_w = np.nan if profile.power_limit_w is None else profile.power_limit_w
+        rows.append(
+            {
+                "application": profile.application,
+                "gpu": profile.gpu,
+                "board": profile.board,
+                "profile_clock_mhz": float(profile.clock_mhz),
+                "profile_time_s": np.nan if profile.time_s is None else float(profile.time_s),
+                "sm_clock_mhz": float(clock_mhz),
+                "power_limit_w": float(limit_w),
+                **{name: float(profile.activity.get(name, np.nan)) for name in ACTIVITIES},
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _load_pyfunc(path: str) -> ServedModel:
+    """Load what MLflow keeps below ``data``: the entry point that it asks of a loader module."""
+    return ServedModel(load_operating_model(Path(path)))
+
+
+def _checked(params: Mapping[str, Any]) -> tuple[float, Outside]:
+    unknown = sorted(set(params) - set(PARAMS))
+    if unknown:
+        raise ConfigError(f"Parameters must be among {sorted(PARAMS)}, got {unknown}.")
+    if params["outside"] not in get_args(Outside):
+        raise ConfigError(f"outside must be one of {get_args(Outside)}, got {params['outside']!r}.")
+    return float(params["level"]), params["outside"]
+
+
+def _profile_of(row: Mapping[Any, Any], number: int) -> Profile:
+    known = {name: row[name] for name in OPTIONAL_COLUMNS if not _unread(row.get(name))}
+    limit_w = known.pop("power_limit_w", None)
+    try:
+        return Profile(
+            application=str(row["application"]),
+            gpu=str(row["gpu"]),
+            board=str(row["board"]),
+            clock_mhz=_number(row["profile_clock_mhz"], "profile_clock_mhz", number),
+            activity={name: _number(value, name, number) for name, value in known.items()},
+            time_s=_number(row["profile_time_s"], "profile_time_s", number),
+            power_limit_w=None if limit_w is None else float(limit_w),
+        )
+    except ConfigError as error:
+        raise ConfigError(f"Row {number}: {error}") from error
+
+
+def _unread(value: Any) -> bool:
+    return value is None or bool(pd.isna(value))
+
+
+def _number(value: Any, name: str, row: int) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"Column {name!r} must hold numbers, row {row} has {value!r}.") from error
+    if np.isnan(number):
+        raise ConfigError(f"Column {name!r} must hold a number, row {row} has none.")
+    return number

@@ -1,0 +1,179 @@
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from synthetic_runs import runs_by_law
+
+from joulelab.errors import ConfigError, TrackingError
+from joulelab.power_models.members.linear import LogLinearModel
+from joulelab.power_models.operating_model import OperatingModel
+from joulelab.power_models.queries import profile_of, sweep
+from joulelab.power_models.serving import frame_of_queries
+from joulelab.power_models.validation import validate
+from joulelab.tracking.base import embedded_uri
+from joulelab.tracking.mlflow_models import (
+    check_ours,
+    load_registered,
+    register_model,
+    split_metrics,
+)
+
+# MLflow 3.17 asks SQLAlchemy 2.1 and pandas 3.1 for things that are on their way out.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Operation with range is deprecated"),
+]
+RUNS = runs_by_law(10)
+QUERIES = sweep(profile_of(RUNS, "a100_sxm", "app03"), [510.0, 1410.0])
+
+
+def unfitted():
+    return OperatingModel(power=LogLinearModel(), time=LogLinearModel("time_s"))
+
+
+@pytest.fixture(scope="session")
+def registered_store(fresh_store, tmp_path_factory):
+    """A store with one registered model, made once; its uri, the model, and what it became."""
+    folder = tmp_path_factory.mktemp("models")
+    shutil.copy(fresh_store, folder / "mlflow.db")
+    uri = embedded_uri(folder)
+    model = unfitted().fit(RUNS)
+    scores = validate(unfitted, RUNS, anchors=[()])
+    return uri, model, register_model(uri, "a100", model, QUERIES, validated=scores, note="Law.")
+
+
+@pytest.fixture
+def artifact(registered_store, tmp_path):
+    """A copy of the registered pyfunc, to be tampered with."""
+    from mlflow import MlflowClient
+
+    uri, _, _ = registered_store
+    source = MlflowClient(uri, uri).get_model_version("a100", "1").source
+    return Path(shutil.copytree(source.removeprefix("file://"), tmp_path / "model"))
+
+
+def test_a_registered_model_answers_as_before(registered_store):
+    uri, model, _ = registered_store
+
+    again = load_registered(uri, "a100")
+
+    for quantity in ("power_w", "edp_js"):
+        assert (
+            again.predict(QUERIES, quantity).tolist() == model.predict(QUERIES, quantity).tolist()
+        )
+
+
+def test_the_run_holds_scores_domain_and_origin(registered_store):
+    from mlflow import MlflowClient
+
+    uri, model, registered = registered_store
+    client = MlflowClient(uri, uri)
+    run = client.get_run(registered.run_id)
+
+    assert run.data.metrics["application.cold.power_w.mean"] < 0.1
+    assert 0 < run.data.metrics["application.cold.energy_j.coverage"] <= 1
+    assert run.data.metrics["application.cold.baseline.maximum_clock.regret.edp_js.mean"] > 0
+    assert run.data.tags["joulelab.data_hash"] == model.power.data_hash
+    assert run.data.tags["mlflow.note.content"] == "Law."
+    folder = Path(run.info.artifact_uri.removeprefix("file://"))
+    domain = json.loads((folder / "training_domain.json").read_text())
+    assert domain["power_w"]["gpus"] == ["a100_sxm"]
+    assert client.get_model_version("a100", "1").tags["joulelab.power_member"] == "log_linear"
+    assert run.info.status == "FINISHED"
+
+
+def test_nothing_in_it_is_pickled_and_mlflow_can_serve_it(artifact, registered_store):
+    import mlflow.pyfunc
+
+    _, model, _ = registered_store
+
+    served = mlflow.pyfunc.load_model(str(artifact))
+    answer = served.predict(frame_of_queries(QUERIES), params={"level": 0.8})
+
+    assert answer["power_w"].tolist() == model.predict(QUERIES, "power_w").tolist()
+    assert served.metadata.signature.inputs.input_names()[:3] == ["application", "gpu", "board"]
+    suffixes = {path.suffix for path in artifact.rglob("*") if path.is_file()}
+    assert suffixes <= {"", ".json", ".npz", ".txt", ".yaml"}
+
+
+def test_versions_count_up_and_the_newest_is_read(registered_store):
+    uri, model, _ = registered_store
+    other = unfitted().fit(runs_by_law(8, seed=5))
+
+    second = register_model(uri, "counted", model, QUERIES)
+    third = register_model(uri, "counted", other, QUERIES, level=0.8)
+
+    assert (second.uri, third.uri) == ("models:/counted/1", "models:/counted/2")
+    assert load_registered(uri, "counted").power.data_hash == other.power.data_hash
+    assert load_registered(uri, "counted", 1).power.data_hash == model.power.data_hash
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loader_module": "mlflow.sklearn"},
+        {"code": "code"},
+        {"loader_module": "mlflow.pyfunc.model", "python_model": "python_model.pkl"},
+    ],
+)
+def test_a_model_that_wants_foreign_code_is_not_loaded(artifact, changes):
+    told = yaml.safe_load((artifact / "MLmodel").read_text())
+    told["flavors"]["python_function"].update(changes)
+    (artifact / "MLmodel").write_text(yaml.safe_dump(told))
+
+    with pytest.raises(TrackingError, match="it was not loaded"):
+        check_ours(artifact)
+
+
+class Bomb:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_among_the_arrays_does_not_run(registered_store, tmp_path):
+    from mlflow import MlflowClient
+
+    uri, model, _ = registered_store
+    register_model(uri, "tampered", model, QUERIES)
+    source = MlflowClient(uri, uri).get_model_version("tampered", "1").source
+    (arrays,) = Path(source.removeprefix("file://")).rglob("power/arrays.npz")
+    bomb = np.array([Bomb(tmp_path / "ran")], dtype=object)
+    np.savez(arrays, coefficients=bomb)
+    pickle.loads(pickle.dumps(Bomb(tmp_path / "shown to work")))
+
+    with pytest.raises(ConfigError, match="allow_pickle"):
+        load_registered(uri, "tampered")
+
+    assert (tmp_path / "shown to work").exists()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_is_not_registered_is_told(registered_store):
+    uri, _, _ = registered_store
+
+    with pytest.raises(TrackingError, match="no registered model 'b200'"):
+        load_registered(uri, "b200")
+    with pytest.raises(TrackingError, match="99"):
+        load_registered(uri, "a100", 99)
+
+
+def test_a_model_without_intervals_is_not_registered(registered_store):
+    uri, _, _ = registered_store
+    bare = OperatingModel(
+        power=LogLinearModel(calibration_folds=0),
+        time=LogLinearModel("time_s", calibration_folds=0),
+    ).fit(RUNS)
+
+    with pytest.raises(ConfigError, match="calibration_folds"):
+        register_model(uri, "bare", bare, QUERIES)
+
+
+def test_no_scores_are_no_metrics():
+    assert split_metrics([]) == {}
