@@ -5,6 +5,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
+from joulelab.core.additive import student_quantile
 from joulelab.core.statistics import line_slope
 from joulelab.core.trace import PowerTrace
 
@@ -16,6 +17,8 @@ MAX_TEMPERATURE_SLOPE_C_PER_S = 0.05
 """Half a degree in ten seconds."""
 MAX_WINDOW_TREND = 0.02
 """Relative change of energy per unit over all windows that makes them unsteady."""
+TREND_LEVEL = 0.05
+"""Chance of taking scatter for a trend, where there is none."""
 
 _BLOCKS = 10
 
@@ -67,20 +70,34 @@ def temperature_is_steady(at_s: Sequence[float], temperature_c: Sequence[float])
 def window_trend(per_unit_j: Sequence[float], per_unit_u_j: Sequence[float]) -> float | None:
     """Return the relative change of energy per unit from the first window to the last.
 
+    Windows that scatter without direction, as those of a load do that waits for a busy host, are
+    no trend: their scatter is in the uncertainty of their mean.
+
     Args:
         per_unit_j: Energy per unit of each window, in order.
         per_unit_u_j: Standard uncertainty of each.
 
     Returns:
         The change along the least-squares line over the mean; ``None`` if it is within
-        :data:`MAX_WINDOW_TREND`, or the uncertainties alone explain it (k = 3).
+        :data:`MAX_WINDOW_TREND`, if the uncertainties alone explain it (k = 3), or if the
+        windows' scatter around the line does (two-sided t test at :data:`TREND_LEVEL`).
     """
     if len(per_unit_j) < 3:
         return None
-    number = range(len(per_unit_j))
-    change_j = line_slope(number, per_unit_j) * (len(per_unit_j) - 1)
+    change_j, change_u_j = _line_change(per_unit_j)
     mean_j = fmean(per_unit_j)
-    explained_j = 3 * fmean(per_unit_u_j) * 2**0.5
-    if abs(change_j) <= max(MAX_WINDOW_TREND * mean_j, explained_j):
+    read_j = 3 * fmean(per_unit_u_j) * 2**0.5
+    scattered_j = student_quantile(1 - TREND_LEVEL / 2, len(per_unit_j) - 2) * change_u_j
+    if abs(change_j) <= max(MAX_WINDOW_TREND * mean_j, read_j, scattered_j):
         return None
     return change_j / mean_j
+
+
+def _line_change(values: Sequence[float]) -> tuple[float, float]:
+    """Return the rise of the least-squares line from first to last, and its standard error."""
+    number = np.arange(len(values)) - (len(values) - 1) / 2
+    deviations = np.asarray(values) - np.mean(values)
+    slope = float(number @ deviations / (number @ number))
+    residual = float(np.sum((deviations - slope * number) ** 2)) / (len(values) - 2)
+    span = len(values) - 1
+    return slope * span, float(np.sqrt(residual / (number @ number))) * span

@@ -65,3 +65,19 @@ def test_a_trend_that_the_readings_explain_is_none():
 
 def test_a_trend_within_two_percent_is_none():
     assert window_trend([1.0, 1.005, 1.01], [1e-6] * 3) is None
+
+
+def test_windows_that_scatter_without_direction_do_not_trend():
+    assert window_trend([36.3, 25.9, 32.0, 40.4], [0.1] * 4) is None
+
+
+def test_a_load_that_speeds_up_from_window_to_window_trends():
+    assert window_trend([23.4, 21.2, 19.7, 19.3, 18.6, 18.8], [0.1] * 6) == pytest.approx(
+        -0.22, abs=0.02
+    )
+
+
+def test_scatter_is_seldom_taken_for_a_trend():
+    rng = np.random.default_rng(1)
+    trends = [window_trend(1 + 0.1 * rng.standard_normal(6), [1e-6] * 6) for _ in range(400)]
+    assert sum(trend is not None for trend in trends) == pytest.approx(20, abs=14)
