@@ -37,8 +37,16 @@ class KernelCost:
         name: What they compute: ``"gemm"``, ``"attention"``, ``"elementwise"``, ...
         pipe: Where their operations run.
         flop: Operations of one launch (a fused multiply-add counts two), >= 0.
-        dram_b: Bytes that one launch reads from and writes to device memory, >= 0.
+        dram_b: Bytes that one launch reads and writes, >= 0. That a cache may serve a part of
+            them is the device's business.
         count: Launches of this kernel in one execution of its phase, >= 1.
+        weight_b: Bytes among ``dram_b`` that are read of parameters, >= 0.
+        written_b: Bytes among ``dram_b`` that are written, >= 0.
+        dtype: Number format of the operands, as PyTorch names it; empty if unknown.
+        reread_b: Bytes beyond ``dram_b`` that its own way of blocking reads again of the last
+            cache, >= 0.
+        shape: Of matrix work: independent products, rows, columns, length of a dot product (as
+            :class:`joulelab.estimator.program.MatrixShape`); ``None`` of other work or unknown.
     """
 
     name: str
@@ -46,6 +54,11 @@ class KernelCost:
     flop: float
     dram_b: float
     count: int = 1
+    weight_b: float = 0.0
+    written_b: float = 0.0
+    dtype: str = ""
+    reread_b: float = 0.0
+    shape: tuple[float, float, float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.pipe not in PIPES:
@@ -55,6 +68,17 @@ class KernelCost:
                 "flop and dram_b must not be negative and count at least 1, "
                 f"got {self.flop=}, {self.dram_b=}, {self.count=}."
             )
+        if min(self.weight_b, self.written_b, self.read_b, self.reread_b) < 0:
+            raise ConfigError(
+                "weight_b, written_b and reread_b must not be negative and the first two are "
+                f"parts of dram_b, got {self.weight_b=}, {self.written_b=}, {self.reread_b=}, "
+                f"{self.dram_b=}."
+            )
+
+    @property
+    def read_b(self) -> float:
+        """Bytes of activations that one launch reads."""
+        return self.dram_b - self.weight_b - self.written_b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +90,27 @@ class PhaseCost:
         work: Units of work that one execution does, > 0.
         kernels: What it launches, in no particular order. Empty for a phase that only waits.
         wait_s: Seconds in which the phase leaves the device alone, >= 0.
+        num_graphs: Graphs of kernels that the host launches as wholes, and which hold all of
+            ``kernels``; 0 if it launches every kernel by itself.
+        parameter_b: Bytes of all parameters of the program, >= 0; 0 if unknown.
+        host_calls: Calls of Python functions, and of compiled ones from Python, with which the
+            host reaches the launches, >= 0.
     """
 
     phase: str
     work: float
     kernels: tuple[KernelCost, ...] = ()
     wait_s: float = 0.0
+    num_graphs: int = 0
+    parameter_b: float = 0.0
+    host_calls: int = 0
 
     def __post_init__(self) -> None:
+        if min(self.num_graphs, self.parameter_b, self.host_calls) < 0:
+            raise ConfigError(
+                "num_graphs, parameter_b and host_calls must not be negative, "
+                f"got {self.num_graphs=}, {self.parameter_b=}, {self.host_calls=}."
+            )
         if not self.work > 0:
             raise ConfigError(f"work must be positive, got {self.work} in phase {self.phase!r}.")
         if not (self.kernels or self.wait_s > 0):

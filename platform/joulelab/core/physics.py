@@ -11,6 +11,12 @@ OVERHEAD_SHARE = 0.35
 """Share of the units that is busy while a kernel fills and drains the device (H200 GEMM 1024:
 29 % active where 18 % computes)."""
 
+HOST_CALL_SHARE = 0.03
+"""Time of a call in Python over that of launching a kernel from Python: small Llama, BERT and Bloom
+networks take 0.4 to 0.5 us for each of their calls on a core of an AMD EPYC besides what their
+operators take, and a launch takes 15.2 us on the host of the H200's micro-benchmarks. Another host
+than that; the share is good to about a third."""
+
 CAP_SHARE = 0.99
 """Share of the power limit that is used where it binds: it behaves as the largest clock with P(f)
 at or below the limit less 1 to 2 % (A100 at 150 to 275 W, H200 at 700 W)."""

@@ -99,5 +99,10 @@ def cost_from_json(text: str) -> WorkloadCost:
 
 
 def _phase(fields: Mapping[str, Any]) -> PhaseCost:
-    kernels = tuple(KernelCost(**kernel) for kernel in fields["kernels"])
+    kernels = tuple(_kernel(kernel) for kernel in fields["kernels"])
     return PhaseCost(**{**fields, "kernels": kernels})
+
+
+def _kernel(fields: Mapping[str, Any]) -> KernelCost:
+    shape = fields["shape"]
+    return KernelCost(**{**fields, "shape": None if shape is None else tuple(shape)})

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, TypeVar
 
 from typing_extensions import override
 
-from joulelab.core.cost import PhaseCost, WorkloadCost
+from joulelab.core.cost import WorkloadCost
 from joulelab.workloads.language_settings import LanguageSettings
 from joulelab.workloads.network import NetworkWorkload, Programs
 
@@ -61,12 +61,5 @@ class LanguageWorkload(NetworkWorkload[Settings]):
     def cost(self) -> WorkloadCost:
         from joulelab.workloads.language_cost import trace_phases
 
-        kernels, resident_b = trace_phases(self)
-        return WorkloadCost(
-            unit=self.unit,
-            phases=tuple(
-                PhaseCost(phase=phase, work=self.work(phase), kernels=kernels[phase])
-                for phase in self.phases
-            ),
-            resident_b=resident_b,
-        )
+        phases, resident_b = trace_phases(self)
+        return WorkloadCost(unit=self.unit, phases=phases, resident_b=resident_b)

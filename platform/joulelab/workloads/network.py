@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from typing_extensions import override
 
-from joulelab.core.cost import PhaseCost, WorkloadCost
+from joulelab.core.cost import WorkloadCost
 from joulelab.errors import ConfigError
 from joulelab.workloads.base import Workload
 from joulelab.workloads.knobs import require_choice
@@ -135,10 +135,10 @@ class NetworkWorkload(Workload[Settings]):
         return WorkloadCost(
             unit=self.unit,
             phases=tuple(
-                PhaseCost(
-                    phase=phase,
+                programs.phase(
+                    phase,
                     work=self.executions(phase) * self.work(phase),
-                    kernels=programs.kernels(phase, times=self.executions(phase)),
+                    times=self.executions(phase),
                 )
                 for phase in self.phases
             ),

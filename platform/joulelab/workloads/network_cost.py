@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from joulelab.core.cost import KernelCost
+from joulelab.core.cost import PhaseCost
 from joulelab.estimator.graph.kernels import kernels_of, merged, repeated
 from joulelab.estimator.precision import at_precision, is_quantised
 from joulelab.estimator.program import Program
 from joulelab.estimator.tracing.trace import fake_tensors, trace_program
 from joulelab.estimator.tracing.training import trace_training
 from joulelab.workloads import formats
+from joulelab.workloads.host_calls import HostCalls
 from joulelab.workloads.loop import Loop
 from joulelab.workloads.network import NetworkWorkload
 
@@ -27,10 +28,12 @@ class TracedPhases:
     Attributes:
         programs: One execution of each phase; of a loop, one of its steps.
         steps: Steps of each phase that is a loop.
+        host_calls: Calls in Python of one execution of each, or of one step.
     """
 
     programs: Mapping[str, Program]
     steps: Mapping[str, int]
+    host_calls: Mapping[str, int]
 
     @property
     def resident_b(self) -> float:
@@ -40,10 +43,17 @@ class TracedPhases:
             for program in self.programs.values()
         )
 
-    def kernels(self, phase: str, *, times: int) -> tuple[KernelCost, ...]:
-        """Return the kernels of ``phase`` executed ``times`` times, equal ones counted."""
+    def phase(self, phase: str, *, work: float, times: int) -> PhaseCost:
+        """Return the cost of ``phase`` executed ``times`` times, which do ``work`` together."""
         times *= self.steps.get(phase, 1)
-        return merged(repeated(kernels_of(self.programs[phase]), times))
+        program = self.programs[phase]
+        return PhaseCost(
+            phase=phase,
+            work=work,
+            kernels=merged(repeated(kernels_of(program), times)),
+            parameter_b=program.parameter_b,
+            host_calls=times * self.host_calls[phase],
+        )
 
 
 def traced(workload: NetworkWorkload[Any]) -> TracedPhases:
@@ -55,11 +65,13 @@ def traced(workload: NetworkWorkload[Any]) -> TracedPhases:
     with fake_tensors(), workload.counting():
         network, programs = workload.load(torch.device("cpu"))
         formats.store_in(network, workload.settings.precision)
+        calls = {phase: HostCalls() for phase in workload.phases}
         return TracedPhases(
             programs={
-                phase: _traced_phase(workload, phase, network, programs[phase])
+                phase: _traced_phase(workload, phase, network, programs[phase], calls[phase])
                 for phase in workload.phases
             },
+            host_calls={phase: counted.count for phase, counted in calls.items()},
             steps={
                 phase: program.num_steps
                 for phase, program in programs.items()
@@ -73,6 +85,7 @@ def _traced_phase(
     phase: str,
     network: torch.nn.Module,
     program: Callable[[], object],
+    calls: HostCalls,
 ) -> Program:
     precision = workload.settings.precision
     tf32 = precision == "tf32"
@@ -80,7 +93,11 @@ def _traced_phase(
         program = _middle_step(program)
     trace = trace_training if phase in workload.training_phases else trace_program
     traced = trace(
-        program, network=network, tf32_matmul=tf32, tf32_conv=precision != "fp32", strict=True
+        calls.during(program),
+        network=network,
+        tf32_matmul=tf32,
+        tf32_conv=precision != "fp32",
+        strict=True,
     )
     # An estimate of fp32 lets convolutions use TF32, PyTorch's default; a measurement does not.
     if precision == "fp32" or is_quantised(precision):  # quantised layers were traced as such

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from joulelab.core.cost import PhaseCost, WorkloadCost
+from joulelab.core.cost import WorkloadCost
 from joulelab.workloads.network import NetworkWorkload, Programs
 from joulelab.workloads.whisper_settings import WhisperSettings
 
@@ -48,20 +48,7 @@ class Whisper(NetworkWorkload[WhisperSettings]):
 
     @override
     def cost(self) -> WorkloadCost:
-        from joulelab.estimator.graph.kernels import merged, repeated
         from joulelab.workloads.whisper_cost import trace_phases
 
-        kernels, resident_b = trace_phases(self)
-        times = self.settings.num_windows
-        return WorkloadCost(
-            unit=self.unit,
-            phases=tuple(
-                PhaseCost(
-                    phase=phase,
-                    work=times * self.work(phase),
-                    kernels=merged(repeated(kernels[phase], times)),
-                )
-                for phase in self.phases
-            ),
-            resident_b=resident_b,
-        )
+        phases, resident_b = trace_phases(self)
+        return WorkloadCost(unit=self.unit, phases=phases, resident_b=resident_b)

@@ -8,20 +8,19 @@ from typing import Any
 
 import torch
 
-from joulelab.core.cost import KernelCost
+from joulelab.core.cost import PhaseCost
 from joulelab.estimator.graph.kernels import averaged, kernels_of, merged, repeated
 from joulelab.estimator.program import Program
 from joulelab.estimator.tracing.trace import fake_tensors, trace_program
 from joulelab.workloads import formats
+from joulelab.workloads.host_calls import HostCalls
 from joulelab.workloads.whisper import Whisper
 from joulelab.workloads.whisper_network import Recognition
 
-Kernels = tuple[KernelCost, ...]
 
-
-def trace_phases(workload: Whisper) -> tuple[dict[str, Kernels], float]:
-    """Return the kernels of one window by phase, and the most bytes held."""
-    settings = workload.settings
+def trace_phases(workload: Whisper) -> tuple[tuple[PhaseCost, ...], float]:
+    """Return the costs of all windows of a run, and the most bytes held."""
+    settings, calls = workload.settings, HostCalls()
     with fake_tensors():
         recognition: Recognition = workload.recognition(torch.device("cpu"))
         formats.store_in(recognition.network, settings.precision)
@@ -29,7 +28,7 @@ def trace_phases(workload: Whisper) -> tuple[dict[str, Kernels], float]:
         def traced(program: Callable[[], object], **state: Any) -> Program:
             tf32 = settings.precision == "tf32"
             return trace_program(
-                program,
+                calls.during(program),
                 network=recognition.network,
                 tf32_matmul=tf32,
                 tf32_conv=tf32,
@@ -38,16 +37,34 @@ def trace_phases(workload: Whisper) -> tuple[dict[str, Kernels], float]:
             )
 
         encoder = traced(recognition.encode, inputs=(recognition.features,))
+        encoder_calls = calls.restarted()
         start = traced(recognition.start)
+        start_calls = calls.restarted()
         first, last = _trace_steps(recognition, traced, settings.new_tokens - 1)
-    decoder = kernels_of(start)
+    decoder, step_calls = kernels_of(start), calls.restarted()
     if settings.new_tokens > 1:
         steps = averaged(kernels_of(first), kernels_of(last))
         decoder += repeated(steps, settings.new_tokens - 1)
+        num_traced = 1 if last is first else 2
+        start_calls += (settings.new_tokens - 1) * step_calls // num_traced
     held_b = max(
         each.parameter_b + each.input_b + each.peak_live_b for each in (encoder, start, last)
     )
-    return {"encoder": merged(kernels_of(encoder)), "decoder": merged(decoder)}, held_b
+    times = settings.num_windows
+    phases = tuple(
+        PhaseCost(
+            phase=phase,
+            work=times * workload.work(phase),
+            kernels=merged(repeated(kernels, times)),
+            parameter_b=encoder.parameter_b,
+            host_calls=times * num_calls,
+        )
+        for phase, kernels, num_calls in (
+            ("encoder", kernels_of(encoder), encoder_calls),
+            ("decoder", decoder, start_calls),
+        )
+    )
+    return phases, held_b
 
 
 def _trace_steps(

@@ -29,7 +29,13 @@ def test_a_product_of_square_matrices_is_2_n_cubed_operations_and_3_n_squared_nu
         kernel = only(trace(lambda: a @ b))
 
     assert kernel == KernelCost(
-        name="gemm", pipe="tensor_bf16", flop=2.0 * n**3, dram_b=3.0 * n**2 * 2
+        name="gemm",
+        pipe="tensor_bf16",
+        flop=2.0 * n**3,
+        dram_b=3.0 * n**2 * 2,
+        written_b=n**2 * 2.0,
+        dtype="bfloat16",
+        shape=(1, n, n, n),
     )
 
 

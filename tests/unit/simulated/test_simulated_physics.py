@@ -1,5 +1,6 @@
 """Time and power of a phase against closed forms and laws that must hold everywhere."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -44,7 +45,8 @@ def test_time_of_a_core_bound_phase_goes_with_the_inverse_of_the_clock():
 
 
 def test_small_kernels_wait_for_the_host():
-    spec = GPUS["h200_sxm"]
+    """GPM on an H200 whose host takes 13.1 us to launch any kernel."""
+    spec = replace(GPUS["h200_sxm"], figures={})  # without what another host takes by kind
     point = PhaseModel(spec, gemm(1024, count=1000)).at(1980, 3201)
 
     assert point.duration_s == pytest.approx(1000 * spec.timing.host_launch_s)

@@ -103,6 +103,9 @@ def test_compiling_fuses_launches_and_moves_fewer_bytes_for_the_same_operations(
 
     assert compiled.flop == pytest.approx(eager.flop)
     assert compiled.num_launches < eager.num_launches / 2
+    assert (compiled.host_calls, eager.num_graphs) == (0, 0)
+    assert compiled.num_graphs == TINY.new_tokens
+    assert eager.host_calls > eager.num_launches
     assert compiled.dram_b < eager.dram_b
 
 

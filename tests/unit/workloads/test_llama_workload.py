@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.graph.kernels import merged
-from joulelab.estimator.tracing.trace import fake_tensors, trace
+from joulelab.estimator.graph.kernels import kernels_of, merged
+from joulelab.estimator.tracing.trace import fake_tensors, trace, trace_program
 from joulelab.workloads import accelerator, llama_network
 from joulelab.workloads.generation import Generation
 from joulelab.workloads.llama import Llama
@@ -175,8 +175,10 @@ def test_the_cost_of_a_decode_is_the_sum_over_its_steps(kv_cache):
 def test_the_cost_is_that_of_the_network_that_runs(kv_cache):
     settings = tiny(new_tokens=1, kv_cache=kv_cache)
     _, generation = generation_of(settings)
-    real = {"prefill": merged(trace(generation.prefill))}
-    real["decode"] = merged(trace(generation.decode))
+    real = {
+        phase: merged(kernels_of(trace_program(program, network=generation.network)))
+        for phase, program in (("prefill", generation.prefill), ("decode", generation.decode))
+    }
 
     cost = Llama(settings).cost()
 

@@ -8,23 +8,15 @@ clock sweeps of V100, A100 and A40 to 1 %.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from joulelab.core.cost import Data, KernelCost, PhaseCost, Pipe
+from joulelab.core.cost import Data, PhaseCost, Pipe
 from joulelab.core.device import Activity
-from joulelab.core.physics import OVERHEAD_SHARE, roofline_s
-from joulelab.errors import ConfigError
+from joulelab.core.physics import OVERHEAD_SHARE
+from joulelab.devices.simulated.load import Load
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.chip import BUSY_SM_SHARE
 
 _CORE_OCCUPANCY, _MEMORY_OCCUPANCY = 0.14, 0.80
 """Occupancy of GEMM and of copy kernels on the H200 (GPM)."""
-_ELEMENT_B: dict[Pipe, int] = {
-    "fp64": 8,
-    "tensor_fp64": 8,
-    "fp32": 4,
-    "tensor_tf32": 4,
-    "tensor_fp8": 1,
-    "tensor_int8": 1,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +64,12 @@ class PhaseModel:
         self._toggle = 1.0 if data == "random" else spec.power.zeros_factor
         self._voltage_scale = voltage_scale
         self._points: dict[tuple[int, int], LoadPoint] = {}
-        kernels = () if phase is None else phase.kernels
-        self._kernels = [_Kernel(spec, kernel) for kernel in kernels]
-        self._dram_b = sum(kernel.dram_b * kernel.count for kernel in self._kernels)
-        self._flop = dict.fromkeys(spec.flop_per_clock_per_sm, 0.0)
-        for kernel in kernels:
-            self._flop[kernel.pipe] += kernel.flop * kernel.count
+        self._load = Load(spec, phase) if phase is not None and phase.kernels else None
 
     @property
     def has_kernels(self) -> bool:
         """Whether it computes at all, and does not only wait."""
-        return bool(self._kernels)
+        return self._load is not None
 
     def at(self, clock_mhz: int, mem_clock_mhz: int) -> LoadPoint:
         """Return the phase at these clocks."""
@@ -94,12 +81,13 @@ class PhaseModel:
 
     def _point(self, clock_mhz: int, mem_clock_mhz: int) -> LoadPoint:
         times = self._times(clock_mhz, mem_clock_mhz)
+        flop = {} if self._load is None else self._load.flop
         rates = {
             pipe: flop / times.execution_s / self._spec.peak_flop_per_s(pipe, clock_mhz)
-            for pipe, flop in self._flop.items()
+            for pipe, flop in flop.items()
             if flop
         }
-        bandwidth = self._dram_b / times.execution_s
+        bandwidth = times.memory_b / times.execution_s
         activity = _activity(self._spec, times, rates, bandwidth)
         sm_active = activity.sm_active or 0.0
         power = self._spec.power
@@ -108,7 +96,8 @@ class PhaseModel:
         per_ghz_w = power.clock_tree_w_per_ghz + power.sm_w_per_ghz * sm_active
         per_ghz_w += self._toggle * pipes_w_per_ghz
         core_w = voltage2 * (
-            clock_mhz / 1000 * per_ghz_w + self._toggle * power.crossbar_j_per_b * bandwidth
+            clock_mhz / 1000 * per_ghz_w
+            + self._toggle * power.crossbar_j_per_b * times.cache_b / times.execution_s
         )
         dram_w = power.dram_j_per_b * bandwidth
         return LoadPoint(
@@ -120,76 +109,39 @@ class PhaseModel:
         )
 
     def _times(self, clock_mhz: int, mem_clock_mhz: int) -> "_Times":
-        timing = self._spec.timing
-        memory_slowdown = max(1.0, timing.memory_knee_mhz / clock_mhz)
-        memory_slowdown *= self._spec.mem_clocks_mhz[0] / mem_clock_mhz
-        kernels_s = core_s = memory_s = 0.0
-        for kernel in self._kernels:
-            on_core_s = kernel.core_s_mhz / clock_mhz
-            in_memory_s = kernel.memory_s * memory_slowdown
-            kernels_s += kernel.count * roofline_s(on_core_s, in_memory_s)
-            core_s += kernel.count * on_core_s
-            memory_s += kernel.count * in_memory_s
-        num_launches = 0 if self._phase is None else self._phase.num_launches
-        overhead_s = num_launches * timing.kernel_overhead_s
         wait_s = 1.0 if self._phase is None else self._phase.wait_s
-        host_s = num_launches * timing.host_launch_s
+        if self._load is None:
+            return _Times(execution_s=wait_s)
+        slowdown = self._spec.mem_clocks_mhz[0] / mem_clock_mhz
+        load = self._load.at(clock_mhz, memory_slowdown=slowdown)
+        device_s = load.kernels_s + load.overhead_s
         return _Times(
-            execution_s=max(kernels_s + overhead_s, host_s) + wait_s,
-            kernels_s=kernels_s,
-            overhead_s=overhead_s,
-            core_share=core_s / (core_s + memory_s) if kernels_s else 0.0,
+            execution_s=max(device_s, self._load.host_s) + wait_s,
+            device_s=device_s,
+            on_sms_s=load.filled_s + OVERHEAD_SHARE * load.overhead_s,
+            core_share=load.core_share,
+            cache_b=self._load.cache_b,
+            memory_b=self._load.memory_b,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Times:
     execution_s: float
-    kernels_s: float
-    overhead_s: float
-    core_share: float
-
-
-class _Kernel:
-    """A kernel's cost in seconds: on the SMs at 1 MHz, and in the memory at full clocks."""
-
-    __slots__ = ("core_s_mhz", "count", "dram_b", "memory_s")
-
-    def __init__(self, spec: GpuSpec, kernel: KernelCost) -> None:
-        if kernel.pipe not in spec.flop_per_clock_per_sm:
-            raise ConfigError(
-                f"Kernel {kernel.name!r} needs {kernel.pipe}, which {spec.product_names[0]} lacks; "
-                f"it has {', '.join(spec.flop_per_clock_per_sm)}."
-            )
-        reached = spec.timing.pipe_efficiency[kernel.pipe] * spec.peak_flop_per_s(kernel.pipe, 1)
-        self.count = kernel.count
-        self.core_s_mhz = kernel.flop / reached
-        self.dram_b = _traffic_b(spec, kernel)
-        self.memory_s = self.dram_b / (
-            spec.timing.memory_efficiency * spec.memory_bandwidth_b_per_s
-        )
-
-
-def _traffic_b(spec: GpuSpec, kernel: KernelCost) -> float:
-    """Return the bytes that reach the memory.
-
-    Operands beyond the L2 cache are read again: blocking in a cache of size S allows an
-    intensity that goes with sqrt(S) and with element size to the power -3/2.
-    """
-    if kernel.dram_b <= spec.l2_b:
-        return kernel.dram_b
-    scale = float((2 / _ELEMENT_B.get(kernel.pipe, 2)) ** 1.5)
-    return max(kernel.dram_b, kernel.flop / (spec.timing.cache_flop_per_b * scale))
+    device_s: float = 0.0
+    on_sms_s: float = 0.0
+    core_share: float = 0.0
+    cache_b: float = 0.0
+    memory_b: float = 0.0
 
 
 def _activity(
     spec: GpuSpec, times: _Times, rates: dict[Pipe, float], bandwidth_b_per_s: float
 ) -> Activity:
-    on_sms_s = times.kernels_s + OVERHEAD_SHARE * times.overhead_s
-    sm_active = BUSY_SM_SHARE * on_sms_s / times.execution_s
+    sm_active = BUSY_SM_SHARE * times.on_sms_s / times.execution_s
     occupancy = _mix(times.core_share, (_CORE_OCCUPANCY, _MEMORY_OCCUPANCY))
     return Activity(
-        gr_engine_active=(times.kernels_s + times.overhead_s) / times.execution_s,
+        gr_engine_active=times.device_s / times.execution_s,
         sm_active=sm_active,
         sm_occupancy=sm_active * occupancy,
         tensor_active=sum(rate for pipe, rate in rates.items() if pipe.startswith("tensor")),

@@ -3,20 +3,44 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import ceil
 
 from joulelab.core.cost import KernelCost
 from joulelab.errors import ConfigError
-from joulelab.estimator.program import Program
+from joulelab.estimator.program import Operator, Program
 
 
 def kernels_of(program: Program) -> tuple[KernelCost, ...]:
     """Return the kernels that ``program`` launches, in their order."""
-    return tuple(
-        KernelCost(
-            name=operator.kind, pipe=operator.pipe, flop=operator.flop, dram_b=operator.moved_b
-        )
-        for operator in program.operators
+    return tuple(kernel_of(operator) for operator in program.operators)
+
+
+def kernel_of(operator: Operator) -> KernelCost:
+    """Return the kernel that ``operator`` launches."""
+    shape = operator.shape
+    return KernelCost(
+        name=operator.kind,
+        pipe=operator.pipe,
+        flop=operator.flop,
+        dram_b=operator.moved_b,
+        weight_b=operator.weight_b,
+        written_b=operator.written_b,
+        dtype=operator.dtype,
+        reread_b=_reread_b(operator),
+        shape=None if shape is None else (shape.batch, shape.m, shape.n, shape.k),
     )
+
+
+def _reread_b(operator: Operator) -> float:
+    """Return what PyTorch's 4-bit product reads again, beyond once.
+
+    Its blocks are 16 rows by 8 columns (``tinygemm``, aten/src/ATen/native/cuda/int4mm.cu): each
+    reads its rows of the activations and its columns of the weights anew.
+    """
+    if operator.name != "_weight_int4pack_mm" or operator.shape is None:
+        return 0.0
+    blocks_down, blocks_across = ceil(operator.shape.m / 16), ceil(operator.shape.n / 8)
+    return (blocks_across - 1) * operator.read_b + (blocks_down - 1) * operator.weight_b
 
 
 def merged(kernels: Iterable[KernelCost]) -> tuple[KernelCost, ...]:
@@ -47,9 +71,23 @@ def averaged(first: Sequence[KernelCost], last: Sequence[KernelCost]) -> tuple[K
             f"got {len(first)} and {len(last)} kernels that differ in name, pipe or count."
         )
     return tuple(
-        replace(a, flop=(a.flop + b.flop) / 2, dram_b=(a.dram_b + b.dram_b) / 2)
+        replace(
+            a,
+            flop=(a.flop + b.flop) / 2,
+            dram_b=(a.dram_b + b.dram_b) / 2,
+            weight_b=(a.weight_b + b.weight_b) / 2,
+            written_b=(a.written_b + b.written_b) / 2,
+            shape=_mean_shape(a, b),
+        )
         for a, b in zip(first, last, strict=True)
     )
+
+
+def _mean_shape(a: KernelCost, b: KernelCost) -> tuple[float, float, float, float] | None:
+    if a.shape is None or b.shape is None:
+        return None
+    batch, m, n, k = ((one + other) / 2 for one, other in zip(a.shape, b.shape, strict=True))
+    return batch, m, n, k
 
 
 def _kind(kernel: KernelCost) -> tuple[str, str, int]:

@@ -1,0 +1,185 @@
+"""What the kernels of a phase take of a GPU, priced as the estimator prices them.
+
+Both have one system of times: shapes that fill the device or do not, caches, kinds of kernels that
+stay behind a large product, and what each kind costs the host that launches it. A kernel that
+says no more than its operations and bytes is taken for a large one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.cost import KernelCost, PhaseCost, Pipe
+from joulelab.core.physics import HOST_CALL_SHARE
+from joulelab.errors import ConfigError
+from joulelab.estimator.graph.fusion import unfused
+from joulelab.estimator.graph.table import kind_name, tabulate
+from joulelab.estimator.pricing.roofline import GroupCosts, group_costs, kernel_s, memory_side_s
+from joulelab.estimator.program import MatrixShape, Operator, Program
+from joulelab.estimator.tracing.kinds import Kind
+from joulelab.hardware import GpuSpec
+from joulelab.hardware.gpu_processor import processor_of
+from joulelab.hardware.processor import Processor
+from joulelab.hardware.scalars import calibrated
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_KINDS = get_args(Kind)
+_DTYPES: dict[Pipe, str] = {
+    "fp64": "float64",
+    "tensor_fp64": "float64",
+    "fp16": "float16",
+    "tensor_fp16": "float16",
+    "tensor_bf16": "bfloat16",
+    "tensor_fp8": "float8_e4m3fn",
+    "tensor_int8": "int8",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTimes:
+    """All kernels of a phase, one after the other, at one pair of clocks.
+
+    Attributes:
+        kernels_s: Time in which they compute or move.
+        filled_s: The same, weighted with the share of the units that has work.
+        overhead_s: Time in which they fill and drain the device or change a layout.
+        core_share: Share of the units in what they need of units and memories together.
+    """
+
+    kernels_s: float
+    filled_s: float
+    overhead_s: float
+    core_share: float
+
+
+class Load:
+    """The kernels of a phase on a kind of GPU, at any clock.
+
+    Attributes:
+        host_s: Time that the host takes to reach and launch them.
+        flop: Operations by pipe.
+        cache_b: Bytes that pass through the last cache.
+        memory_b: Bytes that reach the device memory.
+
+    Args:
+        spec: Kind of GPU.
+        phase: What is executed once.
+
+    Raises:
+        ConfigError: If a kernel needs a pipe that the GPU lacks; names those it has.
+    """
+
+    def __init__(self, spec: GpuSpec, phase: PhaseCost) -> None:
+        for kernel in phase.kernels:
+            _require_pipe(spec, kernel)
+        self._processor = _processor(spec)
+        program = _program(phase)
+        table = tabulate(program, unfused(program))
+        self._costs = self._with_rereads(
+            group_costs(table, self._processor), table.sequence, phase.kernels
+        )
+        launches = np.array([float(kernel.count) for kernel in phase.kernels])
+        self._counts = np.bincount(table.sequence, launches, table.num_rows)
+        self.host_s = self._host_s(phase, [kind_name(table.operators[row]) for row in table.main])
+        cache, memory = self._processor.last_cache.name, self._processor.memory.name
+        self.flop = {pipe: float(one @ self._counts) for pipe, one in self._costs.flop.items()}
+        self.cache_b = float(self._costs.moved_b[cache] @ self._counts)
+        self.memory_b = float(self._costs.moved_b[memory] @ self._counts)
+
+    def at(self, clock_mhz: float, *, memory_slowdown: float = 1.0) -> LoadTimes:
+        """Return the times at ``clock_mhz`` with a memory slowed by its own clock."""
+        costs = replace(self._costs, memory_s=memory_slowdown * self._costs.memory_s)
+        rows = np.arange(len(self._counts))
+        core_s = costs.core_s_mhz / clock_mhz
+        memory_s = memory_side_s(costs, self._processor, np.full(len(rows), clock_mhz), rows)
+        work_s = kernel_s(core_s, memory_s)
+        needed_s = float((core_s + memory_s) @ self._counts)
+        return LoadTimes(
+            kernels_s=float(work_s @ self._counts),
+            filled_s=float((costs.fill * work_s) @ self._counts),
+            overhead_s=float(costs.fixed_s @ self._counts),
+            core_share=float(core_s @ self._counts) / needed_s if needed_s else 0.0,
+        )
+
+    def _with_rereads(
+        self, costs: GroupCosts, rows: Index, kernels: Sequence[KernelCost]
+    ) -> GroupCosts:
+        again_b = np.zeros(len(costs.cache_s))
+        again_b[rows] = [kernel.reread_b for kernel in kernels]
+        cache, timing = self._processor.last_cache, self._processor.timing
+        return replace(
+            costs,
+            cache_s=costs.cache_s + again_b / (timing.memory_efficiency * cache.bandwidth_b_per_s),
+            moved_b={**costs.moved_b, cache.name: costs.moved_b[cache.name] + again_b},
+        )
+
+    def _host_s(self, phase: PhaseCost, kinds: list[str]) -> float:
+        timing = self._processor.timing
+        calls_s = phase.host_calls * HOST_CALL_SHARE * timing.launch_s("default")
+        if phase.num_graphs:
+            return calls_s + phase.num_graphs * timing.launch_s("default")
+        return calls_s + float(np.array([timing.launch_s(kind) for kind in kinds]) @ self._counts)
+
+
+def _processor(spec: GpuSpec) -> Processor:
+    """Return the GPU with what micro-benchmarks gave in place of estimates.
+
+    Rates that were measured before stay: the coefficients of power were fitted together with them.
+    """
+    processor = calibrated(processor_of(spec))
+    rates = {
+        pipe: processor.timing.pipe_efficiency[pipe] if _is_estimated(spec, pipe) else rate
+        for pipe, rate in spec.timing.pipe_efficiency.items()
+    }
+    timing = replace(
+        processor.timing,
+        pipe_efficiency=rates,
+        memory_efficiency=spec.timing.memory_efficiency,
+    )
+    return replace(processor, timing=timing)
+
+
+def _is_estimated(spec: GpuSpec, pipe: Pipe) -> bool:
+    figure = spec.figures.get(f"pipe_efficiency.{pipe}")
+    return figure is not None and figure.status == "E"
+
+
+def _require_pipe(spec: GpuSpec, kernel: KernelCost) -> None:
+    if kernel.pipe not in spec.flop_per_clock_per_sm:
+        raise ConfigError(
+            f"Kernel {kernel.name!r} needs {kernel.pipe}, which {spec.product_names[0]} lacks; "
+            f"it has {', '.join(spec.flop_per_clock_per_sm)}."
+        )
+
+
+def _program(phase: PhaseCost) -> Program:
+    return Program(
+        operators=tuple(_operator(kernel) for kernel in phase.kernels),
+        parameter_b=phase.parameter_b or np.inf,
+    )
+
+
+def _operator(kernel: KernelCost) -> Operator:
+    return Operator(
+        name=kernel.name,
+        kind=kernel.name if kernel.name in _KINDS else "gemm",  # type: ignore[arg-type]
+        pipe=kernel.pipe,
+        dtype=kernel.dtype or _DTYPES.get(kernel.pipe, "float32"),
+        flop=kernel.flop,
+        read_b=kernel.read_b,
+        weight_b=kernel.weight_b,
+        written_b=kernel.written_b,
+        shape=_shape(kernel),
+    )
+
+
+def _shape(kernel: KernelCost) -> MatrixShape | None:
+    if kernel.shape is None:
+        return None
+    batch, m, n, k = (max(1, round(size)) for size in kernel.shape)
+    return MatrixShape(batch=batch, m=m, n=n, k=k)

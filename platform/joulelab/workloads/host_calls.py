@@ -1,0 +1,81 @@
+"""How much Python a program runs on the host besides the kernels that it launches.
+
+Between two launches an eager program calls modules, wrappers of tensor subclasses, views and much
+else. Every call of a Python function, and every call that such a function makes of a compiled one,
+is counted while the program is traced; what tracing itself runs is left out.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from types import FrameType
+from typing import Any
+
+_OF_TRACING = (
+    "/torch/_subclasses/",
+    "/torch/utils/_python_dispatch.py",
+    "/torch/utils/_device.py",
+    "/torch/_compile.py",
+    "/torch/_dynamo/",
+    "/torch/_library/simple_registry.py",
+    "/weakref.py",
+    "/torch/_prims_common/",
+    "/torch/_refs/",
+    "/torch/fx/",
+    "/joulelab/estimator/",
+)
+"""Code that runs, with all that it calls, because tensors have no memory or calls are recorded."""
+
+
+class HostCalls:
+    """Counts the calls of programs.
+
+    Attributes:
+        count: Calls counted so far.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._depth = 0  # of frames that belong to tracing, 0 outside of it
+
+    def during(self, program: Callable[[], object]) -> Callable[[], object]:
+        """Return ``program`` such that its calls are counted."""
+
+        def counted() -> object:
+            before = sys.getprofile()
+            sys.setprofile(self._see)
+            try:
+                return program()
+            finally:
+                sys.setprofile(before)
+                self._depth = 0
+
+        return counted
+
+    def restarted(self) -> int:
+        """Return the calls counted so far, and count from zero again."""
+        count, self.count = self.count, 0
+        return count
+
+    def _see(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and (self._depth or _is_of_tracing(code.co_filename)):
+            self._depth += 1
+        elif event == "return":
+            self._depth = max(0, self._depth - 1)
+        elif event in ("call", "c_call") and not self._depth:
+            self.count += not _is_watch(code.co_filename, code.co_name)
+
+
+@cache
+def _is_of_tracing(path: str) -> bool:
+    path = path.replace("\\", "/")
+    return any(part in path for part in _OF_TRACING)
+
+
+@cache
+def _is_watch(path: str, name: str) -> bool:
+    """Whether it is code of this file, or wraps the call of a module because hooks watch it."""
+    return path == __file__ or (
+        name == "inner" and path.replace("\\", "/").endswith("/nn/modules/module.py")
+    )

@@ -1,0 +1,61 @@
+"""Calls in Python are counted, those of tracing are not."""
+
+import sys
+
+import pytest
+import torch
+
+from joulelab.estimator.tracing.trace import fake_tensors, trace_program
+from joulelab.workloads.host_calls import HostCalls
+
+
+def inner():
+    return None
+
+
+def outer(times):
+    for _ in range(times):
+        inner()
+        len("")
+
+
+def test_python_functions_and_compiled_ones_count_one_each():
+    few, many = HostCalls(), HostCalls()
+
+    few.during(lambda: outer(1))()
+    many.during(lambda: outer(11))()
+
+    assert many.count - few.count == 20
+
+
+def test_a_trace_counts_the_modules_that_a_real_run_would_call():
+    network = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    real, traced, twice = HostCalls(), HostCalls(), HostCalls()
+    tokens = torch.zeros(2, 4)
+    real.during(lambda: network(tokens))()
+
+    with fake_tensors():
+        fake = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        values = torch.zeros(2, 4)
+        trace_program(traced.during(lambda: fake(values)), network=fake)
+        trace_program(twice.during(lambda: fake(fake(values))), network=fake)
+
+    assert 0.8 * real.count <= traced.count <= 1.3 * real.count
+    assert 1.8 * traced.count <= twice.count <= 2.2 * traced.count
+
+
+def test_the_profile_function_of_before_is_back_after_an_error():
+    before = sys.getprofile()
+
+    with pytest.raises(ZeroDivisionError):
+        HostCalls().during(lambda: 1 / 0)()
+
+    assert sys.getprofile() is before
+
+
+def test_counting_again_starts_from_zero():
+    calls = HostCalls()
+    calls.during(inner)()
+
+    assert calls.restarted() == 1
+    assert calls.count == 0
