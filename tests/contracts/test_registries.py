@@ -129,6 +129,8 @@ def test_outputs_that_can_be_scored_are_of_a_workload_and_have_metrics(name):
     assert not inspect.isabstract(subject)
     assert subject(WORKLOADS[name].from_knobs({})).identity
     assert subject.metrics
+    if name == "detection":  # its boxes are compared by a package of the quality extra
+        pytest.importorskip("faster_coco_eval")
     for metric in subject.metrics:
         assert METRICS[metric].asks in subject.answers
         METRICS[metric].from_knobs({}).check(subject.read_data(None))

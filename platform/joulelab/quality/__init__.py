@@ -11,6 +11,7 @@ METRICS: Registry[type[Metric]] = Registry(
     {
         "accuracy": "joulelab.quality.accuracy:Accuracy",
         "bleu": "joulelab.quality.bleu:Bleu",
+        "box_agreement": "joulelab.quality.box_agreement:BoxAgreement",
         "class_agreement": "joulelab.quality.class_agreement:ClassAgreement",
         "class_divergence": "joulelab.quality.class_divergence:ClassDivergence",
         "clip_score": "joulelab.quality.clip_score:ClipScore",
@@ -33,6 +34,8 @@ SUBJECTS: Registry[type[Subject[Any]]] = Registry(
         "bert": "joulelab.workloads.class_subjects:BertSubject",
         "bloom": "joulelab.workloads.language_outputs:LanguageSubject",
         "char-lm": "joulelab.workloads.trained_outputs:CharLmSubject",
+        "detection": "joulelab.workloads.detection_outputs:DetectionSubject",
+        "diffusion": "joulelab.workloads.diffusion_outputs:DiffusionSubject",
         "digits-diffusion": "joulelab.workloads.trained_outputs:DigitsDiffusionSubject",
         "digits-lstm": "joulelab.workloads.trained_outputs:DigitsLstmSubject",
         "digits-vit": "joulelab.workloads.trained_outputs:DigitsVitSubject",
@@ -40,6 +43,7 @@ SUBJECTS: Registry[type[Subject[Any]]] = Registry(
         "lstm": "joulelab.workloads.class_subjects:LstmSubject",
         "resnet50": "joulelab.workloads.class_subjects:Resnet50Subject",
         "vit": "joulelab.workloads.class_subjects:VitSubject",
+        "whisper": "joulelab.workloads.whisper_outputs:WhisperSubject",
     },
 )
 """By the name of the workload."""

@@ -46,12 +46,14 @@ class NextTokens(Metric):
 
     @override
     def observe(self, subject: ReadsTokens, data: TextData) -> list[FloatArray]:
-        windows = split_windows(
-            [subject.token_ids(text) for text in data.texts],
-            min(self.window_tokens, subject.max_tokens),
-            self.max_tokens,
-        )
-        return [log_softmax(subject.logits(window)) for window in windows]
+        found: list[FloatArray] = []
+        left = self.max_tokens
+        for reader, text in data.readings(subject):
+            window_tokens = min(self.window_tokens, reader.max_tokens)
+            windows = split_windows([reader.token_ids(text)], window_tokens, left)
+            left -= sum(map(len, windows))
+            found += [log_softmax(reader.logits(window)) for window in windows]
+        return found
 
     @override
     def pooled(self, samples: Sequence[Any]) -> float:

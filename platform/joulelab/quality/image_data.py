@@ -1,7 +1,7 @@
 """Images and what is known of them."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -99,17 +99,19 @@ class DetectionData:
     Attributes:
         name: What it is called.
         images: Each of shape (channels, height, width), from 0 to 1.
-        objects: What is in each image.
+        objects: What is in each image; empty if it is not known.
+        classes: Number of each class of objects by its name.
     """
 
     name: str
     images: Sequence[FloatArray]
-    objects: Sequence[Boxes]
+    objects: Sequence[Boxes] = ()
+    classes: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.images) != len(self.objects) or not len(self.images):
+        if not len(self.images) or len(self.objects) not in {0, len(self.images)}:
             raise ConfigError(
-                f"The data set {self.name} must say what is in each of its images, got "
+                f"The data set {self.name} must say what is in each of its images, or in none, got "
                 f"{len(self.objects)} for {len(self.images)}."
             )
 
@@ -117,7 +119,7 @@ class DetectionData:
     def digest(self) -> str:
         """Digest of its content."""
         held = (array for each in self.objects for array in (each.corners_px, each.labels))
-        return content_digest([], [*self.images, *held])
+        return content_digest(sorted(map(repr, self.classes.items())), [*self.images, *held])
 
 
 def content_digest(texts: Iterable[str], arrays: Iterable[Any]) -> str:

@@ -1,6 +1,6 @@
 """What metrics of images and classes ask of a network that is loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -74,10 +74,14 @@ class Classifies(Protocol):
 class Detects(Protocol):
     """Finds objects in images."""
 
-    def detect(self, images: Sequence[FloatArray]) -> list[Boxes]:
+    def detect(self, images: Sequence[FloatArray], classes: Mapping[str, int]) -> list[Boxes]:
         """Return the objects in each image.
 
         Args:
             images: Each of shape (channels, height, width), from 0 to 1.
+            classes: Numbers of classes by name; classes of other names get other numbers.
+
+        Raises:
+            MeasurementError: If there are ``classes`` and the network knows none of them.
         """
         ...

@@ -50,15 +50,16 @@ class MeanAveragePrecision(Metric):
         require_package(self.name, "faster-coco-eval", "faster_coco_eval")
         if not any(len(each.labels) for each in getattr(data, "objects", ())):
             raise ConfigError(
-                f"mean_average_precision needs images with known objects; {data.name} has none."
+                f"mean_average_precision needs images with known objects; {data.name} has none. "
+                "box_agreement needs none."
             )
 
     @override
     def observe(self, subject: Detects, data: DetectionData) -> Sequence[Boxes]:
-        return subject.detect(data.images)
+        return subject.detect(data.images, data.classes)
 
     @override
-    def score(self, observed: Sequence[Boxes], data: DetectionData, reference: object) -> Score:
+    def score(self, observed: Sequence[Boxes], data: DetectionData, reference: Any) -> Score:
 
         return self.of_images(observed, data.objects)
 

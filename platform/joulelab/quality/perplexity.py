@@ -71,15 +71,18 @@ class Perplexity(Metric):
 
     @override
     def observe(self, subject: ReadsTokens, data: TextData) -> list[Surprise]:
-        window_tokens = min(self.window_tokens, subject.max_tokens)
-        stride_tokens = min(self.stride_tokens, window_tokens - 1)
         return [
-            _surprise(subject, token_ids[start:stop], num_scored)
-            for token_ids in map(subject.token_ids, data.texts)
-            for start, stop, num_scored in sliding_windows(
-                len(token_ids), window_tokens, stride_tokens
-            )
+            each for reader, text in data.readings(subject) for each in self._read(reader, text)
         ]
+
+    def _read(self, reader: ReadsTokens, text: str) -> Iterator[Surprise]:
+        window_tokens = min(self.window_tokens, reader.max_tokens)
+        stride_tokens = min(self.stride_tokens, window_tokens - 1)
+        token_ids = reader.token_ids(text)
+        for start, stop, num_scored in sliding_windows(
+            len(token_ids), window_tokens, stride_tokens
+        ):
+            yield _surprise(reader, token_ids[start:stop], num_scored)
 
     @override
     def score(self, observed: Sequence[Surprise], data: TextData, reference: object) -> Score:

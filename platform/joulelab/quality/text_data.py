@@ -37,6 +37,10 @@ class TextData:
         if not (self.texts or self.prompts):
             raise ConfigError(f"The data set {self.name} holds neither texts nor prompts.")
 
+    def readings(self, subject: Any) -> Iterator[tuple[Any, str]]:
+        """Yield ``subject`` and each text that it is to read."""
+        return ((subject, text) for text in self.texts)
+
     @property
     def digest(self) -> str:
         """Digest of its content."""
