@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from joulelab.core.physics import CAP_SHARE
 from joulelab.core.point import OperatingPoint
 from joulelab.estimator.estimate import Mode
+from joulelab.estimator.graph.compiled import pruned
 from joulelab.estimator.graph.fusion import Groups, fused, unfused
 from joulelab.estimator.graph.table import WorkTable, tabulate
 from joulelab.estimator.precision import at_precision
@@ -43,6 +44,8 @@ def plan(model: TracedModel, mode: Mode) -> tuple[Plan, ...]:
 
 def _plan(phase: ProgramPhase, precision: str, mode: Mode) -> Plan:
     program = at_precision(phase.program, precision)
+    if mode == "compiled":
+        program = pruned(program)
     groups = fused(program) if mode == "compiled" else unfused(program)
     return Plan(
         phase=replace(phase, program=program), groups=groups, table=tabulate(program, groups)
@@ -146,6 +149,14 @@ class PhaseRun:
         return busy_j + idle_s * self.where.waiting_w
 
 
+def _as_compiled(where: Conditions) -> Processor:
+    """Return the processor, which need not change layouts where a compiler chose one for all."""
+    if where.mode != "compiled":
+        return where.processor
+    timing = replace(where.processor.timing, layout_efficiency=None)
+    return replace(where.processor, timing=timing)
+
+
 def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
     """Run ``plan``.
 
@@ -157,7 +168,7 @@ def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
     Raises:
         ConfigError: If matrix work has a format that the processor lacks.
     """
-    costs = group_costs(plan.table, where.processor, where.num_devices)
+    costs = group_costs(plan.table, _as_compiled(where), where.num_devices)
     if toggle != 1.0:
         costs = replace(costs, flop_j=toggle * costs.flop_j, cache_j=toggle * costs.cache_j)
     settled = settle(costs, where.processor, where.clock_mhz, where.held_w)
