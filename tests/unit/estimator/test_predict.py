@@ -75,6 +75,40 @@ def test_a_convolution_that_stays_behind_takes_longer_by_its_efficiency():
     assert conv.device_s == pytest.approx(2 * FLOP / 100e12, rel=1e-3)
 
 
+def test_matrix_and_plain_units_work_side_by_side():
+    products = product(CUBE, CUBE, CUBE)
+    scaled = pointwise(1.0, flop=FLOP / 10, dtype="float16")  # as long on plain units
+
+    gpu = group_of(products, scaled, mode="compiled")
+    cpu = group_of(products, scaled, mode="compiled", processor=plain_processor(family="cpu"))
+
+    assert gpu.device_s == pytest.approx(2**0.25 * FLOP / 100e12, rel=1e-2)
+    assert cpu.device_s == pytest.approx(2 * FLOP / 100e12, rel=1e-2)
+
+
+@pytest.mark.parametrize(("precision", "steps"), [("fp16", 1.0), ("tf32", 2**0.5)])
+def test_a_convolution_sums_over_its_window_step_by_step(precision, steps):
+    slow = with_timing(plain_processor(), window_s=1e-6)
+    window = product(8, 8, 900, precision=precision, kind="conv", name="convolution")
+    window = replace(window, pipe={"fp16": "tensor_fp16", "tf32": "tensor_tf32"}[precision])
+
+    made = group_of(window, processor=slow)
+
+    assert made.device_s == pytest.approx(900e-6 * steps, rel=1e-2)
+
+
+def test_a_compiler_keeps_one_layout():
+    windows = product(50176, 64, 576, kind="conv", name="convolution", read_b=6.4e6)
+    changing = with_timing(plain_processor(), layout_efficiency=0.5)
+
+    eager = group_of(windows, processor=changing)
+    compiled = group_of(windows, processor=changing, mode="compiled")
+
+    plain = group_of(windows)
+    assert eager.device_s > 1.5 * plain.device_s
+    assert compiled.device_s == plain.device_s
+
+
 def test_a_kernel_takes_at_least_its_overhead():
     processor = with_timing(plain_processor(), kernel_overhead_s=5e-6)
 
