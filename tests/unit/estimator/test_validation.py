@@ -112,6 +112,48 @@ def test_a_free_batch_is_the_fastest_per_sample():
     assert found.time_s == pytest.approx(min(each))
 
 
+def test_a_run_at_clocks_for_least_energy_ran_at_the_slowest_that_keeps_up():
+    full = predict_run(run(batch=64), H200)
+
+    paced = predict_run(run(batch=64, paced_s=2 * full.time_s), H200)
+
+    assert 1.9 * full.time_s < paced.time_s <= 2 * full.time_s
+    assert paced.energy_j < full.energy_j
+
+
+def test_a_run_faster_than_the_device_alone_is_taken_at_its_default_clock():
+    full = predict_run(run(batch=64), H200)
+
+    paced = predict_run(run(batch=64, paced_s=full.time_s / 2), H200)
+
+    assert paced.time_s == pytest.approx(full.time_s)
+    assert paced.energy_j == pytest.approx(full.energy_j)
+
+
+def test_a_device_that_others_helped_drew_power_as_long_as_it_took():
+    alone = predict_run(run(batch=64), H200)
+
+    helped = predict_run(run(batch=64, paced_s=alone.time_s / 2, clock_mhz=1980), H200)
+
+    assert helped.energy_j == pytest.approx(alone.energy_j / 2)
+
+
+def test_images_that_lie_pixel_by_pixel_need_no_change_of_layout():
+    channels_first = predict_run(run(batch=64), H200)
+
+    channels_last = predict_run(run(batch=64, is_channels_last=True), H200)
+
+    assert channels_last.time_s < 0.9 * channels_first.time_s
+
+
+def test_a_batch_that_does_not_fit_is_not_chosen():
+    huge = run(model="resnet50", batch=64, free_batches=(1, 100_000))
+
+    assert predict_run(huge, H200).time_s == pytest.approx(
+        64 * predict_run(run(model="resnet50"), H200).time_s
+    )
+
+
 def test_a_slower_host_is_found_again():
     slow = scaled(H200, {HOST: 2.5})
 
@@ -181,6 +223,17 @@ def test_throughput_of_a_system_is_shared_by_its_devices():
 
     assert (one.device, one.precision, one.mode) == ("a100_pcie", "int8", "compiled")
     assert one.time_s == pytest.approx(64 * 8 / 316169)
+
+
+def test_the_share_of_deep_learning_accelerators_is_told():
+    path = reference_csv("estimator_reference_points.csv")
+    orin = [one for one in read_reference_points(path).runs if one.device == "jetson_orin_agx"]
+
+    helped = [one for one in orin if one.scenario == "Offline with DLAs"]
+
+    assert {one.family for one in helped} == {"resnet50", "retinanet"}
+    assert {one.clock_mhz for one in helped if one.scope == "wall"} == {625, 523}
+    assert {one.clock_mhz for one in orin if one.scenario == "SingleStream"} == {None}
 
 
 def test_points_that_cannot_be_compared_are_counted_by_reason():

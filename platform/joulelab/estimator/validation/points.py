@@ -1,11 +1,9 @@
 """Published measurements as runs that the estimator can be asked for, or why it cannot.
 
-Submissions to MLPerf Inference name neither batch nor length. What stands in for them here:
-one sample for SingleStream and eight for MultiStream, which is their definition, and whatever is
-fastest for Offline, where the submitter chooses; for BERT 384 tokens, the longest question, where
-one is asked at a time, and the mean length of the data set where many are. Submissions with power
-run at clocks and power limits of the submitter's choice, so their times say nothing here; no
-device can have drawn more than its share of the wall. Their int8 networks are int8 throughout.
+What submissions to MLPerf Inference ran is in :mod:`joulelab.estimator.validation.mlperf`. Those
+with power run at clocks and power limits of the submitter's choice. So their times are no test of
+an estimate; they tell the clock, and no device can have drawn more than its share of the wall.
+Their int8 networks are int8 throughout.
 """
 
 import re
@@ -14,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from joulelab.core.configuration import KnobValue
 from joulelab.estimator.estimate import Mode
+from joulelab.estimator.validation import mlperf
+from joulelab.estimator.validation.mlperf import Submitted
 from joulelab.estimator.validation.runs import MeasuredRun, Scope, csv_rows
 
 _SCOPES: Mapping[str, Scope] = {
@@ -33,22 +32,9 @@ _DEVICES: tuple[tuple[str, str], ...] = (
     (r"V100-SXM2", "v100_sxm2"),
     (r"rtx3090", "rtx_3090"),
     (r"i7_12700k", "i7_12700k"),
+    (r"i9_10940x", "i9_10940x"),
 )
 """By a pattern of what the source calls it. An Orin of 32 GB has fewer units and other clocks."""
-
-_OFFLINE_BATCH = 64
-_OFFLINE_CHOICES = (4, 8, 16, 32, 64, 128)
-_MEAN_QUESTION_TOKENS = 177
-"""Mean length of SQuAD v1.1's validation questions with their texts, cut at 384; recalled."""
-_LONGEST_QUESTION_TOKENS = 384
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    model: str
-    precision: str
-    family: str
-    knobs: Mapping[str, KnobValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +79,8 @@ def _run(number: int, row: Mapping[str, str]) -> MeasuredRun | str:
     return MeasuredRun(
         name=f"line {number}: {row['model']} {row['batch']}".strip(),
         source=row["source"],
-        family=asked.family,
-        scenario=row["batch"] if row["batch"].isalpha() else _mode(row),
+        family=row["model"],
+        scenario=_scenario(row),
         device=device,
         model=asked.model,
         precision=asked.precision,
@@ -102,8 +88,11 @@ def _run(number: int, row: Mapping[str, str]) -> MeasuredRun | str:
         mode=_mode(row),
         knobs=asked.knobs,
         is_narrow=row["source"].startswith("MLPerf") and asked.precision == "int8",
+        is_channels_last=row["precision"].endswith("nhwc"),
         power_limit_w=_wall_power_w(row) if scope == "wall" else None,
-        free_batches=_OFFLINE_CHOICES if row["batch"] == "Offline" else (),
+        clock_mhz=mlperf.accelerated_clock_mhz(row) if scope == "wall" else None,
+        paced_s=_mean_time_s(row, batch) if scope == "wall" else None,
+        free_batches=mlperf.OFFLINE_CHOICES if row["batch"] == "Offline" else (),
         time_s=None if scope == "wall" else _time_s(row, batch),
         energy_j=_energy_j(row, batch),
         scope=scope,
@@ -115,8 +104,16 @@ def _device(name: str) -> str | None:
 
 
 def _batch(batch: str) -> int:
-    named = {"SingleStream": 1, "MultiStream": 8, "Offline": _OFFLINE_BATCH, "": 1}
+    named = {**mlperf.SAMPLES, "": 1}
     return named[batch] if batch in named else int(float(batch))
+
+
+def _scenario(row: Mapping[str, str]) -> str:
+    """Return how it was asked for, and whether other engines helped."""
+    if not row["batch"].isalpha():
+        return _mode(row)
+    helped = mlperf.accelerated_clock_mhz(row) is not None
+    return f"{row['batch']} with DLAs" if helped else row["batch"]
 
 
 def _mode(row: Mapping[str, str]) -> Mode:
@@ -133,6 +130,12 @@ def _time_s(row: Mapping[str, str], batch: int) -> float | None:
     return batch / (float(row["throughput_per_s"]) / _num_devices(row["device"]))
 
 
+def _mean_time_s(row: Mapping[str, str], batch: int) -> float | None:
+    """Return the mean time of a batch, where a latency is one that most samples keep to."""
+    time_s = _time_s(row, batch)
+    return None if time_s is None else time_s * mlperf.mean_time_share(row)
+
+
 def _energy_j(row: Mapping[str, str], batch: int) -> float | None:
     """Return the energy of a batch; of MultiStream the table has that of a query of eight."""
     if not row["energy_j_per_item"]:
@@ -146,8 +149,9 @@ def _wall_power_w(row: Mapping[str, str]) -> float | None:
     num_devices = _num_devices(row["device"])
     if row["power_w"]:
         return float(row["power_w"]) / num_devices
-    if row["energy_j_per_item"] and row["latency_ms"]:
-        return float(row["energy_j_per_item"]) / float(row["latency_ms"]) * 1e3 / num_devices
+    mean_s = _mean_time_s(row, _batch(row["batch"]))
+    if row["energy_j_per_item"] and row["latency_ms"] and mean_s:
+        return float(row["energy_j_per_item"]) / mean_s / num_devices
     return None
 
 
@@ -156,45 +160,29 @@ def _num_devices(device: str) -> int:
     return int(count[1]) if count else 1
 
 
-def _asked(row: Mapping[str, str]) -> _Asked | None:
+def _asked(row: Mapping[str, str]) -> Submitted | None:
     if row["source"].startswith("MLPerf"):
-        return _mlperf(row["model"], row["batch"])
+        return mlperf.submitted(row)
     if row["source"].startswith("timm"):
         knobs = {"image_size": int(float(row["seq"]))}
         precision = "fp16" if row["precision"].startswith("amp") else "fp32"
         name = f"timm:{row['model']}"
-        return _Asked(model=name, precision=precision, family=row["model"], knobs=knobs)
+        return Submitted(model=name, precision=precision, knobs=knobs)
     if row["source"].startswith("NVIDIA DeepLearningExamples"):
         return _nvidia_example(row)
     if row["source"] == "branes-ai/graphs":
-        return _Asked(
+        return Submitted(
             model=row["model"],
             precision="fp32",
-            family=row["model"],
             knobs={"image_size": int(float(row["seq"]))},
         )
     return None
 
 
-def _mlperf(model: str, scenario: str) -> _Asked | None:
-    """BERT to 99 % of its accuracy runs in int8, to 99.9 % in half precision."""
-    tokens = _MEAN_QUESTION_TOKENS if scenario == "Offline" else _LONGEST_QUESTION_TOKENS
-    asked = {
-        "resnet50": ("resnet50", "int8", {}),
-        "bert-99": ("bert-large", "int8", {"tokens": tokens}),
-        "bert-99.9": ("bert-large", "fp16", {"tokens": tokens}),
-        "retinanet": ("retinanet_resnet50_fpn", "int8", {"image_size": 800}),
-    }.get(model)
-    if asked is None:
-        return None
-    name, precision, knobs = asked
-    return _Asked(model=name, precision=precision, family=model, knobs=dict(knobs))
-
-
-def _nvidia_example(row: Mapping[str, str]) -> _Asked | None:
+def _nvidia_example(row: Mapping[str, str]) -> Submitted | None:
     precision = {"fp32": "fp32", "tf32": "tf32", "amp fp16": "fp16"}.get(row["precision"])
     model = {"resnet50v1.5": "resnet50", "bert-large SQuAD": "bert-large"}.get(row["model"])
     if precision is None or model is None:
         return None
     knobs = {"tokens": int(float(row["seq"]))} if model == "bert-large" else {}
-    return _Asked(model=model, precision=precision, family=model, knobs=knobs)
+    return Submitted(model=model, precision=precision, knobs=knobs)

@@ -35,8 +35,13 @@ class MeasuredRun:
         scope: What that energy contains.
         is_narrow: Whether activations have eight bits between layers, too, not inside of products
             alone.
+        is_channels_last: Whether images lay pixel by pixel, so that convolutions change no layout.
         power_limit_w: What the device certainly kept to, such as the power of the whole host;
             ``None`` if only its default is known.
+        clock_mhz: The core clock it ran at; ``None`` if it was the default one, or is not known.
+        paced_s: Time of one execution where whoever measured chose clocks for least energy, and
+            did not say which: it ran at the lowest at which the device keeps up. With
+            ``clock_mhz``, other engines did a part of the work meanwhile.
         free_batches: Where whoever measured chose the batch and did not say which: what they may
             have chosen. The fastest per sample is taken, and time and energy are of ``batch``
             samples all the same.
@@ -56,7 +61,10 @@ class MeasuredRun:
     energy_j: float | None = None
     scope: Scope = "gpu"
     is_narrow: bool = False
+    is_channels_last: bool = False
     power_limit_w: float | None = None
+    clock_mhz: int | None = None
+    paced_s: float | None = None
     free_batches: tuple[int, ...] = ()
 
 
