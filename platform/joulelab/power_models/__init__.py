@@ -37,11 +37,15 @@ from joulelab.registry import Registry
 POWER_MODELS: Registry[type[PowerModel]] = Registry(
     "power model",
     {
+        "dnn": "joulelab.power_models.members.neural.dnn:DnnModel",
         "fgcs": "joulelab.power_models.members.fgcs:FgcsModel",
         "fgcs_published": "joulelab.power_models.members.fgcs:PublishedFgcsModel",
+        "lightgbm": "joulelab.power_models.members.lightgbm_trees:LightgbmModel",
         "log_linear": "joulelab.power_models.members.linear:LogLinearModel",
         "mean": "joulelab.power_models.members.mean:MeanModel",
         "polynomial": "joulelab.power_models.members.linear:PolynomialModel",
+        "random_forest": "joulelab.power_models.members.random_forest:RandomForestModel",
         "ridge": "joulelab.power_models.members.ridge:RidgeModel",
+        "xgboost": "joulelab.power_models.members.xgboost_trees:XgboostModel",
     },
 )
