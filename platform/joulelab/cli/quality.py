@@ -40,7 +40,8 @@ class Quality(Generic[Settings]):
     """Score what a workload puts out, and measure what that costs, over its configurations.
 
     The first value of every knob that varies is the reference. Retention is the share of its
-    score that a configuration keeps: 1 is as good, more is better. Scores are kept on disk.
+    score that a configuration keeps: 1 is as good, more is better; its interval holds for other
+    data of the same kind and size. Scores are kept on disk.
 
     Attributes:
         workload: What to score; its own options may follow it.
@@ -48,8 +49,9 @@ class Quality(Generic[Settings]):
         vary: Other knobs to vary, the reference's value first: steps=50,20.
         metrics: How to score; by default what needs neither downloads nor references.
         metric: Knobs of metrics: perplexity.stride_tokens=128, coherence.weights=FOLDER.
-        data: Folder or file, or id of a data set on the hub; by default a few lines of text
-            that only show that all works.
+        data: Folder or file, or id of a data set on the hub, with what the workload takes: texts,
+            prompts, images, recordings or token ids; by default a small set that is shipped or
+            generated, enough to compare configurations but not to judge a network.
         no_energy: Only score.
         device: How to talk to the GPU whose energy is measured: nvml, dcgm, smi, simulated or
             replay; auto takes the best that finds one.

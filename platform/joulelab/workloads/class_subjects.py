@@ -86,30 +86,27 @@ class Resnet50Subject(ClassSubject[Resnet50]):
         return network(inputs)
 
 
-class LstmSubject(ClassSubject[Lstm]):
-    """The LSTM. Tokens beyond its vocabulary are counted round."""
+class TokenSubject(ClassSubject[AnyNetwork]):
+    """A network that tells classes of sequences apart, as long as the data set has them."""
 
-    without_effect: ClassVar = frozenset({"batch", "sequence_tokens"})
+    without_effect: ClassVar = frozenset({"batch", "sequence_tokens", "tokens"})
 
     @staticmethod
     @override
     def read_data(source: str | None) -> LabelledData:
         return read_tokens(source)
+
+
+class LstmSubject(TokenSubject[Lstm]):
+    """The LSTM. Tokens beyond its vocabulary are counted round."""
 
     @override
     def scores(self, network: Any, inputs: Any) -> Any:
         return network.train(mode=False)(inputs % network.embedding.num_embeddings)
 
 
-class BertSubject(ClassSubject[Bert]):
+class BertSubject(TokenSubject[Bert]):
     """BERT, whose classes are the spans that an answer may be: start times tokens plus end."""
-
-    without_effect: ClassVar = frozenset({"batch", "tokens"})
-
-    @staticmethod
-    @override
-    def read_data(source: str | None) -> LabelledData:
-        return read_tokens(source)
 
     @override
     def scores(self, network: Any, inputs: Any) -> Any:

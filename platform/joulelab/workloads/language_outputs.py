@@ -40,8 +40,8 @@ class LanguageSubject(NetworkSubject[LanguageWorkload[Any]]):
         return LanguageOutputs(network, tokenizer_of(settings.weights), settings.precision)
 
 
-class LanguageOutputs:
-    """A loaded language model.
+class TokenReader:
+    """A loaded network that predicts each token of a text from those before it.
 
     Without a tokenizer, as a network with random weights is, it reads the bytes of a text.
 
@@ -57,12 +57,6 @@ class LanguageOutputs:
         self._precision = precision
         self._vocabulary = int(network.config.vocab_size)
 
-    @property
-    def max_tokens(self) -> int:
-        """Longest sequence that it reads."""
-        config = self._network.config
-        return int(getattr(config, "max_position_embeddings", _LONGEST))
-
     def token_ids(self, text: str) -> list[int]:
         """Return the tokens of ``text``."""
         if self._tokenizer is not None:
@@ -74,9 +68,28 @@ class LanguageOutputs:
         from joulelab.workloads import accelerator
 
         with accelerator.computing(self._precision):
-            output = self._network(input_ids=self._tensor(token_ids), use_cache=False)
+            output = self.predicted(self._tensor(token_ids))
             logits: FloatArray = output.logits[0].float().cpu().numpy()
         return logits
+
+    def predicted(self, tokens: Any) -> Any:
+        """Return what the network makes of a tensor of tokens, shape (1, n)."""
+        return self._network(input_ids=tokens, use_cache=False)
+
+    def _tensor(self, token_ids: Sequence[int]) -> Any:
+        import torch
+
+        return torch.tensor([list(token_ids)], device=self._network.device)
+
+
+class LanguageOutputs(TokenReader):
+    """A loaded language model."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest sequence that it reads."""
+        config = self._network.config
+        return int(getattr(config, "max_position_embeddings", _LONGEST))
 
     def generate(self, prompts: Sequence[str], *, new_tokens: int) -> list[str]:
         """Return the greedy continuation of each prompt.
@@ -111,11 +124,6 @@ class LanguageOutputs:
         if self._tokenizer is None:
             return bytes(token_ids).decode(errors="replace")
         return str(self._tokenizer.decode(token_ids, skip_special_tokens=True))
-
-    def _tensor(self, token_ids: Sequence[int]) -> Any:
-        import torch
-
-        return torch.tensor([list(token_ids)], device=self._network.device)
 
 
 def tokenizer_of(weights: str | None) -> Any:

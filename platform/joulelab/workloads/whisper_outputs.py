@@ -1,6 +1,6 @@
 """What Whisper expects to be said in a recording, to be scored."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from joulelab.quality.protocols import FloatArray, ReadsTokens
 from joulelab.quality.speech_data import RATE_HZ, SpeechData, read_speech
-from joulelab.workloads.language_outputs import tokenizer_of
+from joulelab.workloads.language_outputs import TokenReader, tokenizer_of
 from joulelab.workloads.network_outputs import NetworkSubject
 from joulelab.workloads.whisper import Whisper
 from joulelab.workloads.whisper_geometry import MOST_TOKENS
@@ -38,19 +38,19 @@ class WhisperSubject(NetworkSubject[Whisper]):
         return WhisperOutputs(network, tokenizer_of(settings.weights), settings.precision)
 
 
+@dataclass(frozen=True, slots=True)
 class WhisperOutputs:
     """A loaded Whisper network.
 
-    Args:
+    Attributes:
         network: The network.
         tokenizer: Its tokenizer, if it has one.
         precision: The precision in which it computes.
     """
 
-    def __init__(self, network: Any, tokenizer: Any, precision: str) -> None:
-        self._network = network
-        self._tokenizer = tokenizer
-        self._precision = precision
+    network: Any
+    tokenizer: Any
+    precision: str
 
     def hearing(self, recording: FloatArray) -> "Heard":
         """Encode ``recording``, at most its first 30 seconds."""
@@ -58,48 +58,37 @@ class WhisperOutputs:
 
         from joulelab.workloads import accelerator
 
-        extractor: Any = WhisperFeatureExtractor(self._network.config.num_mel_bins)  # type: ignore[no-untyped-call]
+        extractor: Any = WhisperFeatureExtractor(self.network.config.num_mel_bins)  # type: ignore[no-untyped-call]
         read = extractor(np.asarray(recording), sampling_rate=RATE_HZ, return_tensors="pt")
-        features = read.input_features.to(self._network.device, self._network.dtype)
-        with accelerator.computing(self._precision):
-            encoded = self._network.model.encoder(features)
-        return Heard(self._network, self._tokenizer, self._precision, encoded)
+        features = read.input_features.to(self.network.device, self.network.dtype)
+        with accelerator.computing(self.precision):
+            encoded = self.network.model.encoder(features)
+        return Heard(self, encoded)
 
 
-class Heard:
+class Heard(TokenReader):
     """A network that has heard a recording, and reads what is said in it.
 
     Args:
-        network: The network.
-        tokenizer: Its tokenizer; without one it reads the bytes of a text.
-        precision: The precision in which it computes.
+        outputs: The network.
         encoded: What its encoder made of the recording.
     """
 
     max_tokens = MOST_TOKENS
 
-    def __init__(self, network: Any, tokenizer: Any, precision: str, encoded: Any) -> None:
-        self._network = network
-        self._tokenizer = tokenizer
-        self._precision = precision
+    def __init__(self, outputs: WhisperOutputs, encoded: Any) -> None:
+        super().__init__(outputs.network, outputs.tokenizer, outputs.precision)
         self._encoded = encoded
 
+    @override
     def token_ids(self, text: str) -> list[int]:
-        """Return the tokens of ``text``, after those that every text starts with."""
+        read = super().token_ids(text)
         if self._tokenizer is not None:
-            return list(self._tokenizer(text)["input_ids"])
-        return [self._network.config.decoder_start_token_id, *text.encode()]
+            return read  # which start as every text of Whisper does
+        return [self._network.config.decoder_start_token_id, *read]
 
-    def logits(self, token_ids: Sequence[int]) -> FloatArray:
-        """Return the prediction of every next token, shape (n, vocabulary)."""
-        import torch
-
-        from joulelab.workloads import accelerator
-
-        tokens = torch.tensor([list(token_ids)], device=self._network.device)
-        with accelerator.computing(self._precision):
-            found = self._network(
-                decoder_input_ids=tokens, encoder_outputs=self._encoded, use_cache=False
-            )
-            logits: FloatArray = found.logits[0].float().cpu().numpy()
-        return logits
+    @override
+    def predicted(self, tokens: Any) -> Any:
+        return self._network(
+            decoder_input_ids=tokens, encoder_outputs=self._encoded, use_cache=False
+        )
