@@ -25,8 +25,9 @@ from joulelab.power_models.targets import Target, check_target, measured, scale
 Outside = Literal["widen", "refuse"]
 """What to do with a query outside the training domain."""
 
-_MOST_WIDENING = 3.0
-"""Beyond three ranges outside, an interval is as little worth however wide it is."""
+_MOST_WIDENING = 1.0
+"""Where every group was held out in turn, most of them were outside of the others: the intervals
+know of it, and are doubled at most."""
 
 
 class PowerModel(ABC):

@@ -14,8 +14,11 @@ from joulelab.errors import ConfigError
 from joulelab.power_models.correction import correction_of
 from joulelab.power_models.runs import Array, Index, Names
 
-_NEAR_ANCHOR = 0.05
-"""Distance from an anchor, in logs of the clock, within which errors do not shrink further."""
+ANCHOR_SETS = ((1.0,), (1.0, 0.7))
+"""Clock ratios at which held-out groups are anchored, to learn what errors are left then."""
+_NUM_BINS = 8
+_LEAST_GROWTH = 0.1
+"""Errors next to an anchor count as at least this share of the errors far from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,12 +30,16 @@ class Calibration:
         pair: Number of the application and GPU of each row; shape ``(n,)``.
         log_ratio: Log of the clock ratio; shape ``(n,)``.
         log_error: ``log(measured / predicted)``; shape ``(n,)``.
+        anchored_error: The same with each of :data:`ANCHOR_SETS` measured, not a number at the
+            anchors; shape ``(sets, n)``. ``None`` where an anchor merely scales and tilts, which
+            follows from ``log_error``.
     """
 
     group: Names
     pair: Index
     log_ratio: Array
     log_error: Array
+    anchored_error: Array | None = None
 
     def half_width(self, level: float, log_ratio: Array, anchors: Sequence[float] = ()) -> Array:
         """Return the half width of the interval of ``level`` in logs at each clock ratio's log.
@@ -45,13 +52,20 @@ class Calibration:
         Raises:
             ConfigError: If ``level`` is not between 0 and 1, or too high for so few groups.
         """
-        scores = np.abs(self._after(anchors)) / _spread(self.log_ratio, anchors)
-        return np.array(self._quantile(scores, level) * _spread(log_ratio, anchors))
-
-    def _after(self, anchors: Sequence[float]) -> Array:
-        """Return the errors that are left when every group is anchored likewise."""
+        errors, at = self._after(anchors)
         if not anchors:
-            return self.log_error
+            return np.full(len(log_ratio), self._quantile(np.abs(errors), level))
+        growth = _Growth.of(np.abs(errors), _distance(self.log_ratio, at))
+        scores = np.abs(errors) / growth.at(_distance(self.log_ratio, at))
+        return self._quantile(scores, level) * growth.at(_distance(log_ratio, anchors))
+
+    def _after(self, anchors: Sequence[float]) -> tuple[Array, Sequence[float]]:
+        """Return the errors that are left when every group is anchored, and where it was."""
+        if not anchors:
+            return self.log_error, anchors
+        if self.anchored_error is not None:
+            number = min(len(anchors), len(ANCHOR_SETS)) - 1
+            return self.anchored_error[number], np.log(ANCHOR_SETS[number]).tolist()
         left = self.log_error.copy()
         for number in np.unique(self.pair):
             rows = np.flatnonzero(self.pair == number)
@@ -59,12 +73,16 @@ class Calibration:
             near = np.array(sorted({int(np.argmin(np.abs(ratio - each))) for each in anchors}))
             correction = correction_of(ratio[near], self.log_error[rows][near])
             left[rows] -= correction.at(ratio)
-        return np.asarray(left)
+        return left, anchors
 
     def _quantile(self, scores: Array, level: float) -> float:
         if not 0.0 < level < 1.0:
             raise ConfigError(f"level must be between 0 and 1, got {level}.")
-        groups, which, counts = np.unique(self.group, return_inverse=True, return_counts=True)
+        known = ~np.isnan(scores)
+        scores = scores[known]
+        groups, which, counts = np.unique(
+            self.group[known], return_inverse=True, return_counts=True
+        )
         highest = len(groups) / (len(groups) + 1)
         if level > highest + 1e-12:
             raise ConfigError(
@@ -79,9 +97,33 @@ class Calibration:
         return float(scores[order][position])
 
 
-def _spread(log_ratio: Array, anchors: Sequence[float]) -> Array:
-    """Return how errors grow with the distance from the anchors; 1 without any."""
-    if not anchors:
-        return np.ones_like(log_ratio)
-    distance = np.min(np.abs(log_ratio[:, None] - np.array(anchors)[None, :]), axis=1)
-    return np.asarray(_NEAR_ANCHOR + distance)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Growth:
+    """How errors grow with the distance from the nearest anchor: a mean that never falls.
+
+    Attributes:
+        distance: Middles of bins of distance, ascending.
+        error: Mean error up to each; never below a share of the largest.
+    """
+
+    distance: Array
+    error: Array
+
+    @classmethod
+    def of(cls, error: Array, distance: Array) -> "_Growth":
+        known = ~np.isnan(error)
+        order = np.argsort(distance[known], kind="stable")
+        bins = [part for part in np.array_split(order, _NUM_BINS) if len(part)]
+        means = np.maximum.accumulate([error[known][part].mean() for part in bins])
+        return cls(
+            distance=np.array([distance[known][part].mean() for part in bins]),
+            error=np.maximum(means, _LEAST_GROWTH * means[-1] + 1e-12),
+        )
+
+    def at(self, distance: Array) -> Array:
+        return np.interp(distance, self.distance, self.error)
+
+
+def _distance(log_ratio: Array, anchors: Sequence[float]) -> Array:
+    """Return the distance of each clock from the nearest anchor, in logs."""
+    return np.asarray(np.min(np.abs(log_ratio[:, None] - np.array(anchors)[None, :]), axis=1))

@@ -30,6 +30,8 @@ def shared_state(
     if calibration is None:
         return State(values=values)
     arrays = {f"calibration.{name}": getattr(calibration, name) for name in _CALIBRATION}
+    if calibration.anchored_error is not None:
+        arrays["calibration.anchored_error"] = calibration.anchored_error
     return State(values=values, arrays=arrays)
 
 
@@ -54,7 +56,9 @@ def shared_of(state: State) -> tuple[TrainingDomain, Corrections, Calibration | 
         calibration = None
         if "calibration.group" in arrays:
             columns = {name: arrays[f"calibration.{name}"] for name in _CALIBRATION}
-            calibration = Calibration(**columns)
+            calibration = Calibration(
+                **columns, anchored_error=arrays.get("calibration.anchored_error")
+            )
         return domain, corrections, calibration, values["data_hash"]
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"A whole model is required, its state lacks {error}.") from error

@@ -1,0 +1,166 @@
+"""Members that are a law with parameters of the application, which anchors tell better than guess.
+
+A law scaled as a whole at one clock is wrong at others: idle power does not grow with the load.
+So an anchor moves the parameters of its application, and only what the law cannot follow is scaled.
+"""
+
+import copy
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.optimize import least_squares  # type: ignore[import-untyped]
+from typing_extensions import override
+
+from joulelab.power_models.base import PowerModel
+from joulelab.power_models.calibration import ANCHOR_SETS, Calibration
+from joulelab.power_models.queries import Queries, queries_of
+from joulelab.power_models.runs import Array, Index, Names, Runs
+from joulelab.power_models.splits import group_folds
+from joulelab.power_models.state import State
+from joulelab.power_models.targets import measured, scale
+
+_ANCHOR_ERROR = 0.005
+"""Relative standard error of a measured point."""
+
+
+class AnchoredModel(PowerModel):
+    """A law whose parameters of an application are guessed from its profile, or told by anchors."""
+
+    num_parameters: ClassVar[int]
+    """How many parameters an application has."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.known: Mapping[tuple[str, str], Array] = {}
+
+    @abstractmethod
+    def guess(self, queries: Queries) -> Array:
+        """Return the parameters of each profile without anchors, shape (profiles, parameters)."""
+
+    @abstractmethod
+    def law(self, queries: Queries, parameters: Array) -> Array:
+        """Return the values of ``queries``, whose profiles have ``parameters``."""
+
+    @abstractmethod
+    def doubt(self) -> Array:
+        """Return the standard error of each guessed parameter."""
+
+    @override
+    def answer(self, queries: Queries) -> Array:
+        parameters = self.guess(queries)
+        for number, profile in enumerate(queries.profiles):
+            if profile.pair in self.known:
+                parameters[number] = self.known[profile.pair]
+        return self.law(queries, parameters)
+
+    @override
+    def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> Self:
+        """Return a new model that knows some measured points; this one stays as it is.
+
+        They tell the parameters of their applications, as far as they can; what is left is
+        scaled away as for every model.
+
+        Args:
+            anchors: The points.
+            profiled: Where profiles are taken from; ``None`` takes ``anchors`` itself.
+
+        Raises:
+            ConfigError: Before ``fit``, or if a profile is missing.
+        """
+        queries = queries_of(anchors, profiled)
+        self._check_inside(queries)
+        values = measured(anchors, self.target) / scale(queries, self.target)
+        unadapted = super().adapt(anchors, profiled=profiled).corrections
+        adapted = copy.copy(self)
+        solved = self.solved(queries, values)
+        told = {p.pair: row for p, row in zip(queries.profiles, solved, strict=True)}
+        adapted.known = {**self.known, **told}
+        found = super(AnchoredModel, adapted).adapt(anchors, profiled=profiled)
+        found.corrections = replace(found.corrections, boards=unadapted.boards)
+        return found
+
+    def solved(self, queries: Queries, values: Array) -> Array:
+        """Return the parameters of each profile that meet ``values``, near the guessed ones."""
+        parameters = self.guess(queries)
+        for number in range(len(queries.profiles)):
+            rows = np.flatnonzero(queries.profile == number)
+            if len(rows):
+                parameters[number] = self._solved(
+                    queries.select(rows), values[rows], parameters, number
+                )
+        return parameters
+
+    @override
+    def _state(self) -> State:
+        pairs = list(self.known)
+        rows = [self.known[pair] for pair in pairs]
+        known = np.array(rows).reshape(len(pairs), self.num_parameters)
+        return State(values={"known": [list(pair) for pair in pairs]}, arrays={"known": known})
+
+    @override
+    def _restore(self, state: State) -> None:
+        pairs = [(gpu, application) for gpu, application in state.values["known"]]
+        self.known = dict(zip(pairs, state.arrays["known"], strict=True))
+
+    @override
+    def _calibrated(self, queries: Queries, values: Array, groups: Names) -> Calibration | None:
+        """Predict every group with a model that was not shown it, without and with anchors."""
+        self.known = {}
+        if self.calibration_folds < 2 or len(np.unique(groups)) < 3:
+            return None
+        cold = np.empty(len(queries))
+        anchored = np.full((len(ANCHOR_SETS), len(queries)), np.nan)
+        for held_out in group_folds(groups, self.calibration_folds, self.seed):
+            kept = ~held_out
+            fold = self.unfitted(calibration_folds=0).learn(
+                queries.select(kept), values[kept], groups[kept]
+            )
+            asked, rows = queries.select(held_out), np.flatnonzero(held_out)
+            cold[rows] = np.log(values[rows] / fold.answer(asked))
+            for number, ratios in enumerate(ANCHOR_SETS):
+                anchored[number, rows] = fold.anchored_errors(asked, values[rows], ratios)
+        return Calibration(
+            group=groups,
+            pair=queries.profile,
+            log_ratio=np.log(queries.clock_ratio),
+            log_error=cold,
+            anchored_error=anchored,
+        )
+
+    def anchored_errors(self, queries: Queries, values: Array, ratios: tuple[float, ...]) -> Array:
+        """Return the logs of measured over predicted once each profile is anchored.
+
+        Not a number at the anchors themselves.
+        """
+        anchors = _nearest(queries, ratios)
+        parameters = self.solved(queries.select(anchors), values[anchors])
+        errors = np.log(values / self.law(queries, parameters))
+        corrections = self.corrections.with_anchors(queries.select(anchors), errors[anchors], ())
+        left = errors - corrections.log_factor(queries)
+        left[anchors] = np.nan
+        return left
+
+    def _solved(self, queries: Queries, values: Array, guesses: Array, number: int) -> Array:
+        guess, doubt = guesses[number], self.doubt()
+        parameters = guesses.copy()
+
+        def misfit(moved: Array) -> Array:
+            parameters[number] = guess + moved * doubt
+            errors = np.log(self.law(queries, parameters) / values) / _ANCHOR_ERROR
+            return np.concatenate([errors, moved])
+
+        found = least_squares(misfit, np.zeros(len(guess)), max_nfev=50)
+        return np.asarray(guess + found.x * doubt)
+
+
+def _nearest(queries: Queries, ratios: tuple[float, ...]) -> Index:
+    """Return the positions of the queries nearest to ``ratios``, for each profile."""
+    found: set[int] = set()
+    for number in np.unique(queries.profile):
+        rows = np.flatnonzero(queries.profile == number)
+        distance = np.abs(queries.clock_ratio[rows][:, None] - np.array(ratios)[None, :])
+        found.update(rows[np.argmin(distance, axis=0)].tolist())
+    return np.array(sorted(found), dtype=np.intp)

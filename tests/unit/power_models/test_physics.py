@@ -1,0 +1,135 @@
+"""The physical member against its own law, closed forms, and measured runs."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from reference_data import reference_csv
+from synthetic_runs import rows_by_law
+
+from joulelab.hardware import GPUS
+from joulelab.power_models.members.physics import PhysicsModel
+from joulelab.power_models.members.physics_power import (
+    PowerShape,
+    lossless,
+    lossy,
+    shape_by_catalogue,
+)
+from joulelab.power_models.members.physics_time import relative_time
+from joulelab.power_models.operating_model import OperatingModel
+from joulelab.power_models.queries import profile_of, queries_of, sweep
+from joulelab.power_models.readers import read_csv, runs_of_rows
+from joulelab.power_models.validation import COLD, WARM, validate
+
+RATIO = np.array([0.4, 0.7, 1.0])
+SHAPE = PowerShape(
+    p0=0.15, leakage=0.02, active=0.03, ridge=0.7, voltage=1.4, curvature=0.5, knee=0.6, memory=0.2
+)
+
+
+def activities(sm=1.0, fp=0.3, tensor=0.0, dram=0.0, engine=1.0):
+    return np.tile([sm, fp, tensor, dram, engine], (3, 1))
+
+
+def test_voltage_is_flat_below_the_ridge_and_what_it_should_be_at_the_top():
+    assert SHAPE.squared_voltage(np.array([0.4, 0.7, 1.0])) == pytest.approx([1.0, 1.0, 1.4**2])
+
+
+def test_without_memory_dynamic_power_goes_with_clock_and_squared_voltage():
+    power = lossless(SHAPE.power(RATIO, activities(), np.full(3, 0.5)))
+
+    dynamic = power - SHAPE.static(RATIO, np.ones(3))
+    assert dynamic == pytest.approx(0.5 * np.array([0.4 / 1.96, 0.7 / 1.96, 1.0]))
+
+
+def test_memory_alone_draws_the_same_until_it_is_starved():
+    """With no dynamic power but that of memory its share is all, below the knee with the clock."""
+    shape = PowerShape(
+        p0=0.1, leakage=0.0, active=0.0, ridge=0.7, voltage=1.4, curvature=0.5, knee=0.6, memory=1e6
+    )
+
+    power = lossless(shape.power(RATIO, activities(dram=1.0), np.full(3, 0.2)))
+
+    assert power - 0.1 == pytest.approx([0.2 * 0.4 / 0.6, 0.2, 0.2], rel=1e-4)
+
+
+def test_losses_are_the_stated_share_at_the_limit_and_can_be_taken_off():
+    assert lossy(np.array([0.85])) == pytest.approx([1.0])
+    assert lossless(lossy(RATIO)) == pytest.approx(RATIO)
+
+
+def test_time_of_pure_core_work_goes_with_the_inverse_of_the_clock():
+    parameters = np.tile([30.0, -12.0], (3, 1))
+
+    assert relative_time(RATIO, parameters, np.full(3, 0.6)) == pytest.approx(1.0 / RATIO)
+
+
+def test_waiting_takes_as_long_at_any_clock():
+    parameters = np.tile([-30.0, 0.0], (3, 1))
+
+    assert relative_time(RATIO, parameters, np.full(3, 0.6)) == pytest.approx(np.ones(3))
+
+
+def test_the_catalogue_starts_a_gpu_near_its_own_voltage_curve():
+    for spec in GPUS.values():
+        shape = PowerShape.of(shape_by_catalogue(spec))
+        at_default = spec.voltage.at(spec.default_clock_mhz)
+        assert shape.voltage == pytest.approx(max(at_default, 1.1), rel=1e-6)
+
+
+def test_an_anchor_moves_dynamic_power_and_leaves_idle_power():
+    """Twice the power at the default clock is less than twice at a low one."""
+    model = PhysicsModel().fit(runs_of_rows(rows_by_law(8)))
+    rows = rows_by_law(1, seed=7)
+    asked = queries_of(runs_of_rows(rows))
+    plain = model.predict(asked)
+    anchors = runs_of_rows([rows[-1] | {"power_w": 2.0 * float(plain[-1])}])
+
+    ratio = model.adapt(anchors).predict(asked) / plain
+
+    assert ratio[-1] == pytest.approx(2.0, rel=1e-3)
+    assert ratio[0] < 1.8
+
+
+def test_power_never_falls_and_time_never_rises_with_the_clock():
+    runs = runs_of_rows(rows_by_law(8))
+    model = OperatingModel(power=PhysicsModel("power_w"), time=PhysicsModel("time_s")).fit(runs)
+    asked = sweep(profile_of(runs, "a100_sxm", "app03"))
+
+    power_w, time_s = (model.predict(asked, name) for name in ("power_w", "time_s"))
+
+    assert all(low <= high for low, high in pairwise(power_w))
+    assert all(low >= high for low, high in pairwise(time_s))
+
+
+def test_a_table_without_activities_can_be_learned_from_and_anchored():
+    rows = [
+        {name: row[name] for name in row if not name.endswith("_active")} for row in rows_by_law(6)
+    ]
+    asked = runs_of_rows(rows).select(np.arange(6))
+    model = PhysicsModel().fit(runs_of_rows(rows[6:]))
+
+    predicted = model.adapt(asked.select([5])).predict(queries_of(asked))
+
+    assert predicted == pytest.approx(asked.power_w, rel=0.25)
+
+
+def test_an_unseen_application_of_the_a100_study_is_predicted_from_one_profile():
+    """Known before: 5.6 % of power and 7.4 % of time with one measured point."""
+    boards = {"A100(GA100)": "a100_sxm"}
+    runs = read_csv(reference_csv("a100_hpc_dvfs.csv"), boards=boards)
+    few = runs.select(runs.sm_clock_mhz % 150 == 1410 % 150)
+
+    [cold, warm] = validate(
+        lambda: OperatingModel(
+            power=PhysicsModel("power_w", calibration_folds=0),
+            time=PhysicsModel("time_s", calibration_folds=0),
+        ),
+        few,
+        anchors=[COLD, WARM],
+        level=None,
+    )
+
+    assert warm.errors["power_w"].mean <= 0.045
+    assert warm.errors["time_s"].mean <= 0.07
+    assert cold.errors["power_w"].mean <= 0.18
