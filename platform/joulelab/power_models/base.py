@@ -26,8 +26,7 @@ Outside = Literal["widen", "refuse"]
 """What to do with a query outside the training domain."""
 
 _MOST_WIDENING = 1.0
-"""Where every group was held out in turn, most of them were outside of the others: the intervals
-know of it, and are doubled at most."""
+"""Intervals are doubled at most: groups that were held out lay outside of the others as well."""
 
 
 class PowerModel(ABC):
@@ -165,7 +164,8 @@ class PowerModel(ABC):
         """
         queries = queries_of(anchors, profiled)
         values = measured(anchors, self.target) / scale(queries, self.target)
-        log_error = np.log(values / self._predict_checked(queries))
+        self._check_inside(queries)
+        log_error = np.log(values / self.answer(queries))
         adapted = copy.copy(self)
         adapted.corrections = self.corrections.with_anchors(queries, log_error, self.domain.gpus)
         return adapted
@@ -276,10 +276,6 @@ class PowerModel(ABC):
                 )
         elif self._domain is None:
             raise ConfigError(f"The model {self.name!r} must be fitted first: call fit(runs).")
-
-    def _predict_checked(self, queries: Queries) -> Array:
-        self._check_inside(queries)
-        return self.answer(queries)
 
     def _limited(self, queries: Queries, values: Array) -> Array:
         if self.target != "power_w":
