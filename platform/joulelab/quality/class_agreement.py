@@ -6,6 +6,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from joulelab.core.quality import Direction
+from joulelab.errors import MeasurementError
 from joulelab.quality.base import Need, Score
 from joulelab.quality.classes import Classes
 from joulelab.quality.image_data import LabelledData
@@ -24,5 +25,12 @@ class ClassAgreement(Classes):
     @override
     def score(self, observed: FloatArray, data: LabelledData, reference: FloatArray) -> Score:
         require_finite(self.name, observed)
-        same = observed.argmax(axis=1) == reference.argmax(axis=1)
+        chosen = reference.argmax(axis=1)
+        if len(chosen) > 1 and (chosen == chosen[0]).all():
+            raise MeasurementError(
+                f"The reference puts all {len(chosen)} inputs into one class, as random networks "
+                "may, so that agreeing with it says nothing. class_divergence does; or give "
+                "weights, or data of several classes."
+            )
+        same = observed.argmax(axis=1) == chosen
         return self.mean(same.astype(float).tolist(), data)

@@ -330,6 +330,14 @@ def test_class_agreement_is_the_share_of_equal_choices_whatever_is_right():
     assert score.value == 0.5
 
 
+def test_agreeing_with_a_reference_that_sees_one_class_everywhere_says_nothing():
+    """A random network that put all images into one class agreed with itself in any precision."""
+    same = np.eye(3)[[1, 1, 1, 1]]
+
+    with pytest.raises(MeasurementError, match=r"all 4 inputs into one class.*class_divergence"):
+        ClassAgreement().score(same, labelled([0, 1, 2, 0]), same)
+
+
 def test_class_divergence_is_that_of_the_distributions_in_nats():
     certain, even = np.log([[0.8, 0.2]] * 4), np.zeros((4, 2))
 
