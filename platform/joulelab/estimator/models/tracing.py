@@ -78,7 +78,7 @@ def _traced(  # noqa: PLR0917
 ) -> Traced:
     model = _found(name, version)
     if dtype == "float16" and model.halves_alike:
-        return as_float16(_traced(name, version, batch, "bfloat16", training, options))
+        return as_float16(_traced(name, version, batch, "bfloat16", training, options, precision))
     knobs = _complete(model, name, options)
     request = Request(batch=batch, dtype=dtype, training=training, knobs=knobs, precision=precision)
     return model.trace(request)

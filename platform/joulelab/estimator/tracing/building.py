@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.nn.parameter import is_lazy
 
 from joulelab.errors import ConfigError
@@ -34,12 +34,12 @@ def fake_network(build: Callable[[], Network], dtype: torch.dtype | None = None)
         ConfigError: If called outside of :func:`joulelab.estimator.tracing.trace.fake_tensors`.
     """
     with unset_fake_temporarily() as mode:
-        if mode is None:
+        if not isinstance(mode, FakeTensorMode):
             raise ConfigError("fake_network must be called in a `with fake_tensors():` block.")
         network = _built(build)
         if dtype is not None:
             network.to(dtype)
-    _make_fake(network)
+        _make_fake(network, mode)
     return network
 
 
@@ -51,7 +51,7 @@ def _built(build: Callable[[], Network]) -> Network:
         return build()
 
 
-def _make_fake(network: torch.nn.Module) -> None:
+def _make_fake(network: torch.nn.Module, mode: FakeTensorMode) -> None:
     """Replace every tensor that ``network`` holds, one that is held twice by one tensor."""
     fakes: dict[int, torch.Tensor] = {}
 
@@ -61,7 +61,7 @@ def _make_fake(network: torch.nn.Module) -> None:
         if not isinstance(value, torch.Tensor) or is_lazy(value):
             return value
         if id(value) not in fakes:
-            fakes[id(value)] = _fake(value)
+            fakes[id(value)] = _fake(value, mode)
         return fakes[id(value)]
 
     for module in network.modules():
@@ -69,8 +69,8 @@ def _make_fake(network: torch.nn.Module) -> None:
             held.update({name: fake(value) for name, value in held.items()})
 
 
-def _fake(tensor: torch.Tensor) -> torch.Tensor:
-    made = torch.empty_like(tensor, device="cpu")
+def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+    made = FakeTensor(mode, torch.empty_like(tensor, device="meta"), torch.device("cpu"))
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
     return made

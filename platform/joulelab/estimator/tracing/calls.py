@@ -33,12 +33,12 @@ class Call:
     kwargs: Mapping[str, Any]
     result: object
 
-    @cached_property
+    @property
     def name(self) -> str:
         """The operator's name without namespace and overload, e.g. ``"mm"``."""
         return name_of(self.operator)
 
-    @cached_property
+    @property
     def kind(self) -> Kind:
         """What its kernel computes."""
         return kind_of(self.name)

@@ -28,6 +28,7 @@ from joulelab.estimator.tracing.calls import Call, tensors_in
 from joulelab.estimator.tracing.gpu_choices import gpu_choices
 from joulelab.estimator.tracing.modules import ModulePath
 from joulelab.estimator.tracing.operators import Describer
+from joulelab.estimator.tracing.repeated_calls import RepeatedCalls
 
 _COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
@@ -52,6 +53,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._storages = storages
         self._modules = modules
         self._describer = describer
+        self._calls = RepeatedCalls()
         self._in_optimizer = False
         self._gradients: dict[int, Storage] = {}
 
@@ -93,7 +95,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)  # noqa: SLF001
         module = self._modules.current()
-        result = _run(func, args, kwargs, module)
+        result = _run(self._calls, func, args, kwargs, module)
         self._record(Call(operator=func, args=args, kwargs=kwargs, result=result), module)
         return result
 
@@ -151,11 +153,15 @@ def _is_composite(func: torch._ops.OpOverload) -> bool:
 
 
 def _run(
-    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], module: str
+    calls: RepeatedCalls,
+    func: torch._ops.OpOverload,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    module: str,
 ) -> object:
     where = f"module {module!r}" if module else "the program"
     try:
-        return func(*args, **kwargs)
+        return calls.run(func, args, kwargs)
     except (DynamicOutputShapeException, DataDependentOutputException) as error:
         raise ConfigError(
             f"{func} in {where} depends on the values of its input, which fake tensors do not "
