@@ -79,7 +79,7 @@ def _quality(scored: Iterable[Quality]) -> dict[str, float]:
     values = {
         f"quality.{quality.metric}.{name}": getattr(quality, name)
         for quality in scored
-        for name in ("score", "score_u", "retention")
+        for name in ("score", "score_u", "retention", "retention_low", "retention_high")
     }
     return {name: float(value) for name, value in values.items() if value is not None}
 

@@ -55,7 +55,7 @@ def held_out_digits() -> Digits:
 
 @cache
 def _shuffled() -> Digits:
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
     images = (pixels / _LARGEST).astype(np.float32).reshape(-1, 1, SIDE_PX, SIDE_PX)
