@@ -2,6 +2,7 @@
 
 Usage: python benchmarks/run.py estimator            (or ``make bench-estimator``)
        python benchmarks/estimator.py [--write]      every comparison; --write keeps the errors
+       python benchmarks/estimator.py DEVICE...      published measurements of these devices alone
 
 Measured tables lie in ../shared/data and are no part of the project; what they would show is
 left out where they are absent. All points are compared, but those that break physics, which are
@@ -31,7 +32,7 @@ from joulelab.estimator.validation.compare import (
 from joulelab.estimator.validation.holdout import BOARD, HOST, HeldOut, hold_out
 from joulelab.estimator.validation.points import ReferencePoints, read_reference_points
 from joulelab.estimator.validation.runs import MeasuredRun, read_h200_runs
-from joulelab.hardware.processors import PROCESSORS
+from joulelab.hardware.processors import ALIASES, PROCESSORS
 
 _ROOT = Path(__file__).parents[1]
 _ANCHORS = _ROOT / "experiments" / "results" / "h200_anchors" / "anchors.csv"
@@ -82,14 +83,15 @@ def _h200() -> tuple[HeldOut, Validation]:
     return held_out, anchored
 
 
-def _reference() -> tuple[ReferencePoints, Validation]:
+def _reference(devices: Sequence[str] = ()) -> tuple[ReferencePoints, Validation]:
     points = read_reference_points(_DATA / "estimator_reference_points.csv")
-    compared = validate(points.runs)
+    compared = validate(run for run in points.runs if not devices or run.device in devices)
     _print_summaries(
         "Published measurements, nothing fitted",
         compared,
         lambda run: (run.source, run.device, run.scenario, run.scope),
     )
+    _print_summaries("Published measurements, by device", compared, lambda run: (run.device,))
     for reason, count in sorted(points.left_out.items()):
         _CONSOLE.print(f"left out {count:4d}: {reason}", highlight=False)
     for reason, count in Counter(compared.rejected.values()).items():
@@ -198,5 +200,7 @@ def _entry(device: str, comparisons: Sequence[Comparison], note: str) -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         _write()
+    elif sys.argv[1:]:
+        _reference([ALIASES.get(name, name) for name in sys.argv[1:]])
     else:
         print_figures(figures())
