@@ -22,6 +22,7 @@ ALLOWED = {
         "platform/joulelab/quality/",
         "platform/joulelab/estimator/",
         "platform/joulelab/power_models/members/neural/",
+        "platform/joulelab/power_models/traces/neural/",
         "actors/joulelab_actors/cuda.py",
     ),
     "transformers": (
@@ -36,6 +37,7 @@ ALLOWED = {
     "torchmetrics": ("platform/joulelab/quality/",),
     "sacrebleu": ("platform/joulelab/quality/",),
     "rouge_score": ("platform/joulelab/quality/",),
+    "torchdiffeq": ("platform/joulelab/power_models/traces/neural/",),
     "ultralytics": ("platform/joulelab/workloads/yolov8_network.py",),  # AGPL-3.0
     "matplotlib": ("platform/joulelab/analysis/",),
     "joulelab_actors": ("actors/",),

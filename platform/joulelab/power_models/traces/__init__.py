@@ -1,0 +1,42 @@
+"""Trace models: what power does over time while phases of work come and go.
+
+    model = TRACE_MODELS["state_machine_ar1"]().fit(traces)    # load_trace.py
+    model.predict(schedule)                                    # W in each step, shape (n,)
+    model.predict_energy(schedule, level=0.9)                  # J, with its interval
+    model.sample(schedule, seed=1)                             # one possible trace, scatter and all
+    model.save(folder); load_trace_model(folder)               # JSON and npz; no pickle
+
+A schedule says for each step of equal length which phase ran and how busy the units were. The
+baseline knows a power level for each phase, which follows the activities; the others learn what it
+misses. ``validation.leave_one_trace_out`` holds out whole recordings; its scores say who loses.
+
+**To add a member**: one file and one line below. It derives from
+:class:`joulelab.power_models.traces.base.TraceModel` and has a ``name``, ``learn``, ``answer``,
+``_state`` and ``_restore``. Torch is allowed in ``neural/`` alone.
+"""
+
+from pathlib import Path
+
+from joulelab.power_models.state import read_state
+from joulelab.power_models.traces.base import TraceModel
+from joulelab.registry import Registry
+
+TRACE_MODELS: Registry[type[TraceModel]] = Registry(
+    "trace model",
+    {
+        "neural_ode": "joulelab.power_models.traces.neural.neural_ode:NeuralOdeModel",
+        "state_machine_ar1": "joulelab.power_models.traces.state_machine:StateMachineModel",
+        "transformer": "joulelab.power_models.traces.neural.transformer:TransformerModel",
+    },
+)
+BASELINE = "state_machine_ar1"
+
+
+def load_trace_model(folder: Path) -> TraceModel:
+    """Read the model that ``TraceModel.save`` wrote into ``folder``; no code in it is run.
+
+    Raises:
+        UnknownNameError: If it is of a kind that is not registered.
+        ConfigError: If the folder does not hold a model.
+    """
+    return TRACE_MODELS[str(read_state(folder).values.get("name"))].load(folder)

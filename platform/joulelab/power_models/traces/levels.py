@@ -1,0 +1,134 @@
+"""The power level of each phase, how it follows the activities, and with what lag.
+
+A phase's level lies near what holds for all phases together: a phase that was seen at one load
+tells little about another load of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.signal import lfilter  # type: ignore[import-untyped]
+
+from joulelab.power_models.runs import Array
+from joulelab.power_models.state import State
+from joulelab.power_models.traces.encoding import Encoding
+from joulelab.power_models.traces.load_trace import LoadTrace, Schedule
+
+_PENALTIES = tuple(10.0**exponent for exponent in np.arange(-4.0, 1.5, 0.5))
+_SHARED_PENALTY = 0.01
+"""Of what all phases share, relative to that of what is peculiar to one."""
+_LAGS_S = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
+_LEAST_SHARE = 0.2
+"""A level is at least this share of the lowest power that was trained on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Levels:
+    """Power of phases, linear in what :meth:`Encoding.physical` tells.
+
+    Attributes:
+        encoding: How schedules are read.
+        scale: Largest value of each physical column in training; shape ``(k,)``.
+        coefficients: In watts, for a column of ones and the scaled physical ones: first what all
+            phases share, then what each adds; shape ``((phases + 1) (k + 1),)``.
+        lag_s: Time constant with which power approaches its level.
+        lowest_w: Lowest power in training.
+    """
+
+    encoding: Encoding
+    scale: Array
+    coefficients: Array
+    lag_s: float
+    lowest_w: float
+
+    @classmethod
+    def of(cls, traces: Sequence[LoadTrace], encoding: Encoding) -> "Levels":
+        """Learn from traces, all with one weight."""
+        physical = np.concatenate([encoding.physical(each.schedule) for each in traces])
+        scale = np.maximum(np.abs(physical).max(axis=0), 1e-9)
+        designs = [_design(each.schedule, encoding, scale) for each in traces]
+        powers_w = [each.power_w for each in traces]
+        best = np.inf
+        for lag_s in _LAGS_S:
+            lagged = [_lagged(design, lag_s, encoding.step_s) for design in designs]
+            found = _fitted(lagged, powers_w, len(scale) + 1)
+            error = sum(
+                float(np.mean((design @ found / power_w - 1.0) ** 2))
+                for design, power_w in zip(lagged, powers_w, strict=True)
+            )
+            if error < best * (1.0 - 1e-6):
+                best, chosen_s, coefficients = error, lag_s, found
+        return cls(
+            encoding=encoding,
+            scale=scale,
+            coefficients=coefficients,
+            lag_s=chosen_s,
+            lowest_w=min(float(power_w.min()) for power_w in powers_w),
+        )
+
+    def power_w(self, schedule: Schedule) -> Array:
+        """Return the power in each step, shape ``(n,)``; of an unknown phase what all share."""
+        design = _design(schedule, self.encoding, self.scale)
+        levels_w = np.maximum(design @ self.coefficients, _LEAST_SHARE * self.lowest_w)
+        return _lagged(levels_w, self.lag_s, schedule.step_s)
+
+    def state(self) -> State:
+        """Return it as a state; the encoding is not part of it."""
+        return State(
+            values={"lag_s": self.lag_s, "lowest_w": self.lowest_w},
+            arrays={"scale": self.scale, "coefficients": self.coefficients},
+        )
+
+    @classmethod
+    def of_state(cls, state: State, encoding: Encoding) -> "Levels":
+        """Return what :meth:`state` wrote."""
+        values, arrays = state.values, state.arrays
+        return cls(
+            encoding=encoding,
+            scale=arrays["scale"],
+            coefficients=arrays["coefficients"],
+            lag_s=values["lag_s"],
+            lowest_w=values["lowest_w"],
+        )
+
+
+def _design(schedule: Schedule, encoding: Encoding, scale: Array) -> Array:
+    """Return columns that all phases share, then those of each phase; an unknown has none."""
+    physical = encoding.physical(schedule) / scale
+    shared = np.column_stack([np.ones(len(physical)), physical])
+    phase = encoding.phase_index(schedule)
+    own = [shared * (phase == i)[:, None] for i in range(len(encoding.phases))]
+    return np.column_stack([shared, *own])
+
+
+def _fitted(designs: Sequence[Array], powers_w: Sequence[Array], num_shared: int) -> Array:
+    """Fit relative errors, every trace with one weight; the penalty by leaving traces out."""
+    grams, moments = [], []
+    for design, power_w in zip(designs, powers_w, strict=True):
+        rows = design / power_w[:, None]
+        grams.append(rows.T @ rows / len(rows))
+        moments.append(rows.sum(axis=0) / len(rows))
+    gram, moment = np.sum(grams, axis=0), np.sum(moments, axis=0)
+    weights = np.where(np.arange(len(gram)) < num_shared, _SHARED_PENALTY, 1.0)
+    weights[0] = 1e-6  # what nothing at all draws is free
+    unit = np.diag(weights) * float(np.trace(gram)) / len(gram)
+
+    def held_out(penalty: float) -> float:
+        total = 0.0
+        for design, power_w, g, m in zip(designs, powers_w, grams, moments, strict=True):
+            found = np.linalg.solve(gram - g + penalty * unit, moment - m)
+            total += abs(float((design @ found).sum() / power_w.sum()) - 1.0)
+        return total
+
+    penalty = min(_PENALTIES, key=held_out) if len(designs) > 2 else _SHARED_PENALTY
+    return np.asarray(np.linalg.solve(gram + penalty * unit, moment))
+
+
+def _lagged(levels: Array, lag_s: float, step_s: float) -> Array:
+    """Let values, shape ``(n, ...)``, approach their levels exponentially, from the first on."""
+    if lag_s <= 0:
+        return levels
+    stay = float(np.exp(-step_s / lag_s))
+    start = stay * levels[:1]
+    return np.asarray(lfilter([1.0 - stay], [1.0, -stay], levels, axis=0, zi=start)[0])

@@ -1,0 +1,130 @@
+"""Traces of power with what ran meanwhile, in steps of equal length."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from joulelab.core.trace import PowerTrace
+from joulelab.errors import ConfigError
+from joulelab.power_models.runs import Array, Names
+
+CLOCK = "clock_ratio"
+"""The one input that is no activity: the SM clock over the highest one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Schedule:
+    """What runs in each of ``n`` steps.
+
+    Attributes:
+        step_s: Length of a step.
+        phase: Name of what runs; shape ``(n,)``.
+        inputs: How busy units are, 0 to 1, by name; each of shape ``(n,)``. ``"clock_ratio"`` is
+            the SM clock over the GPU's highest.
+    """
+
+    step_s: float
+    phase: Names
+    inputs: Mapping[str, Array]
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.step_s < np.inf:
+            raise ConfigError(f"step_s must be positive, got {self.step_s}.")
+        if self.phase.ndim != 1 or not len(self.phase):
+            raise ConfigError(f"phase must name at least one step, got shape {self.phase.shape}.")
+        for name, values in self.inputs.items():
+            if values.shape != self.phase.shape:
+                raise ConfigError(
+                    f"Input {name!r} must have a value for each of the {len(self)} steps, got "
+                    f"shape {values.shape}."
+                )
+            bad = np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))
+            if len(bad):
+                raise ConfigError(
+                    f"Input {name!r} must be a share from 0 to 1, step {bad[0]} has "
+                    f"{values[bad[0]]:g}."
+                )
+
+    def __len__(self) -> int:
+        return len(self.phase)
+
+    @property
+    def duration_s(self) -> float:
+        """Length of all steps."""
+        return self.step_s * len(self)
+
+    def part(self, start: int, stop: int) -> "Schedule":
+        """Return the steps from ``start`` up to ``stop``."""
+        return Schedule(
+            step_s=self.step_s,
+            phase=self.phase[start:stop],
+            inputs={name: values[start:stop] for name, values in self.inputs.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadTrace:
+    """A recording: what ran, and what it drew.
+
+    Attributes:
+        name: Of the recording; parts of one share it and are held out together.
+        schedule: What ran.
+        power_w: Mean power in each step; shape ``(n,)``.
+    """
+
+    name: str
+    schedule: Schedule
+    power_w: Array
+
+    def __post_init__(self) -> None:
+        if self.power_w.shape != self.schedule.phase.shape:
+            raise ConfigError(
+                f"Trace {self.name!r} must have a power for each of its {len(self.schedule)} "
+                f"steps, got shape {self.power_w.shape}."
+            )
+        bad = np.flatnonzero(~(np.isfinite(self.power_w) & (self.power_w > 0)))
+        if len(bad):
+            raise ConfigError(
+                f"power_w of trace {self.name!r} must be positive, step {bad[0]} has "
+                f"{self.power_w[bad[0]]:g}."
+            )
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of the whole recording."""
+        return float(self.power_w.sum() * self.schedule.step_s)
+
+
+def step_means(trace: PowerTrace, start_s: float, num_steps: int, step_s: float) -> Array:
+    """Return the mean power of ``trace`` in each step from ``start_s`` on, shape ``(n,)``.
+
+    Raises:
+        TraceCoverageError: If the trace does not span all steps.
+    """
+    edges_s = start_s + step_s * np.arange(num_steps + 1)
+    return np.array([trace.energy_j(float(a), float(b)) / step_s for a, b in pairwise(edges_s)])
+
+
+def check_alike(traces: Sequence[LoadTrace]) -> None:
+    """Check that traces can be learned from together.
+
+    Raises:
+        ConfigError: If there are none, or their steps or inputs differ.
+    """
+    if not traces:
+        raise ConfigError("At least one trace is required, got none.")
+    first = traces[0].schedule
+    for trace in traces:
+        schedule = trace.schedule
+        if abs(schedule.step_s / first.step_s - 1.0) > 1e-6:
+            raise ConfigError(
+                f"All traces must have steps of one length, {trace.name!r} has "
+                f"{schedule.step_s:g} s and {traces[0].name!r} {first.step_s:g} s."
+            )
+        if set(schedule.inputs) != set(first.inputs):
+            raise ConfigError(
+                f"All traces must have the same inputs, {trace.name!r} has "
+                f"{sorted(schedule.inputs)} and {traces[0].name!r} {sorted(first.inputs)}."
+            )

@@ -1,0 +1,1 @@
+"""Trace models that are networks of torch."""
