@@ -53,7 +53,8 @@ COMMANDS = {
         "joulelab.cli.estimator.processors:Processors", "List the devices that can be estimated."
     ),
     "models": Command(
-        "joulelab.cli.estimator.models:Models", "List the models that can be estimated."
+        "joulelab.cli.models:parse",
+        "List models to estimate; train, evaluate, predict, sweep, register power models.",
     ),
     "devices": Command("joulelab.cli.devices:Devices", "Show the GPUs of this machine."),
     "doctor": Command("joulelab.cli.doctor:Doctor", "Check that results here can be believed."),

@@ -19,6 +19,7 @@ DOMAIN_FEATURES = (
 )
 _LEAST_SHARE = 0.25
 """A range counts as at least this wide: absolute for activities, relative to its upper end else."""
+_UNREAD = 0.25
 _SLACK = 0.05
 """Share of a range that a query may exceed it by before it counts as outside."""
 
@@ -60,8 +61,8 @@ class TrainingDomain:
     def excess(self, queries: Queries) -> Array:
         """Return how far each query is outside: 0 inside, 1 a whole range beyond an end.
 
-        The largest over the features; one that was not read counts as 1 where training had it
-        always, for nothing is known of it.
+        The largest over the features; one that was not read counts a little where training had it
+        always: it lies somewhere in the range.
         """
         return np.asarray(np.max(self._excesses(queries), axis=1, initial=0.0))
 
@@ -90,6 +91,7 @@ class TrainingDomain:
         )
         span = np.maximum(high - low, least)
         beyond = np.maximum(low - values, values - high) / span
-        unread = np.array([float(name not in self.partly_unread) for name in self.ranges])
+        always = np.array([name not in self.partly_unread for name in self.ranges])
+        unread = np.where(always, _UNREAD, 0.0)
         beyond = np.where(np.isnan(values), unread, beyond)
         return np.where(beyond > _SLACK, beyond, 0.0)

@@ -1,0 +1,1 @@
+"""The subcommands of ``joulelab models`` that train, score and ask power models."""

@@ -1,0 +1,150 @@
+"""``joulelab models``: the list as before, and power models from a table to a chosen clock."""
+
+import csv
+import json
+
+import pytest
+from synthetic_runs import CLOCKS_MHZ, rows_by_law
+
+from joulelab.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "runs.csv"
+    rows = rows_by_law(12, noise=0.01)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(table):
+    folder = table.parent / "model"
+    assert main(["models", "train", str(table), "--out", str(folder)]) == 0
+    return folder
+
+
+def told(capsys, *words):
+    capsys.readouterr()
+    code = main(["models", *map(str, words)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_without_a_subcommand_networks_are_listed(capsys):
+    code, out, _ = told(capsys, "resnet50", "--source", "torchvision", "--json")
+
+    assert code == 0
+    assert "resnet50" in json.loads(out)["torchvision"]
+
+
+def test_help_tells_of_both(capsys):
+    with pytest.raises(SystemExit):
+        main(["models", "--help"])
+
+    out = capsys.readouterr().out
+    assert "List the models that can be estimated" in out
+    assert "train|evaluate|predict|sweep|register" in out
+
+
+def test_training_tells_what_from(capsys, table, tmp_path):
+    code, out, _ = told(
+        capsys, "train", table, "--out", tmp_path / "m", "--power", "ridge", "--json"
+    )
+
+    found = json.loads(out)
+    assert code == 0
+    assert (found["power"], found["num_runs"], found["num_applications"]) == ("ridge", 72, 12)
+    assert len(found["data_hash"]) == 12
+
+
+def test_a_sweep_marks_the_clock_with_the_least_energy(capsys, folder):
+    code, out, _ = told(
+        capsys,
+        *("sweep", folder, "--board", "a100_sxm", "--fp-active", 0.3, "--dram-active", 0.3),
+        *("--sm-active", 0.8, "--tensor-active", 0.0, "--sm-clock-mhz", *CLOCKS_MHZ, "--json"),
+    )
+
+    found = json.loads(out)
+    least = min(found["predictions"], key=lambda row: row["energy_j"])
+    assert code == 0
+    assert len(found["predictions"]) == len(CLOCKS_MHZ)
+    assert found["best_clock_mhz"]["energy_j"] == least["sm_clock_mhz"]
+    assert found["outside"] == []
+
+
+def test_a_prediction_has_an_interval_around_it(capsys, table, folder):
+    code, out, _ = told(
+        capsys,
+        *(
+            "predict",
+            table,
+            folder,
+            "--application",
+            "app03",
+            "--sm-clock-mhz",
+            900,
+            1410,
+            "--json",
+        ),
+    )
+
+    rows = json.loads(out)["predictions"]
+    assert code == 0
+    for row in rows:
+        assert row["power_w_lower"] < row["power_w"] < row["power_w_upper"]
+        assert row["energy_j"] == pytest.approx(row["power_w"] * row["time_s"])
+
+
+def test_an_anchored_prediction_meets_what_was_measured(capsys, table, folder):
+    words = ("--application", "app03", "--sm-clock-mhz", 1410, "--anchored", "--json")
+
+    _, out, _ = told(capsys, "predict", table, folder, *words)
+
+    with table.open() as file:
+        measured = next(
+            float(row["power_w"])
+            for row in csv.DictReader(file)
+            if row["application"] == "app03" and row["sm_clock_mhz"] == "1410.0"
+        )
+    assert json.loads(out)["predictions"][0]["power_w"] == pytest.approx(measured, rel=0.02)
+
+
+def test_models_are_compared_on_what_they_were_not_shown(capsys, table):
+    code, out, _ = told(capsys, "evaluate", table, "--model", "mean", "physics", "--json")
+
+    scores = json.loads(out)["scores"]
+    cold = {name: each[0]["errors"]["power_w"]["mean"] for name, each in scores.items()}
+    assert code == 0
+    assert cold["physics"] < cold["mean"]
+    assert set(scores["mean"][0]["baselines"]) == {"maximum clock", "best fixed clock"}
+
+
+def test_a_missing_column_is_named_and_is_code_2(capsys, table, tmp_path):
+    bad = tmp_path / "bad.csv"
+    bad.write_text(table.read_text().replace("power_w", "power_mw", 1))
+
+    code, _, err = told(capsys, "train", bad, "--out", tmp_path / "m")
+
+    assert code == 2
+    assert "Column 'power_w' is required" in err
+
+
+def test_a_misspelt_member_is_answered_with_the_closest(capsys, table, tmp_path):
+    code, _, err = told(capsys, "train", table, "--out", tmp_path / "m", "--power", "physic")
+
+    assert code == 2
+    assert "Did you mean 'physics'" in err
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
+def test_a_model_is_registered_under_its_name(capsys, table, folder):
+    code, out, _ = told(capsys, "register", table, folder, "--name", "lab power", "--json")
+
+    found = json.loads(out)
+    assert code == 0
+    assert (found["name"], found["version"]) == ("lab power", 1)
