@@ -6,17 +6,11 @@ import pytest
 from reference_data import reference_csv
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.validation.compare import (
-    Comparison,
-    Prediction,
-    predict_run,
-    summaries,
-    summary,
-    validate,
-)
+from joulelab.estimator.validation.compare import Comparison, summaries, summary, validate
 from joulelab.estimator.validation.confidence import confidence_of
 from joulelab.estimator.validation.holdout import BOARD, HOST, fit_factors, hold_out, scaled
 from joulelab.estimator.validation.points import read_reference_points
+from joulelab.estimator.validation.prediction import Prediction, predict_run
 from joulelab.estimator.validation.runs import MeasuredRun, read_h200_runs
 from joulelab.hardware.processors import PROCESSORS
 
@@ -144,6 +138,16 @@ def test_images_that_lie_pixel_by_pixel_need_no_change_of_layout():
     channels_last = predict_run(run(batch=64, is_channels_last=True), H200)
 
     assert channels_last.time_s < 0.9 * channels_first.time_s
+
+
+def test_inputs_that_come_over_a_link_are_waited_for():
+    there = predict_run(run(batch=64), H200)
+
+    copied = predict_run(run(batch=64, host_link_b_per_s=25e9), H200)
+
+    image_b = 3 * 224 * 224 * 2
+    assert copied.time_s - there.time_s == pytest.approx(64 * image_b / 25e9)
+    assert copied.energy_j > there.energy_j
 
 
 def test_a_batch_that_does_not_fit_is_not_chosen():

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.validation.compare import Comparison, Prediction, predict_run
+from joulelab.estimator.validation.compare import Comparison
+from joulelab.estimator.validation.prediction import Prediction, predict_run
 from joulelab.estimator.validation.runs import MeasuredRun
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.scalars import value_of, with_values

@@ -29,6 +29,9 @@ _MEAN_QUESTION_TOKENS = 177
 _LONG_QUESTION_TOKENS = 270
 _LOW_CLOCKS_MHZ = {"resnet50": 625, "retinanet": 523}
 _ORIN_CLOCK_MHZ = 1300
+_PCIE_B_PER_S = 25e9
+"""PCIe 4.0 x16 as copies from pinned memory reach it, of 31.5e9; estimated."""
+_ON_PCIE = r"PCIe|NVIDIA L4|L40S|\bT4\b"
 _WITH_FP8 = r"NVIDIA L4|L40S|H100"
 _RETINANET = Path(__file__).with_name("openimages_retinanet.py")
 
@@ -67,6 +70,16 @@ def submitted(row: Mapping[str, str]) -> Submitted | None:
             precision = "fp8" if re.search(_WITH_FP8, row["device"]) else "fp16"
             return Submitted(model="bert-large", precision=precision, knobs={"tokens": tokens})
     return None
+
+
+def host_link_b_per_s(row: Mapping[str, str]) -> float | None:
+    """Return the rate at which a query's inputs reach the device; ``None`` if they are there.
+
+    Offline copies while it computes. Queries one after the other wait for theirs, but on SXM
+    boards (``start_from_device``) and on an Orin (``use_direct_host_access``).
+    """
+    waits = row["batch"] in ("SingleStream", "MultiStream")
+    return _PCIE_B_PER_S if waits and re.search(_ON_PCIE, row["device"]) else None
 
 
 def mean_time_share(row: Mapping[str, str]) -> float:

@@ -9,9 +9,9 @@ from joulelab.estimator.program import Operator, Program, TracedModel
 def narrowed(model: TracedModel) -> TracedModel:
     """Return ``model``, quantised to eight bits, with eight bits between its layers as well.
 
-    Its products read eight bits already; what they write, and what everything between them reads
-    and writes, shrinks from sixteen. What no product reads any more, such as scores and boxes on
-    their way to being chosen from, keeps its precision.
+    Its products read eight bits already; what goes into it, what they write, and what everything
+    between them reads and writes, shrinks from sixteen. What no product reads any more, such as
+    scores and boxes on their way to being chosen from, keeps its precision.
     """
     phases = tuple(replace(phase, program=_program(phase.program)) for phase in model.phases)
     return replace(model, phases=phases)
@@ -20,7 +20,7 @@ def narrowed(model: TracedModel) -> TracedModel:
 def _program(program: Program) -> Program:
     narrow = _read_by_products(program)
     operators = tuple(_operator(operator, narrow) for operator in program.operators)
-    return replace(program, operators=operators)
+    return replace(program, operators=operators, input_b=program.input_b / 2)
 
 
 def _read_by_products(program: Program) -> frozenset[int]:

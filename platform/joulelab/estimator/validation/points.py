@@ -97,6 +97,7 @@ def _run(number: int, row: Mapping[str, str]) -> MeasuredRun | str:
         power_limit_w=_wall_power_w(row) if scope == "wall" else None,
         clock_mhz=mlperf.accelerated_clock_mhz(row) if scope == "wall" else None,
         paced_s=_mean_time_s(row, batch) if scope == "wall" else None,
+        host_link_b_per_s=mlperf.host_link_b_per_s(row),
         free_batches=mlperf.OFFLINE_CHOICES if row["batch"] == "Offline" else (),
         time_s=None if scope == "wall" else _time_s(row, batch),
         energy_j=_energy_j(row, batch),

@@ -42,6 +42,8 @@ class MeasuredRun:
         paced_s: Time of one execution where whoever measured chose clocks for least energy, and
             did not say which: it ran at the lowest at which the device keeps up. With
             ``clock_mhz``, other engines did a part of the work meanwhile.
+        host_link_b_per_s: Rate at which inputs come from the host before each execution; ``None``
+            if nothing waits for them.
         free_batches: Where whoever measured chose the batch and did not say which: what they may
             have chosen. The fastest per sample is taken, and time and energy are of ``batch``
             samples all the same.
@@ -65,6 +67,7 @@ class MeasuredRun:
     power_limit_w: float | None = None
     clock_mhz: int | None = None
     paced_s: float | None = None
+    host_link_b_per_s: float | None = None
     free_batches: tuple[int, ...] = ()
 
 
