@@ -37,14 +37,15 @@ from joulelab.registry import Registry
 POWER_MODELS: Registry[type[PowerModel]] = Registry(
     "power model",
     {
+        "bayesian": "joulelab.power_models.members.bayesian:BayesianModel",
         "dnn": "joulelab.power_models.members.neural.dnn:DnnModel",
         "fgcs": "joulelab.power_models.members.fgcs:FgcsModel",
         "fgcs_published": "joulelab.power_models.members.fgcs:PublishedFgcsModel",
         "lightgbm": "joulelab.power_models.members.lightgbm_trees:LightgbmModel",
         "log_linear": "joulelab.power_models.members.linear:LogLinearModel",
         "mean": "joulelab.power_models.members.mean:MeanModel",
+        "meta": "joulelab.power_models.members.meta:MetaModel",
         "physics": "joulelab.power_models.members.physics:PhysicsModel",
-        "physics_residual": ("joulelab.power_models.members.physics_residual:PhysicsResidualModel"),
         "polynomial": "joulelab.power_models.members.linear:PolynomialModel",
         "random_forest": "joulelab.power_models.members.random_forest:RandomForestModel",
         "ridge": "joulelab.power_models.members.ridge:RidgeModel",

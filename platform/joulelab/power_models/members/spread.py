@@ -6,7 +6,7 @@ import numpy as np
 from typing_extensions import override
 
 from joulelab.power_models.base import PowerModel
-from joulelab.power_models.calibration import Calibration
+from joulelab.power_models.calibration import ANCHOR_SETS, Calibration
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Names
 from joulelab.power_models.splits import group_folds
@@ -44,24 +44,42 @@ class SpreadModel(PowerModel):
         doubts = 1.0 + np.sqrt(np.mean(spreads**2, axis=1)) / _LEAST_SPREAD
         return np.asarray(doubts[queries.profile])
 
+    def errors_after(self, ratios: tuple[float, ...], queries: Queries, values: Array) -> Array:
+        """Return the logs of measured over predicted once each application is anchored.
+
+        Args:
+            ratios: At which clocks, over that of its profile.
+            queries: What is asked.
+            values: What was measured, in the unit of ``learn``.
+
+        Returns:
+            Shape ``(n,)``; not a number at the anchors, and anywhere if anchors merely scale.
+        """
+        return np.full(len(queries), np.nan)
+
     @override
     def _calibrated(self, queries: Queries, values: Array, groups: Names) -> Calibration | None:
         if self.calibration_folds < 2 or len(np.unique(groups)) < 3:
             return None
         scores = np.empty(len(queries))
+        anchored = np.full((len(ANCHOR_SETS), len(queries)), np.nan)
         for held_out in group_folds(groups, self.calibration_folds, self.seed):
             kept = ~held_out
             fold = self.unfitted(calibration_folds=0).learn(
                 queries.select(kept), values[kept], groups[kept]
             )
             asked = queries.select(held_out)
-            log_error = np.log(values[held_out] / fold.answer(asked))
-            scores[held_out] = log_error / fold.doubt(asked)
+            doubt = fold.doubt(asked)
+            scores[held_out] = np.log(values[held_out] / fold.answer(asked)) / doubt
+            for number, ratios in enumerate(ANCHOR_SETS):
+                left = fold.errors_after(ratios, asked, values[held_out])
+                anchored[number, held_out] = left / doubt
         return Calibration(
             group=groups,
             pair=queries.profile,
             log_ratio=np.log(queries.clock_ratio),
             log_error=scores,
+            anchored_error=None if np.isnan(anchored).all() else anchored,
         )
 
     @override
