@@ -39,6 +39,7 @@ POWER_MODELS: Registry[type[PowerModel]] = Registry(
     {
         "bayesian": "joulelab.power_models.members.bayesian:BayesianModel",
         "dnn": "joulelab.power_models.members.neural.dnn:DnnModel",
+        "ensemble": "joulelab.power_models.members.ensemble:EnsembleModel",
         "fgcs": "joulelab.power_models.members.fgcs:FgcsModel",
         "fgcs_published": "joulelab.power_models.members.fgcs:PublishedFgcsModel",
         "lightgbm": "joulelab.power_models.members.lightgbm_trees:LightgbmModel",
