@@ -131,6 +131,15 @@ def test_a_load_outside_of_training_widens_the_interval_and_is_told(baseline):
     assert widths[2] == pytest.approx(2 * widths[0])
 
 
+def test_power_keeps_to_a_limit_that_is_known():
+    model = TRACE_MODELS[BASELINE](calibration_folds=0, power_limit_w=400.0).fit(traces(4))
+
+    power_w = model.predict(traces(1, seed=2)[0].schedule)
+
+    assert power_w.max() == 400.0
+    assert power_w.min() == pytest.approx(100.0, rel=0.01)
+
+
 def test_a_load_outside_of_training_is_refused_where_that_is_asked():
     model = TRACE_MODELS[BASELINE](calibration_folds=0, outside="refuse").fit(traces(4))
 

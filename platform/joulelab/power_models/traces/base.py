@@ -48,17 +48,26 @@ class TraceModel(ABC):
             are off; 0 learns nothing, and gives no intervals.
         outside: Whether schedules outside of what was trained on are refused, or answered with a
             wider interval.
+        power_limit_w: Power limit that predictions keep to; ``None`` where it is not known.
     """
 
     name: ClassVar[str]
     """Its name in the table of trace models."""
 
     def __init__(
-        self, *, seed: int = 0, calibration_folds: int = 5, outside: Outside = "widen"
+        self,
+        *,
+        seed: int = 0,
+        calibration_folds: int = 5,
+        outside: Outside = "widen",
+        power_limit_w: float | None = None,
     ) -> None:
         if outside not in get_args(Outside):
             raise ConfigError(f"outside must be one of {get_args(Outside)}, got {outside!r}.")
+        if power_limit_w is not None and not 0.0 < power_limit_w < np.inf:
+            raise ConfigError(f"power_limit_w must be positive, got {power_limit_w}.")
         self.seed = seed
+        self.power_limit_w = power_limit_w
         self.calibration_folds = calibration_folds
         self.outside: Outside = outside
         self._encoding: Encoding | None = None
@@ -111,7 +120,7 @@ class TraceModel(ABC):
                 f"Power must be positive, the model {self.name!r} gives {power_w[bad[0]]:g} W in "
                 f"step {bad[0]}."
             )
-        return power_w
+        return self._limited(power_w)
 
     def predict_energy(self, schedule: Schedule, level: float = 0.9) -> EnergyForecast:
         """Return the energy of a schedule, with the interval that held-out recordings taught.
@@ -192,11 +201,15 @@ class TraceModel(ABC):
     def _restore(self, state: State) -> None:
         """Take over what ``_state`` returned; :attr:`encoding` is known."""
 
-    def _settings(self) -> dict[str, int | str]:
+    def _limited(self, power_w: Array) -> Array:
+        return power_w if self.power_limit_w is None else np.minimum(power_w, self.power_limit_w)
+
+    def _settings(self) -> dict[str, int | str | float | None]:
         return {
             "seed": self.seed,
             "calibration_folds": self.calibration_folds,
             "outside": self.outside,
+            "power_limit_w": self.power_limit_w,
         }
 
     def _calibrated(self, traces: Sequence[LoadTrace]) -> Array:
@@ -229,6 +242,9 @@ class TraceModel(ABC):
         return float(np.sort(self._log_errors)[rank - 1])
 
     def _residual_scatter(self, traces: Sequence[LoadTrace]) -> Fluctuation:
-        residuals = [np.log(each.power_w / self.answer(each.schedule)) for each in traces]
+        expected_w = [self._limited(self.answer(each.schedule)) for each in traces]
+        residuals = [
+            np.log(each.power_w / power_w) for each, power_w in zip(traces, expected_w, strict=True)
+        ]
         phases = [self.encoding.phase_index(each.schedule) for each in traces]
         return Fluctuation.of(residuals, phases, len(self.encoding.phases))

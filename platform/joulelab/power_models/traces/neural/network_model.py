@@ -16,6 +16,8 @@ from joulelab.power_models.traces.base import TraceModel
 from joulelab.power_models.traces.levels import Levels
 from joulelab.power_models.traces.load_trace import LoadTrace, Schedule
 
+_LARGEST = 0.4
+"""A network may correct the baseline by a factor of 1.5 either way, whatever it is asked."""
 _ENERGY_WEIGHT = 1.0
 """How much the error of a window's energy counts beside that of its steps."""
 
@@ -49,8 +51,8 @@ class NetworkTraceModel(TraceModel):
     def answer(self, schedule: Schedule) -> Array:
         features = torch.tensor(self._features(schedule)).float()
         with one_thread(), torch.inference_mode():
-            factor = self._network(features[None])[0].double().numpy()
-        return np.asarray(self._levels.power_w(schedule) * np.exp(factor))
+            factor = _bounded(self._network(features[None]))[0].double().numpy()
+        return np.asarray(self._expected_w(schedule) * np.exp(factor))
 
     @override
     def _state(self) -> State:
@@ -68,9 +70,12 @@ class NetworkTraceModel(TraceModel):
 
     def _features(self, schedule: Schedule) -> Array:
         """Return what a network reads: the schedule, and the level of the state machine."""
-        level = np.log(self._levels.power_w(schedule))
+        level = np.log(self._expected_w(schedule))
         middle = np.log(self._levels.lowest_w) + 1.0
         return np.column_stack([self.encoding.features(schedule), level - middle])
+
+    def _expected_w(self, schedule: Schedule) -> Array:
+        return self._limited(self._levels.power_w(schedule))
 
     def _windows(
         self, traces: Sequence[LoadTrace], features: Sequence[Array]
@@ -83,7 +88,7 @@ class NetworkTraceModel(TraceModel):
         """
         parts: list[tuple[Array, ...]] = []
         for trace, columns in zip(traces, features, strict=True):
-            expected_w = self._levels.power_w(trace.schedule)
+            expected_w = self._expected_w(trace.schedule)
             weight = np.full(len(expected_w), 1.0 / len(expected_w))
             whole = (columns, expected_w, trace.power_w, weight)
             starts = range(0, len(weight), self.window)
@@ -102,6 +107,11 @@ def one_thread() -> Generator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _bounded(log_factor: Tensor) -> Tensor:
+    """Bend log-factors so that none exceeds the largest, and small ones stay as they are."""
+    return _LARGEST * torch.tanh(log_factor / _LARGEST)
 
 
 def _filled(values: Array, num_steps: int, *, zero: bool) -> Array:
@@ -123,12 +133,12 @@ def _train(network: nn.Module, windows: tuple[Tensor, ...], how: NetworkTraceMod
     )
     for _ in range(how.num_epochs):
         optimizer.zero_grad()
-        found = network(x)
+        found = _bounded(network(x))
         steps = (weight * (found - wanted) ** 2).sum()
         energy = (weight * expected_w * found.exp()).sum(dim=1)
         energy = torch.log(energy / (weight * measured_w).sum(dim=1))
         loss = steps + _ENERGY_WEIGHT * (share * energy**2).sum()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         rate.step()
