@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 RESULTS ?= results
 ARGS ?=
 
-.PHONY: help setup run ui test lint types bench bench-estimator clean
+.PHONY: help setup run ui test lint types bench bench-estimator bench-models clean
 
 help:  ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ bench: $(READY)  ## Measure the figures that the project promises
 
 bench-estimator: $(READY)  ## Measure those of the estimator, all points told
 	@$(BIN)/python benchmarks/run.py estimator_speed estimator
+
+bench-models: $(READY)  ## Compare all power models on applications and GPUs held out
+	@$(BIN)/python benchmarks/power_models.py $(ARGS)
 
 clean:  ## Remove the environment and caches, never results
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -48,6 +48,7 @@ POWER_MODELS: Registry[type[PowerModel]] = Registry(
         "meta": "joulelab.power_models.members.meta:MetaModel",
         "physics": "joulelab.power_models.members.physics:PhysicsModel",
         "physics_residual": "joulelab.power_models.members.physics_residual:PhysicsResidualModel",
+        "piecewise": "joulelab.power_models.members.piecewise:PiecewiseModel",
         "polynomial": "joulelab.power_models.members.linear:PolynomialModel",
         "random_forest": "joulelab.power_models.members.random_forest:RandomForestModel",
         "ridge": "joulelab.power_models.members.ridge:RidgeModel",

@@ -85,10 +85,7 @@ def regret(measured: Sweep, chosen_mhz: float, goal: Goal) -> float:
     Raises:
         MeasurementError: If nothing usable was measured.
     """
-    cost = measured.cost(goal)
-    best = cost[measured.best(goal)]
-    distance = np.where(np.isfinite(cost), np.abs(measured.sm_clock_mhz - chosen_mhz), np.inf)
-    return float(cost[np.argmin(distance)] / best - 1.0)
+    return float(_regrets(measured, np.array([chosen_mhz]), goal)[0])
 
 
 def best_fixed_clock_mhz(sweeps: list[Sweep], goal: Goal) -> float:
@@ -100,5 +97,13 @@ def best_fixed_clock_mhz(sweeps: list[Sweep], goal: Goal) -> float:
     if not sweeps:
         raise ConfigError("At least one sweep is required to choose a fixed clock, got none.")
     clocks = np.unique(np.concatenate([sweep.sm_clock_mhz for sweep in sweeps]))
-    mean = [np.mean([regret(sweep, clock, goal) for sweep in sweeps]) for clock in clocks]
+    mean = np.mean([_regrets(sweep, clocks, goal) for sweep in sweeps], axis=0)
     return float(clocks[int(np.argmin(mean))])
+
+
+def _regrets(measured: Sweep, chosen_mhz: Array, goal: Goal) -> Array:
+    cost = measured.cost(goal)
+    best = cost[measured.best(goal)]
+    distance = np.abs(measured.sm_clock_mhz[:, None] - chosen_mhz[None, :])
+    distance = np.where(np.isfinite(cost)[:, None], distance, np.inf)
+    return np.asarray(cost[np.argmin(distance, axis=0)] / best - 1.0)

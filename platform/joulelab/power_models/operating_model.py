@@ -1,15 +1,16 @@
 """Energy, EDP and ED2P from one model of power and one of time, with their intervals."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
+from joulelab.core.physics import CAP_SHARE
 from joulelab.errors import ConfigError
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.interval import Interval
-from joulelab.power_models.queries import Queries
+from joulelab.power_models.queries import Queries, sweep
 from joulelab.power_models.runs import Array, Names, Runs
 
 Quantity = Literal["power_w", "time_s", "energy_j", "edp_js", "ed2p_js2"]
@@ -55,13 +56,16 @@ class OperatingModel:
     def predict(self, queries: Queries, quantity: Quantity) -> Array:
         """Return ``quantity`` for each query, in the unit of its name, shape ``(n,)``.
 
+        Where a profile has a power limit that its power exceeds, the device runs at the highest
+        clock that keeps to it, and takes the time of that clock.
+
         Raises:
             ConfigError: As the models; or if there is no such quantity.
         """
         _check(quantity)
         if quantity == "power_w":
             return self.power.predict(queries)
-        time_s = self.time.predict(queries)
+        time_s = self.time.predict(held(self.power, queries))
         if quantity == "time_s":
             return time_s
         return np.asarray(self.power.predict(queries) * time_s ** TIME_EXPONENT[quantity])
@@ -81,7 +85,7 @@ class OperatingModel:
         power = self.power.predict_interval(queries, level)
         if quantity == "power_w":
             return power
-        time = self.time.predict_interval(queries, level)
+        time = self.time.predict_interval(held(self.power, queries), level)
         if quantity == "time_s":
             return time
         exponent = TIME_EXPONENT[quantity]
@@ -100,6 +104,25 @@ class OperatingModel:
         """Write both models below ``folder``; ``artifacts.load_operating_model`` reads them."""
         self.power.save(folder / "power")
         self.time.save(folder / "time")
+
+
+def held(power: PowerModel, queries: Queries) -> Queries:
+    """Return ``queries`` at the clocks at which their power limits hold the device."""
+    limits_w = [profile.power_limit_w or np.inf for profile in queries.profiles]
+    if not np.isfinite(limits_w).any():
+        return queries
+    free = replace(
+        queries, profiles=tuple(replace(p, power_limit_w=None) for p in queries.profiles)
+    )
+    wanted_mhz, clock_mhz = queries.sm_clock_mhz, queries.sm_clock_mhz.copy()
+    for number, limit_w in enumerate(limits_w):
+        rows = np.flatnonzero(queries.profile == number)
+        if np.isfinite(limit_w) and len(rows):
+            asked = sweep(free.profiles[number])
+            fits = asked.sm_clock_mhz[power.predict(asked) <= CAP_SHARE * limit_w]
+            highest_mhz = fits.max() if len(fits) else asked.sm_clock_mhz[0]
+            clock_mhz[rows] = np.minimum(wanted_mhz[rows], highest_mhz)
+    return replace(queries, sm_clock_mhz=clock_mhz)
 
 
 def _check(quantity: str) -> None:

@@ -77,8 +77,9 @@ def validate(
     for split in splits(runs, kind):
         trained, tested = runs.select(split.trained), np.flatnonzero(split.tested)
         model = make().fit(trained, profiled=runs)
+        fixed = {goal: best_fixed_ratio(trained, runs, goal) for goal in get_args(Goal)}
         for each in collected:
-            each.add(model, trained, tested)
+            each.add(model, fixed, tested)
     return [each.validated(kind) for each in collected]
 
 
@@ -94,14 +95,20 @@ class _Collected:
         self._intervals: dict[Quantity, list[Interval]] = {name: [] for name in SCORED}
         self._regrets: dict[str, dict[Goal, list[float]]] = {}
 
-    def add(self, model: OperatingModel, trained: Runs, tested: Index) -> None:
-        """Ask a fitted model about the rows ``tested``."""
+    def add(self, model: OperatingModel, fixed: Mapping[Goal, float], tested: Index) -> None:
+        """Ask a fitted model about the rows ``tested``.
+
+        Args:
+            model: The model.
+            fixed: For each goal the clock ratio that was best for the applications trained on.
+            tested: Positions of the rows.
+        """
         asked = self._runs.select(tested)
         queries = queries_of(asked, self._runs)
         anchored = anchor_rows(asked, queries, self._anchors)
         if anchored.any():
             model = model.adapt(asked.select(anchored), profiled=self._runs)
-        self._add_regrets(model, trained, asked)
+        self._add_regrets(model, fixed, asked)
         if anchored.all():
             return
         scored = queries.select(~anchored)
@@ -137,7 +144,7 @@ class _Collected:
             baselines=scores,
         )
 
-    def _add_regrets(self, model: OperatingModel, trained: Runs, asked: Runs) -> None:
+    def _add_regrets(self, model: OperatingModel, fixed: Mapping[Goal, float], asked: Runs) -> None:
         for _, rows in asked.by_pair():
             one = asked.select(rows)
             queries = queries_of(one, self._runs)
@@ -149,11 +156,10 @@ class _Collected:
             )
             truth = measured_sweep(one)
             for goal in get_args(Goal):
-                fixed_mhz = best_fixed_ratio(trained, self._runs, goal) * default_mhz
                 chosen = {
                     "model": predicted.sm_clock_mhz[predicted.best(goal)],
                     "maximum clock": default_mhz,
-                    "best fixed clock": fixed_mhz,
+                    "best fixed clock": fixed[goal] * default_mhz,
                 }
                 for who, clock_mhz in chosen.items():
                     self._regrets.setdefault(who, {}).setdefault(goal, []).append(

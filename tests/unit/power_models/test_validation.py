@@ -1,5 +1,7 @@
 """Splits hold out whole things, and scores mean what they say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from synthetic_runs import rows_by_law, runs_by_law
@@ -9,7 +11,7 @@ from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.calibration import Calibration
 from joulelab.power_models.interval import Interval
 from joulelab.power_models.operating_model import OperatingModel
-from joulelab.power_models.queries import queries_of
+from joulelab.power_models.queries import profile_of, queries_of, sweep
 from joulelab.power_models.readers import runs_of_rows
 from joulelab.power_models.scores import error_scores, interval_scores
 from joulelab.power_models.splits import group_folds, splits
@@ -142,3 +144,18 @@ def test_a_query_outside_the_domain_is_widened_or_refused_and_told():
     assert (ratio > 1.5).all()
     with pytest.raises(ConfigError, match="tensor_active"):
         POWER_MODELS["ridge"](outside="refuse").fit(RUNS).predict(queries)
+
+
+def test_a_power_limit_holds_the_clock_and_time_is_that_of_the_clock_held():
+    model = made("physics", calibration_folds=0).fit(RUNS)
+    free = sweep(profile_of(RUNS, "a100_sxm", "app03"))
+    power_w, time_s = (model.predict(free, name) for name in ("power_w", "time_s"))
+    limit_w = float(power_w.mean())
+    capped = replace(free, profiles=(replace(free.profiles[0], power_limit_w=limit_w),))
+
+    held_w, held_s = (model.predict(capped, name) for name in ("power_w", "time_s"))
+
+    last = int(np.flatnonzero(power_w <= 0.99 * limit_w)[-1])
+    assert held_s[last:] == pytest.approx(time_s[last])
+    assert held_s[: last + 1] == pytest.approx(time_s[: last + 1])
+    assert held_w == pytest.approx(np.minimum(power_w, limit_w))

@@ -17,6 +17,7 @@ from joulelab.power_models.members.physics_power import (
     lossless,
     shape_by_catalogue,
 )
+from joulelab.power_models.members.thinning import thinned
 from joulelab.power_models.queries import Profile, Queries
 from joulelab.power_models.runs import Array, Index, Names
 from joulelab.power_models.state import State
@@ -26,6 +27,8 @@ _ROW_ERROR = 0.03
 _ROWS_PER_PROFILE = 3.0
 """What the rows of one profile count for together: they err alike."""
 _LEAST_DYNAMIC = 1e-3
+_FIRST_DOUBT = np.array([2.0, 2.0])
+_DOUBTS = (0.02, 2.0)
 _OWN_WEIGHTS = 6
 """Profiles on a GPU from which its dynamic power is learned from them alone."""
 
@@ -44,11 +47,15 @@ class PhysicsModel(AnchoredModel):
     @override
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
         self._typical = typical_inputs(queries)
+        kept = thinned(queries)
+        queries, values = queries.select(kept), values[kept]
         if self.target == "time_s":
             self._time_weights = self._learned_time(queries, values)
         else:
             self._moved = self._learned_shapes(queries, values)
             self._weights = self._learned_weights(queries, values)
+        self._doubt = _FIRST_DOUBT
+        self._doubt = self._learned_doubt(queries, values)
         return self
 
     @override
@@ -84,12 +91,12 @@ class PhysicsModel(AnchoredModel):
 
     @override
     def doubt(self) -> Array:
-        return np.array([1.0, 1.0]) if self.target == "time_s" else np.array([1.0, 0.1])
+        return self._doubt
 
     @override
     def _state(self) -> State:
         known = super()._state()
-        arrays = {**known.arrays, "typical": self._typical}
+        arrays = {**known.arrays, "typical": self._typical, "doubt": self._doubt}
         if self.target == "time_s":
             arrays["time_weights"] = self._time_weights
         else:
@@ -100,7 +107,7 @@ class PhysicsModel(AnchoredModel):
     @override
     def _restore(self, state: State) -> None:
         super()._restore(state)
-        self._typical = state.arrays["typical"]
+        self._typical, self._doubt = state.arrays["typical"], state.arrays["doubt"]
         if self.target == "time_s":
             self._time_weights = state.arrays["time_weights"]
         else:
@@ -155,6 +162,12 @@ class PhysicsModel(AnchoredModel):
     def _dynamic_of(self, profile: Profile, board: float, inputs: Array) -> float:
         shape = self._shape(profile.gpu, profile.spec.key)
         return float(_dynamic(shape, np.array([board]), inputs[None, :])[0])
+
+    def _learned_doubt(self, queries: Queries, values: Array) -> Array:
+        """Return by how much the parameters of the profiles differ from those guessed for them."""
+        used = np.unique(queries.profile)
+        moved = (self.solved(queries, values) - self.guess(queries))[used]
+        return np.asarray(np.clip(np.sqrt(np.mean(moved**2, axis=0)), *_DOUBTS))
 
     def _learned_time(self, queries: Queries, values: Array) -> Array:
         inputs = profile_inputs(queries, self._typical)
