@@ -267,7 +267,7 @@ def seconds_to_fuse(num_blocks):
     program = builder.program()
     best_s = float("inf")
     for _ in range(5):
-        start_s = time.perf_counter()
+        start_s = time.process_time()
         traffic(program, fused(program))
-        best_s = min(best_s, time.perf_counter() - start_s)
+        best_s = min(best_s, time.process_time() - start_s)
     return best_s

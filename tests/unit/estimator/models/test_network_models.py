@@ -1,6 +1,6 @@
 """Networks of torchvision, timm and transformers are traced to what their geometry says."""
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -159,11 +159,11 @@ def test_an_image_that_the_network_cannot_take_is_refused_with_its_words():
 
 def test_a_second_question_is_answered_from_memory():
     traced("resnet18", batch=3)
-    start = perf_counter()
+    start = process_time()
 
     again = [traced("resnet18", batch=3) for _ in range(100)]
 
-    assert perf_counter() - start < 0.5
+    assert process_time() - start < 0.5
     assert all(model is again[0] for model in again)
 
 
