@@ -7,13 +7,12 @@ from joulelab.estimator.architecture.base import (
     scaled,
     summed,
 )
-from joulelab.estimator.architecture.tree import Node, tree
 from joulelab.estimator.architecture.work import GroupWork
 from joulelab.estimator.estimate import Event
 from joulelab.hardware.processor import Processor
 from joulelab.registry import Registry
 
-__all__ = ["ARCHITECTURES", "GroupWork", "Node", "events", "kappa", "scaled", "summed", "tree"]
+__all__ = ["ARCHITECTURES", "GroupWork", "events", "kappa", "scaled", "summed"]
 
 ARCHITECTURES: Registry[RawEvents] = Registry(
     "architecture family",

@@ -3,16 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from group_works import cpu, gemm, gpu, group, level, streaming
+from group_works import gemm, gpu, group, level, streaming
 
-from joulelab.estimator.architecture import events, tree
 from joulelab.estimator.architecture.common import (
     core_events,
     memory_events,
     standby_w_of,
     static_events,
 )
-from joulelab.estimator.estimate import EnergySplit, Event
 from joulelab.hardware.spec import Figure
 
 
@@ -95,42 +93,3 @@ def test_a_product_of_unknown_shape_is_a_cube_of_as_many_operations():
 
     assert product.shape.m == product.shape.n == product.shape.k == 100
     assert product.flop == pytest.approx(3 * operator.flop)
-
-
-def test_the_tree_sums_what_is_below_each_node():
-    found = (
-        Event(path="compute/a/x", count=1.0, unit="events", energy_j=1.0, raw_j=0.5),
-        Event(path="compute/a/y", count=2.0, unit="bytes", energy_j=2.0, raw_j=0.5),
-        Event(path="compute/b", count=3.0, unit="cycles", energy_j=4.0, raw_j=0.4),
-        Event(path="static/c", count=4.0, unit="seconds", energy_j=8.0, raw_j=0.0),
-    )
-
-    nodes = tree(found)
-
-    assert [(node.depth, node.name, node.energy_j) for node in nodes] == [
-        (0, "compute", 7.0),
-        (1, "a", 3.0),
-        (2, "x", 1.0),
-        (2, "y", 2.0),
-        (1, "b", 4.0),
-        (0, "static", 8.0),
-        (1, "c", 8.0),
-    ]
-    assert [node.kappa for node in nodes if node.depth == 0] == [pytest.approx(5.0), None]
-    assert [(node.count, node.unit) for node in nodes[1:4]] == [
-        (None, ""),
-        (1.0, "events"),
-        (2.0, "bytes"),
-    ]
-
-
-def test_the_tree_of_a_group_has_its_three_components_as_roots():
-    work = group(gemm(64, 64, 64), energy=EnergySplit(compute_j=1.0, memory_j=2.0, static_j=4.0))
-
-    roots = {node.name: node.energy_j for node in tree(events(work, cpu())) if node.depth == 0}
-
-    assert roots == {
-        "compute": pytest.approx(1),
-        "memory": pytest.approx(2),
-        "static": pytest.approx(4),
-    }
