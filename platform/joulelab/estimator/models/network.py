@@ -11,10 +11,10 @@ from typing_extensions import override
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
 from joulelab.estimator.models.fake_trace import cast, fake_run, shapes_of, torch_dtype
-from joulelab.estimator.models.training import trace_training_step
 from joulelab.estimator.program import Program, ProgramPhase
 from joulelab.estimator.tracing.building import fake_network
 from joulelab.estimator.tracing.trace import trace_program
+from joulelab.estimator.tracing.training import trace_training
 
 Inputs = Mapping[str, torch.Tensor]
 Call = Callable[[Any, Inputs], object]
@@ -81,8 +81,11 @@ class NetworkModel(Model):
 
     def _program(self, network: torch.nn.Module, inputs: Inputs, *, training: bool) -> Program:
         network.train(mode=training)
+        passed = tuple(inputs.values())
+
+        def call() -> object:
+            return self.call(network, inputs)
+
         if training:
-            return trace_training_step(network, lambda: self.call(network, inputs), inputs)
-        return trace_program(
-            lambda: self.call(network, inputs), network=network, inputs=tuple(inputs.values())
-        )
+            return trace_training(call, network=network, inputs=passed)
+        return trace_program(call, network=network, inputs=passed)

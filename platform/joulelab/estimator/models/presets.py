@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from joulelab.workloads.llama_geometry import GEOMETRIES, LlamaGeometry
+from joulelab.workloads.whisper_geometry import GEOMETRIES as WHISPER_GEOMETRIES
 
 
 def _llama(geometry: LlamaGeometry) -> tuple[str, Mapping[str, Any]]:
@@ -39,20 +40,6 @@ def _encoder(
 
 def _gpt2(width: int, layers: int, heads: int) -> tuple[str, Mapping[str, Any]]:
     return "gpt2", {"n_embd": width, "n_layer": layers, "n_head": heads}
-
-
-def _whisper(width: int, layers: int, heads: int, **others: Any) -> tuple[str, Mapping[str, Any]]:
-    sides = ("encoder", "decoder")
-    return "whisper", {
-        "d_model": width,
-        **{f"{side}_layers": layers for side in sides},
-        **{f"{side}_attention_heads": heads for side in sides},
-        **{f"{side}_ffn_dim": 4 * width for side in sides},
-        "max_source_positions": 1500,
-        "max_target_positions": 448,
-        "vocab_size": 51865,
-        **others,
-    }
 
 
 _QWEN = {"max_position_embeddings": 32768, "rope_parameters": _rope(1000000.0)}
@@ -97,11 +84,11 @@ PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     # google/vit-base-patch16-224 and vit-large-patch16-224 (arXiv:2010.11929, table 1).
     "vit-base": _encoder("vit", (768, 3072, 12), 12),
     "vit-large": _encoder("vit", (1024, 4096, 24), 16),
-    # openai/whisper-* (arXiv:2212.04356, table 1); large is large-v3.
-    "whisper-tiny": _whisper(384, 4, 6),
-    "whisper-base": _whisper(512, 6, 8),
-    "whisper-small": _whisper(768, 12, 12),
-    "whisper-medium": _whisper(1024, 24, 16),
-    "whisper-large": _whisper(1280, 32, 20, num_mel_bins=128, vocab_size=51866),
+    # openai/whisper-*; large is large-v3.
+    **{
+        f"whisper-{name.removesuffix('-v3')}": ("whisper", values)
+        for name, values in WHISPER_GEOMETRIES.items()
+        if name != "toy"
+    },
 }
 """Configurations by name: the type, and what differs from its defaults."""

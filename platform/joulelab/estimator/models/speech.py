@@ -18,16 +18,11 @@ from joulelab.estimator.program import Program, ProgramPhase
 from joulelab.estimator.tracing.building import fake_network
 from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.estimator.tracing.trace import trace_program
+from joulelab.workloads.whisper_geometry import START_TOKENS, WINDOW_S
 
 ensure_torchvision()
 
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedConfig  # noqa: E402
-
-_WINDOW_S = 30.0
-"""Audio that Whisper's encoder takes at once, padded if there is less (arXiv:2212.04356, 2.2)."""
-
-_START_TOKENS = 4
-"""Start, language, task and no-timestamps: the prompt of Whisper's decoder (ibid., figure 1)."""
 
 _NEW_TOKENS = 100
 
@@ -70,7 +65,7 @@ class SpeechModel(Model):
                 "prompt": (recognition.trace_prompt(), 1),
                 "decode": (recognition.trace_decode(new_tokens), new_tokens),
             }
-        work = request.batch * _WINDOW_S
+        work = request.batch * WINDOW_S
         phases = tuple(
             ProgramPhase(phase=phase, work=work, program=program, count=count)
             for phase, (program, count) in programs.items()
@@ -78,7 +73,7 @@ class SpeechModel(Model):
         return Traced(phases=phases, inputs=shapes_of({"audio features": features}))
 
     def _new_tokens(self, request: Request) -> int:
-        longest = int(self.config.max_target_positions) - _START_TOKENS
+        longest = int(self.config.max_target_positions) - START_TOKENS
         new_tokens = int(str(request.knobs["new_tokens"]))
         if request.training:
             raise ConfigError(f"No training step of {self.title} is traced: only its inference is.")
@@ -109,7 +104,7 @@ class _Recognition:
         return trace_program(encode, network=self._network, inputs=(self._features,))
 
     def trace_prompt(self) -> Program:
-        return self._trace_step(_START_TOKENS)
+        return self._trace_step(START_TOKENS)
 
     def trace_decode(self, new_tokens: int) -> Program:
         first = last = self._trace_step(1)
