@@ -69,7 +69,7 @@ def test_time_at_the_clock_of_the_profile_is_that_of_the_profile_whatever_the_pa
 
 
 def test_power_without_parameters_is_what_the_catalogue_expects():
-    """At an idle clock ratio of 1 with no activity: constant power and the clock tree."""
+    """At the ridge clock, without activity: constant power and clock tree, and what is lost."""
     profile = replace(
         profile_of(RUNS, "a100_sxm", "app00"),
         activity=dict.fromkeys(("fp_active", "dram_active", "tensor_active", "sm_active"), 0.0),
@@ -81,8 +81,18 @@ def test_power_without_parameters_is_what_the_catalogue_expects():
     value, _ = law.combined(terms.offset, terms)
 
     tree_w = 0.2 * spec.power.sm_w_per_ghz * spec.voltage.ridge_mhz / 1e3
-    expected_w = spec.power.constant_w + tree_w
-    assert np.exp(value[0]) * A100_LIMIT_W == pytest.approx(expected_w, rel=0.02)
+    chip = (spec.power.constant_w + tree_w) / A100_LIMIT_W
+    assert np.exp(value[0]) == pytest.approx(chip * (1.0 + 0.15 / 0.85**2 * chip), rel=0.02)
+
+
+def test_at_the_limit_fifteen_percent_are_lost():
+    law, terms = PowerLaw(), PowerLaw().terms(QUERIES, TYPICAL)
+    logs = np.full((len(QUERIES), 8), -50.0)
+    logs[:, 0], logs[:, 7] = np.log(0.85), terms.offset[:, 7]
+
+    value, _ = law.combined(logs, terms)
+
+    assert np.exp(value) == pytest.approx(1.0)
 
 
 def test_a_linear_law_is_updated_as_the_normal_equations_say():

@@ -16,7 +16,7 @@ class Terms:
         shared: Derivatives of them by the shared parameters; shape ``(n, terms, shared)``.
         gpu: Derivatives by the parameters of the query's GPU; ``(n, terms, gpu parameters)``.
         application: Derivatives by those of its application.
-        known: What else the law needs to combine them; shape ``(n,)``, or empty.
+        known: What else the law needs to combine them; shape ``(n, ...)``, or empty.
     """
 
     offset: Array

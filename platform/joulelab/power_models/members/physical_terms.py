@@ -1,9 +1,11 @@
 """Power and time as sums of physical terms whose logarithms are linear in unknown parameters.
 
-Power over the board's limit is ``B + v(f)^2 x (K + a_sm S) + v(f)^2 x^e sum_p a_p W_p + x^e D``
-with ``x`` the clock over that of the profile, pipes ``p``, and ``x^e`` the rate of work. Time is
-``c + ((b / x)^4 + m^4)^(1/4)`` over the same at ``x = 1``: a part that no clock changes, and a
-roof of compute and memory with a smooth corner. Both forms fit public clock sweeps to 1 to 2 %.
+Power over the board's limit is ``y + l y^2`` with ``y = B + v(f)^2 x (K + a_sm S) + v(f)^2 x^e sum_p
+a_p W_p + x^e D``: ``x`` is the clock over that of the profile, ``p`` are pipes, ``x^e`` is the rate
+of work, and ``l y^2`` is lost in the supply and in warmer silicon. Time is ``c + ((b / x)^4 +
+(m max(1, x_k / x))^4)^(1/4)`` over the same at ``x = 1``: a part that no clock changes, and a roof of
+compute and memory with a smooth corner, memory being starved below ``x_k``. Such laws fit public
+clock sweeps of one application to 1 to 2 %.
 """
 
 from collections.abc import Callable
@@ -20,30 +22,39 @@ from joulelab.power_models.runs import Array
 _LEAST_ACTIVITY = 0.003
 _FULL_BANDWIDTH = 0.85
 """``dram_active`` of a program that does nothing but read and write memory."""
+_MEMORY_BOUND = 1.1
+"""``dram_active`` at which memory alone would bound; measured ones end at about 0.9."""
 _CLOCK_TREE, _FP, _TENSOR = 0.2, 1.0, 3.0
 """Power of the clock tree, of full pipes and of full tensor cores over that of busy SMs."""
 
+_LOSS = 0.15 / 0.85**2
+"""Loss over the square of the chip's power, both over the limit: 15 % of the board's at the limit
+(regulators lose about a tenth, and leakage doubles in 50 K; estimate)."""
+
 _GPU_TERMS = np.array(
-    [[1, 0, 0, 0], *[[0, 1, 0, 0]] * 4, [0, 0, 1, 0], [0, 0, 0, 1]],
+    [[1, 0, 0, 0], *[[0, 1, 0, 0]] * 4, [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]],
     dtype=float,
 )
 """Of :class:`PowerLaw`: constant power, all of the core, memory, voltage."""
 _APPLICATION_TERMS = np.array(
-    [*[[0, 0, 0]] * 2, *[[1, 0, 0]] * 3, [0, 1, 0], [0, 0, 1]],
+    [*[[0, 0, 0]] * 2, *[[1, 0, 0]] * 3, [0, 1, 0], [0, 0, 1], [0, 0, 0]],
     dtype=float,
 )
 """Of :class:`PowerLaw`: what runs in the core, memory, voltage (hot boards leak more)."""
+
+_TIME_TERMS = np.array([[1.0, 0.0], [1.0, 1.0]])
+"""Of :class:`TimeLaw`: all that waits for the device, and memory over compute."""
 
 
 class PowerLaw(Law):
     """Power over the board's limit.
 
-    The terms are constant, clock tree, SMs, floating-point pipes, tensor cores, memory, and the
-    exponent of the voltage. The catalogue's constant power, power per SM clock, energy per byte
-    and voltage curve are where each GPU is expected.
+    The terms are constant, clock tree, SMs, floating-point pipes, tensor cores, memory, the
+    exponent of the voltage, and the loss. The catalogue's constant power, power per SM clock,
+    energy per byte and voltage curve are where each GPU is expected.
     """
 
-    shared_sd = np.array([0.2, 0.7, 0.4, 0.7, 0.7, 0.5, 0.2])
+    shared_sd = np.array([0.2, 0.7, 0.4, 0.7, 0.7, 0.5, 0.2, 0.3])
     gpu_sd = np.array([0.25, 0.3, 0.3, 0.25])
     application_sd = np.array([0.3, 0.3, 0.3])
 
@@ -63,11 +74,12 @@ class PowerLaw(Law):
                 busy + np.log(_TENSOR) + tensor + work,
                 _of_spec(queries, _memory_share) + dram + work,
                 np.zeros(len(queries)),
+                np.full(len(queries), np.log(_LOSS)),
             ]
         )
         return Terms(
             offset=offset,
-            shared=_for_each(queries, np.eye(7)),
+            shared=_for_each(queries, np.eye(8)),
             gpu=_for_each(queries, _GPU_TERMS),
             application=_for_each(queries, _APPLICATION_TERMS),
             known=np.log(inputs[:, 5]),
@@ -80,41 +92,54 @@ class PowerLaw(Law):
         parts[:, 1:5] += squared[:, None]
         total = np.logaddexp.reduce(parts, axis=1)
         shares = np.exp(parts - total[:, None])
-        return total, np.column_stack([shares, shares[:, 1:5].sum(axis=1) * squared])
+        slopes = np.column_stack([shares, shares[:, 1:5].sum(axis=1) * squared])
+        lost = np.exp(logs[:, 7] + total)
+        share_lost = lost / (1.0 + lost)
+        board = total + np.log1p(lost)
+        return board, np.column_stack([slopes * (1.0 + share_lost)[:, None], share_lost])
 
 
 class TimeLaw(Law):
-    """Time over that at the clock of the profile; the terms are compute and memory over fixed."""
+    """Time over that at the clock of the profile; the terms are compute and memory over fixed.
 
-    shared_sd = np.array([1.0, 2.0, 2.0, 2.0, 2.0, 1.0, 2.0])
+    Memory is over compute as ``dram_active`` over what is left of it, and below the catalogue's
+    knee it is starved.
+    """
+
+    shared_sd = np.array([1.0, 2.0, 2.0, 2.0, 1.0, 2.0])
     gpu_sd = np.array([0.3, 0.3])
     application_sd = np.array([0.3, 0.3])
 
     @override
     def terms(self, queries: Queries, typical: Array) -> Terms:
         inputs = filled(matrix(queries, INPUTS), typical)
-        fp, dram, tensor, sm, engine = (inputs[:, :5] - typical[:5]).T
+        dram = np.clip(inputs[:, 1], _LEAST_ACTIVITY, 1.0)
+        fp, _, tensor, sm, engine = (inputs[:, :5] - typical[:5]).T
         one, zero = np.ones_like(fp), np.zeros_like(fp)
-        compute = np.column_stack([one, fp + tensor, sm, engine, dram, zero, zero])
-        memory = np.column_stack([zero, zero, zero, zero, zero, one, dram])
+        compute = np.column_stack([one, fp + tensor, sm, engine, zero, zero])
+        memory = compute + np.column_stack([zero, zero, zero, zero, one, fp])
+        knees_mhz = [profile.spec.timing.memory_knee_mhz for profile in queries.profiles]
+        starved = np.maximum(queries.of_profiles(knees_mhz) / queries.sm_clock_mhz, 1.0)
+        over_compute = np.log(dram / (_MEMORY_BOUND - dram))
         return Terms(
-            offset=np.column_stack([one, zero]),
+            offset=np.column_stack([one, one + over_compute + np.log(starved)]),
             shared=np.stack([compute, memory], axis=1),
-            gpu=_for_each(queries, np.eye(2)),
-            application=_for_each(queries, np.eye(2)),
-            known=np.log(queries.clock_ratio),
+            gpu=_for_each(queries, _TIME_TERMS),
+            application=_for_each(queries, _TIME_TERMS),
+            known=np.column_stack([np.log(queries.clock_ratio), np.log(starved)]),
         )
 
     @override
     def combined(self, logs: Array, terms: Terms) -> tuple[Array, Array]:
-        there, slope_there = _roof(logs, terms.known)
-        here, slope_here = _roof(logs, np.zeros_like(terms.known))
+        log_ratio, log_starved = terms.known.T
+        there, slope_there = _roof(logs[:, 0] - log_ratio, logs[:, 1])
+        here, slope_here = _roof(logs[:, 0], logs[:, 1] - log_starved)
         return there - here, slope_there - slope_here
 
 
-def _roof(logs: Array, log_ratio: Array) -> tuple[Array, Array]:
-    """Return the logarithm of ``1 + ((b / x)^4 + m^4)^(1/4)`` and its derivatives."""
-    powers = 4.0 * np.column_stack([logs[:, 0] - log_ratio, logs[:, 1]])
+def _roof(compute: Array, memory: Array) -> tuple[Array, Array]:
+    """Return the logarithm of ``1 + (b^4 + m^4)^(1/4)`` and its derivatives by both logs."""
+    powers = 4.0 * np.column_stack([compute, memory])
     total = np.logaddexp.reduce(powers, axis=1)
     value = np.logaddexp(0.0, total / 4.0)
     shares = np.exp(powers - total[:, None])
