@@ -1,11 +1,17 @@
 """Power and time as sums of physical terms whose logarithms are linear in unknown parameters.
 
-Power over the board's limit is ``y + l y^2`` with ``y = B + v(f)^2 x (K + a_sm S) + v(f)^2 x^e sum_p
-a_p W_p + x^e D``: ``x`` is the clock over that of the profile, ``p`` are pipes, ``x^e`` is the rate
-of work, and ``l y^2`` is lost in the supply and in warmer silicon. Time is ``c + ((b / x)^4 +
-(m max(1, x_k / x))^4)^(1/4)`` over the same at ``x = 1``: a part that no clock changes, and a roof of
-compute and memory with a smooth corner, memory being starved below ``x_k``. Such laws fit public
-clock sweeps of one application to 1 to 2 %.
+Power over the board's limit is ``y + l y^2`` with
+
+    y = B + v(f)^2 x (K + a_sm S) + v(f)^2 x^e sum_p a_p W_p + x^e D
+
+where ``x`` is the clock over that of the profile, ``p`` are pipes, ``x^e`` is the rate of work, and
+``l y^2`` is lost in the supply and in warmer silicon. Time over that of the profile is
+
+    T = c + ((b / x)^4 + (m max(1, x_k / x))^4)^(1/4)
+
+over the same at ``x = 1``: a part that no clock changes, and a roof of compute and memory with a
+smooth corner, memory being starved below ``x_k``. Such laws fit public clock sweeps of single
+applications to 1 to 2 %.
 """
 
 from collections.abc import Callable
