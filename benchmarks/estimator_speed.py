@@ -1,4 +1,4 @@
-"""How fast the estimator answers, what it counts against what is documented, and that it obeys.
+"""How fast the estimator answers, and what it counts against what is documented.
 
 Usage: python benchmarks/run.py estimator_speed
 """
@@ -11,7 +11,6 @@ from statistics import median
 
 from figures import Figure
 
-from joulelab.estimator import estimate
 from joulelab.estimator.graph.fusion import fused
 from joulelab.estimator.models import find_model, trace_model
 from joulelab.estimator.precision import supports
@@ -43,7 +42,7 @@ _GROUPS = {"resnet18": 23, "resnet50": 56, "mobilenet_v2": 54, "vgg16": 22}
 
 def figures() -> list[Figure]:
     """Return the figures."""
-    return [*_tracing(), *_matrices(), *_counts(), *_laws()]
+    return [*_tracing(), *_matrices(), *_counts()]
 
 
 def _tracing() -> list[Figure]:
@@ -146,41 +145,3 @@ def _matrix_flop(name: str) -> float:
 def _num_groups(name: str) -> int:
     (phase,) = trace_model(name, batch=1, precision="fp32").phases
     return len(fused(phase.program))
-
-
-def _laws() -> list[Figure]:
-    hottest = fastest = 0.0
-    for model in ("resnet50", "vit_b_16", "bert-base"):
-        for precision in ("fp32", "fp16", "int8"):
-            keys = [key for key, p in PROCESSORS.items() if supports(precision, p)]
-            processors = [PROCESSORS[key] for key in keys]
-            for batch in (1, 64):
-                traced = trace_model(model, batch=batch, precision=precision)
-                found = totals(traced, processors)
-                caps_w = [[[p.default_power_limit_w]] for p in processors]
-                hottest = max(hottest, float((found.peak_power_w / caps_w).max()))
-                fastest = max(fastest, float((found.roofline_s / found.latency_s).max()))
-    a100 = estimate("resnet18", device="a100_sxm", precision="fp16", batch=64, mode="compiled")
-    return [
-        Figure(
-            name="largest power over the power cap",
-            measured=hottest,
-            promised=1.0,
-            unit="x",
-            how=f"three networks x {len(PROCESSORS)} devices x precisions x batches 1 and 64",
-        ),
-        Figure(
-            name="shortest roofline time over time",
-            measured=fastest,
-            promised=1.0,
-            unit="x",
-            how="the same",
-        ),
-        Figure(
-            name="power of ResNet-18 in fp16 on an A100",
-            measured=a100.power_w,
-            promised=400.0,
-            unit="W",
-            how="batch 64, compiled",
-        ),
-    ]

@@ -17,6 +17,7 @@ BENCHMARKS = (
     "best_set",
     "tracking_cost",
     "estimator_speed",
+    "estimator_laws",
     "estimator",
 )
 
