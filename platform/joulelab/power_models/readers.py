@@ -227,6 +227,7 @@ def _runs(
     boards: Mapping[str, str],
 ) -> Runs:
     unread = np.full(len(application), np.nan)
+    _check_memory_clock(application, labels, numbers, row)
     return Runs(
         application=np.array(application, dtype=np.str_),
         gpu=np.array(labels, dtype=np.str_),
@@ -238,6 +239,24 @@ def _runs(
         power_limit_w=numbers.get("power_limit_w", unread),
         row=row.astype(np.intp),
     )
+
+
+def _check_memory_clock(
+    application: Sequence[str], labels: Sequence[str], numbers: Mapping[str, Array], row: Index
+) -> None:
+    if "mem_clock_mhz" not in numbers:
+        return
+    seen: dict[tuple[str, str], tuple[float, int]] = {}
+    pairs = zip(labels, application, strict=True)
+    clocks = numbers["mem_clock_mhz"].tolist()
+    for pair, clock_mhz, number in zip(pairs, clocks, row.tolist(), strict=True):
+        first_mhz, first = seen.setdefault(pair, (clock_mhz, number))
+        if clock_mhz != first_mhz and not np.isnan([clock_mhz, first_mhz]).any():
+            raise ConfigError(
+                f"Column 'mem_clock_mhz' must hold one clock for {pair[1]!r} on {pair[0]!r}: models "
+                f"know the default one alone; row {first} has {first_mhz:g}, row {number} "
+                f"{clock_mhz:g}."
+            )
 
 
 def board_key(label: str, boards: Mapping[str, str]) -> str:

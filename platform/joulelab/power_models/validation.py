@@ -6,7 +6,7 @@ from typing import get_args
 
 import numpy as np
 
-from joulelab.power_models.baselines import best_fixed_ratio, measured_sweep
+from joulelab.power_models.baselines import best_fixed_ratio, measured_sweep, smoothed_best_mhz
 from joulelab.power_models.decision import Goal, Sweep, regret
 from joulelab.power_models.interval import Interval
 from joulelab.power_models.operating_model import OperatingModel, Quantity
@@ -38,8 +38,8 @@ class Validated:
         errors: By quantity.
         intervals: By quantity; empty where the model gives none.
         regrets: By goal; empty where a split holds out parts of applications.
-        baselines: Regrets of clocks that need no model, by ``"maximum clock"`` and
-            ``"best fixed clock"``, then by goal.
+        baselines: Regrets of clocks that need no model, by ``"maximum clock"``, ``"best fixed
+            clock"`` and ``"measured, smoothed"``, what noise leaves of the best, then by goal.
     """
 
     kind: str
@@ -160,6 +160,7 @@ class _Collected:
                     "model": predicted.sm_clock_mhz[predicted.best(goal)],
                     "maximum clock": default_mhz,
                     "best fixed clock": fixed[goal] * default_mhz,
+                    "measured, smoothed": smoothed_best_mhz(truth, goal),
                 }
                 for who, clock_mhz in chosen.items():
                     self._regrets.setdefault(who, {}).setdefault(goal, []).append(

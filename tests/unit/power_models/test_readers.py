@@ -127,6 +127,14 @@ def test_a_repeated_clock_is_refused_unless_it_is_to_be_averaged():
     assert mean.power_w[3] == pytest.approx(rows[3]["power_w"] * 1.05)
 
 
+def test_two_memory_clocks_of_one_application_are_refused():
+    rows = [row | {"mem_clock_mhz": 1593.0} for row in rows_by_law(2)]
+    rows[4]["mem_clock_mhz"] = 1215.0
+
+    with pytest.raises(ConfigError, match=r"'mem_clock_mhz' .* row 0 has 1593, row 4 1215"):
+        runs_of_rows(rows)
+
+
 def test_a_single_clock_is_not_enough_to_learn_from():
     rows = rows_by_law(2)
 

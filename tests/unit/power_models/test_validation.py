@@ -8,7 +8,9 @@ from synthetic_runs import rows_by_law, runs_by_law
 
 from joulelab.errors import ConfigError
 from joulelab.power_models import POWER_MODELS
+from joulelab.power_models.baselines import smoothed_best_mhz
 from joulelab.power_models.calibration import Calibration
+from joulelab.power_models.decision import Sweep
 from joulelab.power_models.interval import Interval
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, queries_of, sweep
@@ -107,8 +109,16 @@ def test_one_measured_point_tells_the_mean_how_high_an_application_lies():
 def test_baselines_are_always_told():
     [cold] = validate(lambda: made("mean"), RUNS, anchors=[COLD], level=None)
 
-    assert set(cold.baselines) == {"maximum clock", "best fixed clock"}
+    assert set(cold.baselines) == {"maximum clock", "best fixed clock", "measured, smoothed"}
     assert cold.regrets["edp_js"].mean >= 0.0
+
+
+def test_a_smooth_measured_sweep_chooses_its_own_best_clock():
+    clocks_mhz = np.arange(500.0, 1501.0, 50.0)
+    power_w = 2.0 + (clocks_mhz / 1e3) ** 3
+    exact = Sweep(sm_clock_mhz=clocks_mhz, power_w=power_w, time_s=1e3 / clocks_mhz)
+
+    assert smoothed_best_mhz(exact, "energy_j") == pytest.approx(1000.0, abs=50.0)
 
 
 def test_energy_and_its_interval_follow_from_power_and_time():
