@@ -253,8 +253,8 @@ def _check_memory_clock(
         first_mhz, first = seen.setdefault(pair, (clock_mhz, number))
         if clock_mhz != first_mhz and not np.isnan([clock_mhz, first_mhz]).any():
             raise ConfigError(
-                f"Column 'mem_clock_mhz' must hold one clock for {pair[1]!r} on {pair[0]!r}: models "
-                f"know the default one alone; row {first} has {first_mhz:g}, row {number} "
+                f"Column 'mem_clock_mhz' must hold one clock for {pair[1]!r} on {pair[0]!r}: "
+                f"models know the default one alone; row {first} has {first_mhz:g}, row {number} "
                 f"{clock_mhz:g}."
             )
 
