@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from multiprocessing import get_context
 
@@ -44,7 +44,7 @@ class Found:
         num_partitions: Estimates whose parts were summed.
         cap: Largest power over the cap.
         roofline: Largest share of the time that is roofline.
-        shrinkage: Largest energy over that of a larger batch.
+        shrinkage: Largest energy of an execution over that at a larger batch.
         partition: Largest relative error of a sum of parts.
         without_energy: Cells whose energy is not above 0.
         refused: Why cells have no estimate, with their number.
@@ -97,7 +97,12 @@ def _figures(found: Found, num_models: int) -> list[Figure]:
     rows = (
         ("largest power over the power cap", found.cap, _TIGHT, cells),
         ("largest share of roofline time in time", found.roofline, _TIGHT, cells),
-        ("largest energy over that of 64 times the batch", found.shrinkage, _TIGHT, cells),
+        (
+            "largest energy of an execution over that at 64 times the batch",
+            found.shrinkage,
+            _TIGHT,
+            cells,
+        ),
         (
             *("largest relative error of a sum of groups or events", found.partition, 1e-9),
             f"{found.num_partitions} estimates",
@@ -138,7 +143,7 @@ def _figures(found: Found, num_models: int) -> list[Figure]:
 def checked(name: str, turn: int) -> Found:
     """Check one model; ``turn`` chooses the precisions whose parts are summed."""
     found = Found()
-    kept: dict[tuple[str, Mode], Totals] = {}
+    kept: dict[object, Totals] = {}
     for batch, precision in product(_BATCHES, PRECISIONS):
         able = [each for each in PROCESSORS.values() if supports(precision, each)]
         where = f"{name}, {precision}, batch {batch}"
@@ -152,13 +157,25 @@ def checked(name: str, turn: int) -> Found:
             if totals_now is None:
                 break
             _check_totals(totals_now, able, f"{where}, {mode}", found)
-            small = kept.setdefault((precision, mode), totals_now)
-            if small.latency_s.shape == totals_now.latency_s.shape:
-                shrinkage = laws.largest_shrinkage(small, totals_now) if batch > 1 else 0.0
+            once = _per_execution(totals_now, traced)
+            small = kept.setdefault((precision, mode, len(able), _operators(traced)), once)
+            if small is not once:
+                shrinkage = laws.largest_shrinkage(small, once)
                 found.shrinkage = max(found.shrinkage, (shrinkage, f"{where}, {mode}"))
         found.num_cells += len(able)
         _check_parts(traced, able, turn, found)
     return found
+
+
+def _per_execution(found_here: Totals, traced: TracedModel) -> Totals:
+    """Return ``found_here`` with energies of one execution: larger batches may need fewer."""
+    counts = [phase.count for phase in traced.phases]
+    return replace(found_here, energy_j=found_here.energy_j / counts)
+
+
+def _operators(traced: TracedModel) -> tuple[str, ...]:
+    """Return what is launched; a batch of one may be padded, and so launch more."""
+    return tuple(each.name for phase in traced.phases for each in phase.program.operators)
 
 
 def _totals(
