@@ -2,6 +2,7 @@
 
 import copy
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -19,10 +20,11 @@ from joulelab.power_models.members.hierarchy import (
     without_pairs,
 )
 from joulelab.power_models.members.laws import INPUTS, Law
+from joulelab.power_models.members.power_cap import capped, caps_seen, clamped
 from joulelab.power_models.members.spread import SpreadModel
 from joulelab.power_models.members.thinning import thinned
 from joulelab.power_models.queries import Queries, queries_of
-from joulelab.power_models.runs import Array, Names, Runs
+from joulelab.power_models.runs import Array, Flags, Names, Runs
 from joulelab.power_models.state import State
 from joulelab.power_models.targets import measured, scale
 
@@ -36,7 +38,8 @@ class HierarchicalModel(SpreadModel):
 
     Anchors move what is known of their application and of its GPU, by as much as each is in
     doubt: a GPU never seen starts where GPUs are expected, and a few applications measured there
-    place it. The spread is that of the posterior.
+    place it. The spread is that of the posterior. Power at a cap is known to be no less without
+    it, and is answered up to the cap.
     """
 
     @property
@@ -46,19 +49,21 @@ class HierarchicalModel(SpreadModel):
 
     @override
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
+        self.caps_w = self._caps_seen(queries, values)
         rows = thinned(queries)
         queries, values = queries.select(rows), values[rows]
         inputs = matrix(queries, INPUTS)
         read = ~np.isnan(inputs).all(axis=0)
         self._typical = _UNREAD.copy()
         self._typical[read] = np.nanmedian(inputs[:, read], axis=0)
-        self.posterior = learned(self.law, self._rows(queries), self._logs(queries, values))
+        told = self._rows(queries, capped(queries, values, self.caps_w))
+        self.posterior = learned(self.law, told, self._logs(queries, values))
         return self
 
     @override
     def answer(self, queries: Queries) -> Array:
         logs = expected(self.law, self.posterior, self._rows(queries))
-        return np.exp(logs) * self._unit(queries)
+        return clamped(queries, np.exp(logs) * self._unit(queries), self.caps_w)
 
     @override
     def spread(self, queries: Queries) -> Array:
@@ -106,6 +111,7 @@ class HierarchicalModel(SpreadModel):
             "gpus": list(known.gpus),
             "pairs": [list(pair) for pair in known.pairs],
             "noise": known.noise,
+            "caps_w": dict(self.caps_w),
         }
         arrays = {name: getattr(known, name) for name in _ARRAYS}
         return State(values=values, arrays={**arrays, "typical": self._typical})
@@ -113,6 +119,7 @@ class HierarchicalModel(SpreadModel):
     @override
     def _restore(self, state: State) -> None:
         self._typical = state.arrays["typical"]
+        self.caps_w = state.values["caps_w"]
         self.posterior = Posterior(
             gpus=tuple(state.values["gpus"]),
             pairs=tuple((gpu, application) for gpu, application in state.values["pairs"]),
@@ -122,20 +129,25 @@ class HierarchicalModel(SpreadModel):
 
     def _told(self, queries: Queries, values: Array) -> Self:
         """Return a model whose posterior knows ``values`` as well."""
+        adapted = copy.copy(self)
+        adapted.caps_w = {**self.caps_w, **self._caps_seen(queries, values)}
         kept = thinned(queries)
         queries, values = queries.select(kept), values[kept]
-        rows = self._rows(queries)
-        adapted = copy.copy(self)
+        rows = self._rows(queries, capped(queries, values, adapted.caps_w))
         known = without_pairs(self.law, self.posterior, rows.pairs)
         adapted.posterior = updated(self.law, known, rows, self._logs(queries, values))
         return adapted
 
-    def _rows(self, queries: Queries) -> Rows:
+    def _caps_seen(self, queries: Queries, values: Array) -> Mapping[str, float]:
+        return caps_seen(queries, values) if self.target == "power_w" else {}
+
+    def _rows(self, queries: Queries, at_least: Flags | None = None) -> Rows:
         used, pair = np.unique(queries.profile, return_inverse=True)
         return Rows(
             terms=self.law.terms(queries, self._typical),
             pairs=tuple(queries.profiles[number].pair for number in used),
             pair=np.asarray(pair, dtype=np.intp),
+            at_least=at_least,
         )
 
     def _logs(self, queries: Queries, values: Array) -> Array:

@@ -14,7 +14,7 @@ from scipy.linalg import block_diag, cho_factor, cho_solve  # type: ignore[impor
 from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
 from joulelab.power_models.members.laws import Law, Terms
-from joulelab.power_models.runs import Array, Index
+from joulelab.power_models.runs import Array, Flags, Index
 
 Pair = tuple[str, str]
 _PRIOR_WORTH = 4.0
@@ -56,11 +56,14 @@ class Rows:
         terms: What is known of each before any parameter.
         pairs: All GPU labels and applications among them.
         pair: Position in ``pairs`` of each row; shape ``(n,)``.
+        at_least: Whether a value is known to be no less than what was measured, which a power
+            cap kept down; ``None`` if none is.
     """
 
     terms: Terms
     pairs: tuple[Pair, ...]
     pair: Index
+    at_least: Flags | None = None
 
 
 def prior(law: Law) -> Posterior:
@@ -106,10 +109,12 @@ def updated(
 
     def misfit(parameters: Array) -> Array:
         value, _ = _evaluated(law, rows.terms, design, parameters)
-        return np.concatenate([(value - logs) / deviation, whitening @ (parameters - known.mean)])
+        off = np.where(_satisfied(rows, value, logs), 0.0, value - logs)
+        return np.concatenate([off / deviation, whitening @ (parameters - known.mean)])
 
     def slopes(parameters: Array) -> Array:
-        _, slope = _evaluated(law, rows.terms, design, parameters)
+        value, slope = _evaluated(law, rows.terms, design, parameters)
+        slope = np.where(_satisfied(rows, value, logs)[:, None], 0.0, slope)
         return np.vstack([slope / deviation[:, None], whitening])
 
     begin = known.mean if start is None else start
@@ -181,7 +186,8 @@ def _with_scatter(
     """Return ``known`` with the scatters and the noise as ``found`` shows them."""
     first, last = len(law.shared_sd), _num_before_pairs(law, found)
     value, _ = _evaluated(law, rows.terms, _design(law, found, rows), found.mean)
-    noise = np.sqrt(np.average((value - logs) ** 2, weights=1.0 / _row_count(rows)))
+    off = np.where(_satisfied(rows, value, logs), 0.0, value - logs)
+    noise = np.sqrt(np.average(off**2, weights=1.0 / _row_count(rows)))
     return replace(
         known,
         gpu_scatter=_scatter(law.gpu_sd, found, range(first, last, len(law.gpu_sd))),
@@ -203,6 +209,13 @@ def _scatter(sd: Array, found: Posterior, starts: Sequence[int]) -> Array:
 
 def _num_before_pairs(law: Law, known: Posterior) -> int:
     return len(law.shared_sd) + len(known.gpus) * len(law.gpu_sd)
+
+
+def _satisfied(rows: Rows, value: Array, logs: Array) -> Flags:
+    """Return where a value is above what a cap let be measured, and so told nothing more."""
+    if rows.at_least is None:
+        return np.zeros(len(logs), dtype=np.bool_)
+    return np.asarray(rows.at_least & (value > logs))
 
 
 def _row_count(rows: Rows) -> Array:

@@ -60,7 +60,7 @@ class PowerLaw(Law):
     energy per byte and voltage curve are where each GPU is expected.
     """
 
-    shared_sd = np.array([0.2, 0.7, 0.4, 0.7, 0.7, 0.5, 0.2, 0.3])
+    shared_sd = np.array([0.2, 0.7, 0.4, 0.7, 0.7, 0.5, 0.2, 0.3, 0.7])
     gpu_sd = np.array([0.25, 0.3, 0.3, 0.25])
     application_sd = np.array([0.3, 0.3, 0.3])
 
@@ -85,7 +85,7 @@ class PowerLaw(Law):
         )
         return Terms(
             offset=offset,
-            shared=_for_each(queries, np.eye(8)),
+            shared=np.concatenate([_for_each(queries, np.eye(8)), _uncounted(queries, 8)], axis=2),
             gpu=_for_each(queries, _GPU_TERMS),
             application=_for_each(queries, _APPLICATION_TERMS),
             known=np.log(inputs[:, 5]),
@@ -112,7 +112,7 @@ class TimeLaw(Law):
     knee it is starved.
     """
 
-    shared_sd = np.array([1.0, 2.0, 2.0, 2.0, 1.0, 2.0])
+    shared_sd = np.array([1.0, 2.0, 2.0, 2.0, 1.0, 2.0, 1.0])
     gpu_sd = np.array([0.3, 0.3])
     application_sd = np.array([0.3, 0.3])
 
@@ -129,7 +129,9 @@ class TimeLaw(Law):
         over_compute = np.log(dram / (_MEMORY_BOUND - dram))
         return Terms(
             offset=np.column_stack([one, one + over_compute + np.log(starved)]),
-            shared=np.stack([compute, memory], axis=1),
+            shared=np.concatenate(
+                [np.stack([compute, memory], axis=1), _uncounted(queries, 2)], axis=2
+            ),
             gpu=_for_each(queries, _TIME_TERMS),
             application=_for_each(queries, _TIME_TERMS),
             known=np.column_stack([np.log(queries.clock_ratio), np.log(starved)]),
@@ -150,6 +152,13 @@ def _roof(compute: Array, memory: Array) -> tuple[Array, Array]:
     value = np.logaddexp(0.0, total / 4.0)
     shares = np.exp(powers - total[:, None])
     return value, shares * np.exp(total / 4.0 - value)[:, None]
+
+
+def _uncounted(queries: Queries, num_terms: int) -> Array:
+    """Return the derivatives by what applications without counters have in common."""
+    unread = np.isnan(matrix(queries, ("sm_active",)))
+    of_core = np.arange(num_terms) < 2 if num_terms == 2 else _APPLICATION_TERMS[:, 0] > 0
+    return np.asarray((unread & of_core)[:, :, None].astype(float))
 
 
 def _for_each(queries: Queries, derivatives: Array) -> Array:
