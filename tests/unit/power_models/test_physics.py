@@ -91,6 +91,23 @@ def test_an_anchor_moves_dynamic_power_and_leaves_idle_power():
     assert ratio[0] < 1.8
 
 
+def test_a_few_applications_place_a_gpu_that_was_never_seen():
+    model = PhysicsModel().fit(runs_of_rows(rows_by_law(8)))
+    there = runs_of_rows(rows_by_law(8, gpu="v100_pcie", clocks_mhz=(510, 750, 945, 1170, 1380)))
+    known = np.isin(there.application, [f"app{number:02d}" for number in range(5)])
+    asked = there.select(~known)
+    queries = queries_of(asked)
+
+    adapted = model.adapt(there.select(known)).predict(queries)
+
+    error, before = (
+        np.abs(predicted / asked.power_w - 1.0).mean()
+        for predicted in (adapted, model.predict(queries))
+    )
+    assert error < 0.1
+    assert error < before / 2
+
+
 def test_power_never_falls_and_time_never_rises_with_the_clock():
     runs = runs_of_rows(rows_by_law(8))
     model = OperatingModel(power=PhysicsModel("power_w"), time=PhysicsModel("time_s")).fit(runs)

@@ -1,6 +1,7 @@
 """The physical member: laws of power and time, with constants fitted near the catalogue's."""
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 import numpy as np
@@ -18,8 +19,8 @@ from joulelab.power_models.members.physics_power import (
     shape_by_catalogue,
 )
 from joulelab.power_models.members.thinning import thinned
-from joulelab.power_models.queries import Profile, Queries
-from joulelab.power_models.runs import Array, Index, Names
+from joulelab.power_models.queries import Profile, Queries, queries_of
+from joulelab.power_models.runs import Array, Index, Names, Runs
 from joulelab.power_models.state import State
 
 _ROW_ERROR = 0.03
@@ -57,6 +58,39 @@ class PhysicsModel(AnchoredModel):
         self._doubt = _FIRST_DOUBT
         self._doubt = self._learned_doubt(queries, values)
         return self
+
+    @override
+    def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> Self:
+        """Return a new model that knows some measured points; this one stays as it is.
+
+        On a GPU that it was not trained on, two applications or more at two clocks or more also
+        tell the constants of that GPU, as far as they differ from what was taken for them.
+
+        Args:
+            anchors: The points.
+            profiled: Where profiles are taken from; ``None`` takes ``anchors`` itself.
+
+        Raises:
+            ConfigError: Before ``fit``, or if a profile is missing.
+        """
+        new = [gpu for gpu in anchors.boards if gpu not in self.domain.gpus]
+        if self.target != "power_w" or not new:
+            return super().adapt(anchors, profiled=profiled)
+        grown = copy.copy(self)
+        grown.place(queries_of(anchors, profiled), anchors.power_w, new)
+        return super(PhysicsModel, grown).adapt(anchors, profiled=profiled)
+
+    def place(self, queries: Queries, power_w: Array, gpus: Sequence[str]) -> None:
+        """Learn the constants of new GPUs from some applications there, near the present ones."""
+        for gpu in gpus:
+            rows = self._rows_of(queries, gpu)
+            here, values = queries.select(rows), power_w[rows]
+            used, counts = np.unique(here.profile, return_counts=True)
+            if len(used) < 2 or counts.max() < 2:
+                continue
+            self._moved = {**self._moved, gpu: self._learned_shape(here, values, self._moved[""])}
+            solved = self.solved(here, values)[used, 0] - self.guess(here)[used, 0]
+            self._weights = {**self._weights, gpu: self._weights[""] * np.exp(np.median(solved))}
 
     @override
     def guess(self, queries: Queries) -> Array:
@@ -124,9 +158,10 @@ class PhysicsModel(AnchoredModel):
                 moved[gpu] = self._learned_shape(queries.select(rows), values[rows])
         return {**moved, "": np.mean(list(moved.values()), axis=0)}
 
-    def _learned_shape(self, queries: Queries, values: Array) -> Array:
+    def _learned_shape(self, queries: Queries, values: Array, first: Array | float = 0.0) -> Array:
+        """Return by how much a GPU's shape departs from the catalogue, expected to be ``first``."""
         spec = queries.profiles[queries.profile[0]].spec
-        start = shape_by_catalogue(spec)
+        start = shape_by_catalogue(spec) + first
         inputs = profile_inputs(queries, self._typical)[queries.profile]
         board = values / spec.default_power_limit_w
         top = _at_profile(queries, board)[queries.profile]
@@ -140,7 +175,7 @@ class PhysicsModel(AnchoredModel):
             return np.concatenate([weight * _tamed(errors), moved])
 
         found = least_squares(misfit, np.zeros(len(start)), max_nfev=40)
-        return np.asarray(found.x * DOUBT)
+        return np.asarray(first + found.x * DOUBT)
 
     def _learned_weights(self, queries: Queries, values: Array) -> Mapping[str, Array]:
         """Return dynamic power over the power limit per activity, by GPU; ``""`` is for any."""
