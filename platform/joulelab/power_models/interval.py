@@ -1,5 +1,6 @@
 """Intervals: where measured values are expected."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from joulelab.power_models.runs import Array
@@ -20,3 +21,7 @@ class Interval:
     upper: Array
     level: float
     outside: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[Array]:
+        """Unpack into the lower and the upper ends."""
+        return iter((self.lower, self.upper))

@@ -70,6 +70,15 @@ def test_scores_are_means_over_rows_and_over_applications():
     assert scores.median_application == pytest.approx((0.2 / 3 + 0.4) / 2)
 
 
+def test_an_interval_unpacks_into_its_ends():
+    lower, upper = np.array([9.0]), np.array([11.0])
+
+    low, high = Interval(lower=lower, upper=upper, level=0.9, outside=())
+
+    assert (low == lower).all()
+    assert (high == upper).all()
+
+
 def test_coverage_counts_each_application_the_same():
     lower, upper = np.full(4, 9.0), np.full(4, 11.0)
     interval = Interval(lower=lower, upper=upper, level=0.9, outside=())
