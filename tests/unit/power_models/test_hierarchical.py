@@ -181,6 +181,23 @@ def test_a_gpu_never_seen_is_in_more_doubt_than_one_that_was():
     assert (unseen > seen).all()
 
 
+@pytest.mark.parametrize("kind", LAWS)
+def test_what_is_expected_of_known_names_is_what_their_parameters_say(kind):
+    law = kind()
+    rows = rows_of(law, QUERIES)
+    known = updated(law, prior(law), rows, np.log(RUNS.power_w / A100_LIMIT_W))
+    shared, gpu, own = (len(sd) for sd in (law.shared_sd, law.gpu_sd, law.application_sd))
+    logs = rows.terms.offset + rows.terms.shared @ known.mean[:shared]
+    logs = logs + rows.terms.gpu @ known.mean[shared : shared + gpu]
+    for row, pair in enumerate(rows.pair):
+        start = shared + gpu + own * pair
+        logs[row] += rows.terms.application[row] @ known.mean[start : start + own]
+
+    value = expected(law, known, rows)
+
+    assert value == pytest.approx(law.combined(logs, rows.terms)[0])
+
+
 @pytest.mark.parametrize("name", ["bayesian", "meta"])
 def test_applications_measured_on_a_new_gpu_place_the_others_there(name):
     """The new GPU draws 1.4 times what the law says of the one trained on."""

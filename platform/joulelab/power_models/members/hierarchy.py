@@ -126,8 +126,18 @@ def updated(
 
 def expected(law: Law, known: Posterior, rows: Rows) -> Array:
     """Return the logarithm of each row's most likely value."""
-    known = extended(law, known, rows.pairs)
-    return _evaluated(law, rows.terms, _design(law, known, rows), known.mean)[0]
+    terms, each = rows.terms, len(law.application_sd)
+    num_shared, before = len(law.shared_sd), _num_before_pairs(law, known)
+    logs = terms.offset + terms.shared @ known.mean[:num_shared]
+    for number, pair in enumerate(rows.pairs):
+        own = rows.pair == number
+        if pair[0] in known.gpus:
+            at = num_shared + len(law.gpu_sd) * known.gpus.index(pair[0])
+            logs[own] += terms.gpu[own] @ known.mean[at : at + len(law.gpu_sd)]
+        if pair in known.pairs:
+            at = before + each * known.pairs.index(pair)
+            logs[own] += terms.application[own] @ known.mean[at : at + each]
+    return law.combined(logs, terms)[0]
 
 
 def doubt_of_unmeasured(law: Law, known: Posterior, rows: Rows) -> Array:
