@@ -16,6 +16,7 @@ from trace_recordings import LIMIT_W, by_experiment, measured_traces, simulated_
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS
 from joulelab.power_models.traces.load_trace import LoadTrace
 from joulelab.power_models.traces.validation import TraceScores, leave_one_trace_out
+from joulelab.statistics.paired import compare_pairs
 
 
 def covered(scores: TraceScores) -> str:
@@ -25,16 +26,26 @@ def covered(scores: TraceScores) -> str:
     return f"{scores.coverage(0.9):8.2f}"
 
 
+def verdict(scores: TraceScores, baseline: TraceScores) -> str:
+    """Say who wins, and whether that is more than chance (Wilcoxon on absolute errors)."""
+    if scores is baseline:
+        return "the baseline"
+    names = list(baseline.energy_error)
+    errors, others = (
+        [max(1e-9, abs(each.energy_error[name])) for name in names] for each in (scores, baseline)
+    )
+    p = compare_pairs(errors, others).p_wilcoxon
+    word = "LOSES to the baseline" if scores.loses_to(baseline) else "better"
+    return f"{word} (p = {p:.2f})"
+
+
 def line(name: str, scores: TraceScores, baseline: TraceScores) -> str:
     """Write one line of the table."""
     worst, error = scores.worst
-    verdict = "the baseline" if scores is baseline else "better"
-    if scores.loses_to(baseline):
-        verdict = "LOSES to the baseline"
     return (
         f"{name:18} {100 * scores.median:7.2f} {100 * scores.mean:7.2f} {100 * error:7.1f} "
         f"{100 * scores.power_mape:7.2f} {covered(scores)} {scores.fit_s:7.1f}  "
-        f"{verdict}; worst: {worst}"
+        f"{verdict(scores, baseline)}; worst: {worst}"
     )
 
 

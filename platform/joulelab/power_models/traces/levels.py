@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import lsq_linear  # type: ignore[import-untyped]
 from scipy.signal import lfilter  # type: ignore[import-untyped]
 
 from joulelab.power_models.runs import Array
@@ -52,17 +53,18 @@ class Levels:
         best = np.inf
         for lag_s in _LAGS_S:
             lagged = [_lagged(design, lag_s, encoding.step_s) for design in designs]
-            found = _fitted(lagged, powers_w, len(scale) + 1)
+            gram, moment = _equations(lagged, powers_w, len(scale) + 1)
+            found = np.linalg.solve(gram, moment)
             error = sum(
                 float(np.mean((design @ found / power_w - 1.0) ** 2))
                 for design, power_w in zip(lagged, powers_w, strict=True)
             )
             if error < best * (1.0 - 1e-6):
-                best, chosen_s, coefficients = error, lag_s, found
+                best, chosen_s, equations = error, lag_s, (gram, moment)
         return cls(
             encoding=encoding,
             scale=scale,
-            coefficients=coefficients,
+            coefficients=_never_falling(*equations, len(scale) + 1),
             lag_s=chosen_s,
             lowest_w=min(float(power_w.min()) for power_w in powers_w),
         )
@@ -102,27 +104,38 @@ def _design(schedule: Schedule, encoding: Encoding, scale: Array) -> Array:
     return np.column_stack([shared, *own])
 
 
-def _fitted(designs: Sequence[Array], powers_w: Sequence[Array], num_shared: int) -> Array:
-    """Fit relative errors, every trace with one weight; the penalty by leaving traces out."""
-    grams, moments = [], []
-    for design, power_w in zip(designs, powers_w, strict=True):
-        rows = design / power_w[:, None]
-        grams.append(rows.T @ rows / len(rows))
-        moments.append(rows.sum(axis=0) / len(rows))
-    gram, moment = np.sum(grams, axis=0), np.sum(moments, axis=0)
+def _equations(
+    designs: Sequence[Array], powers_w: Sequence[Array], num_shared: int
+) -> tuple[Array, Array]:
+    """Return the normal equations of relative errors, every trace with one weight.
+
+    The penalty in them is the one that predicts the energy of left-out traces best.
+    """
+    rows = [design / power_w[:, None] for design, power_w in zip(designs, powers_w, strict=True)]
+    grams = np.stack([each.T @ each / len(each) for each in rows])
+    moments = np.stack([each.mean(axis=0) for each in rows])
+    energies = np.stack(
+        [design.sum(axis=0) / p.sum() for design, p in zip(designs, powers_w, strict=True)]
+    )
+    gram, moment = grams.sum(axis=0), moments.sum(axis=0)
     weights = np.where(np.arange(len(gram)) < num_shared, _SHARED_PENALTY, 1.0)
     weights[0] = 1e-6  # what nothing at all draws is free
     unit = np.diag(weights) * float(np.trace(gram)) / len(gram)
 
     def held_out(penalty: float) -> float:
-        total = 0.0
-        for design, power_w, g, m in zip(designs, powers_w, grams, moments, strict=True):
-            found = np.linalg.solve(gram - g + penalty * unit, moment - m)
-            total += abs(float((design @ found).sum() / power_w.sum()) - 1.0)
-        return total
+        left = np.linalg.solve(gram - grams + penalty * unit, (moment - moments)[:, :, None])
+        return float(np.abs((energies * left[:, :, 0]).sum(axis=1) - 1.0).sum())
 
     penalty = min(_PENALTIES, key=held_out) if len(designs) > 2 else _SHARED_PENALTY
-    return np.asarray(np.linalg.solve(gram + penalty * unit, moment))
+    return gram + penalty * unit, moment
+
+
+def _never_falling(gram: Array, moment: Array, num_shared: int) -> Array:
+    """Solve with what phases share at least zero: a busier unit never draws less."""
+    factor = np.linalg.cholesky(gram).T
+    lowest = np.where(np.arange(len(gram)) < num_shared, 0.0, -np.inf)
+    wanted = np.linalg.solve(factor.T, moment)
+    return np.asarray(lsq_linear(factor, wanted, (lowest, np.inf)).x)
 
 
 def _lagged(levels: Array, lag_s: float, step_s: float) -> Array:
