@@ -47,6 +47,8 @@ class KernelCost:
             cache, >= 0.
         shape: Of matrix work: independent products, rows, columns, length of a dot product (as
             :class:`joulelab.estimator.program.MatrixShape`); ``None`` of other work or unknown.
+        steps: Loads that each thread waits for one after the other where a kernel has no other
+            threads to run meanwhile, >= 0; 0 where there are, or if unknown.
     """
 
     name: str
@@ -59,6 +61,7 @@ class KernelCost:
     dtype: str = ""
     reread_b: float = 0.0
     shape: tuple[float, float, float, float] | None = None
+    steps: float = 0.0
 
     def __post_init__(self) -> None:
         if self.pipe not in PIPES:
@@ -68,6 +71,8 @@ class KernelCost:
                 "flop and dram_b must not be negative and count at least 1, "
                 f"got {self.flop=}, {self.dram_b=}, {self.count=}."
             )
+        if self.steps < 0:
+            raise ConfigError(f"steps must not be negative, got {self.steps}.")
         if min(self.weight_b, self.written_b, self.read_b, self.reread_b) < 0:
             raise ConfigError(
                 "weight_b, written_b and reread_b must not be negative and the first two are "

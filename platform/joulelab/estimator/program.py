@@ -55,6 +55,8 @@ class Operator:
             leaves a part of the value and reads nothing.
         outputs: Identifiers of the values written.
         outputs_b: Bytes written of each of them; they sum to ``written_b``.
+        steps: Loads that each thread makes one after the other where rows are too few to share the
+            work out further; 0 of other kernels.
         contiguous: Share of the bytes whose innermost stride is one element, 0..1.
         stage: Part of the step.
         has_formula: Whether its operations are known; if not, ``flop`` is 0.
@@ -74,6 +76,7 @@ class Operator:
     inputs_b: tuple[float, ...] = ()
     outputs: tuple[int, ...] = ()
     outputs_b: tuple[float, ...] = ()
+    steps: float = 0.0
     contiguous: float = 1.0
     stage: Stage = "forward"
     has_formula: bool = True

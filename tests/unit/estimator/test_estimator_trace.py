@@ -176,6 +176,15 @@ def test_growing_a_cache_by_concatenation_moves_all_of_it_twice():
     assert kernel.dram_b == 2 * 101 * 8 * 64 * 4
 
 
+@pytest.mark.parametrize("batch", [1, 5])
+def test_a_thread_of_a_group_norm_sums_what_its_block_of_512_shares_whatever_the_batch(batch):
+    with fake_tensors():
+        norm, images = torch.nn.GroupNorm(8, 64), torch.zeros(batch, 64, 32, 32)
+        (kernel,) = of_kind(trace(lambda: norm(images)), "norm")
+
+    assert kernel.steps == 64 / 8 * 32 * 32 / 512
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_attention_is_one_kernel_that_reads_and_writes_its_tensors_once(dtype):
     batch, heads, queries, keys, width = 2, 8, 64, 96, 32

@@ -27,6 +27,7 @@ def kernel_of(operator: Operator) -> KernelCost:
         written_b=operator.written_b,
         dtype=operator.dtype,
         reread_b=_reread_b(operator),
+        steps=operator.steps,
         shape=None if shape is None else (shape.batch, shape.m, shape.n, shape.k),
     )
 

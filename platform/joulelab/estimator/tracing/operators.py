@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from math import ceil
 
 import torch
 
@@ -17,6 +18,9 @@ from joulelab.estimator.tracing.kinds import MATRIX_KINDS
 from joulelab.estimator.tracing.pipes import pipe_of
 from joulelab.estimator.tracing.shapes import matrix_shape
 from joulelab.estimator.tracing.traffic import Access, moved_b, traffic
+
+_THREADS = 512
+"""Threads of a block that reduces."""
 
 
 class Describer:
@@ -60,6 +64,7 @@ class Describer:
             inputs_b=tuple(inputs.values()),
             outputs=tuple(outputs),
             outputs_b=tuple(outputs.values()),
+            steps=_steps(call),
             contiguous=contiguous_share(call, moved),
             stage=stage,
             has_formula=operations is not None,
@@ -105,6 +110,18 @@ class Describer:
                 storages[id(storage)] = storage
                 sizes_b[id(storage)] = sizes_b.get(id(storage), 0.0) + size_b
         return {self._storages.write(each): sizes_b[key] for key, each in storages.items()}
+
+
+def _steps(call: Call) -> float:
+    """Return how many elements each thread of a group norm sums up.
+
+    A block of threads takes a group of one image, however large, so that a batch of one keeps 32
+    blocks busy (``RowwiseMomentsCUDAKernel``, aten/src/ATen/native/cuda/group_norm_kernel.cu).
+    """
+    if call.name != "native_group_norm":
+        return 0.0
+    channels, pixels, groups = (call.argument(name) for name in ("C", "HxW", "group"))
+    return float(ceil(channels / groups * pixels / _THREADS))
 
 
 def _dtype_of(call: Call) -> str:
