@@ -3,6 +3,9 @@
 Between two launches an eager program calls modules, wrappers of tensor subclasses, views and much
 else. Every call of a Python function, and every call that such a function makes of a compiled one,
 is counted while the program is traced; what tracing itself runs is left out.
+
+Where a tensor has a class of its own, as the weights of torchao do, PyTorch hands each function of
+it, down to reading its shape, from compiled code to Python: that counts several calls.
 """
 
 import sys
@@ -10,6 +13,13 @@ from collections.abc import Callable
 from functools import cache
 from types import FrameType
 from typing import Any
+
+_HANDED_OVER = ("__torch_function__", "__torch_dispatch__")
+_CALLS_TO_HAND_OVER = 12
+"""Calls that take as long as handing a function over, besides the Python that it is handed to.
+
+A linear layer of torchao's fp8 hands over eight; without, it takes 7.6 us less for each, on a core
+on which the calls of a module that does nothing take 0.6 us each."""
 
 _OF_TRACING = (
     "/torch/_subclasses/",
@@ -64,6 +74,8 @@ class HostCalls:
         elif event == "return":
             self._depth = max(0, self._depth - 1)
         elif event in ("call", "c_call") and not self._depth:
+            if event == "call" and _is_handed_over(code.co_name):
+                self.count += _CALLS_TO_HAND_OVER
             self.count += not _is_watch(code.co_filename, code.co_name)
 
 
@@ -71,6 +83,11 @@ class HostCalls:
 def _is_of_tracing(path: str) -> bool:
     path = path.replace("\\", "/")
     return any(part in path for part in _OF_TRACING)
+
+
+@cache
+def _is_handed_over(name: str) -> bool:
+    return name.endswith(_HANDED_OVER)
 
 
 @cache

@@ -59,3 +59,17 @@ def test_counting_again_starts_from_zero():
 
     assert calls.restarted() == 1
     assert calls.count == 0
+
+
+class OfItsOwn(torch.Tensor):
+    """A tensor of a class of its own, which hands over each function of it."""
+
+
+def test_handing_a_function_over_to_python_counts_as_several_calls():
+    plain, own = torch.zeros(2), torch.zeros(2).as_subclass(OfItsOwn)
+    calls, handed = HostCalls(), HostCalls()
+
+    calls.during(lambda: plain.abs())()
+    handed.during(lambda: own.abs())()
+
+    assert handed.count - calls.count > 12
