@@ -19,6 +19,7 @@ BENCHMARKS = (
     "estimator_speed",
     "estimator_laws",
     "estimator",
+    "simulation_error",
 )
 
 

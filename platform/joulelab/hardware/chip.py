@@ -1,4 +1,4 @@
-"""What a GPU's chip and its links hold besides the pipes; the estimator alone uses it."""
+"""What a GPU's chip and its links hold besides the pipes, for pricing kernels."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +12,7 @@ BUSY_SM_SHARE = 0.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipSpec:
-    """What the chip holds besides its pipes; used by the estimator alone.
+    """What the chip holds besides its pipes: what kernels are priced with, simulated or estimated.
 
     Attributes:
         node_nm: Process node, as marketed.

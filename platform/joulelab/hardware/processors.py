@@ -1,6 +1,6 @@
 """The catalogue of all processors that the estimator knows: CPUs, GPUs, TPUs, KPUs.
 
-GPUs come from their own catalogue; its data files may hold two sections for the estimator alone:
+GPUs come from their own catalogue; its data files may hold two sections for pricing kernels:
 ``[eager_launch]``, seconds by kind of kernel and ``default``, and ``[kind_efficiency]``. Any data
 file may have ``[calibrated]``, whose figures replace what the rest of it says.
 """

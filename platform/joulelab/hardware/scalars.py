@@ -59,7 +59,7 @@ def value_of(processor: Processor, name: str) -> float:
 def calibrated(processor: Processor) -> Processor:
     """Return ``processor`` with the scalars that its data file has in ``[calibrated]``.
 
-    These hold for the estimator alone. Its quoted names are those of scalars:
+    The estimator uses all of them, the simulator those of times. Quoted names are those of scalars:
     ``"timing.kernel_overhead_s" = { value = ..., status = "F", source = ... }``.
     """
     prefix = f"{SECTION}."

@@ -15,11 +15,10 @@ from joulelab.registry import unknown_name
 
 COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
     "host_launch": ("timing.host_launch_s", "timing.eager_launch_s"),
-    "kernel_overhead": ("timing.kernel_overhead_s", "timing.stream_overhead_s"),
-    "memory_efficiency": ("timing.memory_efficiency",),
+    "host_python": ("timing.host_python",),
+    "elementwise": ("timing.elementwise_slowdown",),
     "pipe_efficiency": ("timing.pipe_efficiency",),
-    "sm_power": ("power.sm_w_per_ghz",),
-    "operation_energy": ("power.pipe_w_per_ghz",),
+    "core_power": ("power.sm_w_per_ghz", "power.pipe_w_per_ghz"),
 }
 """Figures that each coefficient scales; of a mapping, all its entries."""
 

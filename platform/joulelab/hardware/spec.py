@@ -152,6 +152,11 @@ class TimingSpec:
         tensor_ceiling_start: Tensor activity beyond which the clock drops though the power
             limit is far; ``None`` where none was seen.
         tensor_ceiling_mhz: By how much per unit of activity beyond it.
+        host_python: Time that Python takes on the host over what it takes on the host whose launch
+            times these are; it moves apart from launching, which is compiled.
+        elementwise_slowdown: Time of the elementwise kernels and copies of a network over that of
+            a stream of as many bytes: they broadcast, convert, take strided operands and compute
+            functions, where a stream only adds.
     """
 
     pipe_efficiency: Mapping[Pipe, float]
@@ -164,6 +169,8 @@ class TimingSpec:
     set_call_s: float
     tensor_ceiling_start: float | None = None
     tensor_ceiling_mhz: float = 0.0
+    host_python: float = 1.0
+    elementwise_slowdown: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

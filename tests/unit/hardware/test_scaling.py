@@ -18,28 +18,28 @@ def test_a_coefficient_scales_its_figures_and_nothing_else():
 
 
 def test_calibrated_figures_are_scaled_as_those_that_they_replace():
-    changed = scaled(H200, {"host_launch": 2.0, "kernel_overhead": 3.0})
+    changed = scaled(H200, {"host_launch": 2.0, "pipe_efficiency": 0.5})
 
     for name, factor in (
         ("calibrated.timing.eager_launch_s.default", 2.0),
-        ("calibrated.timing.kernel_overhead_s", 3.0),
+        ("calibrated.timing.pipe_efficiency.tensor_bf16", 0.5),
         ("calibrated.timing.memory_efficiency", 1.0),
+        ("calibrated.timing.kernel_overhead_s", 1.0),
     ):
         assert changed.figures[name].value == pytest.approx(factor * H200.figures[name].value)
 
 
 def test_every_entry_of_a_mapping_is_scaled():
-    changed = scaled(H200, {"operation_energy": 0.5}).power.pipe_w_per_ghz
+    changed = scaled(H200, {"core_power": 0.5}).power.pipe_w_per_ghz
 
     assert changed == {pipe: 0.5 * w for pipe, w in H200.power.pipe_w_per_ghz.items()}
 
 
 def test_no_efficiency_exceeds_one():
-    changed = scaled(H200, {"memory_efficiency": 4.0, "pipe_efficiency": 4.0})
+    changed = scaled(H200, {"pipe_efficiency": 4.0})
 
-    assert changed.timing.memory_efficiency == 1.0
     assert set(changed.timing.pipe_efficiency.values()) == {1.0}
-    assert changed.figures["calibrated.timing.memory_efficiency"].value == 1.0
+    assert changed.figures["calibrated.timing.pipe_efficiency.fp32"].value == 1.0
 
 
 @pytest.mark.parametrize("coefficient", COEFFICIENTS)

@@ -7,11 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulelab.core.cost import KernelCost, PhaseCost
-from joulelab.core.physics import HOST_CALL_SHARE
+from joulelab.core.physics import (
+    EAGER_GAP_S,
+    HOST_CALL_SHARE,
+    LOOP_LAUNCH_SHARE,
+    PLAIN_CONVOLUTION_SHARE,
+    SCALED_PRODUCT_LAUNCHES,
+    STEP_S,
+)
 from joulelab.devices.simulated.load import Load
 from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.hardware import GPUS
 from joulelab.hardware.processors import PROCESSORS
+from joulelab.hardware.scaling import scaled
 
 H200 = GPUS["h200_sxm"]
 SMALL = KernelCost(name="elementwise", pipe="fp32", flop=1e3, dram_b=1e4)
@@ -104,3 +112,83 @@ def test_a_slower_memory_clock_slows_what_the_memory_bounds():
     assert load.at(1980, memory_slowdown=2.0).kernels_s == pytest.approx(
         2 * load.at(1980).kernels_s, rel=0.01
     )
+
+
+def test_launching_one_kernel_again_and_again_takes_less_than_launching_it_among_others():
+    again = Load(H200, phase(replace(SMALL, count=9)))
+    among = Load(H200, phase(replace(SMALL, count=9), replace(SMALL, flop=2e3, count=9)))
+
+    assert again.host_s == pytest.approx(LOOP_LAUNCH_SHARE * among.host_s / 2)
+
+
+def test_slower_python_lengthens_what_lies_between_launches_and_not_a_loop_of_one():
+    slow = scaled(H200, {"host_python": 2.0})
+    loop, network = phase(SMALL), phase(SMALL, replace(SMALL, flop=2e3), host_calls=100)
+    calls_s = 100 * HOST_CALL_SHARE * PROCESSORS["h200_sxm"].timing.launch_s("default")
+    launches_s = Load(H200, network).host_s - calls_s
+
+    assert Load(slow, loop).host_s == Load(H200, loop).host_s
+    assert Load(slow, network).host_s == pytest.approx(
+        (2 - LOOP_LAUNCH_SHARE) * launches_s + 2 * calls_s
+    )
+
+
+def test_a_product_of_fp8_takes_the_host_longer_than_one_of_bf16():
+    bf16 = product(1024, 1024, 1024)
+    fp8 = replace(bf16, pipe="tensor_fp8", dtype="float8_e4m3fn")
+
+    ratio = Load(H200, phase(fp8)).host_s / Load(H200, phase(bf16)).host_s
+
+    assert ratio == pytest.approx(SCALED_PRODUCT_LAUNCHES)
+
+
+def test_kernels_of_a_queue_have_a_gap_that_those_of_a_graph_lack():
+    kernel = replace(SMALL, count=50)
+
+    queue = Load(H200, phase(kernel)).at(1980)
+    graph = Load(H200, phase(kernel, num_graphs=1)).at(1980)
+
+    assert queue.overhead_s - graph.overhead_s == pytest.approx(50 * EAGER_GAP_S)
+
+
+def test_threads_that_wait_for_each_load_take_a_time_for_each_step():
+    few, many = (replace(SMALL, name="norm", steps=steps) for steps in (10.0, 1010.0))
+
+    longer_s = (
+        Load(H200, phase(many)).at(1980).overhead_s - Load(H200, phase(few)).at(1980).overhead_s
+    )
+
+    assert longer_s == pytest.approx(1000 * STEP_S)
+
+
+def test_convolutions_on_plain_units_stay_further_behind_products_than_those_of_tf32():
+    shape = (1, 65536, 256, 2304)
+    plain = KernelCost(
+        name="conv", pipe="fp32", flop=7.7e10, dram_b=1e6, dtype="float32", shape=shape
+    )
+    gemm = replace(plain, name="gemm")
+    processor = PROCESSORS["h200_sxm"]
+
+    ratio = Load(H200, phase(gemm)).at(1980).kernels_s / Load(H200, phase(plain)).at(1980).kernels_s
+
+    measured = processor.timing.efficiency("conv", "float32")
+    assert ratio == pytest.approx(PLAIN_CONVOLUTION_SHARE * measured, rel=1e-3)
+
+
+def test_elementwise_kernels_of_a_network_may_be_slower_than_a_stream():
+    copy = KernelCost(name="copy", pipe="fp32", flop=0.0, dram_b=4e9)
+    slow = scaled(H200, {"elementwise": 2.0})
+    network = phase(copy, replace(copy, dram_b=2e9))
+
+    ratio = Load(slow, network).at(1980).kernels_s / Load(H200, network).at(1980).kernels_s
+
+    assert ratio == pytest.approx(2.0)
+    assert Load(slow, phase(copy)).at(1980) == Load(H200, phase(copy)).at(1980)
+
+
+def test_host_and_device_that_take_alike_delay_each_other_unless_all_kernels_are_equal():
+    equal = Load(H200, phase(SMALL))
+    various = Load(H200, phase(SMALL, replace(SMALL, flop=2e3)))
+
+    assert equal.elapsed_s(equal.host_s) == equal.host_s
+    assert various.elapsed_s(various.host_s) == pytest.approx(2**0.25 * various.host_s)

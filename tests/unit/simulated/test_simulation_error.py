@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from joulelab.core.cost import KernelCost, PhaseCost
+from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
 from joulelab.hardware.scaling import scaled
 
@@ -16,11 +17,10 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 H200 = GPUS["h200_sxm"]
 FACTORS = {
     "host_launch": 1.7,
-    "kernel_overhead": 1.4,
-    "memory_efficiency": 0.9,
+    "host_python": 1.4,
+    "elementwise": 1.3,
     "pipe_efficiency": 0.85,
-    "sm_power": 1.2,
-    "operation_energy": 0.9,
+    "core_power": 0.9,
 }
 
 
@@ -98,3 +98,11 @@ def test_only_measured_rows_of_a_table_become_cells(benchmark, tmp_path):
     ]
     assert found[0].phase.wait_s == 2.0
     assert left_out == {}
+
+
+def test_a_part_of_a_table_is_read_and_a_workload_that_it_lacks_refused(benchmark):
+    _, found, _ = benchmark.read_cells(benchmark.TABLE, ("stream",))
+
+    assert {cell.workload for cell in found} == {"stream"}
+    with pytest.raises(ConfigError, match="vitt"):
+        benchmark.read_cells(benchmark.TABLE, ("vitt",))

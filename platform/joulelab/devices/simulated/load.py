@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.cost import KernelCost, PhaseCost, Pipe
-from joulelab.core.physics import HOST_CALL_SHARE
+from joulelab.core.physics import (
+    EAGER_GAP_S,
+    HOST_CALL_SHARE,
+    LOOP_LAUNCH_SHARE,
+    PLAIN_CONVOLUTION_SHARE,
+    SCALED_PRODUCT_LAUNCHES,
+    STEP_S,
+    roofline_s,
+)
 from joulelab.errors import ConfigError
 from joulelab.estimator.graph.fusion import unfused
 from joulelab.estimator.graph.table import kind_name, tabulate
@@ -23,7 +31,7 @@ from joulelab.estimator.tracing.kinds import Kind
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.gpu_processor import processor_of
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.scalars import calibrated
+from joulelab.hardware.scalars import SECTION, calibrated
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -77,15 +85,17 @@ class Load:
     def __init__(self, spec: GpuSpec, phase: PhaseCost) -> None:
         for kernel in phase.kernels:
             _require_pipe(spec, kernel)
-        self._processor = _processor(spec)
+        self._spec, self._processor = spec, _processor(spec, phase)
+        self._is_mixed = len(phase.kernels) > 1
         program = _program(phase)
         table = tabulate(program, unfused(program))
-        self._costs = self._with_rereads(
-            group_costs(table, self._processor), table.sequence, phase.kernels
-        )
+        costs = group_costs(table, self._processor)
+        costs = self._with_rereads(costs, table.sequence, phase.kernels)
+        gap_s = _gap_s(spec, phase)
+        self._costs = _with_waits(costs, table.sequence, phase.kernels, gap_s)
         launches = np.array([float(kernel.count) for kernel in phase.kernels])
         self._counts = np.bincount(table.sequence, launches, table.num_rows)
-        self.host_s = self._host_s(phase, [kind_name(table.operators[row]) for row in table.main])
+        self.host_s = self._host_s(phase, [table.operators[row] for row in table.main])
         cache, memory = self._processor.last_cache.name, self._processor.memory.name
         self.flop = {pipe: float(one @ self._counts) for pipe, one in self._costs.flop.items()}
         self.cache_b = float(self._costs.moved_b[cache] @ self._counts)
@@ -106,6 +116,16 @@ class Load:
             core_share=float(core_s @ self._counts) / needed_s if needed_s else 0.0,
         )
 
+    def elapsed_s(self, device_s: float) -> float:
+        """Return the time of an execution that keeps the device busy for ``device_s``.
+
+        Of equal kernels, the slower of host and device sets the pace. Of various ones, now the one
+        and now the other does, and a queue evens that out in part.
+        """
+        if self._is_mixed:
+            return roofline_s(device_s, self.host_s)
+        return max(device_s, self.host_s)
+
     def _with_rereads(
         self, costs: GroupCosts, rows: Index, kernels: Sequence[KernelCost]
     ) -> GroupCosts:
@@ -118,15 +138,44 @@ class Load:
             moved_b={**costs.moved_b, cache.name: costs.moved_b[cache.name] + again_b},
         )
 
-    def _host_s(self, phase: PhaseCost, kinds: list[str]) -> float:
-        timing = self._processor.timing
-        calls_s = phase.host_calls * HOST_CALL_SHARE * timing.launch_s("default")
+    def _host_s(self, phase: PhaseCost, launched: list[Operator]) -> float:
+        timing, python = self._processor.timing, self._spec.timing.host_python
+        calls_s = python * phase.host_calls * HOST_CALL_SHARE * timing.launch_s("default")
         if phase.num_graphs:
             return calls_s + phase.num_graphs * timing.launch_s("default")
-        return calls_s + float(np.array([timing.launch_s(kind) for kind in kinds]) @ self._counts)
+        launches_s = [_launches(one) * timing.launch_s(kind_name(one)) for one in launched]
+        alone = _share_of_launching(self._spec)
+        around = python * (1 - alone) if self._is_mixed else 0.0
+        return calls_s + (alone + around) * float(np.array(launches_s) @ self._counts)
 
 
-def _processor(spec: GpuSpec) -> Processor:
+def _share_of_launching(spec: GpuSpec) -> float:
+    """Return what launching alone takes of a launch that was lengthened to those of chains."""
+    lengthened = f"{SECTION}.timing.eager_launch_s.default" in spec.figures
+    return LOOP_LAUNCH_SHARE if lengthened else 1.0
+
+
+def _launches(operator: Operator) -> float:
+    is_scaled = operator.kind == "gemm" and operator.pipe == "tensor_fp8"
+    return SCALED_PRODUCT_LAUNCHES if is_scaled else 1.0
+
+
+def _with_waits(
+    costs: GroupCosts, rows: Index, kernels: Sequence[KernelCost], gap_s: float
+) -> GroupCosts:
+    """Add what lies between kernels, and threads that wait for one load after the other."""
+    waits_s = np.zeros(len(costs.fixed_s))
+    waits_s[rows] = [STEP_S * kernel.steps for kernel in kernels]
+    return replace(costs, fixed_s=costs.fixed_s + waits_s + gap_s)
+
+
+def _gap_s(spec: GpuSpec, phase: PhaseCost) -> float:
+    """Return the gap of a queue, where overheads were measured in graphs and lack it."""
+    in_graphs = f"{SECTION}.timing.kernel_overhead_s" in spec.figures
+    return EAGER_GAP_S if in_graphs and not phase.num_graphs else 0.0
+
+
+def _processor(spec: GpuSpec, phase: PhaseCost) -> Processor:
     """Return the GPU with what micro-benchmarks gave in place of estimates.
 
     Rates that were measured before stay: the coefficients of power were fitted together with them.
@@ -138,10 +187,27 @@ def _processor(spec: GpuSpec) -> Processor:
     }
     timing = replace(
         processor.timing,
+        kind_efficiency=_kind_efficiency(spec, processor, phase),
         pipe_efficiency=rates,
         memory_efficiency=spec.timing.memory_efficiency,
     )
     return replace(processor, timing=timing)
+
+
+def _kind_efficiency(spec: GpuSpec, processor: Processor, phase: PhaseCost) -> dict[str, float]:
+    """Return the efficiencies by kind; convolutions of fp32 were measured on the units of TF32."""
+    reached = processor.timing.efficiency
+    changed = dict(processor.timing.kind_efficiency)
+    if "tensor_tf32" in spec.flop_per_clock_per_sm and _has_plain_convolutions(phase):
+        changed["conv_float32"] = PLAIN_CONVOLUTION_SHARE * reached("conv", "float32")
+    if len(phase.kernels) > 1:
+        for kind in ("elementwise", "copy"):
+            changed[kind] = reached(kind, "") / spec.timing.elementwise_slowdown
+    return changed
+
+
+def _has_plain_convolutions(phase: PhaseCost) -> bool:
+    return any(kernel.name == "conv" and kernel.pipe == "fp32" for kernel in phase.kernels)
 
 
 def _is_estimated(spec: GpuSpec, pipe: Pipe) -> bool:

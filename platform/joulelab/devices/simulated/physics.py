@@ -116,7 +116,7 @@ class PhaseModel:
         load = self._load.at(clock_mhz, memory_slowdown=slowdown)
         device_s = load.kernels_s + load.overhead_s
         return _Times(
-            execution_s=max(device_s, self._load.host_s) + wait_s,
+            execution_s=self._load.elapsed_s(device_s) + wait_s,
             device_s=device_s,
             on_sms_s=load.filled_s + OVERHEAD_SHARE * load.overhead_s,
             core_share=load.core_share,
