@@ -37,8 +37,8 @@ _DATA = Path(__file__).parents[2] / "shared" / "data"
 _PROBED = (1.0, 0.7)
 _CONSOLE = Console(width=150)
 _CHEAP_S = 0.5
-"""A member that learns power in less processor time than this gets its intervals scored, which takes
-six times as many fits; of the others none are told."""
+"""A member that learns power in less processor time gets its intervals scored, which takes six
+times as many fits; of the others none are told."""
 _MODEL = "physics"
 """Whose figures are promised: the member whose form is fixed by physics and not by these tables."""
 
