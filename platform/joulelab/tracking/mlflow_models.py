@@ -6,6 +6,7 @@ nor imports what a store names, so that a store may belong to somebody else.
 """
 
 import json
+import re
 import tempfile
 import time
 import warnings
@@ -15,7 +16,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-from joulelab.errors import ConfigError, TrackingError
+from joulelab.errors import ConfigError, JouleLabError, TrackingError
 from joulelab.power_models.artifacts import load_operating_model
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import Queries
@@ -139,7 +140,15 @@ def load_registered(uri: str, name: str, version: int | None = None) -> Operatin
         source = client.get_model_version_download_uri(name, str(version))
         kept = Path(download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=uri))
         check_ours(kept)
-        return load_operating_model(kept / "data" / _FILES)
+        try:
+            return load_operating_model(kept / "data" / _FILES)
+        except JouleLabError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{name!r} version {version} must hold a whole model as this version of joulelab "
+                f"keeps it, got {type(error).__name__}: {error}. Train and register it anew."
+            ) from error
 
 
 def check_ours(folder: Path) -> None:
@@ -173,7 +182,7 @@ def split_metrics(validated: Sequence[Validated]) -> dict[str, float]:
         scores += [*each.errors.items(), *each.intervals.items()]
         scores += [(f"regret.{goal}", score) for goal, score in each.regrets.items()]
         for who, goals in each.baselines.items():
-            label = who.replace(" ", "_")
+            label = re.sub(r"\W+", "_", who)
             scores += [(f"baseline.{label}.regret.{goal}", score) for goal, score in goals.items()]
         for what, score in scores:
             numbers = {k: v for k, v in asdict(score).items() if isinstance(v, float | int)}

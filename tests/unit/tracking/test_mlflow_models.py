@@ -1,5 +1,6 @@
 import json
 import pickle
+import re
 import shutil
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from joulelab.errors import ConfigError, TrackingError
 from joulelab.power_models.members.linear import LogLinearModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, sweep
+from joulelab.power_models.scores import RegretScores
 from joulelab.power_models.serving import frame_of_queries
-from joulelab.power_models.validation import validate
+from joulelab.power_models.validation import Validated, validate
 from joulelab.tracking.base import embedded_uri
 from joulelab.tracking.mlflow_models import (
     check_ours,
@@ -155,6 +157,21 @@ def test_a_pickle_among_the_arrays_does_not_run(registered_store, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+def test_a_model_that_another_version_wrote_is_told(registered_store):
+    from mlflow import MlflowClient
+
+    uri, model, _ = registered_store
+    register_model(uri, "older", model, QUERIES)
+    source = MlflowClient(uri, uri).get_model_version("older", "1").source
+    (state,) = Path(source.removeprefix("file://")).rglob("time/model.json")
+    told = json.loads(state.read_text())
+    told["settings"]["depth"] = 3
+    state.write_text(json.dumps(told))
+
+    with pytest.raises(ConfigError, match=r"'older' version 1 must hold a whole model.*depth"):
+        load_registered(uri, "older")
+
+
 def test_what_is_not_registered_is_told(registered_store):
     uri, _, _ = registered_store
 
@@ -175,5 +192,16 @@ def test_a_model_without_intervals_is_not_registered(registered_store):
         register_model(uri, "bare", bare, QUERIES)
 
 
-def test_no_scores_are_no_metrics():
-    assert split_metrics([]) == {}
+def test_metrics_have_names_that_a_store_takes():
+    regret = RegretScores(mean=0.01, median=0.0, worst=0.1)
+    scores = Validated(
+        kind="gpu",
+        anchors=(1.0, 0.6),
+        errors={},
+        baselines={"measured, smoothed": {"edp_js": regret}},
+    )
+
+    found = split_metrics([scores])
+
+    assert found["gpu.anchors2.baseline.measured_smoothed.regret.edp_js.worst"] == 0.1
+    assert all(re.fullmatch(r"[\w.]+", name) for name in found)
