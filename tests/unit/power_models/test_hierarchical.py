@@ -85,6 +85,21 @@ def test_power_without_parameters_is_what_the_catalogue_expects():
     assert np.exp(value[0]) == pytest.approx(chip * (1.0 + 0.15 / 0.85**2 * chip), rel=0.02)
 
 
+@pytest.mark.parametrize(("kind", "terms"), [(PowerLaw, [2, 3, 4]), (TimeLaw, [0, 1])])
+def test_applications_without_counters_share_a_parameter_of_what_runs_on_the_device(kind, terms):
+    counters = ("fp_active", "dram_active", "tensor_active", "sm_active")
+    rows = [
+        {name: value for name, value in row.items() if name not in counters}
+        for row in rows_by_law(2)
+    ]
+
+    uncounted = kind().terms(queries_of(runs_of_rows(rows)), TYPICAL).shared[:, :, -1]
+
+    expected_columns = np.isin(np.arange(uncounted.shape[1]), terms)
+    assert (uncounted == expected_columns).all()
+    assert (kind().terms(QUERIES, TYPICAL).shared[:, :, -1] == 0.0).all()
+
+
 def test_at_the_limit_fifteen_percent_are_lost():
     law, terms = PowerLaw(), PowerLaw().terms(QUERIES, TYPICAL)
     logs = np.full((len(QUERIES), 8), -50.0)

@@ -85,7 +85,10 @@ class PowerLaw(Law):
         )
         return Terms(
             offset=offset,
-            shared=np.concatenate([_for_each(queries, np.eye(8)), _uncounted(queries, 8)], axis=2),
+            shared=np.concatenate(
+                [_for_each(queries, np.eye(8)), _uncounted(queries, _APPLICATION_TERMS[:, :1])],
+                axis=2,
+            ),
             gpu=_for_each(queries, _GPU_TERMS),
             application=_for_each(queries, _APPLICATION_TERMS),
             known=np.log(inputs[:, 5]),
@@ -130,7 +133,8 @@ class TimeLaw(Law):
         return Terms(
             offset=np.column_stack([one, one + over_compute + np.log(starved)]),
             shared=np.concatenate(
-                [np.stack([compute, memory], axis=1), _uncounted(queries, 2)], axis=2
+                [np.stack([compute, memory], axis=1), _uncounted(queries, _TIME_TERMS[:, :1])],
+                axis=2,
             ),
             gpu=_for_each(queries, _TIME_TERMS),
             application=_for_each(queries, _TIME_TERMS),
@@ -154,11 +158,10 @@ def _roof(compute: Array, memory: Array) -> tuple[Array, Array]:
     return value, shares * np.exp(total / 4.0 - value)[:, None]
 
 
-def _uncounted(queries: Queries, num_terms: int) -> Array:
-    """Return the derivatives by what applications without counters have in common."""
+def _uncounted(queries: Queries, derivatives: Array) -> Array:
+    """Return ``derivatives`` for applications without counters, which have them in common."""
     unread = np.isnan(matrix(queries, ("sm_active",)))
-    of_core = np.arange(num_terms) < 2 if num_terms == 2 else _APPLICATION_TERMS[:, 0] > 0
-    return np.asarray((unread & of_core)[:, :, None].astype(float))
+    return np.where(unread[:, :, None], derivatives, 0.0)
 
 
 def _for_each(queries: Queries, derivatives: Array) -> Array:
