@@ -41,7 +41,7 @@ bench: $(READY)  ## Measure the figures that the project promises
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 bench-estimator: $(READY)  ## Measure those of the estimator, all points told
-	@$(BIN)/python benchmarks/run.py estimator_speed estimator
+	@$(BIN)/python benchmarks/run.py estimator_speed estimator_laws estimator
 
 bench-models: $(READY)  ## Compare all power models on applications and GPUs held out
 	@$(BIN)/python benchmarks/power_models.py $(ARGS)
