@@ -276,7 +276,8 @@ def _print(found: Found) -> None:
     for name, reason in found.left_out.items():
         _CONSOLE.print(f"left out: {name}: {reason}")
     told = ", ".join(f"{name} x {factor:.3g}" for name, factor in found.factors.items())
-    _CONSOLE.print(f"Fitted on {', '.join(sorted(found.fit_on))}: {told}")
+    fitted_on = found.fit_on & {each.cell.workload for each in found.plain}
+    _CONSOLE.print(f"Fitted on {', '.join(sorted(fitted_on))}: {told}")
     _CONSOLE.print(_summary_table(found))
 
 
@@ -322,8 +323,10 @@ def _summary_table(found: Found) -> Table:
 
 
 def main(config: SimulationError) -> int:
-    """Compare, and print the figures."""
-    print_figures(compare(config).figures)
+    """Compare, and print the figures, which are promised of whole tables."""
+    found = compare(config)
+    if not config.only:
+        print_figures(found.figures)
     return 0
 
 
