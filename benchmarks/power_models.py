@@ -40,7 +40,7 @@ _CHEAP_S = 0.5
 """A member that learns power in less processor time gets its intervals scored, which takes six
 times as many fits; of the others none are told."""
 _MODEL = "physics"
-"""Whose figures are promised: the member whose form is fixed by physics and not by these tables."""
+"""Whose figures are promised. Its form was chosen with these tables in view; others will tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
