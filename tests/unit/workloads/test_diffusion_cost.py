@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from joulelab.estimator.graph.kernels import merged
-from joulelab.estimator.tracing.trace import fake_tensors, trace
+from joulelab.estimator.graph.kernels import kernels_of, merged
+from joulelab.estimator.tracing.trace import fake_tensors, trace, trace_program
 from joulelab.workloads.diffusion import Diffusion
 from joulelab.workloads.diffusion_geometry import PIPELINES
 from joulelab.workloads.diffusion_parts import parts_of
@@ -83,11 +83,12 @@ def test_a_step_repeated_costs_the_loop(scheduler):
 def test_the_cost_is_that_of_the_networks_that_run():
     """But for copies, which follow from the layout in which a CPU hands over its results."""
     settings = DiffusionSettings(model="tiny", precision="fp32", steps=1)
-    _, programs = Diffusion(settings).load(torch.device("cpu"))
+    network, programs = Diffusion(settings).load(torch.device("cpu"))
     real = {}
     with torch.no_grad():
         for phase in ("text_encoder", "denoising", "vae"):
-            real[phase] = without_copies(merged(trace(programs[phase], tf32_conv=False)))
+            program = trace_program(programs[phase], network=network, tf32_conv=False)
+            real[phase] = without_copies(merged(kernels_of(program)))
 
     counted = Diffusion(settings).cost()
 
