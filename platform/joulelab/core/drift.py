@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import expm1, sqrt
+from math import expm1
 
 import numpy as np
 
 from joulelab.core.additive import Interval, student_quantile
+from joulelab.core.statistics import line_slope_and_u
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +48,7 @@ def fit_drift(
     num, span_s = len(t), float(np.ptp(t)) if len(t) else 0.0
     if num < 3 or span_s == 0:
         return Drift(board=board, num=num, span_s=span_s, change=None)
-    centred = t - t.mean()
-    spread = float(centred @ centred)
-    slope = float(centred @ y) / spread
-    residual = y - y.mean() - slope * centred
-    slope_u = sqrt(float(residual @ residual) / (num - 2) / spread)
+    slope, slope_u = line_slope_and_u(t, y)
     margin = student_quantile((1 + level) / 2, num - 2) * slope_u
     low, value, high = (expm1(span_s * s) for s in (slope - margin, slope, slope + margin))
     return Drift(

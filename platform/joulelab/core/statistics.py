@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from math import exp, hypot, log, sqrt
 from statistics import StatisticsError, fmean, linear_regression, stdev
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from joulelab.errors import ConfigError, MeasurementError
 
 
@@ -94,3 +97,18 @@ def line_slope(x: Sequence[float], y: Sequence[float]) -> float:
         return linear_regression(x, y).slope
     except StatisticsError as error:
         raise MeasurementError(f"These points have no slope: {error}.") from error
+
+
+def line_slope_and_u(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
+    """Return the slope of the least-squares line and its standard error from the scatter.
+
+    Args:
+        x: At least three places, not all equal, shape ``(n,)``.
+        y: What was found there, shape ``(n,)``.
+    """
+    places, found = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    centred = places - places.mean()
+    spread = float(centred @ centred)
+    slope = float(centred @ found) / spread
+    residual = found - found.mean() - slope * centred
+    return slope, sqrt(float(residual @ residual) / (len(found) - 2) / spread)

@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from joulelab.core.additive import student_quantile
-from joulelab.core.statistics import line_slope
+from joulelab.core.statistics import line_slope, line_slope_and_u
 from joulelab.core.trace import PowerTrace
 
 MAX_TIME_CV = 0.02
@@ -84,20 +84,11 @@ def window_trend(per_unit_j: Sequence[float], per_unit_u_j: Sequence[float]) -> 
     """
     if len(per_unit_j) < 3:
         return None
-    change_j, change_u_j = _line_change(per_unit_j)
-    mean_j = fmean(per_unit_j)
+    last = len(per_unit_j) - 1
+    slope_j, slope_u_j = line_slope_and_u(range(last + 1), per_unit_j)
+    change_j, mean_j = slope_j * last, fmean(per_unit_j)
     read_j = 3 * fmean(per_unit_u_j) * 2**0.5
-    scattered_j = student_quantile(1 - TREND_LEVEL / 2, len(per_unit_j) - 2) * change_u_j
+    scattered_j = student_quantile(1 - TREND_LEVEL / 2, last - 1) * slope_u_j * last
     if abs(change_j) <= max(MAX_WINDOW_TREND * mean_j, read_j, scattered_j):
         return None
     return change_j / mean_j
-
-
-def _line_change(values: Sequence[float]) -> tuple[float, float]:
-    """Return the rise of the least-squares line from first to last, and its standard error."""
-    number = np.arange(len(values)) - (len(values) - 1) / 2
-    deviations = np.asarray(values) - np.mean(values)
-    slope = float(number @ deviations / (number @ number))
-    residual = float(np.sum((deviations - slope * number) ** 2)) / (len(values) - 2)
-    span = len(values) - 1
-    return slope * span, float(np.sqrt(residual / (number @ number))) * span
