@@ -3,9 +3,11 @@
 import logging
 import os
 import re
+import sqlite3
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,25 @@ def open_client(uri: str) -> Any:
 
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    _commit_to_sqlite_cheaply()
     return MlflowClient(uri, uri)
+
+
+def store_artifact(uri: str, artifact_uri: str, path: Path, folder: str | None = None) -> None:
+    """Put a file among a run's artifacts, without asking the store where those are.
+
+    MLflow's client reads the whole run for that, which takes longer than the file.
+
+    Args:
+        uri: Of the tracking store.
+        artifact_uri: Of the run, as the run itself says.
+        path: The file.
+        folder: Where among the artifacts; by default at their root.
+    """
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    repository: Any = get_artifact_repository(artifact_uri, tracking_uri=uri)
+    repository.log_artifact(str(path), folder)
 
 
 def experiment_id(client: Any, uri: str, name: str) -> str:
@@ -74,6 +94,23 @@ def experiment_id(client: Any, uri: str, name: str) -> str:
         )
     found: str = known.experiment_id
     return found
+
+
+@cache
+def _commit_to_sqlite_cheaply() -> None:
+    """Let this process sync an embedded store to disk once per commit instead of three times.
+
+    After a power failure the last runs may be missing from it, never garbled; they are in the
+    results folder.
+    """
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    @event.listens_for(Engine, "connect")
+    def on_connect(connection: object, _record: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA journal_mode = TRUNCATE")
+            connection.execute("PRAGMA synchronous = NORMAL")
 
 
 def _create_database(path: Path) -> None:

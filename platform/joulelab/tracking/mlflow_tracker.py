@@ -7,13 +7,13 @@ measurement. The embedded store is one SQLite file at an absolute path; its arti
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from typing_extensions import override
 
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.base import Tracker
-from joulelab.tracking.mlflow_store import experiment_id, open_client, reached
+from joulelab.tracking.mlflow_store import experiment_id, open_client, reached, store_artifact
 from joulelab.tracking.reach import database_path
 from joulelab.tracking.study import StudyHeader
 from joulelab.tracking.vocabulary import metrics, params, tags
@@ -22,6 +22,13 @@ _MEASUREMENT_ID = "joulelab.measurement_id"
 _SWEEP_ID = "joulelab.sweep_id"
 _PARENT = "mlflow.parentRunId"
 _MAX_PARAMS_PER_CALL = 100
+
+
+class _Started(NamedTuple):
+    """A run that MLflow knows of, and where its files go."""
+
+    run_id: str
+    artifact_uri: str
 
 
 class MlflowTracker(Tracker):
@@ -40,9 +47,9 @@ class MlflowTracker(Tracker):
         self._uri = uri
         self._client: Any = None
         self._experiment_id = ""
-        self._parent_id = ""
+        self._parent = _Started("", "")
         self._done: set[str] = set()
-        self._half_done: dict[str, str] = {}
+        self._half_done: dict[str, _Started] = {}
 
     @property
     @override
@@ -55,7 +62,7 @@ class MlflowTracker(Tracker):
             self._client = open_client(self._uri)
             self._experiment_id = experiment_id(self._client, self._uri, header.name)
             known = list(self._runs(f"tags.`{_SWEEP_ID}` = '{header.sweep_id}'"))
-            self._parent_id = known[0].info.run_id if known else self._new_parent(header)
+            self._parent = _started(known[0]) if known else self._new_parent(header)
             if known:
                 self._remember_children()
 
@@ -64,14 +71,14 @@ class MlflowTracker(Tracker):
         if measurement.measurement_id in self._done:
             return
         with reached(self._uri):
-            run_id = self._half_done.get(measurement.measurement_id) or self._new_child(measurement)
-            self._half_done[measurement.measurement_id] = run_id
+            run = self._half_done.get(measurement.measurement_id) or self._new_child(measurement)
+            self._half_done[measurement.measurement_id] = run
             if trace is not None and trace.exists():
-                self._client.log_artifact(run_id, str(trace), "power_trace")
+                store_artifact(self._uri, run.artifact_uri, trace, "power_trace")
             start_ms, stop_ms = _span_ms(measurement)
-            self._log_values(run_id, params(measurement), metrics(measurement), start_ms)
+            self._log_values(run.run_id, params(measurement), metrics(measurement), start_ms)
             status = "FINISHED" if measurement.valid else "FAILED"
-            self._client.set_terminated(run_id, status, end_time=stop_ms)
+            self._client.set_terminated(run.run_id, status, end_time=stop_ms)
         self._done.add(measurement.measurement_id)
         del self._half_done[measurement.measurement_id]
 
@@ -79,16 +86,16 @@ class MlflowTracker(Tracker):
     def finish(self, *, note: str, summary: Mapping[str, float], files: Sequence[Path]) -> None:
         with reached(self._uri):
             for path in files:
-                self._client.log_artifact(self._parent_id, str(path))
-            self._client.set_tag(self._parent_id, "mlflow.note.content", note)
-            self._log_values(self._parent_id, {}, summary, _now_ms())
-            self._client.set_terminated(self._parent_id, "FINISHED")
+                store_artifact(self._uri, self._parent.artifact_uri, path)
+            self._client.set_tag(self._parent.run_id, "mlflow.note.content", note)
+            self._log_values(self._parent.run_id, {}, summary, _now_ms())
+            self._client.set_terminated(self._parent.run_id, "FINISHED")
 
     @override
     def close(self) -> None:
         self._client = None
 
-    def _new_parent(self, header: StudyHeader) -> str:
+    def _new_parent(self, header: StudyHeader) -> "_Started":
         told = {
             _SWEEP_ID: header.sweep_id,
             "command": " ".join(header.command),
@@ -101,27 +108,25 @@ class MlflowTracker(Tracker):
             self._experiment_id, start_ms, told, f"sweep {header.sweep_id}"
         )
         self._log_values(run.info.run_id, dict(header.settings), {}, start_ms)
-        made: str = run.info.run_id
-        return made
+        return _started(run)
 
-    def _new_child(self, measurement: Measurement) -> str:
+    def _new_child(self, measurement: Measurement) -> "_Started":
         start_ms, _ = _span_ms(measurement)
         run = self._client.create_run(
             self._experiment_id,
             start_ms,
-            {_PARENT: self._parent_id, **tags(measurement)},
+            {_PARENT: self._parent.run_id, **tags(measurement)},
             f"{measurement.trial} {measurement.phase}",
         )
-        made: str = run.info.run_id
-        return made
+        return _started(run)
 
     def _remember_children(self) -> None:
-        for run in self._runs(f"tags.`{_PARENT}` = '{self._parent_id}'"):
+        for run in self._runs(f"tags.`{_PARENT}` = '{self._parent.run_id}'"):
             measurement_id = run.data.tags.get(_MEASUREMENT_ID, "")
             if run.info.status in {"FINISHED", "FAILED"}:
                 self._done.add(measurement_id)
             else:
-                self._half_done[measurement_id] = run.info.run_id
+                self._half_done[measurement_id] = _started(run)
 
     def _runs(self, which: str) -> Iterator[Any]:
         page: str | None = None
@@ -145,6 +150,10 @@ class MlflowTracker(Tracker):
         self._client.log_batch(run_id, metrics=values, params=first)
         for start in range(0, len(rest), _MAX_PARAMS_PER_CALL):
             self._client.log_batch(run_id, params=rest[start : start + _MAX_PARAMS_PER_CALL])
+
+
+def _started(run: Any) -> _Started:
+    return _Started(run.info.run_id, run.info.artifact_uri)
 
 
 def _span_ms(measurement: Measurement) -> tuple[int, int]:
