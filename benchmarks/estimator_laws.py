@@ -1,6 +1,6 @@
 """Whether estimates obey: every built-in model, processor, precision and two batches.
 
-Usage: python benchmarks/run.py estimator_laws      (about fifteen minutes on two cores)
+Usage: python benchmarks/run.py estimator_laws      (about half an hour on two cores)
 
 Power, roofline and energy are checked in every cell, eager and compiled. That groups and events
 sum to the whole is checked for every model on every processor, whose precisions, batches and modes
@@ -78,6 +78,7 @@ def figures() -> list[Figure]:
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as workers:
         for name, each in zip(names, workers.map(checked, names, range(len(names))), strict=True):
             found.add(each)
+            print(f"{name}: {each.num_cells} cells", file=sys.stderr, flush=True)
             if not each.num_cells:
                 found.without_cells.append(name)
     for reason, number in sorted(found.refused.items()):

@@ -19,6 +19,9 @@ export RAY_PORT DASHBOARD_PORT=$((RAY_PORT + 1)) CLIENT_PORT=$((RAY_PORT + 2)) A
 # Whoever has the token can run code as this user. Ray asks every process for both variables.
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RUN_DIR/token
 export RAY_USAGE_STATS_ENABLED=0
+# Ray's workers give way to every other process of the node (niceness 15); a program that is
+# measured must not.
+export RAY_worker_niceness=0
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
 
 # ray.init(), `ray job submit` and experiments find the cluster by these.

@@ -48,6 +48,9 @@ def _start_local(num_cpus: int | None) -> None:
     # Ray would announce at every start that it uses a token.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's workers give way to every other process of the machine (niceness 15); a program that
+    # is measured must not.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     # Without a token in the environment Ray writes a world-readable one into the home folder,
     # which then turns authentication on for clusters that were never told of it. Ray keeps the
     # first token for the life of the process, and so does the environment.
