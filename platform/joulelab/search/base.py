@@ -1,0 +1,75 @@
+"""The contract of a search algorithm: asked for a candidate, told what came of it."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from joulelab.core.configuration import Configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a valid trial of a candidate showed, all per unit of work, with standard uncertainties.
+
+    Attributes:
+        energy_j: Joules per unit, summed over the workload's phases.
+        energy_u_j: Its standard uncertainty.
+        time_s: Seconds per unit.
+        time_u_s: Its standard uncertainty.
+        power_w: Mean power.
+        temperature_c: Hottest reading; ``None`` where there is none.
+        retention: Share of the reference's quality that is kept; ``None`` if not evaluated.
+        retention_u: Its standard uncertainty; ``None`` if there is none.
+        board: UUID of the GPU.
+    """
+
+    energy_j: float
+    energy_u_j: float
+    time_s: float
+    time_u_s: float
+    power_w: float
+    board: str
+    temperature_c: float | None = None
+    retention: float | None = None
+    retention_u: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one trial.
+
+    Attributes:
+        candidate: Its configuration.
+        figures: What was measured; ``None`` if nothing valid was.
+        reason: Why there are no figures; ``None`` if there are.
+        capped: Whether the power cap held the clock down, so that higher clocks give the same.
+    """
+
+    candidate: Configuration
+    figures: Figures | None = None
+    reason: str | None = None
+    capped: bool = False
+
+
+class Strategy(ABC):
+    """Chooses what to measure next, from what was measured so far.
+
+    The same candidate may be asked for again: a repeat. Several may be out at once; they are
+    told in any order. A strategy is deterministic in its seed and in what it is told, so that a
+    search that goes on from stored outcomes is told those first.
+    """
+
+    @abstractmethod
+    def ask(self) -> Configuration | None:
+        """Return what to measure next; ``None`` if that depends on what is still out, or if done.
+
+        Never blocks, and takes little time: a GPU may be waiting.
+        """
+
+    @abstractmethod
+    def tell(self, outcome: Outcome) -> None:
+        """Take in what came of a trial, whether it was asked for here or in an earlier life."""
+
+    @property
+    @abstractmethod
+    def is_done(self) -> bool:
+        """Whether nothing more need be measured, whatever is still out."""
