@@ -49,6 +49,7 @@ LAYERS = [
     ["hardware", "statistics"],
     ["sampling", "devices", "workloads", "quality", "estimator", "objectives"],
     ["power_models"],
+    ["search"],
     ["guard", "measure", "provenance"],
     ["tracking", "analysis", "cli"],
 ]
