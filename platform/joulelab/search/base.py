@@ -19,6 +19,7 @@ class Figures:
         temperature_c: Hottest reading; ``None`` where there is none.
         retention: Share of the reference's quality that is kept; ``None`` if not evaluated.
         retention_u: Its standard uncertainty; ``None`` if there is none.
+        memory_b: Most device memory that was in use; ``None`` if that was not read.
         board: UUID of the GPU.
     """
 
@@ -31,6 +32,7 @@ class Figures:
     temperature_c: float | None = None
     retention: float | None = None
     retention_u: float | None = None
+    memory_b: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
