@@ -26,8 +26,8 @@ _SEEN = (
     "energy_per_unit_u_j", "time_per_unit_s", "time_per_unit_u_s", "sm_clock_mhz",
     "temperature_c", "power_cap_share", "memory_power_w", "samples_over_counter",
 )  # fmt: skip
-COLUMNS = (*_NAMED, *_SEEN, "power_capped", "knobs")
-"""Columns of the CSV, in SI units; what is not known is empty, and knobs are JSON."""
+COLUMNS = (*_NAMED, *_SEEN, "power_capped", "boards", "knobs")
+"""Columns of the CSV, in SI units; what is not known is empty, boards are UUIDs, knobs JSON."""
 
 _CAPPED_SHARE = 0.01
 """Share of the time beyond which the power cap is said to hold the clocks down."""
@@ -72,6 +72,7 @@ class MatrixRow:
         outcome: What became of it.
         reason: Why there are no figures; ``""`` where there are.
         seen: What was measured; ``None`` where nothing was tried.
+        boards: UUIDs of the GPUs with a valid measurement.
         configuration: What was to be measured; ``None`` where the workload refuses it.
     """
 
@@ -83,6 +84,7 @@ class MatrixRow:
     outcome: Outcome
     reason: str = ""
     seen: BaselineRow | None = None
+    boards: tuple[str, ...] = ()
     configuration: Configuration | None = None
 
     @property
@@ -148,6 +150,7 @@ def _rows(
             outcome=outcome,
             reason=reason,
             seen=baseline_rows(group)[0] if group else None,
+            boards=tuple(sorted({each.device.uuid for each in group if each.valid})),
             configuration=found,
         )
 
@@ -172,7 +175,7 @@ def _values(row: MatrixRow) -> list[object]:
     seen = [None if row.seen is None else getattr(row.seen, column) for column in _SEEN]
     knobs = None if row.configuration is None else dumps(dict(row.configuration.knobs))
     capped = None if row.is_capped is None else int(row.is_capped)
-    return [*named, *seen, capped, knobs]
+    return [*named, *seen, capped, " ".join(row.boards), knobs]
 
 
 def _cell(value: object) -> object:

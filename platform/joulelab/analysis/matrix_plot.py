@@ -3,7 +3,7 @@
 Drawn on a figure of its own, without pyplot and its global state.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from math import log2
 from pathlib import Path
 
@@ -18,8 +18,13 @@ from joulelab.analysis.style import BEST, CURVE, INK, PAPER, RC
 
 _OFTEN = 2.0
 """Doublings of energy at which the colour is full."""
-_WITHOUT = {"refused": "", "unsupported": "cannot run", "invalid": "invalid", "missing": "missing"}
-_LABEL_IN, _CELL_IN = 3.2, (0.85, 0.24)
+_WITHOUT = {
+    "refused": "refused",
+    "unsupported": "cannot run",
+    "invalid": "invalid",
+    "missing": "missing",
+}
+_LABEL_IN, _CELL_IN = 3.6, (0.85, 0.24)
 
 
 def save_matrix_plot(
@@ -44,42 +49,75 @@ def save_matrix_plot(
 
 
 def _lines(rows: Sequence[MatrixRow]) -> dict[str, dict[str, MatrixRow]]:
-    """Gather the formats of each variant, batch and phase, by their name."""
+    """Gather the formats of each variant, batch and phase, by their name.
+
+    What is refused has no phase: it is so in all of them.
+    """
+    phases: dict[object, dict[str, None]] = {}
+    for row in rows:
+        known = phases.setdefault(_program(row), {})
+        if row.phase:
+            known[row.phase] = None
     lines: dict[str, dict[str, MatrixRow]] = {}
     for row in rows:
-        if row.phase:
-            lines.setdefault(_name(row), {})[row.precision] = row
+        for phase in [row.phase] if row.phase else phases[_program(row)]:
+            lines.setdefault(_name(row, phase), {})[row.precision] = row
     return lines
 
 
-def _name(row: MatrixRow) -> str:
-    named = dict.fromkeys((row.workload, row.variant, row.phase))
+def _program(row: MatrixRow) -> tuple[object, ...]:
+    return row.workload, row.variant, row.batch
+
+
+def _name(row: MatrixRow, phase: str) -> str:
+    named = dict.fromkeys((row.workload, row.variant, phase))
     batch = "" if row.batch is None else f", batch {row.batch}"
     return f"{' '.join(named)}{batch}"
+
+
+def _reference(line: Mapping[str, MatrixRow], wanted: str) -> str:
+    """Return the format to compare with: the one wanted, else the first that has a figure."""
+    measured = [precision for precision, row in line.items() if _energy_j(row)]
+    return wanted if wanted in measured or not measured else measured[0]
 
 
 def _figure(
     lines: Mapping[str, Mapping[str, MatrixRow]], precisions: list[str], reference: str
 ) -> Figure:
     width_in, height_in = _LABEL_IN + _CELL_IN[0] * len(precisions), _CELL_IN[1] * len(lines)
-    figure = Figure(figsize=(width_in + 0.2, height_in + 0.9))
+    figure = Figure(figsize=(width_in + 0.2, height_in + 1.0))
     axes = figure.add_axes(
         (
-            _LABEL_IN / (width_in + 0.2), 0.1 / (height_in + 0.9),
-            (width_in - _LABEL_IN) / (width_in + 0.2), height_in / (height_in + 0.9),
+            _LABEL_IN / (width_in + 0.2), 0.1 / (height_in + 1.0),
+            (width_in - _LABEL_IN) / (width_in + 0.2), height_in / (height_in + 1.0),
         )
     )  # fmt: skip
-    ratios = [[_log_ratio(line, each, reference) for each in precisions] for line in lines.values()]
+    references = [_reference(line, reference) for line in lines.values()]
+    ratios = [
+        [_log_ratio(line, each, one) for each in precisions]
+        for line, one in zip(lines.values(), references, strict=True)
+    ]
+    apart = [
+        {each for each in precisions if _is_apart(line.get(each), line.get(one))}
+        for line, one in zip(lines.values(), references, strict=True)
+    ]
     axes.imshow(
         np.ma.masked_invalid(ratios), aspect="auto", vmin=-_OFTEN, vmax=_OFTEN,
         cmap=LinearSegmentedColormap.from_list("ratio", [CURVE, PAPER, BEST]),
     )  # fmt: skip
-    _write_cells(axes, lines, precisions, ratios)
+    _write_cells(axes, lines, precisions, ratios, apart)
     axes.set_xticks(range(len(precisions)), precisions)
-    axes.set_yticks(range(len(lines)), list(lines))
+    axes.set_yticks(
+        range(len(lines)),
+        [
+            name if one == reference else f"{name} (over {one})"
+            for name, one in zip(lines, references, strict=True)
+        ],
+    )
     axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     axes.spines[:].set_visible(False)
-    axes.set_title(f"Energy per unit of work over that of {reference}", loc="left", pad=16)
+    note = ", * measured on another board" if any(apart) else ""
+    axes.set_title(f"Energy per unit of work over that of {reference}{note}", loc="left", pad=22)
     return figure
 
 
@@ -88,18 +126,26 @@ def _write_cells(
     lines: Mapping[str, Mapping[str, MatrixRow]],
     precisions: Sequence[str],
     ratios: Sequence[Sequence[float]],
+    apart: Sequence[Set[str]],
 ) -> None:
-    for y, (line, logs) in enumerate(zip(lines.values(), ratios, strict=True)):
+    for y, (line, logs, marked) in enumerate(zip(lines.values(), ratios, apart, strict=True)):
         for x, (precision, log) in enumerate(zip(precisions, logs, strict=True)):
             row = line.get(precision)
             known = np.isfinite(log)
-            text = (
-                f"{2**log:.2f}" if known else "" if row is None else _WITHOUT.get(row.outcome, "")
-            )
+            star = "*" if precision in marked else ""
+            why = "" if row is None else _WITHOUT.get(row.outcome, "")
+            text = f"{2**log:.2f}{star}" if known else why
             axes.text(
                 x, y, text, ha="center", va="center", fontsize=8 if known else 6.5,
                 color=PAPER if known and abs(log) > 0.6 * _OFTEN else INK,
             )  # fmt: skip
+
+
+def _is_apart(row: MatrixRow | None, reference: MatrixRow | None) -> bool:
+    """Whether both have figures, and no board has both."""
+    if row is None or reference is None or not (row.boards and reference.boards):
+        return False
+    return not set(row.boards) & set(reference.boards)
 
 
 def _log_ratio(line: Mapping[str, MatrixRow], precision: str, reference: str) -> float:

@@ -9,7 +9,13 @@ from rich.console import Console
 from synthetic_results import header, measurement
 
 from joulelab import EnergyWindow
-from joulelab.analysis.matrix import Variant, configurations, matrix_rows, write_matrix_csv
+from joulelab.analysis.matrix import (
+    Variant,
+    configurations,
+    matrix_rows,
+    phases_of,
+    write_matrix_csv,
+)
 from joulelab.analysis.matrix_plot import save_matrix_plot
 from joulelab.analysis.matrix_table import conclude_matrix, matrix_table
 from joulelab.core.measurement import Finding
@@ -150,6 +156,35 @@ def test_the_plot_shows_energy_over_the_reference_and_why_a_cell_has_none(tmp_pa
     drawn = (tmp_path / "plot.svg").read_text()
     for text in ("4.50", "1.00", "cannot run"):
         assert f"<!-- {text} -->" in drawn
+
+
+def test_a_ratio_across_boards_is_marked(tmp_path):
+    cells = matrix(GEMM, precisions=("fp32", "bf16"))
+    fp32, bf16 = configurations(cells)
+    known = [measured(fp32, "gemm", 9.0), measured(bf16, "gemm", 2.0)]
+    other = replace(known[0].device, uuid="GPU-other")
+
+    save_matrix_plot(matrix_rows(cells, known), tmp_path / "one")
+    save_matrix_plot(
+        matrix_rows(cells, [replace(known[0], device=other), known[1]]), tmp_path / "two"
+    )
+
+    assert "4.50 --" in (tmp_path / "one.svg").read_text()
+    assert "4.50* --" in (tmp_path / "two.svg").read_text()
+
+
+def test_a_program_without_the_reference_is_compared_with_its_first_format(tmp_path):
+    cells = matrix(GEMM, STREAM, precisions=("fp32", "bf16", "fp16"))
+    known = [measured(each, each.workload, 4.0) for each in configurations(cells[:1])]
+    fp32, _, fp16 = configurations(cells[1:])
+    phase = phases_of(fp32)[0]
+    known += [measured(fp32, phase, 4.0), measured(fp16, phase, 1.0)]
+
+    save_matrix_plot(matrix_rows(cells, known), tmp_path / "plot")
+
+    drawn = (tmp_path / "plot.svg").read_text()
+    assert "(over fp32)" in drawn
+    assert "<!-- 0.25 -->" in drawn
 
 
 def test_without_the_reference_there_is_no_plot(tmp_path):
