@@ -11,10 +11,16 @@ from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.artifacts import load_model
 from joulelab.power_models.queries import profile_of, queries_of, sweep
 from joulelab.power_models.readers import runs_of_rows
+from joulelab.power_models.state import State, read_state, write_state
 
 RUNS = runs_by_law(12, noise=0.01)
 UNSEEN = runs_by_law(2, noise=0.01, seed=7)
 TARGETS = ("power_w", "time_s")
+OPTIONAL = {
+    *("shared.calibration.group", "shared.calibration.anchored_error"),
+    *("member.moved.a100_sxm", "member.weights.a100_sxm"),
+}
+"""A whole model may lack a calibration, and physics constants of a GPU: it has those of any."""
 every_model = pytest.mark.parametrize("name", POWER_MODELS)
 both_targets = pytest.mark.parametrize("target", TARGETS)
 
@@ -147,3 +153,43 @@ def test_a_power_limit_is_kept_to(name):
     predicted = fitted(name, "power_w").predict(asked)
 
     assert predicted.max() <= 150.0
+
+
+@every_model
+def test_a_damaged_model_is_told_whatever_is_missing(name, tmp_path):
+    fitted(name, "power_w").save(tmp_path / "whole")
+    files = sorted(path for path in (tmp_path / "whole").rglob("*") if path.is_file())
+
+    for path in files:
+        content = path.read_bytes()
+        for damaged in (content[: len(content) // 2], b"something else " * 9, None):
+            path.unlink() if damaged is None else path.write_bytes(damaged)
+            with pytest.raises(ConfigError, match="is required, got"):
+                load_model(tmp_path / "whole")
+        path.write_bytes(content)
+    load_model(tmp_path / "whole")
+
+
+@every_model
+def test_a_model_of_another_version_is_told_by_what_it_lacks(name, tmp_path):
+    fitted(name, "power_w").save(tmp_path)
+    kept = read_state(tmp_path)
+
+    for lacking in (*kept.values, *kept.arrays):
+        if lacking in OPTIONAL:
+            continue
+        values, arrays = (
+            {k: v for k, v in part.items() if k != lacking} for part in (kept.values, kept.arrays)
+        )
+        write_state(tmp_path, State(values=values, arrays=arrays))
+        with pytest.raises(ConfigError):
+            load_model(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "null", '{"name": "mean"}', "not JSON"])
+def test_a_foreign_file_is_no_model(text, tmp_path):
+    fitted("mean", "power_w").save(tmp_path)
+    (tmp_path / "model.json").write_text(text)
+
+    with pytest.raises(ConfigError):
+        load_model(tmp_path)

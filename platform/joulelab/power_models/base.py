@@ -19,7 +19,7 @@ from joulelab.power_models.queries import Queries, queries_of
 from joulelab.power_models.readers import data_hash
 from joulelab.power_models.runs import Array, Names, Runs
 from joulelab.power_models.splits import group_folds
-from joulelab.power_models.state import State, merged, read_state, write_state
+from joulelab.power_models.state import State, merged, read_state, whole_model, write_state
 from joulelab.power_models.targets import Target, check_target, measured, scale
 
 Outside = Literal["widen", "refuse"]
@@ -176,26 +176,28 @@ class PowerModel(ABC):
             self.domain, self.corrections, self._calibration, self._data_hash
         ).with_prefix("shared.")
         about = State(values={"name": self.name, "settings": self._all_settings()})
-        write_state(folder, merged(about, shared, self._state().with_prefix("member.")))
+        folder.mkdir(parents=True, exist_ok=True)
         self._save_native(folder)
+        write_state(folder, merged(about, shared, self._state().with_prefix("member.")))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Read the model that ``save`` wrote.
 
         Raises:
-            ConfigError: If the folder does not hold a model of this kind.
+            ConfigError: If the folder does not hold a whole model of this kind.
         """
         state = read_state(folder)
         if state.values.get("name") != cls.name:
             raise ConfigError(
                 f"A model {cls.name!r} is required, got {state.values.get('name')!r}."
             )
-        model = cls(**state.values["settings"])
-        shared = shared_of(state.prefixed("shared."))
-        model._domain, model.corrections, model._calibration, model._data_hash = shared
-        model._restore(state.prefixed("member."))
-        model._load_native(folder)
+        with whole_model(folder):
+            model = cls(**state.values["settings"])
+            shared = shared_of(state.prefixed("shared."))
+            model._domain, model.corrections, model._calibration, model._data_hash = shared
+            model._restore(state.prefixed("member."))
+            model._load_native(folder)
         return model
 
     def unfitted(self, **changes: Any) -> Self:

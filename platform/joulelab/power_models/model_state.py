@@ -1,6 +1,5 @@
 """What every member keeps besides what it learned, as a state."""
 
-from joulelab.errors import ConfigError
 from joulelab.power_models.calibration import Calibration
 from joulelab.power_models.correction import Correction, Corrections
 from joulelab.power_models.domain import TrainingDomain
@@ -36,29 +35,22 @@ def shared_state(
 
 
 def shared_of(state: State) -> tuple[TrainingDomain, Corrections, Calibration | None, str]:
-    """Return what :func:`shared_state` was given.
-
-    Raises:
-        ConfigError: If something is missing.
-    """
+    """Return what :func:`shared_state` was given."""
     values, arrays = state.values, state.arrays
-    try:
-        domain = TrainingDomain(
-            ranges={name: (low, high) for name, (low, high) in values["ranges"].items()},
-            partly_unread=tuple(values["partly_unread"]),
-            gpus=tuple(values["gpus"]),
+    domain = TrainingDomain(
+        ranges={name: (low, high) for name, (low, high) in values["ranges"].items()},
+        partly_unread=tuple(values["partly_unread"]),
+        gpus=tuple(values["gpus"]),
+    )
+    pairs = {
+        (gpu, application): Correction(offset=offset, slope=slope, anchors=tuple(anchors))
+        for gpu, application, offset, slope, anchors in values["pairs"]
+    }
+    corrections = Corrections(pairs=pairs, boards=values["boards"])
+    calibration = None
+    if "calibration.group" in arrays:
+        columns = {name: arrays[f"calibration.{name}"] for name in _CALIBRATION}
+        calibration = Calibration(
+            **columns, anchored_error=arrays.get("calibration.anchored_error")
         )
-        pairs = {
-            (gpu, application): Correction(offset=offset, slope=slope, anchors=tuple(anchors))
-            for gpu, application, offset, slope, anchors in values["pairs"]
-        }
-        corrections = Corrections(pairs=pairs, boards=values["boards"])
-        calibration = None
-        if "calibration.group" in arrays:
-            columns = {name: arrays[f"calibration.{name}"] for name in _CALIBRATION}
-            calibration = Calibration(
-                **columns, anchored_error=arrays.get("calibration.anchored_error")
-            )
-        return domain, corrections, calibration, values["data_hash"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"A whole model is required, its state lacks {error}.") from error
+    return domain, corrections, calibration, values["data_hash"]

@@ -1,18 +1,28 @@
 """What a model learned, as JSON and plain arrays: a folder that is safe to read from anywhere."""
 
+import hashlib
 import json
-from collections.abc import Mapping
+import zlib
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, JouleLabError
 
 _JSON = "model.json"
 _ARRAYS = "arrays.npz"
+_DIGESTS = "sha256"
+_DAMAGE = (
+    *(AttributeError, LookupError, TypeError, ValueError),  # other content than expected
+    *(OSError, EOFError, BadZipFile, zlib.error, RuntimeError),  # files cut off or overwritten
+)
+"""What readers of JSON, npz and native formats raise on files that are not as they wrote them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,26 +63,55 @@ def merged(*states: State) -> State:
 
 
 def write_state(folder: Path, state: State) -> None:
-    """Write ``state`` into ``folder``, which is made."""
+    """Write ``state`` into ``folder``, which is made, beside files that are there already.
+
+    Digests of all files go with it: libraries may crash on a native file that is damaged.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(state.values, indent=1, sort_keys=True, allow_nan=False)
-    (folder / _JSON).write_text(text + "\n")
     with (folder / _ARRAYS).open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **state.arrays)
+    others = [path for path in folder.rglob("*") if path.is_file() and path != folder / _JSON]
+    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in others}
+    told = {**state.values, _DIGESTS: digests}
+    text = json.dumps(told, indent=1, sort_keys=True, allow_nan=False)
+    (folder / _JSON).write_text(text + "\n")
 
 
 def read_state(folder: Path) -> State:
     """Read what :func:`write_state` wrote; no code in the files is ever run.
 
     Raises:
-        ConfigError: If the folder does not hold a model.
+        ConfigError: If the folder does not hold a model, or one of its files was changed.
     """
-    try:
+    with whole_model(folder):
         values = json.loads((folder / _JSON).read_text())
+        if not isinstance(values, dict):
+            raise TypeError(f"{_JSON} holds a {type(values).__name__}")
+        for name, digest in values.pop(_DIGESTS, {}).items():
+            if _digest(folder / name) != digest:
+                raise ValueError(f"{name} is not as it was written")
         with np.load(folder / _ARRAYS, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(
-            f"A folder with the model that save() wrote is required, got {folder}: {error}."
-        ) from error
     return State(values=values, arrays=arrays)
+
+
+@contextmanager
+def whole_model(folder: Path) -> Generator[None]:
+    """Say of any error in reading a model that its folder is damaged, or of another origin.
+
+    Raises:
+        ConfigError: In place of what the reading within raises.
+    """
+    try:
+        yield
+    except JouleLabError:
+        raise
+    except _DAMAGE as error:
+        raise ConfigError(
+            f"A whole model that save() of this version wrote is required, got {folder}: "
+            f"{type(error).__name__}: {error}. Train and save it anew."
+        ) from error
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -16,7 +16,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-from joulelab.errors import ConfigError, JouleLabError, TrackingError
+from joulelab.errors import ConfigError, TrackingError
 from joulelab.power_models.artifacts import load_operating_model
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import Queries
@@ -142,12 +142,10 @@ def load_registered(uri: str, name: str, version: int | None = None) -> Operatin
         check_ours(kept)
         try:
             return load_operating_model(kept / "data" / _FILES)
-        except JouleLabError:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
+        except ConfigError as error:
             raise ConfigError(
                 f"{name!r} version {version} must hold a whole model as this version of joulelab "
-                f"keeps it, got {type(error).__name__}: {error}. Train and register it anew."
+                f"keeps it; train and register it anew. {error}"
             ) from error
 
 

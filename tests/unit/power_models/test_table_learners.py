@@ -19,7 +19,7 @@ from joulelab.power_models.members.spread import SpreadModel
 from joulelab.power_models.members.tabular import INPUTS, decoded, examples, typical
 from joulelab.power_models.members.thinning import thinned
 from joulelab.power_models.queries import profile_of, queries_of, sweep
-from joulelab.power_models.state import State
+from joulelab.power_models.state import State, read_state, write_state
 
 RUNS = runs_by_law(12, noise=0.01)
 QUERIES = queries_of(RUNS)
@@ -143,9 +143,11 @@ def test_doubt_scales_errors_so_that_what_is_covered_stays():
 
 def test_a_forest_with_anything_else_in_its_file_is_not_loaded(tmp_path):
     fitted("random_forest").save(tmp_path)
+    kept = read_state(tmp_path)
     foreign = RandomForestRegressor(n_estimators=1).fit([[0.0]], [0.0])
     foreign.transform = FunctionTransformer(func=runs_by_law)
     skops.io.dump(foreign, tmp_path / "forest.skops")
+    write_state(tmp_path, kept)
 
     with pytest.raises(ConfigError, match=r"synthetic_runs\.runs_by_law"):
         RandomForestModel.load(tmp_path)

@@ -7,6 +7,7 @@ import lightgbm
 import numpy as np
 from typing_extensions import override
 
+from joulelab.errors import ConfigError
 from joulelab.power_models.features import matrix
 from joulelab.power_models.members.spread import SpreadModel
 from joulelab.power_models.members.tabular import (
@@ -94,4 +95,7 @@ def _predicted(booster: Any, queries: Queries) -> Array:
 
 
 def _read(path: Path) -> Any:
-    return lightgbm.Booster(model_str=path.read_text())
+    try:
+        return lightgbm.Booster(model_str=path.read_text())
+    except lightgbm.basic.LightGBMError as error:
+        raise ConfigError(f"A model of LightGBM is required, got {path}: {error}.") from error

@@ -145,8 +145,9 @@ class PhysicsModel(AnchoredModel):
         if self.target == "time_s":
             self._time_weights = state.arrays["time_weights"]
         else:
-            self._moved = state.prefixed("moved.").arrays
-            self._weights = state.prefixed("weights.").arrays
+            arrays = state.arrays
+            self._moved = {"": arrays["moved."], **state.prefixed("moved.").arrays}
+            self._weights = {"": arrays["weights."], **state.prefixed("weights.").arrays}
 
     def _learned_shapes(self, queries: Queries, values: Array) -> Mapping[str, Array]:
         """Return by how much each GPU's shape departs from the catalogue; ``""`` is the mean."""

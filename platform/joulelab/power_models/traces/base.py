@@ -12,7 +12,7 @@ from joulelab.errors import ConfigError, MeasurementError
 from joulelab.power_models.base import Outside
 from joulelab.power_models.runs import Array
 from joulelab.power_models.splits import group_folds
-from joulelab.power_models.state import State, merged, read_state, write_state
+from joulelab.power_models.state import State, merged, read_state, whole_model, write_state
 from joulelab.power_models.traces.encoding import Encoding
 from joulelab.power_models.traces.fluctuation import Fluctuation
 from joulelab.power_models.traces.load_trace import LoadTrace, Schedule, check_alike
@@ -171,14 +171,12 @@ class TraceModel(ABC):
             raise ConfigError(
                 f"A model {cls.name!r} is required, got {state.values.get('name')!r}."
             )
-        try:
+        with whole_model(folder):
             model = cls(**state.values["settings"])
             model._log_errors = state.arrays["log_errors"]
             model._encoding = Encoding.of_state(state.prefixed("encoding."))
             model._fluctuation = Fluctuation.of_state(state.prefixed("fluctuation."))
             model._restore(state.prefixed("member."))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"A whole model is required, its state lacks {error}.") from error
         return model
 
     def unfitted(self, *, calibration_folds: int) -> Self:

@@ -13,10 +13,12 @@ from typing import ClassVar, Self
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from typing_extensions import override
 
+from joulelab.errors import ConfigError
 from joulelab.power_models.features import filled, matrix
 from joulelab.power_models.members.spread import SpreadModel
 from joulelab.power_models.members.tabular import INPUTS, decoded, examples, log_decoded, typical
@@ -112,7 +114,12 @@ class DnnModel(SpreadModel):
     @override
     def _load_native(self, folder: Path) -> None:
         self._networks = Networks(len(INPUTS), self.seed)
-        self._networks.load_state_dict(load_file(folder / _FILE))
+        try:
+            self._networks.load_state_dict(load_file(folder / _FILE))
+        except SafetensorError as error:
+            raise ConfigError(
+                f"Weights as safetensors are required, got {folder / _FILE}: {error}."
+            ) from error
 
     def _inputs(self, queries: Queries) -> Tensor:
         """Return the inputs, each from -1 to 1 over the range of the training runs."""
