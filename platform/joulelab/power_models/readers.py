@@ -13,6 +13,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.errors import ConfigError
 from joulelab.hardware import spec_for
 from joulelab.hardware.catalogue import GPUS
+from joulelab.power_models.column_checks import check_columns
 from joulelab.power_models.columns import (
     ACTIVITIES,
     APPLICATION_NAMES,
@@ -48,9 +49,9 @@ def read_csv(
         ConfigError: If a column is missing or a value cannot be; names the column and the line.
     """
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             lines = list(csv.DictReader(file))
-    except OSError as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"A readable CSV file is required, got {path}: {error}.") from error
     return runs_of_rows(lines, gpu=gpu, boards=boards, repeats=repeats, first_row=2)
 
@@ -154,7 +155,7 @@ def _texts(
                 f"got columns {sorted(found.values())}."
             )
         return [otherwise] * len(rows)
-    texts = [str(row[name] or "").strip() for row in rows]
+    texts = [str(row.get(name) or "").strip() for row in rows]
     for number, text in enumerate(texts):
         if not text or text.lower() == "nan":
             raise ConfigError(f"Column {name!r} must not be empty, row {number + first_row} is.")
@@ -162,7 +163,7 @@ def _texts(
 
 
 def _values(rows: Sequence[Mapping[str, Any]], name: str, column: Column, first_row: int) -> Array:
-    values = [_number(row[name], name, number + first_row) for number, row in enumerate(rows)]
+    values = [_number(row.get(name), name, number + first_row) for number, row in enumerate(rows)]
     for number, value in enumerate(values):
         if np.isnan(value):
             if column.required:
@@ -227,7 +228,7 @@ def _runs(
     boards: Mapping[str, str],
 ) -> Runs:
     unread = np.full(len(application), np.nan)
-    _check_memory_clock(application, labels, numbers, row)
+    check_columns(list(zip(labels, application, strict=True)), numbers, row)
     return Runs(
         application=np.array(application, dtype=np.str_),
         gpu=np.array(labels, dtype=np.str_),
@@ -239,24 +240,6 @@ def _runs(
         power_limit_w=numbers.get("power_limit_w", unread),
         row=row.astype(np.intp),
     )
-
-
-def _check_memory_clock(
-    application: Sequence[str], labels: Sequence[str], numbers: Mapping[str, Array], row: Index
-) -> None:
-    if "mem_clock_mhz" not in numbers:
-        return
-    seen: dict[tuple[str, str], tuple[float, int]] = {}
-    pairs = zip(labels, application, strict=True)
-    clocks = numbers["mem_clock_mhz"].tolist()
-    for pair, clock_mhz, number in zip(pairs, clocks, row.tolist(), strict=True):
-        first_mhz, first = seen.setdefault(pair, (clock_mhz, number))
-        if clock_mhz != first_mhz and not np.isnan([clock_mhz, first_mhz]).any():
-            raise ConfigError(
-                f"Column 'mem_clock_mhz' must hold one clock for {pair[1]!r} on {pair[0]!r}: "
-                f"models know the default one alone; row {first} has {first_mhz:g}, row {number} "
-                f"{clock_mhz:g}."
-            )
 
 
 def board_key(label: str, boards: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from synthetic_runs import rows_by_law
 from joulelab.errors import ConfigError
 from joulelab.power_models.queries import profile_of
 from joulelab.power_models.readers import data_hash, read_csv, runs_of_frame, runs_of_rows
+from joulelab.power_models.splits import splits
 
 TEXAS_TECH = """application,sm_app_clock,fp64_active,fp32_active,dram_active,tensor_activity,\
 sm_active,power_usage,run_time
@@ -108,6 +109,44 @@ def test_a_value_that_cannot_be_is_refused_with_column_and_row(column, value, hi
         runs_of_rows(rows)
 
 
+@pytest.mark.parametrize(("column", "factor"), [("time_s", 1e3), ("energy_j", 1e3), ("time_s", 60)])
+def test_a_row_in_another_unit_than_the_others_is_refused(column, factor):
+    rows = [row | {"energy_j": row["power_w"] * row["time_s"]} for row in rows_by_law(2)]
+    for at in (7, 9):
+        rows[at][column] *= factor
+
+    with pytest.raises(ConfigError, match=rf"Column '{column}' must be in one unit, row (7|9) has"):
+        runs_of_rows(rows)
+
+
+def test_a_table_of_energies_over_another_time_than_that_of_the_work_is_read():
+    rows = [row | {"energy_j": 1e3 * row["power_w"] * row["time_s"]} for row in rows_by_law(2)]
+
+    assert len(runs_of_rows(rows)) == 12
+
+
+@pytest.mark.parametrize("column", ["application", "power_w"])
+def test_a_row_that_lacks_a_column_is_named(column):
+    rows = rows_by_law(2)
+    del rows[5][column]
+
+    with pytest.raises(ConfigError, match=rf"Column '{column}' .*row 5"):
+        runs_of_rows(rows)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00\x81", b"PK\x03\x04\x00\xd8"])
+def test_a_file_that_is_no_text_is_refused(content, tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_bytes(content)
+
+    with pytest.raises(ConfigError, match="readable CSV file is required"):
+        read_csv(path)
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path):
+    assert len(read_csv(written(tmp_path, "\ufeff" + TEXAS_TECH), gpu="a100_sxm")) == 4
+
+
 def test_rows_of_a_file_are_named_by_their_line(tmp_path):
     text = TEXAS_TECH.replace("190.5", "190500")
 
@@ -133,6 +172,11 @@ def test_two_memory_clocks_of_one_application_are_refused():
 
     with pytest.raises(ConfigError, match=r"'mem_clock_mhz' .* row 0 has 1593, row 4 1215"):
         runs_of_rows(rows)
+
+
+def test_one_application_is_not_enough_to_hold_one_out():
+    with pytest.raises(ConfigError, match=r"Column 'application' must hold .* got \['app00'\]"):
+        splits(runs_of_rows(rows_by_law(1)), "application")
 
 
 def test_a_single_clock_is_not_enough_to_learn_from():
