@@ -17,7 +17,7 @@ from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader
 from joulelab.tracking.sync import BackgroundDelivery, DeliveryReport
 
-_NICENESS = 10  # tracking gives way to measuring
+_NICENESS = 10
 _CLOSE_BASE_S = 60.0
 _CLOSE_PER_MEASUREMENT_S = 1.0
 
@@ -70,13 +70,18 @@ class TrackerLink:
         store: Where the measurements are, durably, before they are sent.
         uri: MLflow tracking URI.
         header: The study.
+        gives_way: Whether tracking gives way to measuring on this machine.
     """
 
-    def __init__(self, store: ResultStore, uri: str, header: StudyHeader) -> None:
+    def __init__(
+        self, store: ResultStore, uri: str, header: StudyHeader, *, gives_way: bool = True
+    ) -> None:
         self.trouble: str | None = None
         self._store = store
         self._uri = uri
-        self._actor: Any = _start_actor(str(store.folder), uri, header)
+        self._actor: Any = _start_actor(
+            str(store.folder), uri, header, niceness=_NICENESS if gives_way else 0
+        )
         self._waiting: list[Measurement] = []
         self._call: Any = self._actor.offer_backlog.remote()
         self._num_sent = 0
@@ -132,8 +137,8 @@ class TrackerLink:
         return DeliveryReport(target=self._uri, num_delivered=0, num_left=left, error=error)
 
 
-def _start_actor(results_dir: str, uri: str, header: StudyHeader) -> Any:
+def _start_actor(results_dir: str, uri: str, header: StudyHeader, *, niceness: int) -> Any:
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     remote: Any = ray.remote(TrackerActor)
     options = {"num_cpus": 0, "max_restarts": 3, "scheduling_strategy": here}
-    return remote.options(**options).remote(results_dir, uri, header, niceness=_NICENESS)
+    return remote.options(**options).remote(results_dir, uri, header, niceness=niceness)

@@ -1,6 +1,6 @@
 """Where the ticks of a periodic counter can lie, from brackets around those that were timed."""
 
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import NamedTuple
 
 _NUM_KEPT = 8
@@ -47,13 +47,14 @@ class TickLattice:
 
     def window(self, number: int) -> Bracket:
         """Span in which a tick must lie by all that were timed."""
-        los_s, his_s = [], []
-        for known, bracket in self._known:
+        lo_s, hi_s = -inf, inf
+        for known, (earliest_s, latest_s) in self._known:
             steps = number - known
-            shift_s = (steps * self.shortest_s, steps * self.longest_s)
-            los_s.append(bracket.earliest_s + min(shift_s))
-            his_s.append(bracket.latest_s + max(shift_s))
-        lo_s, hi_s = max(los_s), min(his_s)
+            least_s, most_s = steps * self.shortest_s, steps * self.longest_s
+            if steps < 0:
+                least_s, most_s = most_s, least_s
+            lo_s = max(lo_s, earliest_s + least_s)
+            hi_s = min(hi_s, latest_s + most_s)
         return Bracket(min(lo_s, hi_s), max(lo_s, hi_s))
 
     def first_after(self, at_s: float) -> int:

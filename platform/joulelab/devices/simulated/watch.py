@@ -23,13 +23,14 @@ class StoreWatch:
 
     def __init__(self, state: DriverState) -> None:
         self._state = state
+        self._folder = str(state.folder)  # a path object costs more than the call
         self._seen_ns = 0
         self.settings = Settings()
         self.changed()
 
     def changed(self) -> bool:
         """Read the settings if the folder changed; return whether they differ."""
-        modified_ns = self._state.folder.stat().st_mtime_ns
+        modified_ns = os.stat(self._folder).st_mtime_ns
         if modified_ns == self._seen_ns:
             return False
         self._seen_ns = self._stamped(modified_ns)
