@@ -29,7 +29,7 @@ ui: $(READY)  ## Open the MLflow pages of the results
 	@$(BIN)/python -m joulelab.tracking.ui $(RESULTS)
 
 test: $(READY)  ## Run the whole test suite
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n logical --dist loadgroup $(ARGS)
 
 lint: $(READY)  ## Check style
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
