@@ -18,9 +18,9 @@ UNSEEN = runs_by_law(2, noise=0.01, seed=7)
 TARGETS = ("power_w", "time_s")
 OPTIONAL = {
     *("shared.calibration.group", "shared.calibration.anchored_error"),
-    *("member.moved.a100_sxm", "member.weights.a100_sxm"),
+    *("member.moved.a100_sxm", "member.weights.a100_sxm", "member.time_gpus"),
 }
-"""A whole model may lack a calibration, and physics constants of a GPU: it has those of any."""
+"""A whole model may lack a calibration, and physics what is peculiar to a GPU."""
 every_model = pytest.mark.parametrize("name", POWER_MODELS)
 both_targets = pytest.mark.parametrize("target", TARGETS)
 

@@ -131,6 +131,35 @@ def test_a_table_without_activities_can_be_learned_from_and_anchored():
     assert predicted == pytest.approx(asked.power_w, rel=0.25)
 
 
+def test_without_activities_time_is_as_usual_on_the_gpu():
+    """It was that of all GPUs alike: six applications on each did not tell a slow one apart."""
+    rows = []
+    for gpu, share in (("a100_sxm", 0.9), ("a40", 0.2)):
+        top_mhz = GPUS[gpu].default_clock_mhz
+        for number in range(6):
+            rows += [
+                {
+                    "application": f"{gpu} {number}",
+                    "gpu": gpu,
+                    "sm_clock_mhz": ratio * top_mhz,
+                    "power_w": 100.0 + 100.0 * ratio,
+                    "time_s": 1.0 - share + share / ratio,
+                }
+                for ratio in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+            ]
+    runs = runs_of_rows(rows)
+    for unseen in ("a100_sxm 0", "a40 0"):
+        asked = runs.select(runs.application == unseen)
+
+        predicted = (
+            PhysicsModel("time_s", calibration_folds=0)
+            .fit(runs.select(runs.application != unseen))
+            .predict(queries_of(asked))
+        )
+
+        assert predicted == pytest.approx(asked.time_s, rel=0.05)
+
+
 def test_an_unseen_application_of_the_a100_study_is_predicted_from_one_profile():
     """Known before: 5.6 % of power and 7.4 % of time with one measured point."""
     boards = {"A100(GA100)": "a100_sxm"}

@@ -30,6 +30,9 @@ _ROWS_PER_PROFILE = 3.0
 _LEAST_DYNAMIC = 1e-3
 _FIRST_DOUBT = np.array([2.0, 2.0])
 _DOUBTS = (0.02, 2.0)
+_GPU_DOUBT = 1.0
+"""Standard error by which applications on one GPU depart together from what activities say of
+their time; in tables without activities that is all there is to learn from."""
 _OWN_WEIGHTS = 6
 """Profiles on a GPU from which its dynamic power is learned from them alone."""
 
@@ -48,6 +51,7 @@ class PhysicsModel(AnchoredModel):
     @override
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
         self._typical = typical_inputs(queries)
+        self._time_gpus = tuple(sorted({profile.gpu for profile in queries.profiles}))
         kept = thinned(queries)
         queries, values = queries.select(kept), values[kept]
         if self.target == "time_s":
@@ -96,7 +100,7 @@ class PhysicsModel(AnchoredModel):
     def guess(self, queries: Queries) -> Array:
         inputs = profile_inputs(queries, self._typical)
         if self.target == "time_s":
-            return physics_time.application_parameters(self._time_weights, inputs)
+            return self._time_parameters(self._time_weights, queries, inputs)
         rows = zip(queries.profiles, inputs[:, :4], strict=True)
         dynamic = [self._weights.get(p.gpu, self._weights[""]) @ row for p, row in rows]
         logs = np.log(np.maximum(dynamic, _LEAST_DYNAMIC))
@@ -130,17 +134,19 @@ class PhysicsModel(AnchoredModel):
     @override
     def _state(self) -> State:
         known = super()._state()
+        values = {**known.values, "time_gpus": list(self._time_gpus)}
         arrays = {**known.arrays, "typical": self._typical, "doubt": self._doubt}
         if self.target == "time_s":
             arrays["time_weights"] = self._time_weights
         else:
             arrays |= {f"moved.{gpu}": moved for gpu, moved in self._moved.items()}
             arrays |= {f"weights.{gpu}": weights for gpu, weights in self._weights.items()}
-        return State(values=known.values, arrays=arrays)
+        return State(values=values, arrays=arrays)
 
     @override
     def _restore(self, state: State) -> None:
         super()._restore(state)
+        self._time_gpus = tuple(state.values.get("time_gpus", ()))
         self._typical, self._doubt = state.arrays["typical"], state.arrays["doubt"]
         if self.target == "time_s":
             self._time_weights = state.arrays["time_weights"]
@@ -209,20 +215,33 @@ class PhysicsModel(AnchoredModel):
         inputs = profile_inputs(queries, self._typical)
         weight = np.sqrt(_ROWS_PER_PROFILE / np.bincount(queries.profile)[queries.profile])
 
+        doubt = np.append(physics_time.DOUBT, np.full(2 * len(self._time_gpus), _GPU_DOUBT))
+
         def misfit(moved: Array) -> Array:
-            weights = moved * physics_time.DOUBT
-            each = physics_time.application_parameters(weights, inputs)[queries.profile]
+            weights = moved * doubt
+            each = self._time_parameters(weights, queries, inputs)[queries.profile]
             predicted = physics_time.relative_time(
                 queries.clock_ratio, each, self._knee(queries, weights)
             )
             return np.concatenate([weight * _tamed(np.log(predicted / values) / 0.05), moved])
 
-        found = least_squares(misfit, np.zeros(len(physics_time.WEIGHTS)), max_nfev=60)
-        return np.asarray(found.x * physics_time.DOUBT)
+        found = least_squares(misfit, np.zeros(len(doubt)), max_nfev=60)
+        return np.asarray(found.x * doubt)
+
+    def _time_parameters(self, weights: Array, queries: Queries, inputs: Array) -> Array:
+        """Return the parameters of each profile: by its activities, and as usual on its GPU."""
+        shared, own = np.split(weights, [len(physics_time.WEIGHTS)])
+        usual = dict(zip(self._time_gpus, own.reshape(-1, 2), strict=True))
+        moved = [usual.get(profile.gpu, np.zeros(2)) for profile in queries.profiles]
+        return physics_time.application_parameters(shared, inputs) + np.array(moved)
 
     def _knee(self, queries: Queries, weights: Array) -> Array:
         knees = [p.spec.timing.memory_knee_mhz / p.clock_mhz for p in queries.profiles]
-        return np.asarray(np.minimum(queries.of_profiles(knees) * np.exp(weights[-1]), 1.0))
+        return np.asarray(
+            np.minimum(
+                queries.of_profiles(knees) * np.exp(weights[len(physics_time.WEIGHTS) - 1]), 1.0
+            )
+        )
 
     def _shape(self, gpu: str, board: str) -> PowerShape:
         moved = self._moved.get(gpu, self._moved[""])
