@@ -1,8 +1,6 @@
 """Tables of runs from CSV files, data frames and measurements, with units and values checked."""
 
-import csv
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,19 +11,13 @@ from joulelab.core.measurement import Measurement
 from joulelab.errors import ConfigError
 from joulelab.hardware import spec_for
 from joulelab.hardware.catalogue import GPUS
+from joulelab.power_models.cells import FIRST_LINE, Cells, csv_rows
 from joulelab.power_models.column_checks import check_columns
-from joulelab.power_models.columns import (
-    ACTIVITIES,
-    APPLICATION_NAMES,
-    COLUMNS,
-    GPU_NAMES,
-    Column,
-)
+from joulelab.power_models.columns import ACTIVITIES, APPLICATION_NAMES, COLUMNS, GPU_NAMES
 from joulelab.power_models.runs import Array, Index, Runs
 
 Repeats = Literal["refuse", "mean", "median"]
 """What to do with several rows of one application at one clock."""
-_UNREAD = ("", "none", "n/a", "[n/a]")
 _AVERAGES: Mapping[str, Callable[[Array], Any]] = {"mean": np.mean, "median": np.median}
 
 
@@ -48,12 +40,8 @@ def read_csv(
     Raises:
         ConfigError: If a column is missing or a value cannot be; names the column and the line.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"A readable CSV file is required, got {path}: {error}.") from error
-    return runs_of_rows(lines, gpu=gpu, boards=boards, repeats=repeats, first_row=2)
+    rows = csv_rows(path)
+    return runs_of_rows(rows, gpu=gpu, boards=boards, repeats=repeats, first_row=FIRST_LINE)
 
 
 def runs_of_frame(
@@ -95,13 +83,11 @@ def runs_of_rows(
     """
     if not rows:
         raise ConfigError("At least one run is required, got an empty table.")
-    found = {_plain(str(name)): str(name) for name in rows[0]}
-    application = _texts(rows, found, APPLICATION_NAMES, None, first_row)
-    labels = _texts(rows, found, GPU_NAMES, gpu, first_row)
+    cells = Cells(rows=rows, first_row=first_row)
+    application = cells.texts(APPLICATION_NAMES)
+    labels = cells.texts(GPU_NAMES, otherwise=gpu)
     numbers = {
-        column.name: _values(rows, name, column, first_row)
-        for column in COLUMNS
-        if (name := _found(found, column)) is not None
+        column.name: values for column in COLUMNS if (values := cells.numbers(column)) is not None
     }
     _add_fp_active(numbers)
     row = np.arange(len(rows), dtype=np.intp) + first_row
@@ -121,76 +107,6 @@ def data_hash(runs: Runs) -> str:
         )
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
-
-
-def _plain(name: str) -> str:
-    """Cut a unit in brackets, as nvidia-smi writes it, and the case."""
-    return re.sub(r"\s*\[.*\]$", "", name.strip()).lower()
-
-
-def _found(found: Mapping[str, str], column: Column) -> str | None:
-    for name in (column.name, *column.names):
-        if name in found:
-            return found[name]
-    if column.required:
-        raise ConfigError(
-            f"Column {column.name!r} is required (also known as {', '.join(column.names)}), "
-            f"got columns {sorted(found.values())}."
-        )
-    return None
-
-
-def _texts(
-    rows: Sequence[Mapping[str, Any]],
-    found: Mapping[str, str],
-    names: Sequence[str],
-    otherwise: str | None,
-    first_row: int,
-) -> list[str]:
-    name = next((found[each] for each in names if each in found), None)
-    if name is None:
-        if otherwise is None:
-            raise ConfigError(
-                f"Column {names[0]!r} is required (also known as {', '.join(names[1:])}), "
-                f"got columns {sorted(found.values())}."
-            )
-        return [otherwise] * len(rows)
-    texts = [str(row.get(name) or "").strip() for row in rows]
-    for number, text in enumerate(texts):
-        if not text or text.lower() == "nan":
-            raise ConfigError(f"Column {name!r} must not be empty, row {number + first_row} is.")
-    return texts
-
-
-def _values(rows: Sequence[Mapping[str, Any]], name: str, column: Column, first_row: int) -> Array:
-    values = [_number(row.get(name), name, number + first_row) for number, row in enumerate(rows)]
-    for number, value in enumerate(values):
-        if np.isnan(value):
-            if column.required:
-                raise ConfigError(
-                    f"Column {name!r} must hold a number, row {number + first_row} has none."
-                )
-        elif not column.lowest <= value <= column.highest:
-            raise ConfigError(
-                f"Column {name!r} must lie from {column.lowest:g} to {column.highest:g}, "
-                f"row {number + first_row} has {value:g}: {column.hint}."
-            )
-    return np.array(values, dtype=float)
-
-
-def _number(value: Any, name: str, row: int) -> float:
-    """Return a number, not a number where it was not read; nvidia-smi appends units."""
-    if value is None or (isinstance(value, str) and value.strip().lower() in _UNREAD):
-        return float("nan")
-    if isinstance(value, str):
-        value = re.sub(r"\s*(W|MHz)$", "", value.strip())
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"Column {name!r} must hold numbers, row {row} has {value!r}.") from error
-    if isinstance(value, str) and np.isnan(number):
-        raise ConfigError(f"Column {name!r} must hold numbers, row {row} has NaN.")
-    return number
 
 
 def _add_fp_active(numbers: dict[str, Array]) -> None:
