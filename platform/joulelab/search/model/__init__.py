@@ -1,0 +1,1 @@
+"""What a search believes of configurations that it has not measured."""

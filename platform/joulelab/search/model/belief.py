@@ -1,0 +1,222 @@
+"""What measured configurations tell of the others: a law of physics under a Gaussian prior.
+
+Parameters of the law are normal, those of cells with the covariance of :mod:`cells`. Their most
+likely values are found by Gauss-Newton steps, and their covariance is that of the law made linear
+there (Laplace's approximation). All is written in the space of the data, which is the smaller one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag, cho_factor, cho_solve  # type: ignore[import-untyped]
+
+from joulelab.search.model.cells import Likeness, Spread
+from joulelab.search.model.law import BOARD_PARAMETERS, CELL_PARAMETERS, log_time_power, slopes
+from joulelab.search.space import Cell
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_NUM_CELL, _NUM_BOARD = len(CELL_PARAMETERS), len(BOARD_PARAMETERS)
+
+_SPREADS = (
+    Spread(shared=1.0, named=1.0, number=1.5, together=0.5, rest=0.05),
+    Spread(shared=1.5, named=0.7, number=1.5, together=0.5, rest=0.1),
+    Spread(shared=1.0, named=0.5, number=0.5, together=0.3, rest=0.1),
+    Spread(shared=0.5, named=0.1, number=0.2, together=0.1, rest=0.03),
+    Spread(shared=0.6, named=0.5, number=0.7, together=0.3, rest=0.05),
+    Spread(shared=0.6, named=0.5, number=0.7, together=0.3, rest=0.05),
+)
+"""Of the parameters of a cell: time, working, memory_time, clocked, pipes, memory."""
+_CELL_MEAN = (0.0, 2.0, -0.4, np.log(0.22), np.log(0.28), np.log(0.15))
+"""Their expectation; powers are over that of the first measurement."""
+_BOARD_MEAN = (np.log(0.35), np.log(0.6), np.log(0.68), np.log(0.35), np.log(1.1))
+_BOARD_SD = (0.4, 0.25, 0.12, 0.35, 0.25)
+"""Constant power, knee, ridge, voltage, bend: what the catalogue's GPUs scatter by."""
+_OFFSET_SD = (0.01, 0.04)
+"""By how much time and power of boards of one kind differ (8 V100: 4 % of idle power)."""
+_MISFIT = 0.004
+"""What the law misses of time and of power, relative, even of a cell that is well known."""
+_NOISE_WORTH = 12.0
+"""How many measurements the stated uncertainties are worth against what the residuals show."""
+_NUM_STEPS, _NUM_NOISE_ROUNDS = 12, 2
+_LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03)
+_ENOUGH = 1e-3
+"""By how much a step must lower the misfit, in which an error of one deviation counts 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """Configurations as the law sees them.
+
+    Attributes:
+        cell: Number of the cell; shape ``(n,)``.
+        ratio: Requested clock over the highest.
+        limit_w: Power at which the clock falls; infinite where it never does.
+        board: Number of the board; 0 is the one that others are compared with.
+    """
+
+    cell: Index
+    ratio: Array
+    limit_w: Array
+    board: Index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Observed:
+    """What was measured at some rows.
+
+    Attributes:
+        rows: Where.
+        logs: Logarithms of time and power; shape ``(n, 2)``.
+        u: Their stated standard uncertainties; shape ``(n, 2)``.
+    """
+
+    rows: Rows
+    logs: Array
+    u: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Expected:
+    """What is expected of some rows.
+
+    Attributes:
+        logs: Logarithms of time and power; shape ``(n, 2)``.
+        slopes: Their derivatives by what is unknown; shape ``(n, 2, p)``.
+    """
+
+    logs: Array
+    slopes: Array
+
+
+class Belief:
+    """Parameters of the law, given measurements.
+
+    Args:
+        cells: All cells of the space.
+        observed: What was measured.
+        num_boards: How many boards there are.
+    """
+
+    def __init__(self, cells: Sequence[Cell], observed: Observed, num_boards: int = 1) -> None:
+        likeness = Likeness(cells)
+        self._num_cells = len(cells)
+        self._mean = self._prior_mean(observed, num_boards)
+        self._prior = block_diag(
+            *(likeness.covariance(spread) for spread in _SPREADS),
+            np.diag(np.square(_BOARD_SD)),
+            *[np.diag(np.square(_OFFSET_SD))] * (num_boards - 1),
+        )
+        self.noise = 1.0
+        self._parameters = self._mean
+        for _ in range(_NUM_NOISE_ROUNDS):
+            variance = self._variance(observed)
+            self._parameters, gain = self._most_likely(observed, variance)
+            self.noise = self._scaled_noise(observed, variance, gain)
+        slope, _ = self._linear(observed, self._parameters)
+        blocks = slope @ self._prior
+        solve = cho_factor(blocks @ slope.T + np.diag(self._variance(observed)))
+        self.covariance: Array = self._prior - blocks.T @ cho_solve(solve, blocks)
+
+    def expected(self, rows: Rows) -> Expected:
+        """Return what is expected of ``rows``."""
+        local = self._local(rows, self._parameters)
+        logs = log_time_power(local, rows.ratio, rows.limit_w)
+        design = self._design(rows, slopes(local, rows.ratio, rows.limit_w))
+        return Expected(logs=logs + self._offsets(rows, self._parameters), slopes=design)
+
+    def misfit(self) -> float:
+        """Return the standard deviation of time and of power around the law, relative."""
+        return _MISFIT * float(np.sqrt(self.noise))
+
+    def _prior_mean(self, observed: Observed, num_boards: int) -> Array:
+        first_log_time, first_log_power = observed.logs[0]
+        powers = np.array([0, 0, 0, 1, 1, 1]) * first_log_power
+        cell = np.array(_CELL_MEAN) + powers
+        cell[0] += first_log_time
+        board = np.array(_BOARD_MEAN)
+        board[0] += first_log_power
+        offsets = np.zeros(2 * (num_boards - 1))
+        return np.concatenate([np.repeat(cell, self._num_cells), board, offsets])
+
+    def _variance(self, observed: Observed) -> Array:
+        return ((observed.u**2 + _MISFIT**2) * self.noise).ravel()
+
+    def _most_likely(self, observed: Observed, variance: Array) -> tuple[Array, Array]:
+        """Return parameters, and the gain: by how much predictions follow the data."""
+        prior, weights, parameters = self._prior, np.zeros_like(self._mean), self._mean
+        least = np.inf
+        for _ in range(_NUM_STEPS):
+            slope, error = self._linear(observed, parameters)
+            shared = slope @ prior @ slope.T
+            solve = cho_factor(shared + np.diag(variance))
+            wanted = slope.T @ cho_solve(solve, error + slope @ (parameters - self._mean))
+            weights, found = self._stepped(observed, variance, weights, wanted, least)
+            parameters = self._mean + prior @ weights
+            if least - found < _ENOUGH:
+                break
+            least = found
+        return parameters, np.asarray(cho_solve(solve, shared))
+
+    def _stepped(
+        self, observed: Observed, variance: Array, weights: Array, wanted: Array, least: float
+    ) -> tuple[Array, float]:
+        """Return weights towards ``wanted`` that lower the misfit, and the misfit there."""
+        for length in _LENGTHS:
+            tried = weights + length * (wanted - weights)
+            moved = self._prior @ tried
+            with np.errstate(over="ignore", invalid="ignore"):
+                error = observed.logs - self._predicted(observed.rows, self._mean + moved)
+                found = float(np.sum(error.ravel() ** 2 / variance) + tried @ moved)
+            if found < least:
+                return tried, found
+        return weights, least
+
+    def _scaled_noise(self, observed: Observed, variance: Array, gain: Array) -> float:
+        error = (observed.logs - self._predicted(observed.rows, self._parameters)).ravel()
+        free = len(error) - float(np.trace(gain))
+        shown = float(np.sum(error**2 / (variance / self.noise)))
+        return max(1.0, (_NOISE_WORTH + shown) / (_NOISE_WORTH + free))
+
+    def _linear(self, observed: Observed, parameters: Array) -> tuple[Array, Array]:
+        """Return the derivatives of all logarithms, shape ``(2 n, p)``, and what they miss."""
+        rows = observed.rows
+        local = self._local(rows, parameters)
+        design = self._design(rows, slopes(local, rows.ratio, rows.limit_w))
+        error = observed.logs - self._predicted(rows, parameters)
+        return design.reshape(2 * len(rows.cell), -1), error.ravel()
+
+    def _predicted(self, rows: Rows, parameters: Array) -> Array:
+        local = self._local(rows, parameters)
+        logs = log_time_power(local, rows.ratio, rows.limit_w)
+        return logs + self._offsets(rows, parameters)
+
+    def _local(self, rows: Rows, parameters: Array) -> Array:
+        """Return the parameters of each row's cell and board, shape ``(n, 11)``."""
+        num = self._num_cells
+        of_cells = parameters[: _NUM_CELL * num].reshape(_NUM_CELL, num).T[rows.cell]
+        of_board = parameters[_NUM_CELL * num : _NUM_CELL * num + _NUM_BOARD]
+        return np.column_stack([of_cells, np.broadcast_to(of_board, (len(of_cells), _NUM_BOARD))])
+
+    def _offsets(self, rows: Rows, parameters: Array) -> Array:
+        start = _NUM_CELL * self._num_cells + _NUM_BOARD
+        offsets = np.concatenate([np.zeros(2), parameters[start:]]).reshape(-1, 2)
+        return np.asarray(offsets[rows.board])
+
+    def _design(self, rows: Rows, local: Array) -> Array:
+        """Return derivatives by all parameters from those by the parameters of each row."""
+        num, n = self._num_cells, len(rows.cell)
+        design = np.zeros((n, 2, len(self._mean)))
+        every = np.arange(n)
+        for number in range(_NUM_CELL):
+            design[every, :, number * num + rows.cell] = local[:, :, number]
+        start = _NUM_CELL * num
+        design[:, :, start : start + _NUM_BOARD] = local[:, :, _NUM_CELL:]
+        other = np.flatnonzero(rows.board > 0)
+        for side in (0, 1):
+            column = start + _NUM_BOARD + 2 * (rows.board[other] - 1) + side
+            design[other, side, column] = 1.0
+        return design

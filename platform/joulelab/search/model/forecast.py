@@ -1,0 +1,230 @@
+"""Cost and feasibility of every configuration of a space, as far as the evidence tells."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.physics import CAP_SHARE
+from joulelab.search.base import Figures, Outcome
+from joulelab.search.constraints import Constraint
+from joulelab.search.evidence import Evidence
+from joulelab.search.model.belief import Belief, Expected, Observed, Rows
+from joulelab.search.model.cells import Likeness, Spread
+from joulelab.search.model.fields import MEMORY, QUALITY, field
+from joulelab.search.space import Cell, SearchSpace
+
+Array = NDArray[np.float64]
+
+_KELVIN_PER_W, _KELVIN_PER_W_SD, _TEMPERATURE_SD_C = 0.06, 0.03, 2.0
+"""Of a board over its coolest state: what sinks of data-centre boards come to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecast:
+    """What is expected of every configuration, in the order of the space.
+
+    Attributes:
+        log_cost: Expected logarithm of the cost; shape ``(n,)``.
+        slopes: Its derivatives by what is unknown; shape ``(n, p)``.
+        covariance: Of what is unknown; shape ``(p, p)``.
+        own_variance: Variance of the cost besides that, from quality; shape ``(n,)``.
+        feasible: Probability of keeping to all constraints; shape ``(n,)``.
+        log_time_power: Derivatives of the logarithms of time and power; shape ``(n, 2, p)``.
+        noise: Variance of the logarithms of time and power of one more trial.
+    """
+
+    log_cost: Array
+    slopes: Array
+    covariance: Array
+    own_variance: Array
+    feasible: Array
+    log_time_power: Array
+    noise: float
+
+    def given(self, places: Sequence[int]) -> Array:
+        """Return the covariance once the configurations at ``places`` are measured as well."""
+        if not places:
+            return self.covariance
+        told = self.log_time_power[list(places)].reshape(2 * len(places), -1)
+        across = self.covariance @ told.T
+        shown = told @ across + self.noise * np.eye(len(told))
+        left: Array = self.covariance - across @ np.linalg.solve(shown, across.T)
+        return left
+
+    def deviation(self, reference: int, covariance: Array) -> Array:
+        """Return the standard deviation of each cost less that of ``reference``; shape (n,)."""
+        difference = self.slopes - self.slopes[reference]
+        variance = np.einsum("ij,ij->i", difference @ covariance, difference)
+        own = np.where(np.arange(len(variance)) == reference, 0.0, self.own_variance)
+        return np.asarray(np.sqrt(np.maximum(variance + own, 0.0)))
+
+
+class Forecaster:
+    """Turns evidence into forecasts.
+
+    Args:
+        evidence: What was measured; it may grow.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        space = evidence.problem.space
+        keys = [_cell(space, each) for each in space]
+        self._cells = tuple(dict.fromkeys(keys))
+        places = {cell: number for number, cell in enumerate(self._cells)}
+        self.cell = np.array([places[key] for key in keys], dtype=np.intp)
+        self.ratio = _ratios(space)
+        self._likeness = Likeness(self._cells)
+
+    def forecast(self) -> Forecast:
+        """Return what is expected now; at least one configuration must have been measured."""
+        problem = self._evidence.problem
+        valid = [each for each in self._evidence.outcomes if each.figures is not None]
+        boards = {f.board: None for f in (each.figures for each in valid) if f is not None}
+        observed = self._observed(valid, list(boards))
+        belief = Belief(self._cells, observed, len(boards))
+        expected = belief.expected(self._rows(valid))
+        exponent = 1.0 + problem.goal.time_exponent
+        quality, quality_u = self._field(QUALITY, valid, "retention")
+        log_cost = expected.logs[:, 1] + exponent * expected.logs[:, 0]
+        lost = problem.goal.quality_exponent
+        return Forecast(
+            log_cost=log_cost - lost * quality,
+            slopes=expected.slopes[:, 1] + exponent * expected.slopes[:, 0],
+            covariance=belief.covariance,
+            own_variance=(lost * quality_u) ** 2,
+            feasible=self._feasible(expected, belief.covariance, valid),
+            log_time_power=expected.slopes,
+            noise=belief.noise * float(np.mean(observed.u**2)) + belief.misfit() ** 2,
+        )
+
+    def _observed(self, valid: Sequence[Outcome], boards: Sequence[str]) -> Observed:
+        space = self._evidence.problem.space
+        at = np.array([space.index(each.candidate) for each in valid], dtype=np.intp)
+        figures = [each.figures for each in valid if each.figures is not None]
+        limits = [
+            f.energy_j / f.time_s if each.capped else inf
+            for each, f in zip(valid, figures, strict=True)
+        ]
+        rows = Rows(
+            cell=self.cell[at],
+            ratio=self.ratio[at],
+            limit_w=np.array(limits),
+            board=np.array([boards.index(f.board) for f in figures], dtype=np.intp),
+        )
+        logs = [[log(f.time_s), log(f.energy_j / f.time_s)] for f in figures]
+        u = [[f.time_u_s / f.time_s, f.energy_u_j / f.energy_j] for f in figures]
+        return Observed(rows=rows, logs=np.array(logs), u=np.array(u))
+
+    def _rows(self, valid: Sequence[Outcome]) -> Rows:
+        space = self._evidence.problem.space
+        seen = [_power_w(o) for o in valid if o.capped and o.candidate.point.power_limit_w is None]
+        default_w = max(seen, default=inf)
+        limits = [
+            default_w if c.point.power_limit_w is None else CAP_SHARE * c.point.power_limit_w
+            for c in space
+        ]
+        board = np.zeros(len(space), dtype=np.intp)
+        return Rows(cell=self.cell, ratio=self.ratio, limit_w=np.array(limits), board=board)
+
+    def _feasible(self, expected: Expected, covariance: Array, valid: Sequence[Outcome]) -> Array:
+        total = np.ones(len(self.cell))
+        for constraint in self._evidence.problem.constraints:
+            total *= self._probability(constraint, expected, covariance, valid)
+        for configuration in self._evidence.measured if self._can_judge else ():
+            place = self._evidence.problem.space.index(configuration)
+            total[place] = self._evidence.judgement(configuration).probability
+        return total
+
+    @property
+    def _can_judge(self) -> bool:
+        slowed = any(c.quantity == "slowdown" for c in self._evidence.problem.constraints)
+        return self._evidence.baseline is not None or not slowed
+
+    def _probability(
+        self,
+        constraint: Constraint,
+        expected: Expected,
+        covariance: Array,
+        valid: Sequence[Outcome],
+    ) -> Array:
+        """Return the probability of keeping to ``constraint`` of each configuration."""
+        if constraint.quantity == "quality":
+            mean, u = self._field(QUALITY, valid, "retention")
+            return _below(-log(constraint.bound), -mean, u)
+        if constraint.quantity == "memory_b":
+            mean, u = self._field(MEMORY, valid, "memory_b")
+            return _below(log(constraint.bound), mean, u)
+        if constraint.quantity == "temperature_c":
+            return _below(constraint.bound, *self._temperature_c(expected, valid))
+        side = 1 if constraint.quantity == "power_w" else 0
+        mean, slopes = expected.logs[:, side], expected.slopes[:, side]
+        bound = constraint.bound
+        if constraint.quantity == "slowdown":
+            mean, slopes, bound = mean - mean[0], slopes - slopes[0], 1.0 + constraint.bound
+        variance = np.einsum("ij,ij->i", slopes @ covariance, slopes)
+        return _below(log(bound), mean, np.sqrt(np.maximum(variance, 0.0)))
+
+    def _field(self, spread: Spread, valid: Sequence[Outcome], name: str) -> tuple[Array, Array]:
+        """Return a cell's quantity by configuration: expected logarithm, standard deviation."""
+        told = [
+            (self._evidence.problem.space.index(each.candidate), each.figures)
+            for each in valid
+            if each.figures is not None and getattr(each.figures, name)
+        ]
+        cell = self.cell[np.array([place for place, _ in told], dtype=np.intp)]
+        values = np.array([getattr(figures, name) for _, figures in told])
+        middle = float(np.mean(np.log(values))) if name == "memory_b" and told else 0.0
+        u = np.array([_retention_u(f) if name == "retention" else 0.0 for _, f in told])
+        mean, deviation = field(self._likeness, spread, cell, np.log(values) - middle, u)
+        return (mean + middle)[self.cell], deviation[self.cell]
+
+    def _temperature_c(self, expected: Expected, valid: Sequence[Outcome]) -> tuple[Array, Array]:
+        """Return temperatures by a line over power: mean and standard deviation."""
+        told = [(_power_w(o), o.figures.temperature_c) for o in valid if o.figures is not None]
+        known = np.array([(w, c) for w, c in told if c is not None]).reshape(-1, 2)
+        power_w = np.exp(expected.logs[:, 1])
+        if not len(known):
+            return np.zeros_like(power_w), np.full_like(power_w, inf)
+        middle_w, middle_c = known.mean(axis=0)
+        centred = known - (middle_w, middle_c)
+        precision = _KELVIN_PER_W_SD**-2 + np.sum(centred[:, 0] ** 2) / _TEMPERATURE_SD_C**2
+        pull = _KELVIN_PER_W / _KELVIN_PER_W_SD**2
+        slope = (pull + np.sum(centred.prod(axis=1)) / _TEMPERATURE_SD_C**2) / precision
+        away_w = power_w - middle_w
+        deviation = np.sqrt(away_w**2 / precision + _TEMPERATURE_SD_C**2)
+        return middle_c + slope * away_w, deviation
+
+
+def _cell(space: SearchSpace, configuration: Configuration) -> Cell:
+    """Return the knobs, and the memory clock, at which time and power follow other laws."""
+    memory = configuration.point.mem_clock_mhz
+    known = memory if "mem_clock_mhz" in space.axes else None
+    return (*configuration.knobs, ("mem_clock_mhz", known))
+
+
+def _ratios(space: SearchSpace) -> Array:
+    clocks = [c.point.sm_clock_mhz for c in space if c.point.sm_clock_mhz is not None]
+    top_mhz = max(clocks, default=1)
+    return np.array([(c.point.sm_clock_mhz or top_mhz) / top_mhz for c in space])
+
+
+def _power_w(outcome: Outcome) -> float:
+    figures = outcome.figures
+    return inf if figures is None else figures.energy_j / figures.time_s
+
+
+def _retention_u(figures: Figures) -> float:
+    return (figures.retention_u or 0.0) / (figures.retention or 1.0)
+
+
+def _below(bound: float, value: Array, u: Array) -> Array:
+    from scipy.special import ndtr  # type: ignore[import-untyped]
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = ndtr((bound - value) / u)
+    return np.where(u > 0, found, (value <= bound).astype(np.float64))

@@ -1,0 +1,135 @@
+"""Measure where the physics of what was measured so far leaves most to gain."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr  # type: ignore[import-untyped]
+from typing_extensions import override
+
+from joulelab.core.configuration import Configuration
+from joulelab.search.base import Outcome, Strategy
+from joulelab.search.evidence import Evidence, Problem
+from joulelab.search.model.forecast import Forecast, Forecaster
+
+Array = NDArray[np.float64]
+
+PROBE_RATIOS = (0.8, 0.6)
+"""Clocks over the highest at which the baseline's cell is probed: about the ridge, and below."""
+_MOST_FAILURES = 2
+
+
+class ModelGuided(Strategy):
+    """Expected improvement under the constraints, on a law of time and power.
+
+    It starts with the baseline and two probes of its clock axis. What cells have in common is
+    shared, so that most are measured once or not at all. What is still out counts as known in how
+    far it will narrow the model, so that several trials out at once do not ask the same.
+
+    Args:
+        problem: What is searched for.
+        seed: Without effect: nothing here is random.
+        tolerance: Expected relative improvement at which it stops.
+    """
+
+    def __init__(self, problem: Problem, *, seed: int = 0, tolerance: float = 5e-4) -> None:
+        self.evidence = Evidence(problem)
+        self._space = problem.space
+        self._tolerance = tolerance
+        self._forecaster = Forecaster(self.evidence)
+        self._opening = self._opening_places()
+        self._out: list[int] = []
+        self._identical: set[int] = set()
+        self._forecast: Forecast | None = None
+        del seed
+
+    @override
+    def ask(self) -> Configuration | None:
+        place = self._next()
+        if place is None:
+            return None
+        self._out.append(place)
+        configuration: Configuration = self._space[place]
+        return configuration
+
+    @override
+    def tell(self, outcome: Outcome) -> None:
+        self.evidence.add(outcome)
+        place = self._space.index(outcome.candidate)
+        if place in self._out:
+            self._out.remove(place)
+        if outcome.capped:
+            self._identical |= self._beyond(place)
+        self._forecast = None
+
+    @property
+    @override
+    def is_done(self) -> bool:
+        return not self._out and self._next() is None
+
+    def forecast(self) -> Forecast:
+        """Return what is expected of every configuration; something must have been measured."""
+        if self._forecast is None:
+            self._forecast = self._forecaster.forecast()
+        return self._forecast
+
+    def _next(self) -> int | None:
+        """Return the place of what to measure next; ``None`` if nothing is worth it now."""
+        free = self._free()
+        waiting = not self.evidence.measured
+        for place in self._opening if waiting else self._opening[: 1 + len(PROBE_RATIOS)]:
+            if free[place]:
+                return place
+        if waiting or not free.any():
+            return None
+        forecast = self.forecast()
+        gain = self._gain(forecast)
+        gain[~free] = -1.0
+        best = int(np.argmax(gain))
+        return best if gain[best] > self._tolerance else None
+
+    def _free(self) -> NDArray[np.bool_]:
+        """Return which configurations may be asked for."""
+        free = np.ones(len(self._space), dtype=bool)
+        free[[self._space.index(each) for each in self.evidence.measured]] = False
+        free[self._out] = False
+        free[list(self._identical)] = False
+        for outcome in self.evidence.outcomes:
+            if self.evidence.num_failures(outcome.candidate) >= _MOST_FAILURES:
+                free[self._space.index(outcome.candidate)] = False
+        return free
+
+    def _gain(self, forecast: Forecast) -> Array:
+        """Return the expected improvement on the best so far that keeps to the constraints.
+
+        As long as nothing measured keeps to them, return the probability to do so.
+        """
+        measured = np.array([self._space.index(each) for each in self.evidence.measured])
+        kept = measured[forecast.feasible[measured] >= self.evidence.problem.confidence]
+        if not len(kept):
+            return forecast.feasible.copy()
+        best = int(kept[np.argmin(forecast.log_cost[kept])])
+        deviation = forecast.deviation(best, forecast.given(self._out))
+        ahead = forecast.log_cost[best] - forecast.log_cost
+        z = ahead / np.maximum(deviation, 1e-9)
+        density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+        return np.asarray((ahead * ndtr(z) + deviation * density) * forecast.feasible)
+
+    def _beyond(self, place: int) -> set[int]:
+        """Return the places of clocks that the cap makes the same as that at ``place``."""
+        here: Configuration = self._space[place]
+        ratio, cell = self._forecaster.ratio, self._forecaster.cell
+        higher = np.flatnonzero((cell == cell[place]) & (ratio >= ratio[place]))
+        limit_w = here.point.power_limit_w
+        same = {int(i) for i in higher if self._space[int(i)].point.power_limit_w == limit_w}
+        return same - {place, 0}
+
+    def _opening_places(self) -> list[int]:
+        """Return the baseline, the probes, and then cells as far apart as possible."""
+        cell, ratio = self._forecaster.cell, self._forecaster.ratio
+        own = np.flatnonzero(cell == cell[0])
+        probes = [int(own[np.argmin(np.abs(ratio[own] - each))]) for each in PROBE_RATIOS]
+        firsts = [int(np.flatnonzero(cell == each)[0]) for each in range(int(cell.max()) + 1)]
+        rest = [
+            int(at[np.argmin(np.abs(ratio[at] - PROBE_RATIOS[0]))])
+            for at in (np.flatnonzero(cell == cell[first]) for first in reversed(firsts[1:]))
+        ]
+        return list(dict.fromkeys([0, *probes, *rest]))

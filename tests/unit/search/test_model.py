@@ -1,0 +1,149 @@
+"""The law of physics that guides a search, and what it makes of measurements."""
+
+import numpy as np
+import pytest
+
+from joulelab.search.model.belief import Belief, Observed, Rows
+from joulelab.search.model.cells import Likeness, Spread
+from joulelab.search.model.fields import QUALITY, field
+from joulelab.search.model.law import log_time_power, slopes
+
+INF = np.array([np.inf])
+CELLS = tuple(
+    (("batch", batch), ("precision", precision))
+    for precision in ("fp32", "bf16")
+    for batch in (1, 8, 64)
+)
+LAW = np.array(
+    [
+        [
+            0.0,
+            30.0,
+            -30.0,
+            np.log(50),
+            np.log(60),
+            np.log(20),
+            np.log(100),
+            -30.0,
+            np.log(0.7),
+            np.log(0.4),
+            0.0,
+        ]
+    ]
+)
+"""T1 = 1 s of core time alone; 100 W constant, 50 W clocked, 60 W pipes, 20 W memory."""
+
+
+def rows(cell, ratio, board=None):
+    n = len(cell)
+    return Rows(
+        cell=np.array(cell, dtype=np.intp),
+        ratio=np.array(ratio, dtype=float),
+        limit_w=np.full(n, np.inf),
+        board=np.array(board if board is not None else [0] * n, dtype=np.intp),
+    )
+
+
+def test_work_bound_by_the_core_takes_twice_as_long_at_half_the_clock():
+    found = np.exp(log_time_power(LAW, np.array([0.5]), INF))
+
+    assert found[0] == pytest.approx([2.0, 100 + 25 + (60 + 20) / 2], rel=1e-6)
+
+
+def test_voltage_acts_on_the_core_and_not_on_memory_or_constant_power():
+    found = np.exp(log_time_power(LAW, np.array([1.0]), INF))
+
+    assert found[0, 1] == pytest.approx(100 + 50 * 1.4**2 + 60 * 1.4**2 + 20, rel=1e-6)
+
+
+def test_a_limit_lowers_the_clock_until_it_holds():
+    time_s, power_w = np.exp(log_time_power(LAW, np.array([1.0]), np.array([165.0])))[0]
+
+    assert power_w == pytest.approx(165.0, rel=1e-4)
+    assert time_s == pytest.approx(2.0, rel=1e-4)  # as at half the clock, where it draws 165 W
+
+
+def test_slopes_are_those_of_the_law():
+    found = slopes(LAW, np.array([0.5]), INF)[0]
+
+    assert found[0, 0] == pytest.approx(1.0)
+    assert found[1, 0] == pytest.approx(0.0, abs=1e-6)
+    assert found[1, 6] == pytest.approx(100 / 165, rel=1e-4)
+
+
+def test_covariances_of_cells_are_covariances():
+    spread = Spread(shared=1.0, named=0.5, number=0.7, together=0.3, rest=0.05)
+
+    covariance = Likeness(CELLS).covariance(spread)
+
+    assert covariance == pytest.approx(covariance.T)
+    assert np.linalg.eigvalsh(covariance).min() > 0
+    assert np.diag(covariance) == pytest.approx(1.0 + 0.25 + 0.49 + 0.09 + 0.0025)
+    same_precision, same_batch, neither = covariance[0, 2], covariance[0, 3], covariance[0, 5]
+    assert min(same_precision, same_batch) > neither >= 1.0
+
+
+def test_quality_told_of_one_batch_is_expected_of_another_and_less_of_another_format():
+    mean, deviation = field(
+        Likeness(CELLS), QUALITY, np.array([0]), np.array([np.log(0.9)]), np.array([0.0])
+    )
+
+    assert mean[0] == pytest.approx(np.log(0.9), rel=0.01)
+    assert mean[0] < mean[1] < mean[4] < 0
+    assert deviation[0] < deviation[1] < deviation[4]
+
+
+def curve(ratio, scale=1.0):
+    parameters = np.repeat(LAW, len(ratio), axis=0)
+    parameters[:, [1, 2]] = (1.5, -0.7)
+    parameters[:, 0] += np.log(scale)
+    return log_time_power(parameters, np.asarray(ratio), np.full(len(ratio), np.inf))
+
+
+def observed(cell, ratio, logs, board=None):
+    return Observed(rows=rows(cell, ratio, board), logs=logs, u=np.full(logs.shape, 0.002))
+
+
+def test_three_clocks_tell_the_others_within_two_percent_and_within_the_stated_spread():
+    probes, asked = [1.0, 0.8, 0.6], np.linspace(0.45, 1.0, 20)
+    belief = Belief(CELLS, observed([0] * 3, probes, curve(probes)))
+
+    expected = belief.expected(rows([0] * 20, asked))
+
+    error = expected.logs - curve(asked)
+    variance = np.einsum("nsi,ij,nsj->ns", expected.slopes, belief.covariance, expected.slopes)
+    assert np.abs(error).max() < 0.02
+    assert (np.abs(error) < 3 * np.sqrt(variance) + 0.002).all()
+
+
+def test_one_clock_of_another_cell_is_enough_once_a_cell_is_known():
+    probes = [1.0, 0.8, 0.6, 0.45, 0.8]
+    logs = np.vstack([curve(probes[:4]), curve([0.8], scale=3.0)])
+    belief = Belief(CELLS, observed([0, 0, 0, 0, 1], probes, logs))
+
+    expected = belief.expected(rows([1] * 3, [1.0, 0.7, 0.5]))
+
+    assert expected.logs == pytest.approx(curve([1.0, 0.7, 0.5], scale=3.0), abs=0.06)
+
+
+def test_a_board_that_draws_more_is_told_apart_from_a_cell_that_does():
+    probes, boards = [1.0, 0.8, 0.6, 1.0, 0.8, 0.6], [0, 0, 0, 1, 1, 1]
+    logs = curve(probes)
+    logs[3:, 1] += 0.05
+    belief = Belief(CELLS, observed([0] * 6, probes, logs, boards), num_boards=2)
+
+    expected = belief.expected(rows([0, 0], [0.8, 0.8], [0, 1]))
+
+    assert expected.logs[1, 1] - expected.logs[0, 1] == pytest.approx(0.05, abs=0.005)
+    assert expected.logs[0, 1] == pytest.approx(curve([0.8])[0, 1], abs=0.005)
+
+
+def test_scatter_beyond_what_is_stated_widens_what_is_believed():
+    probes = np.linspace(0.5, 1.0, 12)
+    noise = np.random.default_rng(1).normal(0, 0.03, (12, 2))
+
+    quiet = Belief(CELLS, observed([0] * 12, probes, curve(probes)))
+    loud = Belief(CELLS, observed([0] * 12, probes, curve(probes) + noise))
+
+    assert quiet.noise == pytest.approx(1.0, abs=0.3)
+    assert loud.noise > 5

@@ -1,0 +1,176 @@
+"""What every strategy keeps to, and what each is for."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from search_surfaces import CLOCKS_MHZ, Surface, large_space, problem_on, searched, small_space
+
+from joulelab.search.base import Outcome
+from joulelab.search.constraints import Constraint
+from joulelab.search.space import SearchSpace
+from joulelab.search.strategies import STRATEGIES
+from joulelab.search.strategies.model_guided import ModelGuided
+from joulelab.search.strategies.ridge import fitted_ridge_mhz
+
+EVERY = pytest.mark.parametrize("name", sorted(STRATEGIES))
+
+
+@EVERY
+def test_the_baseline_comes_first(name):
+    space = small_space()
+
+    assert STRATEGIES[name](problem_on(space), seed=3).ask() == space.baseline
+
+
+@EVERY
+def test_a_strategy_asks_for_nothing_twice_and_comes_to_an_end(name):
+    space = small_space()
+    strategy = STRATEGIES[name](problem_on(space), seed=3)
+
+    outcomes = searched(strategy, Surface(space, noise=0.003), most=len(space) + 1)
+
+    asked = [outcome.candidate for outcome in outcomes]
+    assert len(set(asked)) == len(asked) <= len(space)
+    assert strategy.is_done
+
+
+@EVERY
+def test_several_can_be_out_at_once_and_are_told_in_any_order(name):
+    space = small_space()
+    strategy, surface = STRATEGIES[name](problem_on(space), seed=3), Surface(space)
+
+    first = [strategy.ask() for _ in range(3)]
+    assert len(set(first)) == 3
+    assert not strategy.is_done
+    for configuration in reversed(first):
+        strategy.tell(surface.outcome(configuration, Random(0)))
+
+    assert strategy.ask() not in first
+
+
+@EVERY
+def test_a_search_goes_on_from_stored_outcomes_as_if_it_had_never_stopped(name):
+    space = small_space()
+    surface, problem = Surface(space, noise=0.003), problem_on(space)
+    whole = searched(STRATEGIES[name](problem, seed=3), surface, most=6)
+
+    resumed = STRATEGIES[name](problem, seed=3)
+    for outcome in whole[:4]:
+        resumed.tell(outcome)
+
+    assert resumed.ask() == whole[4].candidate
+
+
+@EVERY
+def test_failed_trials_stop_no_search(name):
+    space = small_space()
+    strategy, surface = STRATEGIES[name](problem_on(space), seed=3), Surface(space)
+    failing = set(list(space)[::3])
+
+    for _ in range(3 * len(space)):
+        asked = strategy.ask()
+        if asked is None:
+            break
+        failed = Outcome(candidate=asked, reason="another process on the GPU")
+        strategy.tell(failed if asked in failing else surface.outcome(asked, Random(0)))
+
+    assert strategy.is_done
+
+
+def test_seeds_give_other_random_orders():
+    problem = problem_on(small_space())
+    asked = [
+        [s.ask() for _ in range(5)] for s in (STRATEGIES["random"](problem, seed=i) for i in (1, 2))
+    ]
+
+    assert asked[0] != asked[1]
+
+
+def test_the_grid_is_measured_in_its_order():
+    space = small_space()
+
+    outcomes = searched(STRATEGIES["grid"](problem_on(space)), Surface(space), most=100)
+
+    assert [outcome.candidate for outcome in outcomes] == list(space)
+
+
+def test_the_ridge_of_a_known_voltage_curve_is_found():
+    clock = np.linspace(510.0, 1410.0, 10)
+    power = 90 + 0.15 * clock * (1 + np.maximum(clock - 1036, 0) / 1000) ** 2
+
+    found = fitted_ridge_mhz(np.column_stack([clock, power]))
+
+    assert found == pytest.approx(1036, abs=15)
+
+
+def test_ridge_search_stays_near_the_ridge_after_its_probes():
+    space = large_space()
+
+    outcomes = searched(STRATEGIES["ridge"](problem_on(space)), Surface(space), most=60)
+
+    clocks = [outcome.candidate.point.sm_clock_mhz for outcome in outcomes[11:]]
+    assert all(850 < clock < 1150 for clock in clocks)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_model_finds_one_percent_of_the_optimum_in_one_percent_of_a_grid(seed):
+    space = large_space()
+    surface = Surface(space, noise=0.005)
+    strategy = ModelGuided(problem_on(space))
+
+    outcomes = searched(strategy, surface, most=len(space) // 50, seed=seed)
+
+    found = min(surface.log_edp(outcome.candidate) for outcome in outcomes)
+    assert found - surface.log_edp(surface.best()) < 0.01
+
+
+def test_the_model_stops_by_itself_long_before_the_grid_is_measured():
+    space = large_space()
+    strategy = ModelGuided(problem_on(space))
+
+    outcomes = searched(strategy, Surface(space, noise=0.005), most=200)
+
+    assert strategy.is_done
+    assert len(outcomes) < len(space) // 20
+
+
+def test_clocks_that_the_power_cap_makes_identical_are_measured_once():
+    space = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ, "batch": (128,)})
+    surface = Surface(space, cap_w=200.0)
+    capped = next(c for c in space if c.point.sm_clock_mhz == 1125)
+    assert surface.truth(capped)[2]
+    strategy = ModelGuided(problem_on(space))
+    strategy.tell(surface.outcome(space.baseline, Random(0)))
+    strategy.tell(surface.outcome(capped, Random(0)))
+
+    outcomes = searched(strategy, surface, most=len(space))
+
+    assert all(outcome.candidate.point.sm_clock_mhz < 1125 for outcome in outcomes)
+
+
+def test_the_best_within_a_slowdown_limit_is_found_and_not_a_faster_or_slower_one():
+    space = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ}, knobs={"batch": 64})
+    surface = Surface(space, noise=0.002)
+    limit = Constraint(quantity="slowdown", bound=0.1)
+    strategy = ModelGuided(problem_on(space, "energy", [limit]))
+
+    searched(strategy, surface, most=12)
+
+    slowest_s = 1.1 * surface.truth(space.baseline)[1]
+    allowed = [each for each in space if surface.truth(each)[1] <= slowest_s]
+    best_j = min(surface.truth(each)[0] for each in allowed)
+    chosen = strategy.evidence.ranked()[0]
+    assert chosen in allowed
+    assert surface.truth(chosen)[0] < 1.01 * best_j
+
+
+def test_several_asks_at_once_do_not_all_look_at_the_same_cell():
+    space = large_space()
+    surface = Surface(space, noise=0.005)
+    strategy = ModelGuided(problem_on(space))
+    searched(strategy, surface, most=3)
+
+    asked = [strategy.ask() for _ in range(4)]
+
+    assert len({each.knobs for each in asked}) >= 3
