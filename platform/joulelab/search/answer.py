@@ -1,0 +1,171 @@
+"""What a search found: the choice, its equals, what it saves, the trade-offs, and what it cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.additive import Interval
+from joulelab.core.configuration import Configuration
+from joulelab.core.pareto import non_dominated
+from joulelab.errors import ConfigError, MeasurementError
+from joulelab.search.base import Figures
+from joulelab.search.evidence import Evidence
+from joulelab.search.standing import LEVEL, Standing, fit_of, log_energy, log_time, standing
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A configuration with what was measured of it, repeats taken together.
+
+    Attributes:
+        configuration: The configuration.
+        figures: Its energy, time and quality, with standard uncertainties.
+    """
+
+    configuration: Configuration
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of a search.
+
+    Attributes:
+        standing: The best, and those that cannot be told apart from it.
+        best: The best and its figures.
+        energy_ratio: Its energy over the baseline's; 0.73 saves 27 %.
+        time_ratio: Its time over the baseline's.
+        cost_ratio: Its cost over the baseline's.
+        front: What no other measured configuration that keeps to the constraints beats in
+            energy, time and quality together, by time.
+        knee: The one of ``front`` nearest to the best of each quantity.
+        spent_j: Energy spent searching.
+        pays_after: Units of work after which the search has paid for itself, as an interval;
+            ``None`` if it is not certain that energy is saved.
+        failed: Configurations that were tried and never measured: were one of them the best,
+            the answer would be another one.
+    """
+
+    standing: Standing
+    best: Choice
+    energy_ratio: Interval
+    time_ratio: Interval
+    cost_ratio: Interval
+    front: tuple[Choice, ...]
+    knee: Choice
+    spent_j: float
+    pays_after: Interval | None
+    failed: tuple[Configuration, ...]
+
+
+def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answer:
+    """Return what the evidence comes to.
+
+    Args:
+        evidence: What was measured.
+        spent_j: Energy that all trials took, those included that failed.
+        level: Confidence of the intervals and of the set.
+
+    Raises:
+        ConfigError: If ``spent_j`` is negative.
+        MeasurementError: If the baseline was not measured, or shares no chain of boards with
+            the best.
+    """
+    if spent_j < 0:
+        raise ConfigError(f"spent_j must not be negative, got {spent_j:g}.")
+    now, baseline = standing(evidence, level=level), evidence.baseline
+    if now is None or baseline is None:
+        raise MeasurementError(
+            "An answer needs the baseline, with which everything is compared; measure it."
+        )
+    energy, time, cost = _ratios(evidence, now.best, level)
+    front = pareto_front(_allowed(evidence, now))
+    return Answer(
+        standing=now,
+        best=_choice(evidence, now.best),
+        energy_ratio=energy,
+        time_ratio=time,
+        cost_ratio=cost,
+        front=front,
+        knee=knee_of(front),
+        spent_j=spent_j,
+        pays_after=_pays_after(spent_j, baseline.energy_j, energy),
+        failed=_failed(evidence),
+    )
+
+
+def pareto_front(choices: Sequence[Choice]) -> tuple[Choice, ...]:
+    """Return what no other of ``choices`` beats in energy, time and quality, the fastest first.
+
+    Quality counts if all were evaluated.
+    """
+    kept = non_dominated(_costs(choices))
+    front = [choice for choice, on_front in zip(choices, kept, strict=True) if on_front]
+    return tuple(sorted(front, key=lambda choice: choice.figures.time_s))
+
+
+def knee_of(front: Sequence[Choice]) -> Choice:
+    """Return the trade-off nearest to the ideal point that has the best of each quantity.
+
+    Distances are between logarithms, each over its range on the front.
+    """
+    costs = _costs(front)
+    low, high = costs.min(axis=0), costs.max(axis=0)
+    scaled = (costs - low) / np.where(high > low, high - low, 1.0)
+    return front[int(np.argmin(np.sum(scaled**2, axis=1)))]
+
+
+def _costs(choices: Sequence[Choice]) -> Array:
+    figures = [choice.figures for choice in choices]
+    columns = [[f.energy_j for f in figures], [f.time_s for f in figures]]
+    if all(f.retention for f in figures):
+        columns.append([1.0 / f.retention for f in figures if f.retention])
+    return np.log(np.array(columns, dtype=np.float64).T)
+
+
+def _ratios(
+    evidence: Evidence, best: Configuration, level: float
+) -> tuple[Interval, Interval, Interval]:
+    """Return energy, time and cost of ``best`` over the baseline's."""
+    baseline = evidence.problem.space.baseline
+    found = []
+    for quantity in (log_energy, log_time, evidence.problem.goal.cost):
+        fit, fitted = fit_of(evidence, evidence.measured, quantity, baseline)
+        if best not in fitted:
+            raise MeasurementError(
+                "The best was measured on boards that nothing ties to the baseline's; measure the "
+                "baseline on every board (sentinels do that)."
+            )
+        found.append(fit.ratio(best.config_hash, baseline.config_hash, level=level))
+    energy, time, cost = found
+    return energy, time, cost
+
+
+def _allowed(evidence: Evidence, now: Standing) -> list[Choice]:
+    kept = [each for each in evidence.measured if evidence.judgement(each).is_feasible]
+    return [_choice(evidence, each) for each in kept or [now.best]]
+
+
+def _choice(evidence: Evidence, configuration: Configuration) -> Choice:
+    figures = evidence.mean(configuration)
+    if figures is None:
+        raise MeasurementError(f"{configuration} was never measured; choose one that was.")
+    return Choice(configuration=configuration, figures=figures)
+
+
+def _pays_after(spent_j: float, baseline_j: float, energy: Interval) -> Interval | None:
+    if energy.high >= 1:
+        return None
+    value, low, high = (
+        spent_j / (baseline_j * (1 - ratio)) for ratio in (energy.value, energy.low, energy.high)
+    )
+    return Interval(value=value, low=low, high=high)
+
+
+def _failed(evidence: Evidence) -> tuple[Configuration, ...]:
+    tried = dict.fromkeys(outcome.candidate for outcome in evidence.outcomes)
+    return tuple(each for each in tried if evidence.mean(each) is None)

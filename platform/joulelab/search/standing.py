@@ -1,0 +1,131 @@
+"""Which measured configurations may be the best, and how much another one may be better."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite, log
+
+from joulelab.core.additive import AdditiveFit, fit_additive, tied
+from joulelab.core.comparison import best_set
+from joulelab.core.configuration import Configuration
+from joulelab.search.base import Figures
+from joulelab.search.evidence import Evidence
+from joulelab.search.goal import Cost
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a search stands.
+
+    Attributes:
+        best: The configuration to choose now.
+        members: Itself, those that cannot be told apart from it, and those that may cost less
+            and of which it is open whether they keep to the constraints.
+        possible_regret: By how much the best of them may cost less than ``best``, relative.
+        is_feasible: Whether ``best`` keeps to the constraints with the confidence asked for.
+        level: Confidence that the best measured configuration is among ``members``.
+    """
+
+    best: Configuration
+    members: tuple[Configuration, ...]
+    possible_regret: float
+    is_feasible: bool
+    level: float
+
+
+def standing(evidence: Evidence, *, level: float = LEVEL) -> Standing | None:
+    """Say which measured configurations may be the best; ``None`` before any was measured.
+
+    Those that are likely not to keep to a constraint are none of them. As long as nothing keeps
+    to all constraints, the best is what comes nearest to that, and has no equals.
+
+    Raises:
+        MeasurementError: If the cost or a bounded quantity was not measured.
+    """
+    ranked = evidence.ranked()
+    if not ranked:
+        return None
+    first = ranked[0]
+    if not evidence.judgement(first).is_feasible:
+        return Standing(
+            best=first, members=(first,), possible_regret=0.0, is_feasible=False, level=level
+        )
+    kept = [each for each in ranked if evidence.judgement(each).is_feasible]
+    fit, fitted = fit_of(evidence, kept, evidence.problem.goal.cost, first)
+    by_name = {each.config_hash: each for each in fitted}
+    best, *equals = (by_name[name] for name in best_set(fit, level=level).members)
+    lows = {each: fit.ratio(each.config_hash, best.config_hash, level=level).low for each in equals}
+    lows.update(_doubtful(evidence, ranked, best, level))
+    return Standing(
+        best=best,
+        members=(best, *lows),
+        possible_regret=max(0.0, 1.0 - min(lows.values(), default=1.0)),
+        is_feasible=True,
+        level=level,
+    )
+
+
+def fit_of(
+    evidence: Evidence,
+    configurations: Sequence[Configuration],
+    quantity: Callable[[Figures], Cost],
+    reference: Configuration,
+) -> tuple[AdditiveFit, list[Configuration]]:
+    """Fit a quantity of configurations, with the boards taken out.
+
+    Args:
+        evidence: What was measured.
+        configurations: Whose repeats are taken.
+        quantity: Its logarithm and uncertainty.
+        reference: What the others are compared with; those on boards that no chain of common
+            configurations ties to it are left out.
+
+    Returns:
+        The fit, by ``config_hash``, and the configurations in it.
+    """
+    rows = [
+        (configuration, figures.board, quantity(figures))
+        for configuration in configurations
+        for figures in evidence.repeats(configuration)
+    ]
+    rows = [row for row in rows if isfinite(row[2].log)]
+    names, boards = [row[0].config_hash for row in rows], [row[1] for row in rows]
+    kept = [
+        row for row, t in zip(rows, tied(names, boards, reference.config_hash), strict=True) if t
+    ]
+    fit = fit_additive(
+        [configuration.config_hash for configuration, _, _ in kept],
+        [board for _, board, _ in kept],
+        [cost.log for _, _, cost in kept],
+        [cost.u for _, _, cost in kept],
+    )
+    return fit, list(dict.fromkeys(configuration for configuration, _, _ in kept))
+
+
+def log_energy(figures: Figures) -> Cost:
+    """Return the logarithm of the energy of a unit of work."""
+    return Cost(log=log(figures.energy_j), u=figures.energy_u_j / figures.energy_j)
+
+
+def log_time(figures: Figures) -> Cost:
+    """Return the logarithm of the time of a unit of work."""
+    return Cost(log=log(figures.time_s), u=figures.time_u_s / figures.time_s)
+
+
+def _doubtful(
+    evidence: Evidence, ranked: Sequence[Configuration], best: Configuration, level: float
+) -> dict[Configuration, float]:
+    """Return what may cost less than ``best`` and may keep to the constraints.
+
+    The values are the least that each may cost over ``best``.
+    """
+    least = 1.0 - evidence.problem.confidence
+    doubtful = [
+        each
+        for each in ranked
+        if not evidence.judgement(each).is_feasible and evidence.judgement(each).probability > least
+    ]
+    fit, fitted = fit_of(evidence, [best, *doubtful], evidence.problem.goal.cost, best)
+    lows = {each: fit.ratio(each.config_hash, best.config_hash, level=level).low for each in fitted}
+    return {each: low for each, low in lows.items() if each != best and low < 1.0}

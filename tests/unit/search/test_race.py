@@ -1,0 +1,143 @@
+"""Repeats where the decision is open."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+from search_surfaces import Surface, problem_on, searched, small_space
+
+from joulelab.errors import ConfigError
+from joulelab.search.base import Outcome
+from joulelab.search.constraints import Constraint
+from joulelab.search.evidence import Evidence
+from joulelab.search.race import Race
+from joulelab.search.standing import standing
+from joulelab.search.strategies.grid import Grid
+
+FIGURES = Surface(small_space()).figures(small_space().baseline, Random(0))
+
+
+def race_on(space, constraints=(), **settings):
+    problem = problem_on(space, constraints=constraints)
+    return Race(problem, Grid(problem), **settings)
+
+
+def told(evidence, space, place, *, energy_j, u=0.002, board="GPU-1", time_s=1.0, time_u_s=0.0):
+    figures = replace(
+        FIGURES,
+        energy_j=energy_j,
+        energy_u_j=energy_j * u,
+        time_s=time_s,
+        time_u_s=time_u_s,
+        board=board,
+    )
+    evidence.add(Outcome(candidate=space[place], figures=figures))
+
+
+def test_a_clear_winner_is_not_repeated():
+    space = small_space()
+
+    outcomes = searched(race_on(space), Surface(space, noise=1e-4), most=100)
+
+    assert len(outcomes) == len(space)
+
+
+def test_repeats_go_to_those_that_may_be_the_best_and_never_beyond_the_most():
+    space = small_space()
+    surface = Surface(space, noise=0.3)
+    race = race_on(space, most_repeats=4)
+
+    outcomes = searched(race, surface, most=200)
+
+    counts = Counter(outcome.candidate for outcome in outcomes)
+    assert race.is_done
+    assert max(counts.values()) == 4
+    worst = max(space, key=surface.log_edp)
+    assert counts[worst] < 4
+
+
+def test_a_race_ends_when_what_is_left_to_gain_does_not_matter():
+    space = small_space()
+    race = race_on(space, most_repeats=50, tolerance=0.03)
+
+    searched(race, Surface(space, noise=0.01), most=400)
+
+    assert race.is_done
+    assert race.standing().possible_regret <= 0.03
+
+
+def test_a_race_finds_the_best_of_a_grid_more_often_than_one_look():
+    space = small_space()
+    surface, best = Surface(space, noise=0.06), Surface(space).best()
+    looks, races = 0, 0
+    for seed in range(30):
+        race = race_on(space, most_repeats=12, tolerance=0.0)
+        outcomes = searched(race, surface, most=200, seed=seed)
+        first = min(outcomes[: len(space)], key=lambda o: o.figures.energy_j * o.figures.time_s)
+        looks += first.candidate == best
+        races += race.standing().best == best
+
+    assert races > looks
+    assert races >= 24
+
+
+def test_the_set_holds_the_truly_best_with_the_stated_confidence():
+    space = small_space()
+    surface, best = Surface(space, noise=0.05), Surface(space).best()
+    held = 0
+    for seed in range(40):
+        race = race_on(space, most_repeats=3)
+        searched(race, surface, most=100, seed=seed)
+        held += best in race.standing().members
+
+    assert held >= 35  # of 40, at 95 %: fewer in one of 100 cases
+
+
+def test_boards_that_differ_are_compared_through_what_they_share():
+    space = small_space()
+    evidence = Evidence(problem_on(space))
+    told(evidence, space, 0, energy_j=1.00)
+    told(evidence, space, 0, energy_j=1.10, board="GPU-2")
+    told(evidence, space, 1, energy_j=0.95)
+    told(evidence, space, 2, energy_j=0.99, board="GPU-2")  # 0.90 on the first board
+
+    assert standing(evidence).best == space[2]
+
+
+def test_what_may_keep_to_a_limit_and_costs_less_is_repeated_until_that_is_known():
+    space = small_space()
+    limit = Constraint(quantity="latency_s", bound=1.0)
+    evidence = Evidence(problem_on(space, constraints=[limit]))
+    told(evidence, space, 0, energy_j=1.0, time_s=0.9)
+    told(evidence, space, 1, energy_j=0.5, time_s=0.99, time_u_s=0.01)  # keeps to it with 84 %
+    told(evidence, space, 2, energy_j=0.4, time_s=1.2, time_u_s=0.01)
+
+    now = standing(evidence)
+
+    assert now.best == space[0]
+    assert now.members == (space[0], space[1])
+    assert now.possible_regret > 0.4
+
+
+def test_nothing_feasible_gives_the_nearest_and_says_so():
+    space = small_space()
+    limit = Constraint(quantity="latency_s", bound=0.5)
+    evidence = Evidence(problem_on(space, constraints=[limit]))
+    told(evidence, space, 0, energy_j=0.1, time_s=0.9)
+    told(evidence, space, 1, energy_j=1.0, time_s=0.6)
+
+    now = standing(evidence)
+
+    assert now.best == space[1]
+    assert not now.is_feasible
+
+
+def test_nothing_measured_has_no_standing():
+    assert standing(Evidence(problem_on(small_space()))) is None
+
+
+@pytest.mark.parametrize("settings", [{"most_repeats": 0}, {"tolerance": -0.1}])
+def test_a_race_without_repeats_or_with_a_negative_tolerance_is_refused(settings):
+    with pytest.raises(ConfigError, match="most_repeats"):
+        race_on(small_space(), **settings)
