@@ -17,6 +17,7 @@ COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
     "host_launch": ("timing.host_launch_s", "timing.eager_launch_s"),
     "host_python": ("timing.host_python",),
     "elementwise": ("timing.elementwise_slowdown",),
+    "reread": ("timing.reread_slowdown",),
     "pipe_efficiency": ("timing.pipe_efficiency",),
     "core_power": ("power.sm_w_per_ghz", "power.pipe_w_per_ghz"),
 }

@@ -157,6 +157,8 @@ class TimingSpec:
         elementwise_slowdown: Time of the elementwise kernels and copies of a network over that of
             a stream of as many bytes: they broadcast, convert, take strided operands and compute
             functions, where a stream only adds.
+        reread_slowdown: Time of bytes that a kernel's own small blocks read again of the last
+            cache over that at the cache's bandwidth.
     """
 
     pipe_efficiency: Mapping[Pipe, float]
@@ -171,6 +173,7 @@ class TimingSpec:
     tensor_ceiling_mhz: float = 0.0
     host_python: float = 1.0
     elementwise_slowdown: float = 1.0
+    reread_slowdown: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,8 @@ class LstmSettings:
             language model.
         weights: File with the network's state, as torch.save writes it; by default the weights
             are random, which takes the same time and energy.
-        precision: Number format of weights and activations. cuDNN has no bf16 LSTM: in it PyTorch
-            launches three kernels for each token, layer and direction.
+        precision: Number format of weights and activations. cuDNN has an LSTM in bf16 since 9.13;
+            with an older one PyTorch launches three kernels for each token, layer and direction.
         batch: Sequences computed side by side.
         sequence_tokens: Tokens of each sequence.
     """

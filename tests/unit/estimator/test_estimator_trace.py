@@ -70,6 +70,27 @@ def test_a_product_runs_on_the_pipe_of_its_operands(dtype, tf32, pipe):
     assert kernel.pipe == pipe
 
 
+def test_attention_in_single_precision_has_no_use_for_tf32():
+    def program():
+        a = torch.zeros(1, 4, 64, 32)
+        return torch.nn.functional.scaled_dot_product_attention(a, a, a)
+
+    with fake_tensors():
+        kernels = trace(program, tf32_matmul=True)
+
+    assert {each.pipe for each in kernels if each.name == "attention"} == {"fp32"}
+
+
+def test_a_thread_of_a_bicubic_interpolation_reads_all_images_and_channels():
+    with fake_tensors():
+        images = torch.zeros(3, 5, 8, 8)
+        kernel = only(
+            trace(lambda: torch.nn.functional.interpolate(images, size=(16, 9), mode="bicubic"))
+        )
+
+    assert kernel.steps == 16 * 3 * 5
+
+
 def test_convolutions_use_tf32_by_default_and_matrix_products_do_not():
     with fake_tensors():
         image, filters = torch.empty(1, 3, 8, 8), torch.empty(4, 3, 3, 3)

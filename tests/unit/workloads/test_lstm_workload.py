@@ -55,17 +55,21 @@ def test_training_holds_weights_gradients_two_moments_and_the_roots_of_one():
     assert resident_b == pytest.approx(5 * parameter_b, rel=1e-3)
 
 
-def test_bf16_launches_two_products_and_a_cell_for_each_token_layer_and_direction():
-    """cuDNN has no bf16 LSTM: ``torch.backends.cudnn.CUDNN_TENSOR_DTYPES``."""
-    cost = lstm(**{**TINY, "precision": "bf16", "sequence_tokens": 5}).cost()
+def test_a_layer_waits_for_every_step_in_time_and_its_gradient_twice():
+    cost = lstm(**{**TINY, "sequence_tokens": 5}).cost()
 
-    products = [each for each in cost.phase("inference").kernels if each.name == "gemm"]
+    waits = {
+        phase: sum(each.count * each.steps for each in cost.phase(phase).kernels)
+        for phase in ("inference", "train")
+    }
 
-    assert sum(each.count for each in products) == 5 * 2 * 2 * 2 + 1
-    assert torch.bfloat16 not in torch.backends.cudnn.CUDNN_TENSOR_DTYPES
+    assert waits["inference"] > 0
+    assert waits["train"] == 3 * waits["inference"]
+    longer = lstm(**{**TINY, "sequence_tokens": 10}).cost().phase("inference")
+    assert sum(each.count * each.steps for each in longer.kernels) == 2 * waits["inference"]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_an_lstm_is_traced_as_one_kernel_a_layer_and_direction_on_every_machine(dtype):
     with fake_tensors():
         network = torch.nn.LSTM(8, 16, num_layers=3, bidirectional=True, dtype=dtype)

@@ -132,9 +132,11 @@ class Load:
         again_b = np.zeros(len(costs.cache_s))
         again_b[rows] = [kernel.reread_b for kernel in kernels]
         cache, timing = self._processor.last_cache, self._processor.timing
+        bandwidth_b_per_s = timing.memory_efficiency * cache.bandwidth_b_per_s
+        again_s = self._spec.timing.reread_slowdown * again_b / bandwidth_b_per_s
         return replace(
             costs,
-            cache_s=costs.cache_s + again_b / (timing.memory_efficiency * cache.bandwidth_b_per_s),
+            cache_s=costs.cache_s + again_s,
             moved_b={**costs.moved_b, cache.name: costs.moved_b[cache.name] + again_b},
         )
 

@@ -24,7 +24,9 @@ def pipe_of(call: Call, *, tf32_matmul: bool, tf32_conv: bool) -> Pipe:
     """Return the pipe on which ``call`` runs.
 
     Products take that of their operands. Everything else computes in single precision,
-    whatever it stores, unless a double is among its tensors; integer work is put there too.
+    whatever it stores, unless a double is among its tensors; integer work is put there too. TF32 is
+    not for attention: in single precision its kernel keeps that whatever is allowed
+    (``DefaultGemmType``, aten/src/ATen/native/transformers/cuda/mem_eff_attention).
 
     Raises:
         ConfigError: If no matrix pipe multiplies the operands' type.
@@ -33,7 +35,8 @@ def pipe_of(call: Call, *, tf32_matmul: bool, tf32_conv: bool) -> Pipe:
         tensors = (*(tensor for _, tensor in call.inputs), *call.written)
         return "fp64" if any(tensor.dtype in _DOUBLE for tensor in tensors) else "fp32"
     dtype = call.inputs[0][1].dtype
-    if dtype == torch.float32 and (tf32_conv if call.kind == "conv" else tf32_matmul):
+    allowed = {"conv": tf32_conv, "gemm": tf32_matmul}
+    if dtype == torch.float32 and allowed.get(call.kind, False):
         return "tensor_tf32"
     if dtype not in _MATRIX_PIPES:
         raise ConfigError(

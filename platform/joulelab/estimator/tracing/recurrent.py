@@ -1,8 +1,7 @@
 """Long short-term memory as a GPU runs it, whatever the machine that traces it.
 
-On a GPU, PyTorch hands an LSTM to cuDNN in single and half precision. cuDNN takes no bfloat16
-(``torch.backends.cudnn.CUDNN_TENSOR_DTYPES``): there PyTorch runs each step in time as two
-products and a kernel that fuses the gates. On a CPU its choice depends on the instructions.
+On a GPU, PyTorch hands an LSTM to cuDNN, since cuDNN 9.13 in bfloat16 as well (PyTorch pull request
+164411). On a CPU its choice depends on the instructions.
 """
 
 from collections.abc import Sequence
@@ -47,7 +46,6 @@ def lstm_of_gpu(  # noqa: PLR0917  # PyTorch's order
     cuDNN's one call is told apart into layers and directions, one operator each.
     """
     del biased
-    run = _stepped if x.dtype == torch.bfloat16 else _fused
     directions = 2 if bidirectional else 1
     values = x.transpose(0, 1) if batch_first else x
     states = list(zip(start[0].unbind(), start[1].unbind(), strict=True))
@@ -59,7 +57,7 @@ def lstm_of_gpu(  # noqa: PLR0917  # PyTorch's order
         for side in range(directions):
             index = layer * directions + side
             own = weights[_WITH_BIASES * index : _WITH_BIASES * (index + 1)]
-            outputs, state = run(values, own, states[index], train=train, backwards=side == 1)
+            outputs, state = _fused(values, own, states[index], train=train, backwards=side == 1)
             sides.append(outputs)
             last.append(state)
         values = torch.cat(sides, dim=-1) if bidirectional else sides[0]
@@ -76,18 +74,3 @@ def _fused(
         True, False, False, train,
     )  # fmt: skip
     return outputs, (last_hidden, last_cell)
-
-
-def _stepped(
-    values: torch.Tensor, weights: Tensors, state: State, *, train: bool, backwards: bool
-) -> tuple[torch.Tensor, State]:
-    del train
-    from_input, from_state, *biases = weights
-    hidden, cell = state
-    steps = values.unbind()
-    outputs = []
-    for step in reversed(steps) if backwards else steps:
-        gates = step @ from_input.t(), hidden @ from_state.t()
-        hidden, cell, _ = torch.ops.aten._thnn_fused_lstm_cell(*gates, cell, *biases)  # noqa: SLF001
-        outputs.append(hidden)
-    return torch.stack(outputs[::-1] if backwards else outputs), (hidden, cell)

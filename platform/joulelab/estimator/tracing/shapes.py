@@ -25,7 +25,7 @@ _FACTORS = {
 }
 _PACKED = "_weight_int4pack_mm"
 _GROUPED = ("_grouped_mm", "_scaled_grouped_mm")
-_RECURRENT = ("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")
+RECURRENT = ("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")
 _GATES = {2: 4, 3: 3}  # of an LSTM and a GRU, by their mode; a plain recurrent layer has one
 
 
@@ -40,7 +40,7 @@ def matrix_shape(call: Call) -> MatrixShape | None:
         return _packed_product(call)
     if call.name in _GROUPED:
         return _grouped_product(call)
-    if call.name in _RECURRENT:
+    if call.name in RECURRENT:
         return _recurrent_layer(call)
     return _SHAPES[call.kind](call) if call.kind in _SHAPES else None
 
@@ -79,17 +79,21 @@ def _share(whole: int, groups: int) -> int:
     return -(-whole // groups)
 
 
+def times_of(call: Call) -> int:
+    """Return how many products a recurrent layer computes one after the other."""
+    steps = int(call.argument("input").shape[0])
+    return 2 * steps if call.name.endswith("_backward") else steps
+
+
 def _recurrent_layer(call: Call) -> MatrixShape:
     """Return one product per step in time, of input and state with the weights of all gates.
 
     Each product has two gradients of its size, that of what it multiplies and of the weights.
     """
-    steps, samples, width = call.argument("input").shape
+    _, samples, width = call.argument("input").shape
     hidden = int(call.argument("hidden_size"))
     gates = _GATES.get(call.argument("mode"), 1)
-    if call.name.endswith("_backward"):
-        steps *= 2
-    return MatrixShape(batch=steps, m=samples, n=gates * hidden, k=width + hidden)
+    return MatrixShape(batch=times_of(call), m=samples, n=gates * hidden, k=width + hidden)
 
 
 def _convolution(call: Call) -> MatrixShape:
