@@ -11,12 +11,12 @@ class StudyStarted:
     """The pool is about to measure.
 
     Attributes:
-        num_trials: Trials of the study.
+        num_trials: Trials of the study; ``None`` if that turns out as it goes.
         num_skipped: Those of them that an earlier run measured.
         uuids: GPUs that take part.
     """
 
-    num_trials: int
+    num_trials: int | None
     num_skipped: int
     uuids: tuple[str, ...]
 

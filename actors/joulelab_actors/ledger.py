@@ -115,16 +115,17 @@ class Ledger:
 
     def summary(
         self,
-        trials: Sequence[Trial],
         *,
+        study: str,
+        num_trials: int,
         num_skipped: int,
         unfinished: Sequence[Trial],
         wall_s: float,
     ) -> StudySummary:
         """Close the books."""
         return StudySummary(
-            study=trials[0].study,
-            num_trials=len(trials),
+            study=study,
+            num_trials=num_trials,
             num_skipped=num_skipped,
             num_valid=self._num["valid"],
             num_invalid=self._num["invalid"],

@@ -34,6 +34,7 @@ from joulelab_actors.member import READY_TIMEOUT_S, Member, said
 from joulelab_actors.placement import Site
 from joulelab_actors.recall import stored_records
 from joulelab_actors.schedule import Schedule
+from joulelab_actors.source import NothingMore, TrialSource
 from joulelab_actors.version import code_version
 
 _AHEAD = 2  # one trial under way and one waiting, so that a GPU never waits for the driver
@@ -75,23 +76,29 @@ class Pool:
         self._limits = {"max_tries": max_tries, "max_strikes": max_strikes}
         self._members: dict[str, Member] = {}
         self._schedule = Schedule([], [])
+        self._source: TrialSource = NothingMore()
         self._out_of_service: dict[str, str] = {}
         deadline_s = time.monotonic() + _NAME_TIMEOUT_S
         for site in sites:
             self._enlist(site, settings, deadline_s)
 
-    def run(self, trials: Sequence[Trial]) -> Iterator[PoolEvent]:
-        """Measure ``trials``; what happens is yielded as it happens.
+    def run(
+        self, trials: Sequence[Trial], source: TrialSource | None = None
+    ) -> Iterator[PoolEvent]:
+        """Measure ``trials``, then those of ``source``; what happens is yielded as it happens.
 
-        Ends when every trial is measured or given up, or when no GPU is left in service.
+        The source is asked again after every event, when whoever takes the events has dealt with
+        it. Ends when every trial is measured or given up and no more will come, when the source
+        has none although none is out, or when no GPU is left in service.
 
         Raises:
             TrackingError: If an actor cannot store what it measured.
         """
         self._schedule = Schedule(trials, self._members, **self._limits)
+        self._source = source or NothingMore()
         for uuid, detail in self._out_of_service.items():
             yield DeviceQuarantined(uuid=uuid, detail=detail)
-        while self._schedule.unfinished:
+        while self._schedule.unfinished or not self._source.is_done:
             yield from self._hand_out()
             awaited = {m.awaited: m for m in self._in_service() if m.awaited is not None}
             if not awaited:
@@ -141,11 +148,18 @@ class Pool:
             for member in self._in_service():
                 if member.probe is not None or len(member.work) != depth:
                     continue
-                trial = self._schedule.take(member.uuid)
+                trial = self._next_trial(member.uuid)
                 if trial is not None:
                     member.give(trial)
                     if depth == 0:
                         yield TrialStarted(trial=trial, uuid=member.uuid)
+
+    def _next_trial(self, uuid: str) -> Trial | None:
+        trial = self._schedule.take(uuid)
+        if trial is None and (new := self._source.take(uuid)) is not None:
+            self._schedule.add(new)
+            trial = self._schedule.take(uuid)
+        return trial
 
     def _settle(self, member: Member) -> Iterator[PoolEvent]:
         if member.probe is not None:

@@ -46,7 +46,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         self._busy: dict[str, str] = {}
         self._invalid: Counter[str] = Counter()
         self._done = 0
-        self._total = 0
+        self._total: int | None = None
 
     def __enter__(self) -> "StudyProgress":
         self._bar.start()
@@ -91,7 +91,8 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
     def _begin(self, event: StudyStarted) -> None:
         self._total, self._done = event.num_trials, event.num_skipped
         again = f", {event.num_skipped} of them measured before" if event.num_skipped else ""
-        self.say(f"{event.num_trials} trials{again} on {', '.join(event.uuids)}")
+        total = "An open number of" if self._total is None else self._total
+        self.say(f"{total} trials{again} on {', '.join(event.uuids)}")
         self._bar.update(self._task, total=self._total, completed=self._done)
         self._bar.update(self._task, description="measuring")
 
@@ -104,10 +105,15 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
             return
         self._done += 1
         self._show()
-        if (
-            self._bar.disable
-            and (10 * self._done) // self._total > (10 * (self._done - 1)) // self._total
-        ):
+        if self._bar.disable:
+            self._tell_done()
+
+    def _tell_done(self) -> None:
+        """Print a line at every tenth of the way, or at every tenth trial if that is open."""
+        if self._total is None:
+            if self._done % 10 == 0:
+                self.say(f"{self._done} trials done")
+        elif (10 * self._done) // self._total > (10 * (self._done - 1)) // self._total:
             self.say(f"{self._done} of {self._total} trials done")
 
     def _show(self) -> None:

@@ -1,7 +1,8 @@
 """Which GPU does which trial next; no Ray in here.
 
-Trials go out in the order of the plan, so every GPU gets its share of each randomised block in
-that block's order. A trial that has to be done again goes first, to another GPU if there is one.
+The plan is known beforehand, or grows while it is carried out. Trials go out in its order, so
+every GPU gets its share of each randomised block in that block's order. A trial that has to be
+done again goes first, to another GPU if there is one.
 """
 
 from collections import deque
@@ -40,11 +41,10 @@ class Schedule:
         max_tries: int = 3,
         max_strikes: int = 3,
     ) -> None:
-        names = [trial.name for trial in trials]
-        if len(set(names)) < len(names):
-            double = next(name for name in names if names.count(name) > 1)
-            raise ConfigError(f"Trials of a study need names of their own; {double!r} is double.")
-        self._waiting = deque(_Waiting(trial) for trial in trials)
+        self._names: set[str] = set()
+        self._waiting: deque[_Waiting] = deque()
+        for trial in trials:
+            self.add(trial)
         self._out: dict[str, _Waiting] = {}
         self._strikes = dict.fromkeys(uuids, 0)
         self._max_tries = max_tries
@@ -59,6 +59,19 @@ class Schedule:
     def unfinished(self) -> tuple[Trial, ...]:
         """Trials that wait, or are out on a GPU."""
         return tuple(w.trial for w in (*self._out.values(), *self._waiting))
+
+    def add(self, trial: Trial) -> None:
+        """Plan a trial after all those that wait.
+
+        Raises:
+            ConfigError: If it shares its name with another.
+        """
+        if trial.name in self._names:
+            raise ConfigError(
+                f"Trials of a study need names of their own; {trial.name!r} is double."
+            )
+        self._names.add(trial.name)
+        self._waiting.append(_Waiting(trial))
 
     def take(self, uuid: str) -> Trial | None:
         """Give ``uuid`` the next trial that it may do; ``None`` if there is none for it."""

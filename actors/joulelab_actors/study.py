@@ -71,7 +71,7 @@ def run_study(
         guard_socket=None if guard_socket is None else str(guard_socket),
     )
     with closing(ResultStore(folder, f"driver@{socket.gethostname()}-{os.getpid()}")) as store:
-        header = _open_study(store, trials[0].study, settings, tracking_uri)
+        header = open_study(store, trials[0].study, settings, tracking_uri)
         todo = rest_of(trials, store.read())
         num_skipped = len(trials) - len(todo)
         on_event(
@@ -81,7 +81,7 @@ def run_study(
                 uuids=tuple(site.uuid for site in sites),
             )
         )
-        with _tracker(store, header, sites) as tracker:
+        with tracker_of(store, header, sites) as tracker:
             ledger = Ledger(store, sites, tracker, on_event)
             unfinished = _measure(todo, sites, actors, ledger) if todo else ()
             if conclude is not None:
@@ -89,7 +89,8 @@ def run_study(
             if tracker is not None:
                 ledger.note_delivery(tracker.finish())
     return ledger.summary(
-        trials,
+        study=header.name,
+        num_trials=len(trials),
         num_skipped=num_skipped,
         unfinished=unfinished,
         wall_s=time.monotonic() - start_s,
@@ -104,14 +105,20 @@ def _measure(
             ledger.note(event)
         unfinished = pool.unfinished
     if len(unfinished) == len(trials):
-        why = "; ".join(f"{uuid}: {detail}" for uuid, detail in ledger.quarantined.items())
-        raise DeviceError(f"Nothing was measured, since no GPU can be used. {why}")
+        raise no_gpu(ledger)
     return unfinished
 
 
-def _tracker(
+def no_gpu(ledger: Ledger) -> DeviceError:
+    """Return the error of a study that measured nothing, with what is wrong with each GPU."""
+    why = "; ".join(f"{uuid}: {detail}" for uuid, detail in ledger.quarantined.items())
+    return DeviceError(f"Nothing was measured, since no GPU can be used. {why}")
+
+
+def tracker_of(
     store: ResultStore, header: StudyHeader, sites: Sequence[Site]
 ) -> TrackerLink | nullcontext[None]:
+    """Return the link to the study's tracking store, to be entered; nothing without a store."""
     if header.tracking_uri is None:
         return nullcontext()
     # What is simulated or replayed takes the same virtual time on a busy machine.
@@ -119,10 +126,14 @@ def _tracker(
     return TrackerLink(store, header.tracking_uri, header, gives_way=gives_way)
 
 
-def _open_study(
+def open_study(
     store: ResultStore, study: str, settings: object, tracking_uri: str | None
 ) -> StudyHeader:
-    """Write the header of a new study, or go on with the one that the folder holds."""
+    """Write the header of a new study, or go on with the one that the folder holds.
+
+    Raises:
+        ConfigError: If the folder holds another study.
+    """
     known = store.read_study()
     if known is not None and known.name != study:
         raise ConfigError(

@@ -85,6 +85,18 @@ def test_failures_in_a_row_add_up_and_a_success_clears_them():
     assert schedule.strike("a")
 
 
+def test_a_plan_can_grow_while_it_is_carried_out():
+    [first, second] = trials(2)
+    schedule = Schedule([first], ["a"])
+    schedule.finish(schedule.take("a"), "a")
+
+    schedule.add(second)
+
+    assert schedule.take("a") == second
+    with pytest.raises(ConfigError, match="'t0' is double"):
+        schedule.add(first)
+
+
 def test_two_trials_of_one_name_are_refused():
     with pytest.raises(ConfigError, match="'t0' is double"):
         Schedule(trials(1) * 2, ["a"])
