@@ -6,7 +6,7 @@ from joulelab.core.trace import PowerTrace
 from joulelab.errors import ConfigError, TraceCoverageError, UnknownNameError
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS, load_trace_model
 from joulelab.power_models.traces.fluctuation import Fluctuation
-from joulelab.power_models.traces.load_trace import LoadTrace, Schedule, step_means
+from joulelab.power_models.traces.load_trace import LoadTrace, Schedule, recordings_hash, step_means
 from joulelab.power_models.traces.validation import leave_one_trace_out
 
 NAMES = sorted(TRACE_MODELS)
@@ -140,6 +140,39 @@ def test_power_keeps_to_a_limit_that_is_known():
     assert power_w.min() == pytest.approx(100.0, rel=0.01)
 
 
+def test_recordings_held_out_for_the_interval_keep_to_the_limit_too():
+    """Energies of recordings at the limit were off by what the limit takes away."""
+    recordings = [
+        LoadTrace(name=t.name, schedule=t.schedule, power_w=np.minimum(t.power_w, 300.0))
+        for t in traces(10)
+    ]
+    unlimited, limited = (
+        TRACE_MODELS[BASELINE](power_limit_w=limit_w).fit(recordings) for limit_w in (None, 300.0)
+    )
+
+    wide, narrow = (m.predict_energy(recordings[0].schedule) for m in (unlimited, limited))
+
+    assert narrow.upper_j / narrow.lower_j <= wide.upper_j / wide.lower_j
+
+
+def test_a_model_knows_what_it_was_trained_on(baseline, tmp_path):
+    recordings = traces(10, noise=0.02)
+    baseline.save(tmp_path)
+
+    assert load_trace_model(tmp_path).data_hash == baseline.data_hash
+    assert baseline.data_hash == recordings_hash(recordings[::-1])
+    assert baseline.data_hash != recordings_hash(recordings[1:])
+
+
+def test_a_damaged_model_is_told(fitted, tmp_path):
+    fitted.save(tmp_path)
+    arrays = tmp_path / "arrays.npz"
+    arrays.write_bytes(arrays.read_bytes()[:-20])
+
+    with pytest.raises(ConfigError, match=r"arrays\.npz is not as it was written"):
+        load_trace_model(tmp_path)
+
+
 def test_a_load_outside_of_training_is_refused_where_that_is_asked():
     model = TRACE_MODELS[BASELINE](calibration_folds=0, outside="refuse").fit(traces(4))
 
@@ -194,6 +227,15 @@ def test_step_means_are_exact_for_a_ramp():
     assert step_means(ramp, 0.0, 4, 0.25) == pytest.approx([12.5, 37.5, 62.5, 87.5])
     with pytest.raises(TraceCoverageError):
         step_means(ramp, 0.5, 4, 0.25)
+
+
+def test_the_last_step_may_end_with_the_last_sample():
+    """39 times 0.1 s is more than 3.9 s by a rounding, which was taken for a missing sample."""
+    t_s = np.array([float(f"{number * 0.1:.1f}") for number in range(40)])
+
+    means = step_means(PowerTrace(t_s, np.full(40, 100.0)), 0.0, 39, 0.1)
+
+    assert means == pytest.approx(np.full(39, 100.0))
 
 
 def test_a_model_must_be_fitted_first():

@@ -18,12 +18,8 @@ from joulelab.power_models.scores import RegretScores
 from joulelab.power_models.serving import frame_of_queries
 from joulelab.power_models.validation import Validated, validate
 from joulelab.tracking.base import embedded_uri
-from joulelab.tracking.mlflow_models import (
-    check_ours,
-    load_registered,
-    register_model,
-    split_metrics,
-)
+from joulelab.tracking.mlflow_models import load_registered, register_model, split_metrics
+from joulelab.tracking.mlflow_registry import check_ours
 
 # MLflow 3.17 asks SQLAlchemy 2.1 and pandas 3.1 for things that are on their way out.
 pytestmark = [
@@ -129,7 +125,7 @@ def test_a_model_that_wants_foreign_code_is_not_loaded(artifact, changes):
     (artifact / "MLmodel").write_text(yaml.safe_dump(told))
 
     with pytest.raises(TrackingError, match="it was not loaded"):
-        check_ours(artifact)
+        check_ours(artifact, "joulelab.power_models.serving")
 
 
 class Bomb:

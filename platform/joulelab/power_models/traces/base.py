@@ -15,7 +15,12 @@ from joulelab.power_models.splits import group_folds
 from joulelab.power_models.state import State, merged, read_state, whole_model, write_state
 from joulelab.power_models.traces.encoding import Encoding
 from joulelab.power_models.traces.fluctuation import Fluctuation
-from joulelab.power_models.traces.load_trace import LoadTrace, Schedule, check_alike
+from joulelab.power_models.traces.load_trace import (
+    LoadTrace,
+    Schedule,
+    check_alike,
+    recordings_hash,
+)
 
 _MOST_WIDENING = 3.0
 
@@ -73,6 +78,7 @@ class TraceModel(ABC):
         self._encoding: Encoding | None = None
         self._fluctuation: Fluctuation | None = None
         self._log_errors: Array = np.empty(0)
+        self._data_hash = ""
 
     @property
     def encoding(self) -> Encoding:
@@ -85,6 +91,11 @@ class TraceModel(ABC):
             raise ConfigError(f"The model {self.name!r} must be fitted first: call fit(traces).")
         return self._encoding
 
+    @property
+    def data_hash(self) -> str:
+        """Name of the content of the recordings that it was trained on."""
+        return self._data_hash
+
     def fit(self, traces: Sequence[LoadTrace]) -> Self:
         """Learn from recordings of equal steps and inputs; returns itself.
 
@@ -96,6 +107,7 @@ class TraceModel(ABC):
         self._encoding = Encoding.of([trace.schedule for trace in traces])
         self.learn(traces)
         self._fluctuation = self._residual_scatter(traces)
+        self._data_hash = recordings_hash(traces)
         return self
 
     def predict(self, schedule: Schedule) -> Array:
@@ -151,7 +163,11 @@ class TraceModel(ABC):
     def save(self, folder: Path) -> None:
         """Write the model into ``folder`` as JSON and arrays; nothing is pickled."""
         about = State(
-            values={"name": self.name, "settings": self._settings()},
+            values={
+                "name": self.name,
+                "settings": self._settings(),
+                "data_hash": self._data_hash,
+            },
             arrays={"log_errors": self._log_errors},
         )
         parts = [about, self.encoding.state().with_prefix("encoding.")]
@@ -173,6 +189,7 @@ class TraceModel(ABC):
             )
         with whole_model(folder):
             model = cls(**state.values["settings"])
+            model._data_hash = str(state.values.get("data_hash", ""))
             model._log_errors = state.arrays["log_errors"]
             model._encoding = Encoding.of_state(state.prefixed("encoding."))
             model._fluctuation = Fluctuation.of_state(state.prefixed("fluctuation."))
@@ -181,7 +198,12 @@ class TraceModel(ABC):
 
     def unfitted(self, *, calibration_folds: int) -> Self:
         """Return a model with the same settings otherwise, that has learned nothing."""
-        return type(self)(seed=self.seed, calibration_folds=calibration_folds, outside=self.outside)
+        return type(self)(
+            seed=self.seed,
+            calibration_folds=calibration_folds,
+            outside=self.outside,
+            power_limit_w=self.power_limit_w,
+        )
 
     @abstractmethod
     def learn(self, traces: Sequence[LoadTrace]) -> None:

@@ -1,5 +1,6 @@
 """Traces of power with what ran meanwhile, in steps of equal length."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -104,6 +105,8 @@ def step_means(trace: PowerTrace, start_s: float, num_steps: int, step_s: float)
         TraceCoverageError: If the trace does not span all steps.
     """
     edges_s = start_s + step_s * np.arange(num_steps + 1)
+    last_s = trace.t_s[-1]  # which a sum of steps may miss by a rounding
+    edges_s = np.where(np.abs(edges_s - last_s) < 1e-6 * step_s, last_s, edges_s)
     return np.array([trace.energy_j(float(a), float(b)) / step_s for a, b in pairwise(edges_s)])
 
 
@@ -128,3 +131,15 @@ def check_alike(traces: Sequence[LoadTrace]) -> None:
                 f"All traces must have the same inputs, {trace.name!r} has "
                 f"{sorted(schedule.inputs)} and {traces[0].name!r} {sorted(first.inputs)}."
             )
+
+
+def recordings_hash(traces: Sequence[LoadTrace]) -> str:
+    """Return twelve hex digits that name the content of recordings, whatever their order."""
+    parts = []
+    for trace in traces:
+        schedule = trace.schedule
+        columns = [trace.power_w, *(schedule.inputs[name] for name in sorted(schedule.inputs))]
+        numbers = " ".join(f"{value:.9g}" for column in columns for value in column)
+        phases = " ".join(schedule.phase.tolist())
+        parts.append(f"{trace.name}|{schedule.step_s:.9g}|{phases}|{numbers}")
+    return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:12]
