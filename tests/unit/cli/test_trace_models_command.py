@@ -1,0 +1,134 @@
+"""``joulelab models trace``: models of power over time, from recordings to a prediction."""
+
+import csv
+import json
+
+import pytest
+from synthetic_traces import STEP_S, traces
+
+from joulelab.cli.main import main
+
+RECORDINGS = traces(10, num_steps=40, noise=0.01)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    path = tmp_path_factory.mktemp("traces") / "samples.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["recording", "t_s", "phase", "tensor_active", "dram_active", "power_w"])
+        for trace in RECORDINGS:
+            columns = (trace.schedule.phase, *trace.schedule.inputs.values(), trace.power_w)
+            for step, values in enumerate(zip(*columns, strict=True)):
+                writer.writerow([trace.name, f"{step * STEP_S:.1f}", *values])
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(samples):
+    folder = samples.parent / "model"
+    assert main(["models", "trace", "train", str(samples), "--out", str(folder)]) == 0
+    return folder
+
+
+def told(capsys, *words):
+    capsys.readouterr()
+    code = main(["models", "trace", *map(str, words)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_training_tells_what_from(capsys, samples, tmp_path):
+    code, out, _ = told(capsys, "train", samples, "--out", tmp_path / "m", "--json")
+
+    found = json.loads(out)
+    assert code == 0
+    assert (found["model"], found["num_recordings"]) == ("state_machine_ar1", 10)
+    assert found["phases"] == ["decode", "idle", "prefill"]
+    assert len(found["data_hash"]) == 12
+
+
+def test_a_prediction_has_an_energy_inside_its_interval(capsys, samples, folder):
+    code, out, _ = told(capsys, "predict", samples, folder, "--json")
+
+    found = json.loads(out)
+    assert code == 0
+    assert list(found) == [trace.name for trace in RECORDINGS]
+    for each in found.values():
+        assert each["lower_j"] < each["energy_j"] < each["upper_j"]
+        assert each["energy_j"] == pytest.approx(sum(each["power_w"]) * each["step_s"])
+        assert each["outside"] == []
+
+
+def test_a_prediction_is_shown_as_a_table(capsys, samples, folder):
+    code, out, _ = told(capsys, "predict", samples, folder)
+
+    assert code == 0
+    assert "recording 03" in out
+
+
+def test_models_are_compared_with_the_baseline(capsys, samples):
+    code, out, _ = told(capsys, "evaluate", samples, "--model", "state_machine_ar1", "--json")
+
+    scores = json.loads(out)["state_machine_ar1"]
+    assert code == 0
+    assert scores["median"] < 0.05
+    assert len(scores["energy_error"]) == 10
+
+
+def test_what_is_unlike_training_is_refused_where_that_is_asked(capsys, samples, folder, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text(samples.read_text().replace("decode", "training"))
+
+    code, _, err = told(capsys, "predict", other, folder, "--refuse-outside")
+
+    assert code == 2
+    assert "Phase 'training' was not trained on" in err
+
+
+def test_a_missing_column_is_named_and_is_code_2(capsys, samples, tmp_path):
+    bad = tmp_path / "bad.csv"
+    bad.write_text(samples.read_text().replace("power_w", "power_mw", 1))
+
+    code, _, err = told(capsys, "train", bad, "--out", tmp_path / "m")
+
+    assert code == 2
+    assert "Column 'power_w' is required" in err
+
+
+def test_a_model_of_runs_is_not_taken_for_one_of_traces(capsys, samples, folder):
+    state = json.loads((folder / "model.json").read_text())
+    other = folder.parent / "other"
+    other.mkdir()
+    (other / "arrays.npz").write_bytes((folder / "arrays.npz").read_bytes())
+    (other / "model.json").write_text(json.dumps({**state, "name": "physics"}))
+
+    code, _, err = told(capsys, "predict", samples, other)
+
+    assert code == 2
+    assert "'physics'" in err
+
+
+def test_help_tells_of_the_subcommands(capsys):
+    with pytest.raises(SystemExit):
+        main(["models", "trace", "--help"])
+
+    assert "models trace train|evaluate|predict|register" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [(), ("sweep",)])
+def test_an_unknown_subcommand_is_answered_with_those_that_are(capsys, words):
+    code, _, err = told(capsys, *words)
+
+    assert code == 2
+    assert "train, evaluate, predict, register" in err
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
+def test_a_trace_model_is_registered_under_its_name(capsys, samples, folder):
+    code, out, _ = told(capsys, "register", samples, folder, "--name", "lab traces", "--json")
+
+    found = json.loads(out)
+    assert code == 0
+    assert (found["name"], found["version"]) == ("lab traces", 1)
