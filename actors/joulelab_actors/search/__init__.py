@@ -1,0 +1,1 @@
+"""Searches: Ray Tune over the pool of pinned GPU actors."""

@@ -1,0 +1,75 @@
+"""How much a search may spend."""
+
+import time
+from dataclasses import dataclass, fields
+
+from joulelab.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Bounds from which on no further trial is begun; ``None`` for no bound.
+
+    Attributes:
+        num_trials: Trials of the search, those of earlier runs included.
+        wall_s: Seconds of this run.
+        energy_j: Joules spent on trials, those of earlier runs included.
+    """
+
+    num_trials: int | None = None
+    wall_s: float | None = None
+    energy_j: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{field.name} must be positive or None, got {value}.")
+
+
+class Account:
+    """What a search has spent of its budget.
+
+    Trials that are out count as begun, and with the mean energy of those that ended.
+
+    Args:
+        budget: Its bounds.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.energy_j = 0.0
+        self.num_begun = 0
+        self._num_ended = 0
+        self._start_s = time.monotonic()
+
+    def begin(self) -> None:
+        """Note that a trial is out."""
+        self.num_begun += 1
+
+    def end(self) -> None:
+        """Note that a trial needs no further try."""
+        self._num_ended += 1
+
+    def spend(self, energy_j: float) -> None:
+        """Note what an attempt took."""
+        self.energy_j += energy_j
+
+    @property
+    def exhausted(self) -> str | None:
+        """Which bound another trial would break, in words; ``None`` if none."""
+        budget = self.budget
+        if budget.num_trials is not None and self.num_begun >= budget.num_trials:
+            return f"{budget.num_trials} trials"
+        if budget.wall_s is not None and time.monotonic() - self._start_s >= budget.wall_s:
+            return f"{budget.wall_s:g} s"
+        if budget.energy_j is not None and self._expected_j() > budget.energy_j:
+            return f"{budget.energy_j:g} J"
+        return None
+
+    def _expected_j(self) -> float:
+        """Return the energy that is spent once those that are out and one more have ended."""
+        if not self._num_ended:
+            return self.energy_j
+        mean_j = self.energy_j / self._num_ended
+        return self.energy_j + (self.num_begun - self._num_ended + 1) * mean_j

@@ -1,0 +1,162 @@
+"""Run a search over the GPUs of a cluster, and lose none of what it measures."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from joulelab.core.procedure import Procedure
+from joulelab.core.trial import Trial
+from joulelab.search.base import Strategy
+from joulelab.tracking.store import ResultStore
+from joulelab_actors.events import StudyEvent, StudyStarted
+from joulelab_actors.gpu_actor import ActorSettings
+from joulelab_actors.ledger import Ledger, StudySummary
+from joulelab_actors.placement import Site
+from joulelab_actors.pool import Pool
+from joulelab_actors.resume import check_feasible
+from joulelab_actors.search.budget import Budget
+from joulelab_actors.search.desk import Desk, Scorer, Sentinel
+from joulelab_actors.search.history import history_of
+from joulelab_actors.search.tune_thread import TuneThread
+from joulelab_actors.study import no_gpu, open_study, tracker_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSummary:
+    """What became of a search.
+
+    Attributes:
+        study: Its trials, counted as those of any study.
+        stopped_by: What ended it: the strategy, a budget, or that no GPU was left.
+        energy_j: Joules spent on its trials, those of earlier runs included.
+        tune_trouble: What went wrong with Ray Tune, whose tables then lack trials that the
+            results folder has; ``None`` if nothing did.
+    """
+
+    study: StudySummary
+    stopped_by: str
+    energy_j: float
+    tune_trouble: str | None
+
+
+def run_search(
+    strategy: Strategy,
+    *,
+    study: str,
+    sites: Sequence[Site],
+    results_dir: Path,
+    procedure: Procedure,
+    budget: Budget | None = None,
+    sentinel: Sentinel | None = None,
+    score: Scorer = lambda configuration: None,
+    observe_only: bool = False,
+    tracking_uri: str | None = None,
+    settings: object = None,
+    guard_socket: Path | None = None,
+    conclude: Callable[[ResultStore], None] | None = None,
+    on_event: Callable[[StudyEvent], None] = lambda event: None,
+) -> SearchSummary:
+    """Measure on ``sites`` what ``strategy`` asks for, until it is done or the budget is out.
+
+    Each result is durable before anybody is told of it. Started again with the same
+    ``results_dir``, the strategy is told what is there, and the search goes on: nothing is
+    measured a second time unless the strategy asks for a repeat.
+
+    Args:
+        strategy: What to measure next; it must not have been told anything yet.
+        study: Name of the study.
+        sites: GPUs to use, from :mod:`joulelab_actors.placement`.
+        results_dir: Results folder of the study, on a file system that every node sees.
+        procedure: How to measure.
+        budget: When to stop at the latest.
+        sentinel: What every GPU measures between the others.
+        score: What outputs of a configuration are worth, as looked up in the pool's thread.
+        observe_only: Whether to call no setter, ever.
+        tracking_uri: MLflow store to deliver to; ``None`` for none.
+        settings: Settings dataclass of the experiment, for the study's header.
+        guard_socket: Where clock guards listen; ``None`` for each node's own.
+        conclude: Writes the study's answer into its store once the search has ended, so that
+            the tracking store gets it too.
+        on_event: Told what happens, in this thread, as it happens.
+
+    Raises:
+        ConfigError: If the strategy asks for what cannot be carried out as written.
+        DeviceError: If no GPU could be used.
+        TrackingError: If results cannot be stored.
+    """
+    start_s, folder = time.monotonic(), results_dir.absolute()
+    actors = ActorSettings(
+        results_dir=str(folder),
+        procedure=procedure,
+        observe_only=observe_only,
+        guard_socket=None if guard_socket is None else str(guard_socket),
+    )
+    with closing(ResultStore(folder, f"driver@{socket.gethostname()}-{os.getpid()}")) as store:
+        header = open_study(store, study, settings, tracking_uri)
+        with (
+            tracker_of(store, header, sites) as tracker,
+            TuneThread(folder / "tune", num_gpus=len(sites)) as tune,
+        ):
+            ledger = Ledger(store, sites, tracker, on_event)
+            with closing(Pool(sites, actors)) as pool:
+                # Only now: until then an actor of a driver that was killed may have been storing.
+                history = history_of(store.read())
+                desk = Desk(
+                    strategy,
+                    study=study,
+                    leases=tune.leases,
+                    budget=budget,
+                    history=history,
+                    check=partial(_check, sites=sites, observe_only=observe_only),
+                    sentinel=sentinel,
+                    score=score,
+                )
+                on_event(_started(desk, sites))
+                _measure(pool, desk, history.unfinished, ledger)
+            if conclude is not None:
+                conclude(store)
+            if tracker is not None:
+                ledger.note_delivery(tracker.finish())
+    return SearchSummary(
+        study=ledger.summary(
+            study=study,
+            num_trials=len(desk.trials),
+            num_skipped=desk.num_recalled,
+            unfinished=pool.unfinished,
+            wall_s=time.monotonic() - start_s,
+        ),
+        stopped_by=desk.stopped_by or _why_idle(ledger, sites),
+        energy_j=desk.account.energy_j,
+        tune_trouble=tune.trouble,
+    )
+
+
+def _started(desk: Desk, sites: Sequence[Site]) -> StudyStarted:
+    return StudyStarted(
+        num_trials=desk.account.budget.num_trials,
+        num_skipped=desk.num_recalled,
+        uuids=tuple(site.uuid for site in sites),
+    )
+
+
+def _measure(pool: Pool, desk: Desk, begun: Sequence[Trial], ledger: Ledger) -> None:
+    for event in pool.run(begun, desk):
+        ledger.note(event)
+        desk.note(event)
+    if ledger.quarantined and not desk.num_settled:
+        raise no_gpu(ledger)
+
+
+def _check(trial: Trial, sites: Sequence[Site], *, observe_only: bool) -> None:
+    check_feasible([trial], sites, observe_only=observe_only)
+
+
+def _why_idle(ledger: Ledger, sites: Sequence[Site]) -> str:
+    if len(ledger.quarantined) == len(sites):
+        return "no GPU left in service"
+    return "the strategy, which asked for nothing although nothing was out"

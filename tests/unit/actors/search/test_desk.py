@@ -1,0 +1,165 @@
+"""Between a strategy and the pool: what is asked for, told, and when that ends."""
+
+import pytest
+from actor_fixtures import CLOCKS_MHZ, QUICK, gemm, simulated_gpus
+from scripted_strategy import Scripted
+
+from joulelab.devices.simulated import SimulatedDevice
+from joulelab.errors import ConfigError
+from joulelab.measure import Bench
+from joulelab_actors.events import AttemptFailed, TrialMeasured
+from joulelab_actors.search.budget import Budget
+from joulelab_actors.search.desk import Desk, Sentinel
+from joulelab_actors.search.history import history_of
+from joulelab_actors.search.leases import Leases
+from joulelab_actors.search.outcomes import spent_j
+
+CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """Measure trials on a simulated GPU; returns their records."""
+    [address] = simulated_gpus(tmp_path_factory.mktemp("gpu"))
+    device = SimulatedDevice.open(address)
+    bench = Bench(device, procedure=QUICK)
+    yield bench.measure
+    bench.close()
+    device.close()
+
+
+@pytest.fixture
+def measured(records):
+    """Return the event that a trial was measured."""
+
+    def event(trial, uuid="a", *, retried=False):
+        return TrialMeasured(
+            trial=trial,
+            uuid=uuid,
+            records=records(trial),
+            writer="w",
+            between_s=None,
+            retried=retried,
+        )
+
+    return event
+
+
+def desk_of(strategy, **options):
+    return Desk(strategy, study="s", leases=Leases(), **options)
+
+
+def failed(trial, *, retried=False):
+    return AttemptFailed(trial=trial, uuid="a", died=False, detail="no luck", retried=retried)
+
+
+def test_trials_are_numbered_and_repeats_counted():
+    desk = desk_of(Scripted([CANDIDATES[0], CANDIDATES[1], CANDIDATES[0]]))
+
+    taken = [desk.take("a") for _ in range(4)]
+
+    assert [t.name[:5] for t in taken[:3]] == ["00000", "00001", "00002"]
+    assert [t.repeat for t in taken[:3]] == [0, 0, 1]
+    assert len({t.name for t in taken[:3]}) == 3
+    assert taken[3] is None
+
+
+def test_only_a_trial_that_needs_no_further_try_is_told(measured):
+    strategy = Scripted(CANDIDATES)
+    desk = desk_of(strategy)
+    first, second, third = (desk.take("a") for _ in range(3))
+
+    desk.note(measured(first, retried=True))
+    desk.note(failed(second, retried=True))
+    assert strategy.told == []
+    desk.note(measured(first))
+    desk.note(failed(second))
+    desk.note(measured(third))
+
+    figures = [outcome.figures for outcome in strategy.told]
+    assert [outcome.candidate for outcome in strategy.told] == CANDIDATES[:3]
+    assert [each is None for each in figures] == [False, True, False]
+    assert strategy.told[1].reason == "no luck"
+
+
+def test_a_trial_budget_ends_a_search_and_counts_what_earlier_runs_did(measured):
+    first = desk_of(Scripted(CANDIDATES), budget=Budget(num_trials=3))
+    events = [measured(trial) for trial in iter(lambda: first.take("a"), None)]
+    known = [record.measurement for event in events for record in event.records]
+
+    again = desk_of(Scripted(CANDIDATES), budget=Budget(num_trials=4), history=history_of(known))
+    taken = list(iter(lambda: again.take("a"), None))
+
+    assert first.stopped_by == again.stopped_by.replace("4", "3") == "the budget of 3 trials"
+    assert len(known) == 3
+    assert [trial.name[:5] for trial in taken] == ["00003"]
+
+
+def test_an_energy_budget_counts_the_trials_that_are_out(measured):
+    event = measured(desk_of(Scripted(CANDIDATES)).take("a"))
+    one_j = sum(spent_j(record.measurement) for record in event.records)
+    desk = desk_of(Scripted(CANDIDATES), budget=Budget(energy_j=3.5 * one_j))
+
+    assert desk.take("a") == event.trial
+    desk.note(event)
+    out = list(iter(lambda: desk.take("a"), None))
+
+    assert len(out) == 2  # the one that ended and two more, as far as is known, but not three
+    assert desk.stopped_by == f"the budget of {3.5 * one_j:g} J"
+
+
+def test_a_search_that_is_resumed_tells_what_is_known_in_the_order_it_was_asked(measured):
+    desk = desk_of(Scripted(CANDIDATES))
+    events = [measured(trial) for trial in iter(lambda: desk.take("a"), None)]
+    known = [record.measurement for event in reversed(events) for record in event.records]
+    strategy = Scripted(CANDIDATES)
+
+    again = desk_of(strategy, history=history_of(known))
+
+    assert [outcome.candidate for outcome in strategy.told] == CANDIDATES
+    assert again.is_done
+    assert again.num_recalled == len(CANDIDATES)
+
+
+def test_every_gpu_begins_with_the_sentinel_and_comes_back_to_it():
+    watched = gemm()
+    desk = desk_of(Scripted(CANDIDATES), sentinel=Sentinel(configuration=watched, every=2))
+
+    taken = {"a": [], "b": []}
+    for uuid in "aabaaba":
+        taken[uuid].append(desk.take(uuid).sentinel)
+
+    assert taken == {"a": [True, False, False, True, False], "b": [True, False]}
+
+
+def test_what_cannot_be_carried_out_is_told_when_it_is_asked_for():
+    def refuse(trial):
+        raise ConfigError(f"no {trial.configuration.point.label}")
+
+    desk = desk_of(Scripted(CANDIDATES), check=refuse)
+
+    with pytest.raises(ConfigError, match="no 990MHz"):
+        desk.take("a")
+
+
+def test_quality_is_looked_up_for_trials_with_figures_alone(measured):
+    asked = []
+
+    def score(configuration):
+        asked.append(configuration)
+        return 0.97, 0.01
+
+    strategy = Scripted(CANDIDATES[:2])
+    desk = desk_of(strategy, score=score)
+    first, second = desk.take("a"), desk.take("a")
+    desk.note(failed(first))
+    desk.note(measured(second))
+
+    assert asked == [CANDIDATES[1]]
+    assert strategy.told[1].figures.retention == 0.97
+
+
+@pytest.mark.parametrize("bound", ["num_trials", "wall_s", "energy_j"])
+def test_a_budget_of_nothing_is_refused(bound):
+    with pytest.raises(ConfigError, match=f"{bound} must be positive"):
+        Budget(**{bound: 0})

@@ -1,0 +1,113 @@
+"""What a search goes on from, whatever its earlier runs left."""
+
+from actor_fixtures import gemm
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.device import DeviceIdentity
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.measurement import Finding, Observed
+from joulelab.core.record import record_of
+from joulelab.core.trial import Trial
+from joulelab.provenance import collect_provenance
+from joulelab_actors.search.history import history_of, trial_name
+from joulelab_actors.search.outcomes import outcome_from, outcome_of, result_of, spent_j
+
+DEVICE = DeviceIdentity(uuid="GPU-a", name="a", backend="simulated", driver_version="1")
+PROVENANCE = collect_provenance()
+WINDOW = EnergyWindow(
+    start_s=0.0, duration_s=10.0, energy_j=2000.0, energy_u_j=4.0, source="counter", work=100.0
+)
+
+
+def measurement(number, *, attempt=0, reason=None, clock_mhz=990, **changes):
+    configuration = changes.pop("configuration", gemm(clock_mhz))
+    trial = Trial(
+        study="s",
+        name=trial_name(number, configuration, 0),
+        configuration=configuration,
+        attempt=attempt,
+    )
+    findings = () if reason is None else (Finding(reason=reason, detail="as seen"),)
+    return record_of(
+        trial,
+        phase=changes.pop("phase", "gemm"),
+        unit="TFLOP",
+        device=DEVICE,
+        provenance=PROVENANCE,
+        windows=(WINDOW,),
+        findings=findings,
+        **changes,
+    ).measurement
+
+
+def test_an_empty_folder_is_no_history():
+    history = history_of([])
+
+    assert (history.trials, history.unfinished, history.next_number) == ((), (), 0)
+
+
+def test_a_trial_that_only_the_machinery_failed_is_tried_again():
+    history = history_of([measurement(3, reason="actor_died")])
+
+    [trial] = history.unfinished
+    assert history.outcomes == ()
+    assert trial.attempt == 1
+    assert trial.name.startswith("00003-990MHz")
+    assert history.next_number == 4
+
+
+def test_the_attempt_that_speaks_of_the_configuration_counts_whatever_came_before_or_after():
+    died, held = measurement(0, reason="actor_died"), measurement(0, attempt=1)
+    lost = measurement(0, attempt=2, reason="device_lost")
+
+    history = history_of([lost, held, died])
+
+    [outcome] = history.outcomes
+    assert history.unfinished == ()
+    assert outcome.figures.energy_j == 20.0
+    assert outcome.figures.time_s == 0.1
+
+
+def test_an_invalid_trial_has_ended_with_its_reason():
+    history = history_of(
+        [measurement(0, reason="power_capped"), measurement(1, reason="throttled")]
+    )
+
+    capped, throttled = history.outcomes
+    assert (capped.capped, throttled.capped) == (True, False)
+    assert throttled.reason == "throttled: as seen"
+    assert throttled.figures is None
+
+
+def test_an_attempt_with_a_phase_missing_has_not_ended():
+    llama = Configuration.of("llama")
+    both = [measurement(0, configuration=llama, phase=phase) for phase in ("prefill", "decode")]
+
+    [whole], [half] = history_of(both).outcomes, history_of(both[:1]).unfinished
+
+    assert whole.figures.energy_j == 40.0
+    assert half.attempt == 1
+
+
+def test_trials_come_in_the_order_of_their_numbers():
+    history = history_of([measurement(n, clock_mhz=990 - 15 * n) for n in (2, 0, 1)])
+
+    assert [t.configuration.point.sm_clock_mhz for t in history.trials] == [990, 975, 960]
+
+
+def test_energy_spent_counts_warm_up_and_idle():
+    idle = EnergyWindow(
+        start_s=0.0, duration_s=2.0, energy_j=150.0, energy_u_j=1.0, source="counter", work=0.0
+    )
+    warmed = measurement(0, idle=idle, observed=Observed(warmup_s=5.0))
+
+    # 2000 J in 10 s, as much again for half that time, and 150 J idle
+    assert spent_j(warmed) == 2000 + 1000 + 150
+    assert history_of([warmed, measurement(1)]).energy_j == 3150 + 2000
+
+
+def test_an_outcome_survives_the_way_through_a_tune_result():
+    for each in (measurement(0), measurement(1, reason="power_capped")):
+        outcome = outcome_of([each])
+
+        assert outcome_from(each.configuration, result_of(outcome)) == outcome
