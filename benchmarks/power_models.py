@@ -25,6 +25,7 @@ import numpy as np
 from figures import Figure, print_figures
 from rich.console import Console
 from rich.table import Table
+from trace_recordings import LIMIT_W, simulated_traces
 
 from joulelab.errors import JouleLabError
 from joulelab.power_models import POWER_MODELS
@@ -34,6 +35,7 @@ from joulelab.power_models.queries import Queries, profile_of, sweep
 from joulelab.power_models.readers import Repeats, runs_of_rows
 from joulelab.power_models.runs import Runs
 from joulelab.power_models.targets import Target
+from joulelab.power_models.traces import TRACE_MODELS
 from joulelab.power_models.validation import COLD, WARM, Validated, validate
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -43,6 +45,7 @@ _LEVEL = 0.9
 _LEAST_APPLICATIONS = 11
 """A table with fewer has no intervals of that level once an application is held out."""
 _SWEEP_CLOCKS = 110
+_NUM_RECORDINGS = 12
 _MODEL = "physics"
 """Whose figures are promised. Its form was chosen with these tables in view; others will tell."""
 
@@ -122,13 +125,15 @@ class Speed:
 
     Attributes:
         model: Member.
-        train_s: Time to learn power and time of the A100 study, intervals included.
-        sweep_s: Time to predict power, or time if that takes longer, at 110 clocks for one profile.
+        train_s: Time to learn power and time of the A100 study, or power over time of simulated
+            recordings, intervals included.
+        sweep_s: Time to predict power, or time if that takes longer, at 110 clocks for one profile;
+            ``None`` for a model of traces.
     """
 
     model: str
     train_s: float
-    sweep_s: float
+    sweep_s: float | None = None
 
 
 def figures(folder: Path = _DATA, names: Sequence[str] = ()) -> list[Figure]:
@@ -147,6 +152,8 @@ def figures(folder: Path = _DATA, names: Sequence[str] = ()) -> list[Figure]:
             for kind in data.kinds:
                 _print_scores([s for s in scored if (s.file, s.kind) == (data.file, kind)])
         speeds = pool.submit(_speeds, tables[0].read(folder), names).result()
+        if set(names) == set(POWER_MODELS):
+            speeds += pool.submit(_trace_speeds).result()
     _print_speeds(speeds)
     return [*_promised(scored), *_speed_figures(speeds, time.perf_counter() - start_s)]
 
@@ -213,6 +220,17 @@ def _speeds(runs: Runs, names: Sequence[str]) -> list[Speed]:
     return found
 
 
+def _trace_speeds() -> list[Speed]:
+    recordings = simulated_traces(_NUM_RECORDINGS)
+    found = []
+    for name in TRACE_MODELS:
+        model = TRACE_MODELS[name](power_limit_w=LIMIT_W)
+        start_s = time.perf_counter()
+        model.fit(recordings)
+        found.append(Speed(model=name, train_s=time.perf_counter() - start_s))
+    return found
+
+
 def _sweep_s(model: PowerModel, queries: Queries) -> float:
     """Return the median time of some predictions, after one that is not counted."""
     model.predict(queries)
@@ -228,7 +246,8 @@ def _print_speeds(speeds: Sequence[Speed]) -> None:
     title = f"Time to learn and to predict a sweep of {_SWEEP_CLOCKS} clocks"
     table = Table("model", "train", "sweep", title=title)
     for speed in speeds:
-        table.add_row(speed.model, f"{speed.train_s:.2f} s", f"{1e3 * speed.sweep_s:.2f} ms")
+        sweep = "" if speed.sweep_s is None else f"{1e3 * speed.sweep_s:.2f} ms"
+        table.add_row(speed.model, f"{speed.train_s:.2f} s", sweep)
     _CONSOLE.print(table)
 
 
@@ -300,8 +319,9 @@ def _promised(scored: Sequence[Scored]) -> list[Figure]:
 
 
 def _speed_figures(speeds: Sequence[Speed], whole_s: float) -> list[Figure]:
-    others = [speed for speed in speeds if speed.model != "bayesian"]
-    slowest = max(others or speeds, key=lambda speed: speed.sweep_s)
+    sweeps = {s.model: s.sweep_s for s in speeds if s.sweep_s is not None}
+    others = {name: sweep_s for name, sweep_s in sweeps.items() if name != "bayesian"} or sweeps
+    slowest = max(others, key=lambda name: others[name])
     longest = max(speeds, key=lambda speed: speed.train_s)
     return [
         Figure(
@@ -309,15 +329,15 @@ def _speed_figures(speeds: Sequence[Speed], whole_s: float) -> list[Figure]:
             measured=sum(speed.train_s for speed in speeds),
             promised=180.0,
             unit="s",
-            how=f"power and time of the A100 study, intervals included; {longest.model} takes "
-            f"longest, {longest.train_s:.1f} s",
+            how="power and time of the A100 study, traces of simulated boards, intervals included; "
+            f"{longest.model} takes longest, {longest.train_s:.1f} s",
         ),
         Figure(
             name="predicting a sweep, slowest member",
-            measured=1e3 * slowest.sweep_s,
+            measured=1e3 * others[slowest],
             promised=5.0,
             unit="ms",
-            how=f"{slowest.model}; {_SWEEP_CLOCKS} clocks, median of 15; but for bayesian",
+            how=f"{slowest}; {_SWEEP_CLOCKS} clocks, median of 15; but for bayesian",
         ),
         Figure(
             name=f"this comparison of {len(speeds)} members",
