@@ -174,3 +174,28 @@ def test_several_asks_at_once_do_not_all_look_at_the_same_cell():
     asked = [strategy.ask() for _ in range(4)]
 
     assert len({each.knobs for each in asked}) >= 3
+
+
+def test_the_set_of_equals_holds_an_optimum_that_was_never_measured():
+    space = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ}, knobs={"batch": 64})
+    surface, random = Surface(space, noise=0.003), Random(2)
+    strategy = ModelGuided(problem_on(space))
+    for clock_mhz in (1410, 1200, 1110, 900, 750):
+        measured = next(c for c in space if c.point.sm_clock_mhz == clock_mhz)
+        strategy.tell(surface.outcome(measured, random))
+
+    equals = strategy.equals()
+
+    assert surface.best() not in strategy.evidence.measured
+    assert surface.best() in equals
+    assert len(equals) < len(space) // 2
+    assert surface.log_edp(equals[0]) - surface.log_edp(surface.best()) < 0.01
+
+
+def test_no_equals_are_named_where_nothing_keeps_to_the_constraints():
+    space = small_space()
+    limit = Constraint(quantity="latency_s", bound=1e-6)
+    strategy = ModelGuided(problem_on(space, constraints=[limit]))
+    searched(strategy, Surface(space), most=5)
+
+    assert strategy.equals() == ()

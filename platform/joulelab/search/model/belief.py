@@ -111,10 +111,11 @@ class Belief:
             *[np.diag(np.square(_OFFSET_SD))] * (num_boards - 1),
         )
         self.noise = 1.0
-        self._parameters = self._mean
+        weights = np.zeros_like(self._mean)
         for _ in range(_NUM_NOISE_ROUNDS):
             variance = self._variance(observed)
-            self._parameters, gain = self._most_likely(observed, variance)
+            weights, gain = self._most_likely(observed, variance, weights)
+            self._parameters = self._mean + self._prior @ weights
             self.noise = self._scaled_noise(observed, variance, gain)
         slope, _ = self._linear(observed, self._parameters)
         blocks = slope @ self._prior
@@ -145,21 +146,25 @@ class Belief:
     def _variance(self, observed: Observed) -> Array:
         return ((observed.u**2 + _MISFIT**2) * self.noise).ravel()
 
-    def _most_likely(self, observed: Observed, variance: Array) -> tuple[Array, Array]:
-        """Return parameters, and the gain: by how much predictions follow the data."""
-        prior, weights, parameters = self._prior, np.zeros_like(self._mean), self._mean
-        least = np.inf
+    def _most_likely(
+        self, observed: Observed, variance: Array, weights: Array
+    ) -> tuple[Array, Array]:
+        """Return weights, and the gain: by how much predictions follow the data.
+
+        The prior's covariance times the weights is by how much parameters differ from its mean.
+        """
+        prior, least = self._prior, np.inf
         for _ in range(_NUM_STEPS):
+            parameters = self._mean + prior @ weights
             slope, error = self._linear(observed, parameters)
             shared = slope @ prior @ slope.T
             solve = cho_factor(shared + np.diag(variance))
             wanted = slope.T @ cho_solve(solve, error + slope @ (parameters - self._mean))
             weights, found = self._stepped(observed, variance, weights, wanted, least)
-            parameters = self._mean + prior @ weights
             if least - found < _ENOUGH:
                 break
             least = found
-        return parameters, np.asarray(cho_solve(solve, shared))
+        return weights, np.asarray(cho_solve(solve, shared))
 
     def _stepped(
         self, observed: Observed, variance: Array, weights: Array, wanted: Array, least: float

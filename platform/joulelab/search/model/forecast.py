@@ -35,6 +35,7 @@ class Forecast:
         feasible: Probability of keeping to all constraints; shape ``(n,)``.
         log_time_power: Derivatives of the logarithms of time and power; shape ``(n, 2, p)``.
         noise: Variance of the logarithms of time and power of one more trial.
+        unexplained: Variance of a logarithm of cost around the law.
     """
 
     log_cost: Array
@@ -44,6 +45,7 @@ class Forecast:
     feasible: Array
     log_time_power: Array
     noise: float
+    unexplained: float
 
     def given(self, places: Sequence[int]) -> Array:
         """Return the covariance once the configurations at ``places`` are measured as well."""
@@ -100,6 +102,7 @@ class Forecaster:
             feasible=self._feasible(expected, belief.covariance, valid),
             log_time_power=expected.slopes,
             noise=belief.noise * float(np.mean(observed.u**2)) + belief.misfit() ** 2,
+            unexplained=(1.0 + exponent**2) * belief.misfit() ** 2,
         )
 
     def _observed(self, valid: Sequence[Outcome], boards: Sequence[str]) -> Observed:

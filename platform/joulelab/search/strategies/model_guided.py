@@ -8,7 +8,9 @@ from typing_extensions import override
 from joulelab.core.configuration import Configuration
 from joulelab.search.base import Outcome, Strategy
 from joulelab.search.evidence import Evidence, Problem
+from joulelab.search.model.equals import expected_equals
 from joulelab.search.model.forecast import Forecast, Forecaster
+from joulelab.search.standing import LEVEL
 
 Array = NDArray[np.float64]
 
@@ -70,6 +72,11 @@ class ModelGuided(Strategy):
         if self._forecast is None:
             self._forecast = self._forecaster.forecast()
         return self._forecast
+
+    def equals(self, *, level: float = LEVEL) -> tuple[Configuration, ...]:
+        """Return what cannot be told apart from the best, measured or not, the best first."""
+        confidence = self.evidence.problem.confidence
+        return expected_equals(self.forecast(), self._space, confidence=confidence, level=level)
 
     def _next(self) -> int | None:
         """Return the place of what to measure next; ``None`` if nothing is worth it now."""

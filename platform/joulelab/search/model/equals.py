@@ -1,0 +1,53 @@
+"""Which configurations may be the best, those included that were never measured."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.additive import AdditiveFit
+from joulelab.core.comparison import best_set
+from joulelab.core.configuration import Configuration
+from joulelab.search.model.forecast import Forecast
+from joulelab.search.space import SearchSpace
+
+_REACH = 5.0
+"""Beyond so many standard deviations behind the best, nothing is compared any closer."""
+
+
+def expected_equals(
+    forecast: Forecast, space: SearchSpace, *, confidence: float, level: float = 0.95
+) -> tuple[Configuration, ...]:
+    """Return the configurations that the model cannot tell apart from the best, that one first.
+
+    A sweep that measures few clocks seldom measures the best one: this set is what holds it.
+
+    Args:
+        forecast: What is expected of every configuration.
+        space: They, in the order of the forecast.
+        confidence: Probability of keeping to the constraints that the best must have; what keeps
+            to them with less than the rest of it is left out.
+        level: Probability that the truly best is in the set, were the model right.
+    """
+    cost = np.where(forecast.feasible >= confidence, forecast.log_cost, np.inf)
+    best = int(np.argmin(cost))
+    if not np.isfinite(cost[best]):
+        return ()
+    spread = forecast.deviation(best, forecast.covariance) + np.sqrt(2 * forecast.unexplained)
+    near = forecast.log_cost - forecast.log_cost[best] <= _REACH * spread
+    near &= forecast.feasible > 1.0 - confidence
+    places = np.flatnonzero(near)
+    found = best_set(_as_fit(forecast, places), level=level)
+    return tuple(space[int(name)] for name in found.members)
+
+
+def _as_fit(forecast: Forecast, places: NDArray[np.intp]) -> AdditiveFit:
+    slopes = forecast.slopes[places]
+    covariance = slopes @ forecast.covariance @ slopes.T
+    covariance += np.diag(forecast.own_variance[places] + forecast.unexplained)
+    return AdditiveFit(
+        configurations=tuple(str(place) for place in places),
+        estimate=forecast.log_cost[places],
+        scatter=np.zeros_like(covariance),
+        stated=covariance,
+        dof=0,
+        residual_sd=None,
+    )
