@@ -22,6 +22,7 @@ from joulelab.power_models.members.thinning import thinned
 from joulelab.power_models.queries import Profile, Queries, queries_of
 from joulelab.power_models.runs import Array, Index, Names, Runs
 from joulelab.power_models.state import State
+from joulelab.power_models.targets import measured, scale
 
 _ROW_ERROR = 0.03
 """Relative error of the laws; larger ones count as outliers do."""
@@ -78,22 +79,28 @@ class PhysicsModel(AnchoredModel):
             ConfigError: Before ``fit``, or if a profile is missing.
         """
         new = [gpu for gpu in anchors.boards if gpu not in self.domain.gpus]
-        if self.target != "power_w" or not new:
+        if not new:
             return super().adapt(anchors, profiled=profiled)
+        queries = queries_of(anchors, profiled)
         grown = copy.copy(self)
-        grown.place(queries_of(anchors, profiled), anchors.power_w, new)
+        grown.place(queries, measured(anchors, self.target) / scale(queries, self.target), new)
         return super(PhysicsModel, grown).adapt(anchors, profiled=profiled)
 
-    def place(self, queries: Queries, power_w: Array, gpus: Sequence[str]) -> None:
+    def place(self, queries: Queries, values: Array, gpus: Sequence[str]) -> None:
         """Learn the constants of new GPUs from some applications there, near the present ones."""
         for gpu in gpus:
             rows = self._rows_of(queries, gpu)
-            here, values = queries.select(rows), power_w[rows]
+            here, there = queries.select(rows), values[rows]
             used, counts = np.unique(here.profile, return_counts=True)
             if len(used) < 2 or counts.max() < 2:
                 continue
-            self._moved = {**self._moved, gpu: self._learned_shape(here, values, self._moved[""])}
-            solved = self.solved(here, values)[used, 0] - self.guess(here)[used, 0]
+            if self.target == "time_s":
+                known = np.append(self._time_weights, np.zeros(2))
+                self._time_gpus = (*self._time_gpus, gpu)
+                self._time_weights = self._fitted_time(here, there, known, len(known) - 2)
+                continue
+            self._moved = {**self._moved, gpu: self._learned_shape(here, there, self._moved[""])}
+            solved = self.solved(here, there)[used, 0] - self.guess(here)[used, 0]
             self._weights = {**self._weights, gpu: self._weights[""] * np.exp(np.median(solved))}
 
     @override
@@ -212,13 +219,18 @@ class PhysicsModel(AnchoredModel):
         return np.asarray(np.clip(np.sqrt(np.mean(moved**2, axis=0)), *_DOUBTS))
 
     def _learned_time(self, queries: Queries, values: Array) -> Array:
+        zeros = np.zeros(len(physics_time.WEIGHTS) + 2 * len(self._time_gpus))
+        return self._fitted_time(queries, values, zeros, 0)
+
+    def _fitted_time(self, queries: Queries, values: Array, known: Array, first: int) -> Array:
+        """Return the weights, of which those before ``first`` are known and the others near 0."""
         inputs = profile_inputs(queries, self._typical)
         weight = np.sqrt(_ROWS_PER_PROFILE / np.bincount(queries.profile)[queries.profile])
-
-        doubt = np.append(physics_time.DOUBT, np.full(2 * len(self._time_gpus), _GPU_DOUBT))
+        of_gpus = np.full(len(known) - len(physics_time.DOUBT), _GPU_DOUBT)
+        doubt = np.append(physics_time.DOUBT, of_gpus)[first:]
 
         def misfit(moved: Array) -> Array:
-            weights = moved * doubt
+            weights = np.append(known[:first], moved * doubt)
             each = self._time_parameters(weights, queries, inputs)[queries.profile]
             predicted = physics_time.relative_time(
                 queries.clock_ratio, each, self._knee(queries, weights)
@@ -226,7 +238,7 @@ class PhysicsModel(AnchoredModel):
             return np.concatenate([weight * _tamed(np.log(predicted / values) / 0.05), moved])
 
         found = least_squares(misfit, np.zeros(len(doubt)), max_nfev=60)
-        return np.asarray(found.x * doubt)
+        return np.append(known[:first], found.x * doubt)
 
     def _time_parameters(self, weights: Array, queries: Queries, inputs: Array) -> Array:
         """Return the parameters of each profile: by its activities, and as usual on its GPU."""
