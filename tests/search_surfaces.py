@@ -41,8 +41,9 @@ class Surface:
         top = max(CLOCKS_MHZ)
         clock = configuration.point.sm_clock_mhz or top
         power, time = self._held(configuration, clock)
-        capped = power > self.cap_w
-        while power > self.cap_w:
+        limit_w = min(self.cap_w, configuration.point.power_limit_w or self.cap_w)
+        capped = power > limit_w
+        while power > limit_w:
             clock -= 5
             power, time = self._held(configuration, clock)
         return power * time, time, capped

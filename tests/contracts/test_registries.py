@@ -17,6 +17,7 @@ from joulelab.power_models.base import PowerModel
 from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.base import Metric, Need
 from joulelab.quality.subject import Subject
+from joulelab.search.strategies import STRATEGIES
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
 
@@ -26,7 +27,7 @@ def is_documented(kind, field):
     return any(f"{field}:" in (inspect.getdoc(each) or "") for each in kind.__mro__)
 
 
-FAMILIES = [DEVICES, METRICS, OBJECTIVES, POWER_MODELS, WORKLOADS]
+FAMILIES = [DEVICES, METRICS, OBJECTIVES, POWER_MODELS, STRATEGIES, WORKLOADS]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

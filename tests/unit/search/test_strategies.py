@@ -1,4 +1,4 @@
-"""What every strategy keeps to, and what each is for."""
+"""What each strategy of a search is for."""
 
 from random import Random
 
@@ -6,76 +6,11 @@ import numpy as np
 import pytest
 from search_surfaces import CLOCKS_MHZ, Surface, large_space, problem_on, searched, small_space
 
-from joulelab.search.base import Outcome
 from joulelab.search.constraints import Constraint
 from joulelab.search.space import SearchSpace
 from joulelab.search.strategies import STRATEGIES
 from joulelab.search.strategies.model_guided import ModelGuided
 from joulelab.search.strategies.ridge import fitted_ridge_mhz
-
-EVERY = pytest.mark.parametrize("name", sorted(STRATEGIES))
-
-
-@EVERY
-def test_the_baseline_comes_first(name):
-    space = small_space()
-
-    assert STRATEGIES[name](problem_on(space), seed=3).ask() == space.baseline
-
-
-@EVERY
-def test_a_strategy_asks_for_nothing_twice_and_comes_to_an_end(name):
-    space = small_space()
-    strategy = STRATEGIES[name](problem_on(space), seed=3)
-
-    outcomes = searched(strategy, Surface(space, noise=0.003), most=len(space) + 1)
-
-    asked = [outcome.candidate for outcome in outcomes]
-    assert len(set(asked)) == len(asked) <= len(space)
-    assert strategy.is_done
-
-
-@EVERY
-def test_several_can_be_out_at_once_and_are_told_in_any_order(name):
-    space = small_space()
-    strategy, surface = STRATEGIES[name](problem_on(space), seed=3), Surface(space)
-
-    first = [strategy.ask() for _ in range(3)]
-    assert len(set(first)) == 3
-    assert not strategy.is_done
-    for configuration in reversed(first):
-        strategy.tell(surface.outcome(configuration, Random(0)))
-
-    assert strategy.ask() not in first
-
-
-@EVERY
-def test_a_search_goes_on_from_stored_outcomes_as_if_it_had_never_stopped(name):
-    space = small_space()
-    surface, problem = Surface(space, noise=0.003), problem_on(space)
-    whole = searched(STRATEGIES[name](problem, seed=3), surface, most=6)
-
-    resumed = STRATEGIES[name](problem, seed=3)
-    for outcome in whole[:4]:
-        resumed.tell(outcome)
-
-    assert resumed.ask() == whole[4].candidate
-
-
-@EVERY
-def test_failed_trials_stop_no_search(name):
-    space = small_space()
-    strategy, surface = STRATEGIES[name](problem_on(space), seed=3), Surface(space)
-    failing = set(list(space)[::3])
-
-    for _ in range(3 * len(space)):
-        asked = strategy.ask()
-        if asked is None:
-            break
-        failed = Outcome(candidate=asked, reason="another process on the GPU")
-        strategy.tell(failed if asked in failing else surface.outcome(asked, Random(0)))
-
-    assert strategy.is_done
 
 
 def test_seeds_give_other_random_orders():
@@ -147,6 +82,18 @@ def test_clocks_that_the_power_cap_makes_identical_are_measured_once():
     outcomes = searched(strategy, surface, most=len(space))
 
     assert all(outcome.candidate.point.sm_clock_mhz < 1125 for outcome in outcomes)
+
+
+def test_clocks_and_power_limits_are_searched_together():
+    axes = {"sm_clock_mhz": CLOCKS_MHZ, "power_limit_w": (150.0, 200.0, 250.0), "batch": (16, 128)}
+    space = SearchSpace("vit", axes)
+    surface = Surface(space, noise=0.003, cap_w=300.0)
+    strategy = ModelGuided(problem_on(space))
+
+    outcomes = searched(strategy, surface, most=20)
+
+    found = min(surface.log_edp(outcome.candidate) for outcome in outcomes)
+    assert found - surface.log_edp(surface.best()) < 0.01
 
 
 def test_the_best_within_a_slowdown_limit_is_found_and_not_a_faster_or_slower_one():
