@@ -82,7 +82,7 @@ class Laboratory:
                 procedure=self.procedure,
                 observe_only=self.observe_only,
                 guard_socket=self.guard_socket,
-                tracking_uri=self._tracking_uri(),
+                tracking_uri=self.store_uri,
                 settings=settings,
                 conclude=conclude,
                 on_event=progress,
@@ -105,13 +105,15 @@ class Laboratory:
         return f"python -m joulelab.tracking.ui {self.results_dir}"
 
     @property
-    def _root(self) -> Path:
-        return self.results_dir.expanduser().absolute()
-
-    def _tracking_uri(self) -> str | None:
+    def store_uri(self) -> str | None:
+        """MLflow store that results are delivered to; ``None`` for none."""
         if self.tracking_uri == "none":
             return None
         return self.tracking_uri or embedded_uri(self._root)
+
+    @property
+    def _root(self) -> Path:
+        return self.results_dir.expanduser().absolute()
 
     def _sites(self) -> tuple[Site, ...]:
         store = None if self.store is None else str(self.store.expanduser().absolute())

@@ -43,6 +43,13 @@ class SearchSummary:
     energy_j: float
     tune_trouble: str | None
 
+    @property
+    def words(self) -> str:
+        """What was done and why it ended, in one sentence."""
+        done = self.study.num_skipped + self.study.num_valid + self.study.num_invalid
+        text = f"{done} trials, {self.energy_j / 1e3:,.3g} kJ; ended by {self.stopped_by}."
+        return text if self.tune_trouble is None else f"{text} {self.tune_trouble}"
+
 
 def run_search(
     strategy: Strategy,

@@ -1,0 +1,100 @@
+#!/usr/bin/env python
+"""Search for the SM clock, batch and number format of least energy x delay, and say how sure it is.
+
+Without a GPU, on four simulated ones::
+
+    experiments/energy_search.py --num-trials 60
+    experiments/energy_search.py llama --batches 1 4 16 --algorithm tpe --num-trials 80
+
+On the GPUs of a node or of a Ray cluster; with the name of an earlier search it goes on with it::
+
+    experiments/energy_search.py --device nvml --wall-s 3600 --max-slowdown 0.05
+    experiments/energy_search.py --device nvml --wall-s 3600 --max-slowdown 0.05 --study NAME
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Annotated, Generic, Literal, TypeVar
+
+import tyro
+
+from joulelab.cli.errors import exit_code
+from joulelab.cli.workload_choice import parse_with_workload, workload_name
+from joulelab.core.configuration import KnobValue
+from joulelab.search.constraints import Constraint
+from joulelab.search.evidence import Problem
+from joulelab.search.goal import goal_of
+from joulelab.search.space import SearchSpace
+from joulelab.tracking.store import ResultStore
+from joulelab.workloads.llama_settings import LlamaSettings
+from joulelab_actors.laboratory import Laboratory
+from joulelab_actors.placement import Site, study_clocks_mhz
+from joulelab_actors.search.budget import Budget
+from joulelab_actors.search.in_laboratory import search_in
+
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergySearch(Generic[Settings]):
+    """Search for the configuration of a workload that costs least.
+
+    Attributes:
+        workload: What to run; its own options may follow it.
+        lab: Where it runs.
+        budget: When to stop at the latest; else when the answer is settled.
+        algorithm: What chooses: model-guided, ridge, grid, random, tpe or nsga2.
+        goal: What is to be low.
+        max_slowdown: Largest slowdown against the driver's clock, e.g. 0.05; none by default.
+        max_latency_s: Longest time for a unit of work; none by default.
+        batches: Batches to choose from; by default the workload's own.
+        precisions: Number formats to choose from; by default the workload's own.
+        seed: Seed of the algorithm.
+    """
+
+    workload: Annotated[Settings, tyro.conf.arg(name="")]
+    lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
+    budget: Annotated[Budget, tyro.conf.arg(name="")] = field(default_factory=Budget)
+    algorithm: str = "model-guided"
+    goal: Literal["edp", "ed2p", "energy"] = "edp"
+    max_slowdown: float | None = None
+    max_latency_s: float | None = None
+    batches: tuple[int, ...] = ()
+    precisions: tuple[str, ...] = ()
+    seed: int = 0
+
+
+def main(config: EnergySearch[object]) -> int:
+    """Run the search and say what to choose; the exit code is 1 if trials went unmeasured."""
+    lab = config.lab
+    with lab.open() as sites:
+        name = lab.study_name(f"search-{workload_name(config.workload)}", sites)
+        found = search_in(
+            lab, sites, problem(config, sites), study=name, settings=config,
+            algorithm=config.algorithm, budget=config.budget, seed=config.seed,
+        )  # fmt: skip
+    answer = ResultStore(lab.study_dir(name)).read_answer()
+    print(f"{answer.note if answer else ''}\n{found.words}\nAll runs in MLflow: {lab.ui_command}")
+    return 1 if found.study.failed or found.study.unfinished else 0
+
+
+def problem(config: EnergySearch[object], sites: Sequence[Site]) -> Problem:
+    """Return what is searched for on these GPUs."""
+    axes: dict[str, Sequence[KnobValue]] = {"sm_clock_mhz": study_clocks_mhz(sites)}
+    axes |= {"batch": config.batches} if config.batches else {}
+    axes |= {"precision": config.precisions} if config.precisions else {}
+    knobs = {n: v for n, v in asdict(config.workload).items() if n not in axes}  # type: ignore[call-overload]
+    bounds = (("slowdown", config.max_slowdown), ("latency_s", config.max_latency_s))
+    return Problem(
+        space=SearchSpace(workload_name(config.workload), axes, knobs=knobs),
+        goal=goal_of(config.goal),
+        constraints=tuple(Constraint(quantity=n, bound=b) for n, b in bounds if b is not None),
+    )
+
+
+if __name__ == "__main__":
+    default = EnergySearch(workload=LlamaSettings())
+    parse = partial(parse_with_workload, EnergySearch, default=default, description=__doc__)
+    sys.exit(exit_code(lambda: main(parse()), name="energy_search"))
