@@ -1,0 +1,122 @@
+"""Surfaces for searches: what networks truly cost on a simulated A100, and readings of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp
+
+import numpy as np
+
+from joulelab.core.configuration import KnobValue
+from joulelab.core.cost import PhaseCost
+from joulelab.core.physics import CAP_SHARE
+from joulelab.devices.simulated.physics import LoadPoint, PhaseModel
+from joulelab.hardware import GpuSpec
+from joulelab.hardware.catalogue import GPUS
+from joulelab.search.base import Figures, Outcome
+from joulelab.search.space import SearchSpace
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.cost_cache import cached_cost
+
+SPEC = GPUS["a100_sxm"]
+BATCHES = (1, 4, 16, 32, 64, 128)
+PRECISIONS = {
+    "vit": ("fp32", "tf32", "bf16", "int8"),
+    "bert": ("fp32", "tf32", "bf16", "fp16"),
+    "resnet50": ("fp32", "tf32", "bf16", "fp16"),
+}
+ENERGY_NOISE, TIME_NOISE = 0.005, 0.002
+"""Scatter of one trial: 0.3 to 0.8 % of energy is usual from run to run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surface:
+    """What every configuration of a space truly costs.
+
+    Attributes:
+        space: The configurations.
+        energy_j: Energy per unit of work of each.
+        time_s: Time per unit.
+        capped: Whether the power cap holds its clock.
+    """
+
+    space: SearchSpace
+    energy_j: tuple[float, ...]
+    time_s: tuple[float, ...]
+    capped: tuple[bool, ...]
+
+    @property
+    def regret(self) -> np.ndarray:
+        """Logarithm of each EDP over the least one."""
+        edp = np.log(self.energy_j) + np.log(self.time_s)
+        return np.asarray(edp - edp.min())
+
+    def outcome(self, place: int, random: np.random.Generator) -> Outcome:
+        """Measure a configuration once."""
+        energy_j = self.energy_j[place] * exp(random.normal(0.0, ENERGY_NOISE))
+        time_s = self.time_s[place] * exp(random.normal(0.0, TIME_NOISE))
+        figures = reading(energy_j, time_s)
+        return Outcome(candidate=self.space[place], figures=figures, capped=self.capped[place])
+
+
+def reading(energy_j: float, time_s: float) -> Figures:
+    """Return figures with the uncertainty of one trial."""
+    return Figures(
+        energy_j=energy_j,
+        energy_u_j=ENERGY_NOISE * energy_j,
+        time_s=time_s,
+        time_u_s=TIME_NOISE * time_s,
+        power_w=energy_j / time_s,
+        board="A100",
+    )
+
+
+def simulated(workload: str) -> Surface:
+    """Return the surface of a workload on a simulated A100."""
+    axes: dict[str, Sequence[KnobValue]] = {
+        "sm_clock_mhz": SPEC.study_clocks_mhz,
+        "batch": BATCHES,
+        "precision": PRECISIONS[workload],
+    }
+    space = SearchSpace(workload, axes)
+    phases = {c: _phases(workload, dict(c)) for c in space.cells}
+    found = [_steady(phases[each.knobs], each.point.sm_clock_mhz) for each in space]
+    return Surface(
+        space=space,
+        energy_j=tuple(energy_j for energy_j, _, _ in found),
+        time_s=tuple(time_s for _, time_s, _ in found),
+        capped=tuple(capped for _, _, capped in found),
+    )
+
+
+def _phases(workload: str, knobs: dict[str, KnobValue]) -> list[tuple[PhaseCost, PhaseModel]]:
+    cost = cached_cost(WORKLOADS[workload].from_knobs(knobs))
+    return [(phase, PhaseModel(SPEC, phase)) for phase in cost.phases]
+
+
+def _steady(
+    phases: Sequence[tuple[PhaseCost, PhaseModel]], clock_mhz: int | None
+) -> tuple[float, float, bool]:
+    """Return energy and time per unit of work, and whether the cap holds the clock."""
+    energy_j = time_s = 0.0
+    capped = False
+    wanted = clock_mhz or SPEC.default_clock_mhz
+    for phase, model in phases:
+        for held in (clock for clock in SPEC.sm_clocks_mhz if clock <= wanted):
+            point = model.at(held, SPEC.mem_clocks_mhz[0])
+            power_w = _warm_w(SPEC, point)
+            if power_w <= CAP_SHARE * SPEC.default_power_limit_w:
+                break
+        capped |= held < wanted
+        time_s += point.duration_s / phase.work
+        energy_j += power_w * point.duration_s / phase.work
+    return energy_j, time_s, capped and clock_mhz is not None
+
+
+def _warm_w(spec: GpuSpec, point: LoadPoint) -> float:
+    """Return power at the temperature that it leads to itself."""
+    thermal, power_w = spec.thermal, point.power_w
+    for _ in range(20):
+        temperature_c = thermal.ambient_c + sum(thermal.resistance_k_per_w) * power_w
+        heated = exp(spec.power.leakage_per_k * (temperature_c - thermal.reference_c)) - 1.0
+        power_w = point.power_w + point.leakage_w * heated
+    return power_w
