@@ -5,15 +5,17 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from search_surfaces import Surface, problem_on, searched, small_space
+from search_surfaces import Surface, large_space, problem_on, searched, small_space
 
 from joulelab.errors import ConfigError
+from joulelab.search.answer import answer
 from joulelab.search.base import Outcome
 from joulelab.search.constraints import Constraint
 from joulelab.search.evidence import Evidence
 from joulelab.search.race import Race
 from joulelab.search.standing import standing
 from joulelab.search.strategies.grid import Grid
+from joulelab.search.strategies.model_guided import ModelGuided
 
 FIGURES = Surface(small_space()).figures(small_space().baseline, Random(0))
 
@@ -141,3 +143,19 @@ def test_nothing_measured_has_no_standing():
 def test_a_race_without_repeats_or_with_a_negative_tolerance_is_refused(settings):
     with pytest.raises(ConfigError, match="most_repeats"):
         race_on(small_space(), **settings)
+
+
+def test_a_model_guided_race_ends_with_a_settled_answer_in_a_fraction_of_the_grid():
+    space = large_space()
+    surface, problem = Surface(space, noise=0.005), problem_on(space)
+    race = Race(problem, ModelGuided(problem))
+
+    outcomes = searched(race, surface, most=len(space) // 20, seed=1)
+
+    found = answer(race.evidence, spent_j=1000.0)
+    true_energy = surface.truth(found.best.configuration)[0] / surface.truth(space.baseline)[0]
+    assert race.is_done
+    assert len(outcomes) < len(space) // 20
+    assert found.standing.possible_regret <= 0.01
+    assert surface.log_edp(found.best.configuration) - surface.log_edp(surface.best()) < 0.01
+    assert found.energy_ratio.low < true_energy < found.energy_ratio.high
