@@ -71,7 +71,8 @@ def tune_results(store):
     return {result["config"]["trial"]: result for result in map(json.loads, lines)}
 
 
-def test_what_a_strategy_asks_for_is_measured_told_and_a_trial_of_tunes(search):
+def test_what_a_strategy_asks_for_is_measured_told_and_a_trial_of_tunes(search, monkeypatch):
+    monkeypatch.setattr("joulelab_actors.search.tune_thread._TRIALS_PER_EXPERIMENT", 3)
     strategy = Scripted(CANDIDATES)
 
     summary, store = search(strategy)

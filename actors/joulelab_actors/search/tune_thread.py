@@ -21,6 +21,9 @@ from joulelab_actors.search.leases import Leases
 MAX_CONCURRENT = 8
 """Most trial processes of Tune's; it only has to keep up, not to keep GPUs busy."""
 
+_TRIALS_PER_EXPERIMENT = 100
+"""Tune keeps its trials as long as an experiment lasts, so a long search makes several."""
+
 _END_TIMEOUT_S = 300.0
 _ABORT_TIMEOUT_S = 30.0
 
@@ -33,13 +36,13 @@ def tune_config(configuration: Configuration) -> dict[str, Any]:
 
 
 class TuneThread:
-    """Runs a Tune experiment whose trials are those that the pool begins.
+    """Runs Tune experiments whose trials are those that the pool begins.
 
     It is no part of what a search needs to go on: whatever goes wrong here is kept in
     :attr:`trouble`, and the results store has everything.
 
     Args:
-        folder: Where Tune keeps its own tables, a folder for each run.
+        folder: Where Tune keeps its own tables, a folder for each experiment.
         num_gpus: GPUs that measure; so many processes, if not too many, wait for their results.
     """
 
@@ -47,9 +50,7 @@ class TuneThread:
         self._board = start_board()
         self.leases = Leases(self._board.post.remote)
         self.trouble: str | None = None
-        self.results: tune.ResultGrid | None = None
         self._folder = folder
-        self._searcher = _LeaseSearcher(self.leases)
         self._num_processes = min(num_gpus, MAX_CONCURRENT)
         self._thread = threading.Thread(target=self._run, name="ray-tune", daemon=True)
 
@@ -71,12 +72,13 @@ class TuneThread:
 
     def _run(self) -> None:
         try:
-            self.results = self._fit()
+            while not self.leases.is_over:
+                self._fit()
         except Exception as error:
             _log.exception("Ray Tune failed; the search goes on without it.")
             self.trouble = f"Ray Tune failed: {error}".partition("\n")[0]
 
-    def _fit(self) -> tune.ResultGrid:
+    def _fit(self) -> None:
         # Of Tune's writers only that of the results is wanted: TensorBoard's imports PyTorch and
         # waits for the disk at every trial. Its new output writes to standard output at any level.
         os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -85,7 +87,7 @@ class TuneThread:
         tuner = tune.Tuner(
             tune.with_resources(trainable, {"CPU": 0.01}),
             tune_config=tune.TuneConfig(
-                search_alg=self._searcher,
+                search_alg=_LeaseSearcher(self.leases),
                 num_samples=-1,
                 max_concurrent_trials=self._num_processes,
                 reuse_actors=True,
@@ -99,7 +101,7 @@ class TuneThread:
                 verbose=0,
             ),
         )
-        return tuner.fit()
+        tuner.fit()
 
 
 class _LeaseSearcher(Searcher):
@@ -108,12 +110,16 @@ class _LeaseSearcher(Searcher):
     def __init__(self, leases: Leases) -> None:
         super().__init__()
         self._leases = leases
+        self._num_left = _TRIALS_PER_EXPERIMENT
 
     @override
     def suggest(self, trial_id: str) -> Any:
+        if not self._num_left:
+            return self.FINISHED
         trial = self._leases.take_over(trial_id)
         if trial is None:
             return self.FINISHED if self._leases.is_over else None
+        self._num_left -= 1
         return {TRIAL: trial.name, **tune_config(trial.configuration)}
 
     @override
