@@ -1,13 +1,18 @@
-"""The record of an attempt that ended before its process could write one."""
+"""Attempts that the machinery failed at: how they are told, and the record of one without any."""
 
 from dataclasses import replace
 
 from joulelab.core.device import DeviceIdentity
-from joulelab.core.measurement import Finding
+from joulelab.core.measurement import Finding, InvalidReason
 from joulelab.core.record import Record, record_of
 from joulelab.core.trial import Trial
 from joulelab.provenance import collect_provenance
 from joulelab_actors.recall import workload_of
+
+DEVICE_IS_OUT: frozenset[InvalidReason] = frozenset({"device_lost", "permission_denied"})
+"""Findings after which a device can be used no more."""
+MACHINERY: frozenset[InvalidReason] = DEVICE_IS_OUT.union({"actor_died", "lease_lost"})
+"""Findings that speak of the machinery and not of the operating point: to be tried again."""
 
 
 def unmeasured_records(

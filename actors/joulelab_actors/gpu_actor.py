@@ -6,6 +6,7 @@ import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import ray
 
@@ -40,6 +41,23 @@ class ActorSettings:
     procedure: Procedure = field(default_factory=Procedure)
     observe_only: bool = False
     guard_socket: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        folder: Path,
+        procedure: Procedure,
+        *,
+        observe_only: bool = False,
+        guard_socket: Path | None = None,
+    ) -> Self:
+        """Return the settings with paths as the text that travels to other nodes."""
+        return cls(
+            results_dir=str(folder),
+            procedure=procedure,
+            observe_only=observe_only,
+            guard_socket=None if guard_socket is None else str(guard_socket),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from joulelab.core.measurement import InvalidReason
 from joulelab.core.trial import Trial
 from joulelab.errors import (
     ConfigError,
@@ -21,6 +20,7 @@ from joulelab.errors import (
     TrackingError,
 )
 from joulelab.tracking.store import ResultStore
+from joulelab_actors.casualty import DEVICE_IS_OUT, MACHINERY
 from joulelab_actors.events import (
     AttemptFailed,
     DeviceQuarantined,
@@ -41,10 +41,6 @@ _AHEAD = 2  # one trial under way and one waiting, so that a GPU never waits for
 _NAME_TIMEOUT_S = 15.0
 _LOOK_S = 1.0
 _RELEASE_S = 5.0
-
-# Findings that speak of the machinery and not of the operating point.
-_DEVICE_IS_OUT: frozenset[InvalidReason] = frozenset({"device_lost", "permission_denied"})
-_TRY_AGAIN: frozenset[InvalidReason] = _DEVICE_IS_OUT.union({"lease_lost"})
 
 _log = logging.getLogger(__name__)
 
@@ -201,7 +197,7 @@ class Pool:
 
     def _accept(self, member: Member, trial: Trial, report: Report) -> Iterator[PoolEvent]:
         findings = {f.reason: f for r in report.records for f in r.measurement.findings}
-        machinery = sorted(findings.keys() & _TRY_AGAIN)
+        machinery = sorted(findings.keys() & MACHINERY)
         retried = bool(machinery) and self._schedule.retry(trial, member.uuid)
         if not machinery:
             self._schedule.finish(trial, member.uuid)
@@ -213,7 +209,7 @@ class Pool:
             between_s=report.between_s,
             retried=retried,
         )
-        if out := sorted(findings.keys() & _DEVICE_IS_OUT):
+        if out := sorted(findings.keys() & DEVICE_IS_OUT):
             yield from self._quarantine(member, findings[out[0]].detail)
         elif machinery:
             yield from self._strike(member, "failed", findings[machinery[0]].detail)

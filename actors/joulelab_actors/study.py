@@ -64,13 +64,10 @@ def run_study(
     """
     check_feasible(trials, sites, observe_only=observe_only)
     start_s, folder = time.monotonic(), results_dir.absolute()
-    actors = ActorSettings(
-        results_dir=str(folder),
-        procedure=procedure,
-        observe_only=observe_only,
-        guard_socket=None if guard_socket is None else str(guard_socket),
+    actors = ActorSettings.of(
+        folder, procedure, observe_only=observe_only, guard_socket=guard_socket
     )
-    with closing(ResultStore(folder, f"driver@{socket.gethostname()}-{os.getpid()}")) as store:
+    with closing(driver_store(folder)) as store:
         header = open_study(store, trials[0].study, settings, tracking_uri)
         todo = rest_of(trials, store.read())
         num_skipped = len(trials) - len(todo)
@@ -113,6 +110,11 @@ def no_gpu(ledger: Ledger) -> DeviceError:
     """Return the error of a study that measured nothing, with what is wrong with each GPU."""
     why = "; ".join(f"{uuid}: {detail}" for uuid, detail in ledger.quarantined.items())
     return DeviceError(f"Nothing was measured, since no GPU can be used. {why}")
+
+
+def driver_store(folder: Path) -> ResultStore:
+    """Return the results folder of a study, with a file of this driver's own to write to."""
+    return ResultStore(folder, f"driver@{socket.gethostname()}-{os.getpid()}")
 
 
 def tracker_of(

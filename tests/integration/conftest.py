@@ -3,12 +3,17 @@
 import os
 import secrets
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 import warnings
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 # Ray keeps the first token that a process sees, so it is set before anything starts Ray; the
 # sockets of Ray and of the guard need short paths, which pytest's are not.
@@ -66,6 +71,27 @@ def guard_socket(short_folder):
     yield folder / "guard.sock"
     with suppress(GuardError):  # none answers if it was never needed
         GuardClient(folder / "guard.sock", start=False).stop()
+
+
+@pytest.fixture
+def kill_driver(cluster, tmp_path, guard_socket):
+    """Run a script as a driver of its own, and kill it once it has told of ten trials."""
+
+    def run(script):
+        paths = os.pathsep.join(str(ROOT / part) for part in ("platform", "actors", "tests"))
+        driver = subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path), str(guard_socket)],
+            env=os.environ | {"RAY_ADDRESS": cluster, "PYTHONPATH": paths},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(10):
+            while driver.stdout.readline().strip() != "TrialMeasured":
+                assert driver.poll() is None
+        driver.send_signal(signal.SIGKILL)
+        driver.communicate()
+
+    return run
 
 
 @pytest.fixture

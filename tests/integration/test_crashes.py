@@ -1,7 +1,5 @@
 """A driver that is killed, and a benchmark that kills everything."""
 
-import os
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -36,23 +34,9 @@ with connected():
 
 
 def test_a_killed_driver_leaves_no_clock_locked_and_its_study_is_resumed(
-    cluster, study, tmp_path, guard_socket
+    study, tmp_path, kill_driver
 ):
-    environment = os.environ | {
-        "RAY_ADDRESS": cluster,
-        "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("platform", "actors", "tests")),
-    }
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(tmp_path), str(guard_socket)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    for _ in range(10):
-        while driver.stdout.readline().strip() != "TrialMeasured":
-            assert driver.poll() is None
-    driver.send_signal(signal.SIGKILL)
-    driver.communicate()
+    kill_driver(DRIVER)
 
     summary, store = study(trials(repeats=20))
 

@@ -3,11 +3,8 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import ray
@@ -20,7 +17,6 @@ from joulelab_actors.placement import simulated_sites
 from joulelab_actors.search.run import run_search
 from joulelab_actors.session import NAMESPACE
 
-ROOT = Path(__file__).parents[2]
 LONG = replace(QUICK, window_s=30.0, min_windows=10, limit_s=600.0)
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
 
@@ -94,21 +90,8 @@ def test_what_a_strategy_asks_for_is_measured_told_and_a_trial_of_tunes(search, 
         assert seen_by_tune[name]["config"]["sm_clock_mhz"] == clock_mhz
 
 
-def test_a_killed_search_goes_on_where_it_was_and_measures_nothing_twice(
-    cluster, search, tmp_path, guard_socket
-):
-    paths = os.pathsep.join(str(ROOT / part) for part in ("platform", "actors", "tests"))
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(tmp_path), str(guard_socket)],
-        env=os.environ | {"RAY_ADDRESS": cluster, "PYTHONPATH": paths},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    for _ in range(10):
-        while driver.stdout.readline().strip() != "TrialMeasured":
-            assert driver.poll() is None
-    driver.send_signal(signal.SIGKILL)
-    driver.communicate()
+def test_a_killed_search_goes_on_where_it_was_and_measures_nothing_twice(search, kill_driver):
+    kill_driver(DRIVER)
     strategy = Scripted(CANDIDATES * 5)
 
     summary, store = search(strategy)

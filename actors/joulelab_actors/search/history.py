@@ -5,16 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from joulelab.core.configuration import Configuration
-from joulelab.core.measurement import InvalidReason, Measurement
+from joulelab.core.measurement import Measurement
 from joulelab.core.trial import Trial
 from joulelab.search.base import Outcome
+from joulelab_actors.casualty import MACHINERY
 from joulelab_actors.recall import workload_of
 from joulelab_actors.search.outcomes import outcome_of, spent_j
-
-_MACHINERY: frozenset[InvalidReason] = frozenset(
-    {"actor_died", "device_lost", "lease_lost", "permission_denied"}
-)
-"""Findings that speak of the machinery and not of the configuration: to be tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +77,7 @@ def _settle(attempts: dict[int, list[Measurement]]) -> tuple[Trial, Outcome | No
         reasons = {finding.reason for m in phases for finding in m.findings}
         trial = _trial_of(phases[0], attempt)
         whole = {m.phase for m in phases} == set(workload_of(trial).phases)
-        if whole and not reasons & _MACHINERY:
+        if whole and not reasons & MACHINERY:
             return trial, outcome_of(phases)
     return _trial_of(attempts[last][0], last + 1), None
 

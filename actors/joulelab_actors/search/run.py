@@ -1,7 +1,5 @@
 """Run a search over the GPUs of a cluster, and lose none of what it measures."""
 
-import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -23,7 +21,7 @@ from joulelab_actors.search.budget import Budget
 from joulelab_actors.search.desk import Desk, Scorer, Sentinel
 from joulelab_actors.search.history import history_of
 from joulelab_actors.search.tune_thread import TuneThread
-from joulelab_actors.study import no_gpu, open_study, tracker_of
+from joulelab_actors.study import driver_store, no_gpu, open_study, tracker_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +95,10 @@ def run_search(
         TrackingError: If results cannot be stored.
     """
     start_s, folder = time.monotonic(), results_dir.absolute()
-    actors = ActorSettings(
-        results_dir=str(folder),
-        procedure=procedure,
-        observe_only=observe_only,
-        guard_socket=None if guard_socket is None else str(guard_socket),
+    actors = ActorSettings.of(
+        folder, procedure, observe_only=observe_only, guard_socket=guard_socket
     )
-    with closing(ResultStore(folder, f"driver@{socket.gethostname()}-{os.getpid()}")) as store:
+    with closing(driver_store(folder)) as store:
         header = open_study(store, study, settings, tracking_uri)
         with (
             tracker_of(store, header, sites) as tracker,

@@ -3,7 +3,7 @@
 Drawn on a figure of its own, without pyplot and its global state.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from math import log2
 from pathlib import Path
 
@@ -97,15 +97,11 @@ def _figure(
         [_log_ratio(line, each, one) for each in precisions]
         for line, one in zip(lines.values(), references, strict=True)
     ]
-    apart = [
-        {each for each in precisions if _is_apart(line.get(each), line.get(one))}
-        for line, one in zip(lines.values(), references, strict=True)
-    ]
     axes.imshow(
         np.ma.masked_invalid(ratios), aspect="auto", vmin=-_OFTEN, vmax=_OFTEN,
         cmap=LinearSegmentedColormap.from_list("ratio", [CURVE, PAPER, BEST]),
     )  # fmt: skip
-    _write_cells(axes, lines, precisions, ratios, apart)
+    starred = _write_cells(axes, lines, precisions, ratios, references)
     axes.set_xticks(range(len(precisions)), precisions)
     axes.set_yticks(
         range(len(lines)),
@@ -116,7 +112,7 @@ def _figure(
     )
     axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     axes.spines[:].set_visible(False)
-    note = ", * measured on another board" if any(apart) else ""
+    note = ", * measured on another board" if starred else ""
     axes.set_title(f"Energy per unit of work over that of {reference}{note}", loc="left", pad=22)
     return figure
 
@@ -126,19 +122,23 @@ def _write_cells(
     lines: Mapping[str, Mapping[str, MatrixRow]],
     precisions: Sequence[str],
     ratios: Sequence[Sequence[float]],
-    apart: Sequence[Set[str]],
-) -> None:
-    for y, (line, logs, marked) in enumerate(zip(lines.values(), ratios, apart, strict=True)):
+    references: Sequence[str],
+) -> bool:
+    """Write every ratio, or why there is none; return whether any is one of two boards."""
+    starred = False
+    for y, (line, logs, one) in enumerate(zip(lines.values(), ratios, references, strict=True)):
         for x, (precision, log) in enumerate(zip(precisions, logs, strict=True)):
             row = line.get(precision)
             known = np.isfinite(log)
-            star = "*" if precision in marked else ""
+            is_apart = _is_apart(row, line.get(one))
+            starred |= is_apart
             why = "" if row is None else _WITHOUT.get(row.outcome, "")
-            text = f"{2**log:.2f}{star}" if known else why
+            text = f"{2**log:.2f}{'*' * is_apart}" if known else why
             axes.text(
                 x, y, text, ha="center", va="center", fontsize=8 if known else 6.5,
                 color=PAPER if known and abs(log) > 0.6 * _OFTEN else INK,
             )  # fmt: skip
+    return starred
 
 
 def _is_apart(row: MatrixRow | None, reference: MatrixRow | None) -> bool:

@@ -12,7 +12,8 @@ from joulelab.core.pareto import non_dominated
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.search.base import Figures
 from joulelab.search.evidence import Evidence
-from joulelab.search.standing import LEVEL, Standing, fit_of, log_energy, log_time, standing
+from joulelab.search.goal import log_energy, log_time
+from joulelab.search.standing import LEVEL, Standing, fit_of, standing
 
 Array = NDArray[np.float64]
 

@@ -8,13 +8,13 @@ as feasible if it keeps to every constraint with a stated probability.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import erf, inf, log, sqrt
+from math import erf, hypot, inf, log, sqrt
 from typing import Literal, get_args
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.registry import unknown_name
 from joulelab.search.base import Figures
-from joulelab.search.goal import Goal
+from joulelab.search.goal import Goal, log_energy, log_time
 
 Quantity = Literal["quality", "slowdown", "latency_s", "power_w", "temperature_c", "memory_b"]
 """Retention, at least; the others at most. Slowdown is time over the baseline's, less 1."""
@@ -136,14 +136,14 @@ def _slowdown(
         raise MeasurementError("A slowdown is over the baseline: measure that first.")
     if figures == baseline:
         return -log(1 + constraint.bound), 0.0
-    u = sqrt((figures.time_u_s / figures.time_s) ** 2 + (baseline.time_u_s / baseline.time_s) ** 2)
-    return log(figures.time_s / baseline.time_s / (1 + constraint.bound)), u
+    time, usual = log_time(figures), log_time(baseline)
+    return time.log - usual.log - log(1 + constraint.bound), hypot(time.u, usual.u)
 
 
 def _bounded(constraint: Constraint, figures: Figures) -> tuple[float, float]:
     values: dict[str, tuple[float | None, float]] = {
         "latency_s": (figures.time_s, figures.time_u_s),
-        "power_w": (figures.power_w, figures.power_w * figures.energy_u_j / figures.energy_j),
+        "power_w": (figures.power_w, figures.power_w * log_energy(figures).u),
         "temperature_c": (figures.temperature_c, 0.0),
         "memory_b": (figures.memory_b, 0.0),
     }

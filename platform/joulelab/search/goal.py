@@ -21,6 +21,16 @@ class Cost:
     u: float
 
 
+def log_energy(figures: Figures) -> Cost:
+    """Return the logarithm of the energy of a unit of work."""
+    return Cost(log=log(figures.energy_j), u=figures.energy_u_j / figures.energy_j)
+
+
+def log_time(figures: Figures) -> Cost:
+    """Return the logarithm of the time of a unit of work."""
+    return Cost(log=log(figures.time_s), u=figures.time_u_s / figures.time_s)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """Energy, times a power of the time, over a power of the quality that is kept.
@@ -55,9 +65,9 @@ class Goal:
                 "A cost needs positive energy and time, "
                 f"got {figures.energy_j:g} J in {figures.time_s:g} s."
             )
-        value = log(figures.energy_j) + self.time_exponent * log(figures.time_s)
-        variance = (figures.energy_u_j / figures.energy_j) ** 2
-        variance += (self.time_exponent * figures.time_u_s / figures.time_s) ** 2
+        energy, time = log_energy(figures), log_time(figures)
+        value = energy.log + self.time_exponent * time.log
+        variance = energy.u**2 + (self.time_exponent * time.u) ** 2
         if self.quality_exponent:
             quality = self._quality(figures)
             if quality <= 0:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite, log
+from math import isfinite
 
 from joulelab.core.additive import AdditiveFit, fit_additive, tied
 from joulelab.core.comparison import best_set
@@ -101,16 +101,6 @@ def fit_of(
         [cost.u for _, _, cost in kept],
     )
     return fit, list(dict.fromkeys(configuration for configuration, _, _ in kept))
-
-
-def log_energy(figures: Figures) -> Cost:
-    """Return the logarithm of the energy of a unit of work."""
-    return Cost(log=log(figures.energy_j), u=figures.energy_u_j / figures.energy_j)
-
-
-def log_time(figures: Figures) -> Cost:
-    """Return the logarithm of the time of a unit of work."""
-    return Cost(log=log(figures.time_s), u=figures.time_u_s / figures.time_s)
 
 
 def _doubtful(

@@ -20,7 +20,13 @@ from joulelab.power_models.serving import (
     frame_of_queries,
 )
 from joulelab.power_models.validation import Validated
-from joulelab.tracking.mlflow_registry import Pyfunc, RegisteredModel, fetched, registered
+from joulelab.tracking.mlflow_registry import (
+    Pyfunc,
+    RegisteredModel,
+    fetched,
+    registered,
+    signature_of,
+)
 
 _LOADER = "joulelab.power_models.serving"
 _FILES = "operating_model"
@@ -116,23 +122,11 @@ def _tags(model: OperatingModel) -> dict[str, str]:
 
 
 def _signature(params: Mapping[str, float | str]) -> Any:
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema, TensorSpec
-
-    number, text = DataType.double, DataType.string
-    inputs: list[ColSpec | TensorSpec] = [ColSpec(text, name) for name in TEXT_COLUMNS]
-    inputs += [ColSpec(number, name) for name in NUMBER_COLUMNS]
-    inputs += [ColSpec(number, name, required=False) for name in OPTIONAL_COLUMNS]
     ends = [(name, f"{name}_lower", f"{name}_upper") for name in QUANTITIES]
-    outputs: list[ColSpec | TensorSpec] = [
-        ColSpec(number, name) for names in ends for name in names
-    ]
-    told = [
-        ParamSpec(name, text if isinstance(value, str) else number, value)
-        for name, value in params.items()
-    ]
-    return ModelSignature(
-        inputs=Schema(inputs),
-        outputs=Schema([*outputs, ColSpec(text, "outside")]),
-        params=ParamSchema(told),
+    return signature_of(
+        texts=TEXT_COLUMNS,
+        numbers=NUMBER_COLUMNS,
+        optional=OPTIONAL_COLUMNS,
+        answers=[name for names in ends for name in names],
+        params=params,
     )

@@ -8,7 +8,7 @@ nor imports what a store names, so that a store may belong to somebody else.
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
@@ -64,6 +64,42 @@ class Pyfunc:
     example: Any
     tags: Mapping[str, str]
     domain: str
+
+
+def signature_of(
+    *,
+    texts: Sequence[str],
+    numbers: Sequence[str],
+    optional: Sequence[str] = (),
+    answers: Sequence[str],
+    params: Mapping[str, float | str],
+) -> Any:
+    """Return MLflow's signature of a served table model.
+
+    Args:
+        texts: Columns of text that are asked with.
+        numbers: Columns of numbers.
+        optional: Columns of numbers that may be absent.
+        answers: Columns of numbers that are answered; another one says what is outside of the
+            training domain.
+        params: What may be asked besides, and what holds otherwise.
+    """
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema, TensorSpec
+
+    number, text = DataType.double, DataType.string
+    asked: list[ColSpec | TensorSpec] = [ColSpec(text, name) for name in texts]
+    asked += [ColSpec(number, name) for name in numbers]
+    asked += [ColSpec(number, name, required=False) for name in optional]
+    told = [
+        ParamSpec(name, text if isinstance(value, str) else number, value)
+        for name, value in params.items()
+    ]
+    return ModelSignature(
+        inputs=Schema(asked),
+        outputs=Schema([*(ColSpec(number, name) for name in answers), ColSpec(text, "outside")]),
+        params=ParamSchema(told),
+    )
 
 
 def registered(

@@ -1,8 +1,6 @@
 """Models of power traces in MLflow: registered as the others are, and read back as safely."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from joulelab.power_models.traces import load_trace_model
 from joulelab.power_models.traces.base import TraceModel
@@ -15,7 +13,13 @@ from joulelab.power_models.traces.serving import (
     frame_of_schedule,
 )
 from joulelab.power_models.traces.validation import TraceScores
-from joulelab.tracking.mlflow_registry import Pyfunc, RegisteredModel, fetched, registered
+from joulelab.tracking.mlflow_registry import (
+    Pyfunc,
+    RegisteredModel,
+    fetched,
+    registered,
+    signature_of,
+)
 
 _LOADER = "joulelab.power_models.traces.serving"
 _FILES = "trace_model"
@@ -59,7 +63,12 @@ def register_trace_model(
         loader=_LOADER,
         files=_FILES,
         save=model.save,
-        signature=_signature(model, {**PARAMS, "level": level}),
+        signature=signature_of(
+            texts=(PHASE,),
+            numbers=tuple(known.ranges),
+            answers=ANSWERED,
+            params={**PARAMS, "level": level},
+        ),
         example=frame,
         tags={"joulelab.trace_member": model.name, "joulelab.data_hash": model.data_hash},
         domain=json.dumps(domain, indent=1),
@@ -94,22 +103,3 @@ def trace_metrics(scores: TraceScores) -> dict[str, float]:
         "recording.energy_j.num_recordings": float(len(scores.energy_error)),
         "recording.power_w.median": scores.power_mape,
     }
-
-
-def _signature(model: TraceModel, params: Mapping[str, float | str]) -> Any:
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema, TensorSpec
-
-    number, text = DataType.double, DataType.string
-    inputs: list[ColSpec | TensorSpec] = [ColSpec(text, PHASE)]
-    inputs += [ColSpec(number, name) for name in model.encoding.ranges]
-    outputs: list[ColSpec | TensorSpec] = [ColSpec(number, name) for name in ANSWERED]
-    told = [
-        ParamSpec(name, text if isinstance(value, str) else number, value)
-        for name, value in params.items()
-    ]
-    return ModelSignature(
-        inputs=Schema(inputs),
-        outputs=Schema([*outputs, ColSpec(text, "outside")]),
-        params=ParamSchema(told),
-    )

@@ -1,12 +1,12 @@
 """``joulelab models register``: put a trained model into MLflow's registry, with its scores."""
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
 from joulelab.cli.power_models.table import OfTable
+from joulelab.cli.registered import tell_registered
 from joulelab.power_models.artifacts import load_operating_model
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, sweep
@@ -50,10 +50,7 @@ class Register(OfTable):
         example = sweep(profile_of(runs, *runs.pairs[0]))
         validated = _scores(model, runs) if self.scored else ()
         made = register_model(uri, self.name, model, example, validated=validated)
-        if self.json:
-            print(json.dumps({**asdict(made), "uri": made.uri, "tracking_uri": uri}, indent=2))
-        else:
-            print(f"{made.uri} in {uri}")
+        tell_registered(made, uri, as_json=self.json)
         return 0
 
 

@@ -1,12 +1,12 @@
 """``joulelab models trace register``: put a trained trace model into MLflow's registry."""
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import tyro
 
+from joulelab.cli.registered import tell_registered
 from joulelab.cli.trace_models.recordings import OfSamples
 from joulelab.power_models.traces import load_trace_model
 from joulelab.power_models.traces.validation import leave_one_trace_out
@@ -53,8 +53,5 @@ class Register(OfSamples):
             unfitted = partial(model.unfitted, calibration_folds=0)
             scores = leave_one_trace_out(unfitted, recordings)
         made = register_trace_model(uri, self.name, model, example, scores=scores)
-        if self.json:
-            print(json.dumps({**asdict(made), "uri": made.uri, "tracking_uri": uri}, indent=2))
-        else:
-            print(f"{made.uri} in {uri}")
+        tell_registered(made, uri, as_json=self.json)
         return 0

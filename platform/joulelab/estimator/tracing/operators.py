@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from math import ceil
 
 import torch
 
@@ -16,15 +15,9 @@ from joulelab.estimator.tracing.calls import Call
 from joulelab.estimator.tracing.formulas import flop
 from joulelab.estimator.tracing.kinds import MATRIX_KINDS
 from joulelab.estimator.tracing.pipes import pipe_of
-from joulelab.estimator.tracing.shapes import RECURRENT, matrix_shape, times_of
+from joulelab.estimator.tracing.shapes import matrix_shape
 from joulelab.estimator.tracing.traffic import Access, moved_b, traffic
-
-_THREADS = 512
-"""Threads of a block that reduces."""
-_PIXELS_OF_BICUBIC = 16
-_LOADS_PER_TIME_STEP = 32
-"""Waits of a step in time of cuDNN's LSTM, two kernels of which each needs what the other wrote: 13
-us on an H200 (256 cells, batch 64, in fp32, TF32, fp16 and bf16 alike)."""
+from joulelab.estimator.tracing.waits import waits_of
 
 
 class Describer:
@@ -68,7 +61,7 @@ class Describer:
             inputs_b=tuple(inputs.values()),
             outputs=tuple(outputs),
             outputs_b=tuple(outputs.values()),
-            steps=_steps(call),
+            steps=waits_of(call),
             contiguous=contiguous_share(call, moved),
             stage=stage,
             has_formula=operations is not None,
@@ -114,27 +107,6 @@ class Describer:
                 storages[id(storage)] = storage
                 sizes_b[id(storage)] = sizes_b.get(id(storage), 0.0) + size_b
         return {self._storages.write(each): sizes_b[key] for key, each in storages.items()}
-
-
-def _steps(call: Call) -> float:
-    """Return how many loads a kernel waits for one after the other.
-
-    Those are the elements that each thread of a group norm sums up: a block of threads takes a
-    group of one image, however large, so that a batch of one keeps 32 blocks busy
-    (``RowwiseMomentsCUDAKernel``, aten/src/ATen/native/cuda/group_norm_kernel.cu). A recurrent
-    layer waits for every step in time. A thread of a bicubic interpolation computes one pixel of
-    all images and channels, one after the other, from 16 pixels each
-    (``upsample_bicubic2d_out_frame``, aten/src/ATen/native/cuda/UpSampleBicubic2d.cu).
-    """
-    if call.name in RECURRENT:
-        return float(_LOADS_PER_TIME_STEP * times_of(call))
-    if call.name == "upsample_bicubic2d":
-        images, channels = call.inputs[0][1].shape[:2]
-        return float(_PIXELS_OF_BICUBIC * images * channels)
-    if call.name != "native_group_norm":
-        return 0.0
-    channels, pixels, groups = (call.argument(name) for name in ("C", "HxW", "group"))
-    return float(ceil(channels / groups * pixels / _THREADS))
 
 
 def _dtype_of(call: Call) -> str:

@@ -1,0 +1,15 @@
+"""How a model that was put into MLflow's registry is told."""
+
+import json
+from dataclasses import asdict
+
+from joulelab.tracking.mlflow_registry import RegisteredModel
+
+
+def tell_registered(made: RegisteredModel, tracking_uri: str, *, as_json: bool) -> None:
+    """Print where a registered model is, as a line of text or as JSON."""
+    if as_json:
+        told = {**asdict(made), "uri": made.uri, "tracking_uri": tracking_uri}
+        print(json.dumps(told, indent=2))
+    else:
+        print(f"{made.uri} in {tracking_uri}")
