@@ -2,7 +2,8 @@
 
 Between two launches an eager program calls modules, wrappers of tensor subclasses, views and much
 else. Every call of a Python function, and every call that such a function makes of a compiled one,
-is counted while the program is traced; what tracing itself runs is left out.
+is counted while the program is traced; what tracing itself runs is left out, and whether a class
+is one of an abstract one, which Python works out once per process.
 
 Where a tensor has a class of its own, as the weights of torchao do, PyTorch hands each function of
 it, down to reading its shape, from compiled code to Python: that counts several calls.
@@ -11,7 +12,7 @@ it, down to reading its shape, from compiled code to Python: that counts several
 import sys
 from collections.abc import Callable
 from functools import cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 _HANDED_OVER = ("__torch_function__", "__torch_dispatch__")
@@ -69,7 +70,7 @@ class HostCalls:
 
     def _see(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and (self._depth or _is_of_tracing(code.co_filename)):
+        if event == "call" and (self._depth or _is_unlike_a_run(code)):
             self._depth += 1
         elif event == "return":
             self._depth = max(0, self._depth - 1)
@@ -77,6 +78,10 @@ class HostCalls:
             if event == "call" and _is_handed_over(code.co_name):
                 self.count += _CALLS_TO_HAND_OVER
             self.count += not _is_watch(code.co_filename, code.co_name)
+
+
+def _is_unlike_a_run(code: CodeType) -> bool:
+    return code.co_name == "__subclasscheck__" or _is_of_tracing(code.co_filename)
 
 
 @cache

@@ -1,6 +1,7 @@
 """Calls in Python are counted, those of tracing are not."""
 
 import sys
+from abc import ABC, abstractmethod
 
 import pytest
 import torch
@@ -42,6 +43,18 @@ def test_a_trace_counts_the_modules_that_a_real_run_would_call():
 
     assert 0.8 * real.count <= traced.count <= 1.3 * real.count
     assert 1.8 * traced.count <= twice.count <= 2.2 * traced.count
+
+
+def test_what_python_works_out_once_about_classes_is_not_counted():
+    class Shape(ABC):
+        @abstractmethod
+        def area(self): ...
+
+    first, second = HostCalls(), HostCalls()
+    first.during(lambda: isinstance(1, Shape))()
+    second.during(lambda: isinstance(1, Shape))()
+
+    assert first.count == second.count > 0
 
 
 def test_the_profile_function_of_before_is_back_after_an_error():

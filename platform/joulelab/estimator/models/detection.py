@@ -18,6 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import override
 
+from joulelab.estimator.tracing.replacing import replaced
 from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 
 ensure_torchvision()
@@ -49,7 +50,7 @@ def everything_survives() -> Generator[None]:
             (transform, "paste_masks_in_image", _masks_on_image),
             (roi_heads, "heatmaps_to_keypoints", _keypoints),
         ):
-            stack.enter_context(_replaced(module, name, replacement))
+            stack.enter_context(replaced(module, name, replacement))
         stack.enter_context(_Selections())  # type: ignore[no-untyped-call]
         yield
 
@@ -113,13 +114,3 @@ def _keypoints(maps: torch.Tensor, rois: torch.Tensor) -> tuple[torch.Tensor, to
     scores, places = maps.flatten(2).max(dim=-1)
     rows, columns = places // maps.shape[-1], places % maps.shape[-1]
     return torch.stack((columns, rows, torch.ones_like(rows)), dim=-1).to(maps.dtype), scores
-
-
-@contextmanager
-def _replaced(module: object, name: str, replacement: object) -> Generator[None]:
-    original = getattr(module, name)
-    setattr(module, name, replacement)
-    try:
-        yield
-    finally:
-        setattr(module, name, original)

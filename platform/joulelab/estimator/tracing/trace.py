@@ -25,6 +25,7 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.graph.kernels import kernels_of
 from joulelab.estimator.graph.values import Storages, tensors_held
 from joulelab.estimator.program import Program
+from joulelab.estimator.tracing.memos import nothing_remembered
 from joulelab.estimator.tracing.modules import ModulePath
 from joulelab.estimator.tracing.operators import Describer
 from joulelab.estimator.tracing.recorder import Recorder
@@ -38,7 +39,7 @@ def fake_tensors() -> Generator[None]:
     try:
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         mode.cache_enabled = False  # from it, results that share a storage come back apart
-        with mode, torch.no_grad():
+        with nothing_remembered(), mode, torch.no_grad():
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fastpath)
