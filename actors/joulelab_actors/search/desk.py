@@ -19,6 +19,9 @@ from joulelab_actors.source import TrialSource
 Scorer = Callable[[Configuration], tuple[float, float | None] | None]
 """Returns the share of the quality that is kept and its uncertainty; ``None`` if not known."""
 
+Follower = Callable[[Outcome, float], None]
+"""Told of every outcome that a strategy is told of, with the energy spent by then in joules."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentinel:
@@ -52,6 +55,7 @@ class Desk(TrialSource):
         check: Raises if a trial cannot be carried out.
         sentinel: What to measure between the others.
         score: What outputs are worth; called in the pool's thread, so it must only look up.
+        follow: Told of outcomes, those of earlier runs first; also called in the pool's thread.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Desk(TrialSource):
         check: Callable[[Trial], None] = lambda trial: None,
         sentinel: Sentinel | None = None,
         score: Scorer = lambda configuration: None,
+        follow: Follower = lambda outcome, spent_j: None,
     ) -> None:
         history = history or History()
         self._strategy = strategy
@@ -73,6 +78,7 @@ class Desk(TrialSource):
         self._check = check
         self._sentinel = sentinel
         self._score = score
+        self._follow = follow
         self._repeats = history.repeats.copy()
         self._number = history.next_number
         self._since_sentinel: dict[str, int] = {}
@@ -121,12 +127,11 @@ class Desk(TrialSource):
                 pass
 
     def _recall(self, history: History) -> None:
-        for outcome in history.outcomes:
-            self._strategy.tell(self._scored(outcome))
-        for _ in history.trials:
+        for outcome, energy_j in zip(history.outcomes, history.energies_j, strict=True):
             self.account.begin()
-            self.account.end()
-        self.account.spend(history.energy_j)
+            self.account.spend(energy_j)
+            self._tell(self._scored(outcome))
+        self.account.spend(history.energy_j - self.account.energy_j)
         for trial in history.unfinished:
             self._open(trial)
 
@@ -156,9 +161,13 @@ class Desk(TrialSource):
     def _settle(self, trial: Trial, outcome: Outcome) -> None:
         scored = self._scored(outcome)
         self.num_settled += 1
-        self.account.end()
-        self._strategy.tell(scored)
+        self._tell(scored)
         self._leases.settle(trial.name, scored)
+
+    def _tell(self, outcome: Outcome) -> None:
+        self.account.end()
+        self._strategy.tell(outcome)
+        self._follow(outcome, self.account.energy_j)
 
     def _scored(self, outcome: Outcome) -> Outcome:
         if outcome.figures is None or (found := self._score(outcome.candidate)) is None:

@@ -20,14 +20,16 @@ class History:
     Attributes:
         trials: Trials that have ended, in the order in which they were asked for.
         outcomes: What came of each.
+        energies_j: What each took, all its attempts together.
         unfinished: Trials that must be tried again, with their next attempt.
         repeats: Trials asked for so far, by configuration.
         next_number: Number of the next trial.
-        energy_j: Energy spent.
+        energy_j: Energy spent, that of unfinished trials included.
     """
 
     trials: tuple[Trial, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
+    energies_j: tuple[float, ...] = ()
     unfinished: tuple[Trial, ...] = ()
     repeats: Counter[Configuration] = field(default_factory=Counter)
     next_number: int = 0
@@ -50,18 +52,20 @@ def history_of(known: Sequence[Measurement]) -> History:
     attempts = defaultdict(lambda: defaultdict(list))
     for measurement in known:
         attempts[measurement.trial][measurement.attempt].append(measurement)
-    ended: list[tuple[Trial, Outcome]] = []
+    ended: list[tuple[Trial, Outcome, float]] = []
     unfinished: list[Trial] = []
     for name in sorted(attempts, key=_number):
         trial, outcome = _settle(attempts[name])
         if outcome is None:
             unfinished.append(trial)
         else:
-            ended.append((trial, outcome))
-    trials = [trial for trial, _ in ended]
+            taken_j = sum(spent_j(m) for phases in attempts[name].values() for m in phases)
+            ended.append((trial, outcome, taken_j))
+    trials = [trial for trial, _, _ in ended]
     return History(
         trials=tuple(trials),
-        outcomes=tuple(outcome for _, outcome in ended),
+        outcomes=tuple(outcome for _, outcome, _ in ended),
+        energies_j=tuple(taken_j for _, _, taken_j in ended),
         unfinished=tuple(unfinished),
         repeats=Counter(trial.configuration for trial in (*trials, *unfinished)),
         next_number=max(map(_number, attempts), default=-1) + 1,

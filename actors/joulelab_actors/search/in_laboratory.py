@@ -52,7 +52,7 @@ def search_in(
     screening = strategy_of(algorithm, problem, seed=seed)
     strategy = Race(problem, screening, most_repeats=most_repeats)
 
-    def conclude(store: ResultStore) -> None:
+    def conclude(store: ResultStore, stopped_by: str) -> None:
         conclude_search(store, strategy.evidence)
 
     with StudyProgress() as progress:

@@ -18,7 +18,7 @@ from joulelab_actors.placement import Site
 from joulelab_actors.pool import Pool
 from joulelab_actors.resume import check_feasible
 from joulelab_actors.search.budget import Budget
-from joulelab_actors.search.desk import Desk, Scorer, Sentinel
+from joulelab_actors.search.desk import Desk, Follower, Scorer, Sentinel
 from joulelab_actors.search.history import history_of
 from joulelab_actors.search.tune_thread import TuneThread
 from joulelab_actors.study import driver_store, no_gpu, open_study, tracker_of
@@ -63,8 +63,9 @@ def run_search(
     tracking_uri: str | None = None,
     settings: object = None,
     guard_socket: Path | None = None,
-    conclude: Callable[[ResultStore], None] | None = None,
+    conclude: Callable[[ResultStore, str], None] | None = None,
     on_event: Callable[[StudyEvent], None] = lambda event: None,
+    follow: Follower = lambda outcome, spent_j: None,
 ) -> SearchSummary:
     """Measure on ``sites`` what ``strategy`` asks for, until it is done or the budget is out.
 
@@ -86,8 +87,9 @@ def run_search(
         settings: Settings dataclass of the experiment, for the study's header.
         guard_socket: Where clock guards listen; ``None`` for each node's own.
         conclude: Writes the study's answer into its store once the search has ended, so that
-            the tracking store gets it too.
+            the tracking store gets it too; told what ended it.
         on_event: Told what happens, in this thread, as it happens.
+        follow: Told what came of each trial, in this thread, those of earlier runs first.
 
     Raises:
         ConfigError: If the strategy asks for what cannot be carried out as written.
@@ -117,11 +119,13 @@ def run_search(
                     check=partial(_check, sites=sites, observe_only=observe_only),
                     sentinel=sentinel,
                     score=score,
+                    follow=follow,
                 )
                 on_event(_started(desk, sites))
                 _measure(pool, desk, history.unfinished, ledger)
+            stopped_by = desk.stopped_by or _why_idle(ledger, sites)
             if conclude is not None:
-                conclude(store)
+                conclude(store, stopped_by)
             if tracker is not None:
                 ledger.note_delivery(tracker.finish())
     return SearchSummary(
@@ -132,7 +136,7 @@ def run_search(
             unfinished=pool.unfinished,
             wall_s=time.monotonic() - start_s,
         ),
-        stopped_by=desk.stopped_by or _why_idle(ledger, sites),
+        stopped_by=stopped_by,
         energy_j=desk.account.energy_j,
         tune_trouble=tune.trouble,
     )
