@@ -1,6 +1,6 @@
 """What a search found: the choice, its equals, what it saves, the trade-offs, and what it cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,9 @@ from joulelab.core.configuration import Configuration
 from joulelab.core.pareto import non_dominated
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.search.base import Figures
+from joulelab.search.compare import Compared, compared
 from joulelab.search.evidence import Evidence
-from joulelab.search.goal import log_energy, log_time
-from joulelab.search.standing import LEVEL, Standing, fit_of, standing
+from joulelab.search.standing import LEVEL, Standing, standing
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,8 @@ class Choice:
 
     Attributes:
         configuration: The configuration.
-        figures: Its energy, time and quality, with standard uncertainties.
+        figures: Its energy and time on the average board and its quality, with standard
+            uncertainties.
     """
 
     configuration: Configuration
@@ -49,6 +50,8 @@ class Answer:
             ``None`` if it is not certain that energy is saved.
         failed: Configurations that were tried and never measured: were one of them the best,
             the answer would be another one.
+        capped: Configurations whose clock the power cap held down, so that they are the same as
+            a lower clock: none of them is missed.
     """
 
     standing: Standing
@@ -61,6 +64,7 @@ class Answer:
     spent_j: float
     pays_after: Interval | None
     failed: tuple[Configuration, ...]
+    capped: tuple[Configuration, ...]
 
 
 def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answer:
@@ -78,24 +82,33 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
     """
     if spent_j < 0:
         raise ConfigError(f"spent_j must not be negative, got {spent_j:g}.")
-    now, baseline = standing(evidence, level=level), evidence.baseline
-    if now is None or baseline is None:
+    now = standing(evidence, level=level)
+    if now is None or evidence.baseline is None:
         raise MeasurementError(
             "An answer needs the baseline, with which everything is compared; measure it."
         )
-    energy, time, cost = _ratios(evidence, now.best, level)
-    front = pareto_front(_allowed(evidence, now))
+    found = compared(evidence, level=level)
+    best = found.get(now.best)
+    if best is None or best.cost_ratio is None:
+        raise MeasurementError(
+            "The best was measured on boards that nothing ties to the baseline's; measure the "
+            "baseline on every board (sentinels do that)."
+        )
+    front = pareto_front(_allowed(evidence, found, now))
+    baseline_j = found[evidence.problem.space.baseline].figures.energy_j
+    failed, capped = _unmeasured(evidence)
     return Answer(
         standing=now,
-        best=_choice(evidence, now.best),
-        energy_ratio=energy,
-        time_ratio=time,
-        cost_ratio=cost,
+        best=Choice(configuration=now.best, figures=best.figures),
+        energy_ratio=best.energy_ratio,
+        time_ratio=best.time_ratio,
+        cost_ratio=best.cost_ratio,
         front=front,
         knee=knee_of(front),
         spent_j=spent_j,
-        pays_after=_pays_after(spent_j, baseline.energy_j, energy),
-        failed=_failed(evidence),
+        pays_after=_pays_after(spent_j, baseline_j, best.energy_ratio),
+        failed=failed,
+        capped=capped,
     )
 
 
@@ -128,34 +141,11 @@ def _costs(choices: Sequence[Choice]) -> Array:
     return np.log(np.array(columns, dtype=np.float64).T)
 
 
-def _ratios(
-    evidence: Evidence, best: Configuration, level: float
-) -> tuple[Interval, Interval, Interval]:
-    """Return energy, time and cost of ``best`` over the baseline's."""
-    baseline = evidence.problem.space.baseline
-    found = []
-    for quantity in (log_energy, log_time, evidence.problem.goal.cost):
-        fit, fitted = fit_of(evidence, evidence.measured, quantity, baseline)
-        if best not in fitted:
-            raise MeasurementError(
-                "The best was measured on boards that nothing ties to the baseline's; measure the "
-                "baseline on every board (sentinels do that)."
-            )
-        found.append(fit.ratio(best.config_hash, baseline.config_hash, level=level))
-    energy, time, cost = found
-    return energy, time, cost
-
-
-def _allowed(evidence: Evidence, now: Standing) -> list[Choice]:
-    kept = [each for each in evidence.measured if evidence.judgement(each).is_feasible]
-    return [_choice(evidence, each) for each in kept or [now.best]]
-
-
-def _choice(evidence: Evidence, configuration: Configuration) -> Choice:
-    figures = evidence.mean(configuration)
-    if figures is None:
-        raise MeasurementError(f"{configuration} was never measured; choose one that was.")
-    return Choice(configuration=configuration, figures=figures)
+def _allowed(
+    evidence: Evidence, found: Mapping[Configuration, Compared], now: Standing
+) -> list[Choice]:
+    kept = [each for each in found if evidence.judgement(each).is_feasible]
+    return [Choice(configuration=each, figures=found[each].figures) for each in kept or [now.best]]
 
 
 def _pays_after(spent_j: float, baseline_j: float, energy: Interval) -> Interval | None:
@@ -167,6 +157,14 @@ def _pays_after(spent_j: float, baseline_j: float, energy: Interval) -> Interval
     return Interval(value=value, low=low, high=high)
 
 
-def _failed(evidence: Evidence) -> tuple[Configuration, ...]:
+def _unmeasured(
+    evidence: Evidence,
+) -> tuple[tuple[Configuration, ...], tuple[Configuration, ...]]:
+    """Return what has no figures: because it failed, and because the power cap held it down."""
     tried = dict.fromkeys(outcome.candidate for outcome in evidence.outcomes)
-    return tuple(each for each in tried if evidence.mean(each) is None)
+    held = {outcome.candidate for outcome in evidence.outcomes if outcome.capped}
+    missed = [each for each in tried if evidence.mean(each) is None]
+    return (
+        tuple(each for each in missed if each not in held),
+        tuple(each for each in tried if each in held),
+    )
