@@ -1,14 +1,16 @@
 """What a search has seen so far: outcomes by configuration, repeats taken together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import exp, log, sqrt
 from statistics import fmean, stdev
 
 from joulelab.core.configuration import Configuration
+from joulelab.hardware.spec import GpuSpec
 from joulelab.search.base import Figures, Outcome
 from joulelab.search.constraints import CONFIDENCE, FREE, Constraint, Judgement, judge, order_of
 from joulelab.search.goal import Goal
+from joulelab.search.kept import Qualities
 from joulelab.search.space import SearchSpace
 
 
@@ -21,12 +23,16 @@ class Problem:
         goal: What is minimised.
         constraints: What must be kept to.
         confidence: Probability of keeping to them from which on a choice counts as feasible.
+        gpu: What the catalogue says of the GPUs; ``None`` where it lacks them.
+        qualities: What the outputs of each cell keep, known beforehand; empty if it is not.
     """
 
     space: SearchSpace
     goal: Goal
     constraints: tuple[Constraint, ...] = ()
     confidence: float = CONFIDENCE
+    gpu: GpuSpec | None = None
+    qualities: Qualities = field(default_factory=dict)
 
 
 class Evidence:
