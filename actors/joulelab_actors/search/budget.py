@@ -1,6 +1,7 @@
 """How much a search may spend."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from joulelab.errors import ConfigError
@@ -30,25 +31,38 @@ class Budget:
 class Account:
     """What a search has spent of its budget.
 
-    Trials that are out count as begun, and with the mean energy of those that ended.
+    Trials that are out count as begun, and with the mean energy of those that ended. A GPU has
+    one trial under way and one waiting: one that is taken begins about half as long after that
+    as others took from there to their end.
 
     Args:
         budget: Its bounds.
+        now_s: The clock of the wall.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, now_s: Callable[[], float] = time.monotonic) -> None:
         self.budget = budget
         self.energy_j = 0.0
         self.num_begun = 0
-        self._num_ended = 0
-        self._start_s = time.monotonic()
+        self._num_ended = self._num_ended_before = 0
+        self._now_s = now_s
+        self._start_s = self._last_s = now_s()
+        self._out_s = 0.0
+
+    def start(self) -> None:
+        """Take what was noted so far for that of earlier runs; this one begins now."""
+        self._num_ended_before = self._num_ended
+        self._start_s = self._last_s = self._now_s()
+        self._out_s = 0.0
 
     def begin(self) -> None:
         """Note that a trial is out."""
+        self._let_pass()
         self.num_begun += 1
 
     def end(self) -> None:
         """Note that a trial needs no further try."""
+        self._let_pass()
         self._num_ended += 1
 
     def spend(self, energy_j: float) -> None:
@@ -61,7 +75,7 @@ class Account:
         budget = self.budget
         if budget.num_trials is not None and self.num_begun >= budget.num_trials:
             return f"{budget.num_trials} trials"
-        if budget.wall_s is not None and time.monotonic() - self._start_s >= budget.wall_s:
+        if budget.wall_s is not None and self._next_start_s() >= budget.wall_s:
             return f"{budget.wall_s:g} s"
         if budget.energy_j is not None and self._expected_j() > budget.energy_j:
             return f"{budget.energy_j:g} J"
@@ -72,4 +86,21 @@ class Account:
         if not self._num_ended:
             return self.energy_j
         mean_j = self.energy_j / self._num_ended
-        return self.energy_j + (self.num_begun - self._num_ended + 1) * mean_j
+        return self.energy_j + (self._num_out + 1) * mean_j
+
+    def _next_start_s(self) -> float:
+        """Return when a trial that is taken now is expected to begin, since the start."""
+        self._let_pass()
+        num_ended = self._num_ended - self._num_ended_before
+        out_s = self._out_s / num_ended if num_ended else 0.0
+        return self._last_s - self._start_s + out_s / 2
+
+    @property
+    def _num_out(self) -> int:
+        return self.num_begun - self._num_ended
+
+    def _let_pass(self) -> None:
+        """Add up for how long trials were out."""
+        now_s = self._now_s()
+        self._out_s += self._num_out * (now_s - self._last_s)
+        self._last_s = now_s

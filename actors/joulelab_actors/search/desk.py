@@ -81,7 +81,7 @@ class Desk(TrialSource):
         self._follow = follow
         self._repeats = history.repeats.copy()
         self._number = history.next_number
-        self._since_sentinel: dict[str, int] = {}
+        self._since_sentinel = dict(history.since_sentinel)
         self.account = Account(budget or Budget())
         self.num_recalled = len(history.trials)
         self.num_settled = 0
@@ -132,6 +132,7 @@ class Desk(TrialSource):
             self.account.spend(energy_j)
             self._tell(self._scored(outcome))
         self.account.spend(history.energy_j - self.account.energy_j)
+        self.account.start()
         for trial in history.unfinished:
             self._open(trial)
 

@@ -1,7 +1,7 @@
 """What earlier runs of a search left in its results folder."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from joulelab.core.configuration import Configuration
@@ -22,7 +22,9 @@ class History:
         outcomes: What came of each.
         energies_j: What each took, all its attempts together.
         unfinished: Trials that must be tried again, with their next attempt.
-        repeats: Trials asked for so far, by configuration.
+        repeats: Number of the next repeat of each configuration; trials that a kill cut short
+            left nothing, so that lower numbers may be missing.
+        since_sentinel: Trials that each GPU has measured since its last sentinel, by UUID.
         next_number: Number of the next trial.
         energy_j: Energy spent, that of unfinished trials included.
     """
@@ -32,6 +34,7 @@ class History:
     energies_j: tuple[float, ...] = ()
     unfinished: tuple[Trial, ...] = ()
     repeats: Counter[Configuration] = field(default_factory=Counter)
+    since_sentinel: Mapping[str, int] = field(default_factory=dict)
     next_number: int = 0
     energy_j: float = 0.0
 
@@ -62,12 +65,14 @@ def history_of(known: Sequence[Measurement]) -> History:
             taken_j = sum(spent_j(m) for phases in attempts[name].values() for m in phases)
             ended.append((trial, outcome, taken_j))
     trials = [trial for trial, _, _ in ended]
+    last = [attempts[name][max(attempts[name])][0] for name in sorted(attempts, key=_number)]
     return History(
         trials=tuple(trials),
         outcomes=tuple(outcome for _, outcome, _ in ended),
         energies_j=tuple(taken_j for _, _, taken_j in ended),
         unfinished=tuple(unfinished),
-        repeats=Counter(trial.configuration for trial in (*trials, *unfinished)),
+        repeats=_next_repeats((*trials, *unfinished)),
+        since_sentinel=_since_sentinel(last),
         next_number=max(map(_number, attempts), default=-1) + 1,
         energy_j=sum(map(spent_j, known)),
     )
@@ -84,6 +89,25 @@ def _settle(attempts: dict[int, list[Measurement]]) -> tuple[Trial, Outcome | No
         if whole and not reasons & MACHINERY:
             return trial, outcome_of(phases)
     return _trial_of(attempts[last][0], last + 1), None
+
+
+def _next_repeats(trials: Iterable[Trial]) -> Counter[Configuration]:
+    following: Counter[Configuration] = Counter()
+    for trial in trials:
+        following[trial.configuration] = max(following[trial.configuration], trial.repeat + 1)
+    return following
+
+
+def _since_sentinel(last: Sequence[Measurement]) -> dict[str, int]:
+    """Count from the last measurements of all trials, in the order of the trials."""
+    since: dict[str, int] = {}
+    for measurement in last:
+        uuid = measurement.device.uuid
+        if measurement.sentinel:
+            since[uuid] = 0
+        elif uuid in since:
+            since[uuid] += 1
+    return since
 
 
 def _trial_of(measurement: Measurement, attempt: int) -> Trial:

@@ -10,7 +10,7 @@ from joulelab.measure import Bench
 from joulelab_actors.events import AttemptFailed, TrialMeasured
 from joulelab_actors.search.budget import Budget
 from joulelab_actors.search.desk import Desk, Sentinel
-from joulelab_actors.search.history import history_of
+from joulelab_actors.search.history import History, history_of
 from joulelab_actors.search.leases import Leases
 from joulelab_actors.search.outcomes import spent_j
 
@@ -130,6 +130,17 @@ def test_every_gpu_begins_with_the_sentinel_and_comes_back_to_it():
         taken[uuid].append(desk.take(uuid).sentinel)
 
     assert taken == {"a": [True, False, False, True, False], "b": [True, False]}
+
+
+def test_a_search_that_is_resumed_goes_on_with_its_sentinels():
+    watched = gemm()
+    history = History(since_sentinel={"a": 1, "b": 2})
+    sentinel = Sentinel(configuration=watched, every=2)
+    desk = desk_of(Scripted(CANDIDATES), history=history, sentinel=sentinel)
+
+    taken = [desk.take(uuid).sentinel for uuid in "aabc"]
+
+    assert taken == [False, True, True, True]
 
 
 def test_what_cannot_be_carried_out_is_told_when_it_is_asked_for():

@@ -1,5 +1,7 @@
 """What a search goes on from, whatever its earlier runs left."""
 
+from dataclasses import replace
+
 from actor_fixtures import gemm
 
 from joulelab.core.configuration import Configuration
@@ -19,20 +21,22 @@ WINDOW = EnergyWindow(
 )
 
 
-def measurement(number, *, attempt=0, reason=None, clock_mhz=990, **changes):
+def measurement(number, *, attempt=0, reason=None, clock_mhz=990, repeat=0, **changes):
     configuration = changes.pop("configuration", gemm(clock_mhz))
     trial = Trial(
         study="s",
-        name=trial_name(number, configuration, 0),
+        name=trial_name(number, configuration, repeat),
         configuration=configuration,
+        repeat=repeat,
         attempt=attempt,
+        sentinel=changes.pop("sentinel", False),
     )
     findings = () if reason is None else (Finding(reason=reason, detail="as seen"),)
     return record_of(
         trial,
         phase=changes.pop("phase", "gemm"),
         unit="TFLOP",
-        device=DEVICE,
+        device=changes.pop("device", DEVICE),
         provenance=PROVENANCE,
         windows=(WINDOW,),
         findings=findings,
@@ -93,6 +97,31 @@ def test_trials_come_in_the_order_of_their_numbers():
     history = history_of([measurement(n, clock_mhz=990 - 15 * n) for n in (2, 0, 1)])
 
     assert [t.configuration.point.sm_clock_mhz for t in history.trials] == [990, 975, 960]
+
+
+def test_a_repeat_whose_forerunner_a_kill_cut_short_is_not_numbered_like_the_next():
+    """Repeats were counted, so the next one once got the number of the one that was there."""
+    history = history_of([measurement(7, repeat=1)])
+
+    assert history.repeats[gemm(990)] == 2
+
+
+def test_every_gpu_goes_on_counting_from_its_last_sentinel():
+    """Every GPU of a search that was resumed once began with a sentinel again."""
+    other, third = replace(DEVICE, uuid="GPU-b"), replace(DEVICE, uuid="GPU-c")
+    history = history_of(
+        [
+            measurement(0, sentinel=True),
+            measurement(1, sentinel=True, device=other),
+            measurement(2, device=other),
+            measurement(3),
+            measurement(4, device=other),
+            measurement(5, sentinel=True, repeat=1),
+            measurement(6, device=third),
+        ]
+    )
+
+    assert history.since_sentinel == {"GPU-a": 0, "GPU-b": 2}
 
 
 def test_energy_spent_counts_warm_up_and_idle():
