@@ -14,6 +14,7 @@ from scipy.linalg import block_diag, cho_factor, cho_solve  # type: ignore[impor
 
 from joulelab.search.model.cells import Likeness, Spread
 from joulelab.search.model.law import BOARD_PARAMETERS, CELL_PARAMETERS, log_time_power, slopes
+from joulelab.search.model.priors import BOUND, BoardPrior
 from joulelab.search.space import Cell
 
 Array = NDArray[np.float64]
@@ -30,11 +31,8 @@ _SPREADS = (
     Spread(shared=0.6, named=0.5, number=0.7, together=0.3, rest=0.05),
 )
 """Of the parameters of a cell: time, working, memory_time, clocked, pipes, memory."""
-_CELL_MEAN = (0.0, 2.0, -0.4, np.log(0.22), np.log(0.28), np.log(0.15))
-"""Their expectation; powers are over that of the first measurement."""
-_BOARD_MEAN = (np.log(0.35), np.log(0.6), np.log(0.68), np.log(0.35), np.log(1.1))
-_BOARD_SD = (0.4, 0.25, 0.12, 0.35, 0.25)
-"""Constant power, knee, ridge, voltage, bend: what the catalogue's GPUs scatter by."""
+_CELL_MEAN = (0.0, 0.0, -0.4, np.log(0.22), np.log(0.28), np.log(0.15))
+"""Their expectation, working by hypothesis; powers are over that of the first measurement."""
 _OFFSET_SD = (0.01, 0.04)
 """By how much time and power of boards of one kind differ (8 V100: 4 % of idle power)."""
 _MISFIT = 0.004
@@ -98,16 +96,25 @@ class Belief:
     Args:
         cells: All cells of the space.
         observed: What was measured.
+        board: What is expected of the board.
         num_boards: How many boards there are.
+        working: Expected log-odds of the share of time in which the device works.
     """
 
-    def __init__(self, cells: Sequence[Cell], observed: Observed, num_boards: int = 1) -> None:
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        observed: Observed,
+        board: BoardPrior,
+        num_boards: int = 1,
+        working: float = BOUND[0],
+    ) -> None:
         likeness = Likeness(cells)
         self._num_cells = len(cells)
-        self._mean = self._prior_mean(observed, num_boards)
+        self._mean = self._prior_mean(observed, board, num_boards, working)
         self._prior = block_diag(
             *(likeness.covariance(spread) for spread in _SPREADS),
-            np.diag(np.square(_BOARD_SD)),
+            np.diag(np.square(board.sd)),
             *[np.diag(np.square(_OFFSET_SD))] * (num_boards - 1),
         )
         self.noise = 1.0
@@ -117,10 +124,11 @@ class Belief:
             weights, gain = self._most_likely(observed, variance, weights)
             self._parameters = self._mean + self._prior @ weights
             self.noise = self._scaled_noise(observed, variance, gain)
-        slope, _ = self._linear(observed, self._parameters)
+        slope, error = self._linear(observed, self._parameters)
         blocks = slope @ self._prior
         solve = cho_factor(blocks @ slope.T + np.diag(self._variance(observed)))
         self.covariance: Array = self._prior - blocks.T @ cho_solve(solve, blocks)
+        self.log_evidence = _log_density(error + slope @ (self._parameters - self._mean), solve)
 
     def expected(self, rows: Rows) -> Expected:
         """Return what is expected of ``rows``."""
@@ -133,13 +141,16 @@ class Belief:
         """Return the standard deviation of time and of power around the law, relative."""
         return _MISFIT * float(np.sqrt(self.noise))
 
-    def _prior_mean(self, observed: Observed, num_boards: int) -> Array:
+    def _prior_mean(
+        self, observed: Observed, prior: BoardPrior, num_boards: int, working: float
+    ) -> Array:
         first_log_time, first_log_power = observed.logs[0]
         powers = np.array([0, 0, 0, 1, 1, 1]) * first_log_power
         cell = np.array(_CELL_MEAN) + powers
-        cell[0] += first_log_time
-        board = np.array(_BOARD_MEAN)
-        board[0] += first_log_power
+        cell[:2] += first_log_time, working
+        board = np.array(prior.mean)
+        if not prior.is_absolute:
+            board[0] += first_log_power
         offsets = np.zeros(2 * (num_boards - 1))
         return np.concatenate([np.repeat(cell, self._num_cells), board, offsets])
 
@@ -225,3 +236,13 @@ class Belief:
             column = start + _NUM_BOARD + 2 * (rows.board[other] - 1) + side
             design[other, side, column] = 1.0
         return design
+
+
+def _log_density(error: Array, solve: tuple[Array, bool]) -> float:
+    """Return the logarithm of a normal density at ``error``, less a constant.
+
+    Args:
+        error: Distance from the mean.
+        solve: The covariance's Cholesky factor.
+    """
+    return float(-error @ cho_solve(solve, error) / 2 - np.sum(np.log(np.diag(solve[0]))))
