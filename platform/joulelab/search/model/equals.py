@@ -32,6 +32,7 @@ def expected_equals(
     if not np.isfinite(cost[best]):
         return ()
     spread = forecast.deviation(best, forecast.covariance) + np.sqrt(2 * forecast.unexplained)
+    spread += np.sqrt(forecast.quality_variance + forecast.quality_variance[best])
     near = forecast.log_cost - forecast.log_cost[best] <= _REACH * spread
     near &= forecast.feasible > 1.0 - confidence
     places = np.flatnonzero(near)
@@ -43,6 +44,8 @@ def _as_fit(forecast: Forecast, places: NDArray[np.intp]) -> AdditiveFit:
     slopes = forecast.slopes[places]
     covariance = slopes @ forecast.covariance @ slopes.T
     covariance += np.diag(forecast.own_variance[places] + forecast.unexplained)
+    quality_u, outputs = np.sqrt(forecast.quality_variance[places]), forecast.outputs[places]
+    covariance += np.outer(quality_u, quality_u) * (outputs[:, None] == outputs[None, :])
     return AdditiveFit(
         configurations=tuple(str(place) for place in places),
         estimate=forecast.log_cost[places],

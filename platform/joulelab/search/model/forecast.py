@@ -11,7 +11,8 @@ from joulelab.core.configuration import Configuration
 from joulelab.core.physics import CAP_SHARE
 from joulelab.search.base import Figures, Outcome
 from joulelab.search.constraints import Constraint
-from joulelab.search.evidence import Evidence
+from joulelab.search.evidence import Evidence, Problem
+from joulelab.search.kept import Kept
 from joulelab.search.model.belief import Belief, Expected, Observed, Rows
 from joulelab.search.model.cells import Likeness, Spread
 from joulelab.search.model.fields import MEMORY, QUALITY, field
@@ -28,12 +29,19 @@ class Forecast:
     """What is expected of every configuration, in the order of the space.
 
     Attributes:
-        log_cost: Expected logarithm of the cost; shape ``(n,)``.
+        log_cost: Expected logarithm of the cost, infinite where quality counts and is lost; shape
+            ``(n,)``.
         slopes: Its derivatives by what is unknown; shape ``(n, p)``.
         covariance: Of what is unknown; shape ``(p, p)``.
-        own_variance: Variance of the cost besides that, from quality; shape ``(n,)``.
+        own_variance: Variance of the cost besides that, which a trial would show; shape ``(n,)``.
+        quality_variance: Variance of the cost from the quality that is known beforehand, which no
+            trial makes any less; shape ``(n,)``.
+        outputs: Numbers of the outputs; those of one number share the quality's error.
         feasible: Probability of keeping to all constraints; shape ``(n,)``.
-        log_time_power: Derivatives of the logarithms of time and power; shape ``(n, 2, p)``.
+        logs: Expected logarithms of time and power; shape ``(n, 2)``.
+        log_time_power: Derivatives of :attr:`logs`; shape ``(n, 2, p)``.
+        log_quality: Expected logarithm of what is kept of the quality, ``-inf`` where it is lost;
+            shape ``(n,)``.
         noise: Variance of the logarithms of time and power of one more trial.
         unexplained: Variance of a logarithm of cost around the law.
     """
@@ -42,8 +50,12 @@ class Forecast:
     slopes: Array
     covariance: Array
     own_variance: Array
+    quality_variance: Array
+    outputs: NDArray[np.intp]
     feasible: Array
+    logs: Array
     log_time_power: Array
+    log_quality: Array
     noise: float
     unexplained: float
 
@@ -81,6 +93,7 @@ class Forecaster:
         self.cell = np.array([places[key] for key in keys], dtype=np.intp)
         self.ratio = _ratios(space)
         self._likeness = Likeness(self._cells)
+        self._outputs = _outputs(evidence.problem, self.cell)
 
     def forecast(self) -> Forecast:
         """Return what is expected now; at least one configuration must have been measured."""
@@ -91,16 +104,25 @@ class Forecaster:
         belief = Belief(self._cells, observed, len(boards))
         expected = belief.expected(self._rows(valid))
         exponent = 1.0 + problem.goal.time_exponent
-        quality, quality_u = self._field(QUALITY, valid, "retention")
+        quality, quality_u = self._quality(valid)
         log_cost = expected.logs[:, 1] + exponent * expected.logs[:, 0]
         lost = problem.goal.quality_exponent
+        feasible = self._feasible(expected, belief.covariance, valid)
+        variance = (lost * quality_u) ** 2
+        if lost:
+            log_cost -= lost * quality
+            feasible[np.isinf(log_cost)] = 0.0
         return Forecast(
-            log_cost=log_cost - lost * quality,
+            log_cost=log_cost,
             slopes=expected.slopes[:, 1] + exponent * expected.slopes[:, 0],
             covariance=belief.covariance,
-            own_variance=(lost * quality_u) ** 2,
-            feasible=self._feasible(expected, belief.covariance, valid),
+            own_variance=np.zeros_like(variance) if problem.qualities else variance,
+            quality_variance=variance if problem.qualities else np.zeros_like(variance),
+            outputs=self._outputs,
+            feasible=feasible,
+            logs=expected.logs,
             log_time_power=expected.slopes,
+            log_quality=quality,
             noise=belief.noise * float(np.mean(observed.u**2)) + belief.misfit() ** 2,
             unexplained=(1.0 + exponent**2) * belief.misfit() ** 2,
         )
@@ -157,7 +179,7 @@ class Forecaster:
     ) -> Array:
         """Return the probability of keeping to ``constraint`` of each configuration."""
         if constraint.quantity == "quality":
-            mean, u = self._field(QUALITY, valid, "retention")
+            mean, u = self._quality(valid)
             return _below(-log(constraint.bound), -mean, u)
         if constraint.quantity == "memory_b":
             mean, u = self._field(MEMORY, valid, "memory_b")
@@ -171,6 +193,19 @@ class Forecaster:
             mean, slopes, bound = mean - mean[0], slopes - slopes[0], 1.0 + constraint.bound
         variance = np.einsum("ij,ij->i", slopes @ covariance, slopes)
         return _below(log(bound), mean, np.sqrt(np.maximum(variance, 0.0)))
+
+    def _quality(self, valid: Sequence[Outcome]) -> tuple[Array, Array]:
+        """Return the logarithm of what is kept of the quality and its standard deviation."""
+        known, space = self._evidence.problem.qualities, self._evidence.problem.space
+        if known:
+            kept = [known[each.knobs] for each in space]
+            return _log_kept(kept), np.array([(k.u or 0.0) / (k.retention or 1.0) for k in kept])
+        mean, deviation = self._field(QUALITY, valid, "retention")
+        for each in valid:
+            if each.figures is not None and each.figures.retention == 0:
+                same = self.cell == self.cell[space.index(each.candidate)]
+                mean[same], deviation[same] = -inf, 0.0
+        return mean, deviation
 
     def _field(self, spread: Spread, valid: Sequence[Outcome], name: str) -> tuple[Array, Array]:
         """Return a cell's quantity by configuration: expected logarithm, standard deviation."""
@@ -216,9 +251,22 @@ def _ratios(space: SearchSpace) -> Array:
     return np.array([(c.point.sm_clock_mhz or top_mhz) / top_mhz for c in space])
 
 
+def _outputs(problem: Problem, cell: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return numbers of the outputs: those of the cells where nothing is known of their quality."""
+    if not problem.qualities:
+        return cell
+    names = [problem.qualities[each.knobs].outputs for each in problem.space]
+    return np.unique(names, return_inverse=True)[1].astype(np.intp)
+
+
 def _power_w(outcome: Outcome) -> float:
     figures = outcome.figures
     return inf if figures is None else figures.energy_j / figures.time_s
+
+
+def _log_kept(kept: Sequence[Kept]) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log([each.retention for each in kept]))
 
 
 def _retention_u(figures: Figures) -> float:

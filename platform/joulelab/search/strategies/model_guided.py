@@ -17,6 +17,8 @@ Array = NDArray[np.float64]
 PROBE_RATIOS = (0.8, 0.6)
 """Clocks over the highest at which the baseline's cell is probed: about the ridge, and below."""
 _MOST_FAILURES = 2
+_LOST = 1e3
+"""Finite logarithm of a cost that is infinite."""
 
 
 class ModelGuided(Strategy):
@@ -115,7 +117,7 @@ class ModelGuided(Strategy):
             return forecast.feasible.copy()
         best = int(kept[np.argmin(forecast.log_cost[kept])])
         deviation = forecast.deviation(best, forecast.given(self._out))
-        ahead = forecast.log_cost[best] - forecast.log_cost
+        ahead = forecast.log_cost[best] - np.minimum(forecast.log_cost, _LOST)
         z = ahead / np.maximum(deviation, 1e-9)
         density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
         return np.asarray((ahead * ndtr(z) + deviation * density) * forecast.feasible)
