@@ -6,6 +6,7 @@ from joulelab.search.base import Strategy
 STRATEGIES: Registry[type[Strategy]] = Registry(
     "search strategy",
     {
+        "front-guided": "joulelab.search.strategies.front_guided:FrontGuided",
         "grid": "joulelab.search.strategies.grid:Grid",
         "model-guided": "joulelab.search.strategies.model_guided:ModelGuided",
         "random": "joulelab.search.strategies.random:Random",
