@@ -109,7 +109,7 @@ def _steady(
         capped |= held < wanted
         time_s += point.duration_s / phase.work
         energy_j += power_w * point.duration_s / phase.work
-    return energy_j, time_s, capped and clock_mhz is not None
+    return energy_j, time_s, capped
 
 
 def _warm_w(spec: GpuSpec, point: LoadPoint) -> float:

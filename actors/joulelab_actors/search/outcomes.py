@@ -7,6 +7,7 @@ from typing import Any
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
+from joulelab.core.validity import MAX_THROTTLE_SHARE
 from joulelab.search.base import Figures, Outcome
 
 _FIGURES = tuple(field.name for field in fields(Figures))
@@ -20,11 +21,12 @@ def outcome_of(phases: Sequence[Measurement]) -> Outcome:
     """
     findings = [finding for m in phases for finding in m.findings]
     capped = any(finding.reason == "power_capped" for finding in findings)
+    capped |= any((m.observed.power_cap_share or 0.0) > MAX_THROTTLE_SHARE for m in phases)
     candidate = phases[0].configuration
     if findings:
         reason = f"{findings[0].reason}: {findings[0].detail}"
         return Outcome(candidate=candidate, reason=reason, capped=capped)
-    return Outcome(candidate=candidate, figures=_figures(phases))
+    return Outcome(candidate=candidate, figures=_figures(phases), capped=capped)
 
 
 def spent_j(measurement: Measurement) -> float:

@@ -166,5 +166,5 @@ def _unmeasured(
     missed = [each for each in tried if evidence.mean(each) is None]
     return (
         tuple(each for each in missed if each not in held),
-        tuple(each for each in tried if each in held),
+        tuple(each for each in missed if each in held),
     )

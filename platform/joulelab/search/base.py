@@ -43,7 +43,8 @@ class Outcome:
         candidate: Its configuration.
         figures: What was measured; ``None`` if nothing valid was.
         reason: Why there are no figures; ``None`` if there are.
-        capped: Whether the power cap held the clock down, so that higher clocks give the same.
+        capped: Whether the power cap held the clock down, so that higher clocks give the same;
+            where no clock was asked for, or a limit was, there are figures nevertheless.
     """
 
     candidate: Configuration

@@ -70,7 +70,7 @@ class Course:
             MeasurementError: If the cost or a bounded quantity was not measured.
         """
         self._evidence.add(outcome)
-        kind = "capped" if outcome.capped else "failed" if outcome.figures is None else "valid"
+        kind = "valid" if outcome.figures is not None else "capped" if outcome.capped else "failed"
         self._num[kind] += 1
         if outcome.figures is not None:
             self._place(outcome.candidate, outcome.figures)

@@ -7,6 +7,7 @@ from joulelab.search.model.belief import Belief, Observed, Rows
 from joulelab.search.model.cells import Likeness, Spread
 from joulelab.search.model.fields import QUALITY, field
 from joulelab.search.model.law import log_time_power, slopes
+from joulelab.search.model.priors import ANY_BOARD
 
 INF = np.array([np.inf])
 CELLS = tuple(
@@ -106,7 +107,7 @@ def observed(cell, ratio, logs, board=None):
 
 def test_three_clocks_tell_the_others_within_two_percent_and_within_the_stated_spread():
     probes, asked = [1.0, 0.8, 0.6], np.linspace(0.45, 1.0, 20)
-    belief = Belief(CELLS, observed([0] * 3, probes, curve(probes)))
+    belief = Belief(CELLS, observed([0] * 3, probes, curve(probes)), ANY_BOARD)
 
     expected = belief.expected(rows([0] * 20, asked))
 
@@ -119,7 +120,7 @@ def test_three_clocks_tell_the_others_within_two_percent_and_within_the_stated_s
 def test_one_clock_of_another_cell_is_enough_once_a_cell_is_known():
     probes = [1.0, 0.8, 0.6, 0.45, 0.8]
     logs = np.vstack([curve(probes[:4]), curve([0.8], scale=3.0)])
-    belief = Belief(CELLS, observed([0, 0, 0, 0, 1], probes, logs))
+    belief = Belief(CELLS, observed([0, 0, 0, 0, 1], probes, logs), ANY_BOARD)
 
     expected = belief.expected(rows([1] * 3, [1.0, 0.7, 0.5]))
 
@@ -130,7 +131,7 @@ def test_a_board_that_draws_more_is_told_apart_from_a_cell_that_does():
     probes, boards = [1.0, 0.8, 0.6, 1.0, 0.8, 0.6], [0, 0, 0, 1, 1, 1]
     logs = curve(probes)
     logs[3:, 1] += 0.05
-    belief = Belief(CELLS, observed([0] * 6, probes, logs, boards), num_boards=2)
+    belief = Belief(CELLS, observed([0] * 6, probes, logs, boards), ANY_BOARD, num_boards=2)
 
     expected = belief.expected(rows([0, 0], [0.8, 0.8], [0, 1]))
 
@@ -142,8 +143,8 @@ def test_scatter_beyond_what_is_stated_widens_what_is_believed():
     probes = np.linspace(0.5, 1.0, 12)
     noise = np.random.default_rng(1).normal(0, 0.03, (12, 2))
 
-    quiet = Belief(CELLS, observed([0] * 12, probes, curve(probes)))
-    loud = Belief(CELLS, observed([0] * 12, probes, curve(probes) + noise))
+    quiet = Belief(CELLS, observed([0] * 12, probes, curve(probes)), ANY_BOARD)
+    loud = Belief(CELLS, observed([0] * 12, probes, curve(probes) + noise), ANY_BOARD)
 
     assert quiet.noise == pytest.approx(1.0, abs=0.3)
     assert loud.noise > 5

@@ -13,9 +13,11 @@ from joulelab.search.base import Figures, Outcome
 from joulelab.search.constraints import Constraint
 from joulelab.search.evidence import Evidence, Problem
 from joulelab.search.kept import Kept
-from joulelab.search.model.belief import Belief, Expected, Observed, Rows
+from joulelab.search.model.belief import Expected, Observed, Rows
 from joulelab.search.model.cells import Likeness, Spread
 from joulelab.search.model.fields import MEMORY, QUALITY, field
+from joulelab.search.model.hypotheses import Hypotheses
+from joulelab.search.model.priors import board_prior
 from joulelab.search.space import Cell, SearchSpace
 
 Array = NDArray[np.float64]
@@ -91,7 +93,9 @@ class Forecaster:
         self._cells = tuple(dict.fromkeys(keys))
         places = {cell: number for number, cell in enumerate(self._cells)}
         self.cell = np.array([places[key] for key in keys], dtype=np.intp)
-        self.ratio = _ratios(space)
+        top_mhz = _top_mhz(space)
+        self.ratio = np.array([(c.point.sm_clock_mhz or top_mhz) / top_mhz for c in space])
+        self._board = board_prior(evidence.problem.gpu, top_mhz)
         self._likeness = Likeness(self._cells)
         self._outputs = _outputs(evidence.problem, self.cell)
 
@@ -101,7 +105,7 @@ class Forecaster:
         valid = [each for each in self._evidence.outcomes if each.figures is not None]
         boards = {f.board: None for f in (each.figures for each in valid) if f is not None}
         observed = self._observed(valid, list(boards))
-        belief = Belief(self._cells, observed, len(boards))
+        belief = Hypotheses(self._cells, observed, self._board, len(boards))
         expected = belief.expected(self._rows(valid))
         exponent = 1.0 + problem.goal.time_exponent
         quality, quality_u = self._quality(valid)
@@ -123,8 +127,8 @@ class Forecaster:
             logs=expected.logs,
             log_time_power=expected.slopes,
             log_quality=quality,
-            noise=belief.noise * float(np.mean(observed.u**2)) + belief.misfit() ** 2,
-            unexplained=(1.0 + exponent**2) * belief.misfit() ** 2,
+            noise=belief.noise * float(np.mean(observed.u**2)) + belief.misfit**2,
+            unexplained=(1.0 + exponent**2) * belief.misfit**2,
         )
 
     def _observed(self, valid: Sequence[Outcome], boards: Sequence[str]) -> Observed:
@@ -245,10 +249,9 @@ def _cell(space: SearchSpace, configuration: Configuration) -> Cell:
     return (*configuration.knobs, ("mem_clock_mhz", known))
 
 
-def _ratios(space: SearchSpace) -> Array:
-    clocks = [c.point.sm_clock_mhz for c in space if c.point.sm_clock_mhz is not None]
-    top_mhz = max(clocks, default=1)
-    return np.array([(c.point.sm_clock_mhz or top_mhz) / top_mhz for c in space])
+def _top_mhz(space: SearchSpace) -> int:
+    """Return the highest clock, with which others are compared."""
+    return max((c.point.sm_clock_mhz or 1 for c in space), default=1)
 
 
 def _outputs(problem: Problem, cell: NDArray[np.intp]) -> NDArray[np.intp]:

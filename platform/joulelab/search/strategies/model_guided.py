@@ -10,12 +10,15 @@ from joulelab.search.base import Outcome, Strategy
 from joulelab.search.evidence import Evidence, Problem
 from joulelab.search.model.equals import expected_equals
 from joulelab.search.model.forecast import Forecast, Forecaster
+from joulelab.search.model.lookahead import lowest_after
 from joulelab.search.standing import LEVEL
 
 Array = NDArray[np.float64]
 
-PROBE_RATIOS = (0.8, 0.6)
-"""Clocks over the highest at which the baseline's cell is probed: about the ridge, and below."""
+PROBE_RATIO = 0.7
+"""Clock over the highest at which a cell is probed first: about where voltage starts to rise."""
+_NUM_PROBES = 2
+"""Clocks at which the baseline's cell is probed, the second where that tells most of the choice."""
 _MOST_FAILURES = 2
 _LOST = 1e3
 """Finite logarithm of a cost that is infinite."""
@@ -24,9 +27,10 @@ _LOST = 1e3
 class ModelGuided(Strategy):
     """Expected improvement under the constraints, on a law of time and power.
 
-    It starts with the baseline and two probes of its clock axis. What cells have in common is
-    shared, so that most are measured once or not at all. What is still out counts as known in how
-    far it will narrow the model, so that several trials out at once do not ask the same.
+    It starts with the baseline and two probes of its clock axis, the second where that tells most
+    of which clock to choose. What cells have in common is shared, so that most are measured once
+    or not at all. What is still out counts as known in how far it will narrow the model, so that
+    several trials out at once do not ask the same.
 
     Args:
         problem: What is searched for.
@@ -84,16 +88,30 @@ class ModelGuided(Strategy):
         """Return the place of what to measure next; ``None`` if nothing is worth it now."""
         free = self._free()
         waiting = not self.evidence.measured
-        for place in self._opening if waiting else self._opening[: 1 + len(PROBE_RATIOS)]:
+        for place in self._opening if waiting else self._opening[:_NUM_PROBES]:
             if free[place]:
                 return place
         if waiting or not free.any():
             return None
+        if (probe := self._last_probe(free)) is not None:
+            return probe
         forecast = self.forecast()
         gain = self._gain(forecast)
         gain[~free] = -1.0
         best = int(np.argmax(gain))
         return best if gain[best] > self._tolerance else None
+
+    def _last_probe(self, free: NDArray[np.bool_]) -> int | None:
+        """Return where a probe of the baseline's cell tells most; ``None`` if it had its probes."""
+        cell = self._forecaster.cell
+        tried = {self._space.index(outcome.candidate) for outcome in self.evidence.outcomes}
+        own = np.flatnonzero(cell == cell[0])
+        left = own[free[own]]
+        if not len(left) or len((tried | set(self._out)) & set(own.tolist())) > _NUM_PROBES:
+            return None
+        forecast = self.forecast()
+        lowest = lowest_after(forecast, left, own, forecast.given(self._out))
+        return int(left[np.argmin(lowest)])
 
     def _free(self) -> NDArray[np.bool_]:
         """Return which configurations may be asked for."""
@@ -132,13 +150,8 @@ class ModelGuided(Strategy):
         return same - {place, 0}
 
     def _opening_places(self) -> list[int]:
-        """Return the baseline, the probes, and then cells as far apart as possible."""
+        """Return the baseline, a probe of its cell, and then of cells as far apart as possible."""
         cell, ratio = self._forecaster.cell, self._forecaster.ratio
-        own = np.flatnonzero(cell == cell[0])
-        probes = [int(own[np.argmin(np.abs(ratio[own] - each))]) for each in PROBE_RATIOS]
-        firsts = [int(np.flatnonzero(cell == each)[0]) for each in range(int(cell.max()) + 1)]
-        rest = [
-            int(at[np.argmin(np.abs(ratio[at] - PROBE_RATIOS[0]))])
-            for at in (np.flatnonzero(cell == cell[first]) for first in reversed(firsts[1:]))
-        ]
-        return list(dict.fromkeys([0, *probes, *rest]))
+        members = [np.flatnonzero(cell == each) for each in range(int(cell.max()) + 1)]
+        probes = [int(at[np.argmin(np.abs(ratio[at] - PROBE_RATIO))]) for at in members]
+        return list(dict.fromkeys([0, probes[0], *reversed(probes[1:])]))
