@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from joulelab.guard.settings import GuardSettings
 from joulelab.tracking.store import ResultStore, study_folders
 
 ROOT = Path(__file__).parents[2]
@@ -109,7 +110,9 @@ def head(place, environment):
         log.close()
         # The guard outlives Ray by design, and ends by itself after some idle minutes.
         guard = f"{sys.executable} -m joulelab.cli.main guard --socket {place}/guard.sock --stop"
-        assert shell(guard, environment).returncode == 0
+        stopped = shell(guard, environment)
+        log = GuardSettings(socket_path=place / "guard.sock").log_path
+        assert stopped.returncode == 0, stopped.stderr + log.read_text()
     left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
     assert not left
 
