@@ -3,16 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import log
-from typing import Literal
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from joulelab.analysis.knob_findings import crossover, losses
 from joulelab.analysis.knob_study import KnobPhase, KnobRow, Panel
 from joulelab.analysis.panels import COVERAGE
-from joulelab.analysis.quantities import quantity, si_scale
+from joulelab.analysis.plain_axes import is_wide, limits, plain_log_ticks
+from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.style import BEST, CURVE, EQUAL, INK, MUTED, tidy
 from joulelab.analysis.sweep import Figures
 from joulelab.core.configuration import KnobValue
@@ -20,8 +19,6 @@ from joulelab.core.configuration import KnobValue
 # Okabe and Ito again, in an order in which neighbours differ most.
 INKS = (CURVE, BEST, EQUAL, "#cc79a7", "#e69f00", "#56b4e9", INK)
 _MARKERS = "osD^vP*"
-_LOG_FROM = 4.0
-"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
 _LINE_PT = 11.0
 """Least distance between two names."""
 _LETTER_PT = 4.6
@@ -122,10 +119,10 @@ def _set_axes(axes: Axes, phase: KnobPhase, panel: Panel, dots: Sequence[_Dot]) 
     xs = [dot.x for dot in dots]
     is_line = axis.is_number or not is_place
     room = 0.34 if len(phase.curves) > 1 else 0.08
-    has_log_x = is_line and _is_wide(xs)
+    has_log_x = is_line and is_wide(xs)
     if has_log_x:
         axes.set_xscale("log")
-    axes.set_xlim(*_limits(xs, has_log=has_log_x, below=0.08, above=room))
+    axes.set_xlim(*limits(xs, has_log=has_log_x, below=0.08, above=room))
     if is_place and axis.places is None:
         places = [axis.place(value) for value in axis.values]
         axes.xaxis.set_major_locator(FixedLocator(places))
@@ -133,42 +130,13 @@ def _set_axes(axes: Axes, phase: KnobPhase, panel: Panel, dots: Sequence[_Dot]) 
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: names.get(x, f"{x:g}")))
         axes.xaxis.set_minor_locator(NullLocator())
     elif has_log_x:
-        _plain_log_ticks(axes, "x")
+        plain_log_ticks(axes, "x")
     ends = [dot.y - COVERAGE * dot.u for dot in dots] + [dot.y + COVERAGE * dot.u for dot in dots]
-    has_log_y = min(ends) > 0 and _is_wide([dot.y for dot in dots]) and panel != "quality"
+    has_log_y = min(ends) > 0 and is_wide([dot.y for dot in dots]) and panel != "quality"
     if has_log_y:
         axes.set_yscale("log")
-        _plain_log_ticks(axes, "y")
-    axes.set_ylim(*_limits(ends, has_log=has_log_y, below=0.14, above=0.14))
-
-
-def _is_wide(values: Sequence[float]) -> bool:
-    return min(values) > 0 and max(values) / min(values) >= _LOG_FROM
-
-
-def _limits(
-    values: Sequence[float], *, has_log: bool, below: float, above: float
-) -> tuple[float, float]:
-    """Return limits that leave shares of the length free below and above."""
-    low, high = min(values), max(values)
-    if has_log:
-        ratio = high / low
-        return low / ratio**below, high * ratio**above
-    length = (high - low) or abs(high) or 1.0
-    return low - below * length, high + above * length
-
-
-def _plain_log_ticks(axes: Axes, which: Literal["x", "y"]) -> None:
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
-    subs = (1.0, 2.0, 5.0) if log(high / low) < log(300) else (1.0,)
-    axis.set_major_locator(LogLocator(subs=subs))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
-    axis.set_minor_locator(NullLocator())
-
-
-def _tick(value: float) -> str:
-    return f"{value:g}" if value < 1e6 else quantity(value, "", digits=3).replace("G", "B")
+        plain_log_ticks(axes, "y")
+    axes.set_ylim(*limits(ends, has_log=has_log_y, below=0.14, above=0.14))
 
 
 def _draw(axes: Axes, dots: Sequence[_Dot], index: int) -> None:

@@ -11,11 +11,12 @@ from joulelab.core.measurement import Measurement
 SENSOR_CLASS = 0.05
 """Calibration class of a board's power sensor, relative (Yang, Adamek and Armour, SC24)."""
 
-_SOURCES = {
+SOURCES = {
     "counter": "the hardware energy counter, interpolated between its ticks and cross-checked "
     "against the driver's power samples",
     "samples": "the integral of the driver's power samples",
 }
+"""Where energies come from, in words."""
 
 
 def uncertainty_statement(level: float) -> str:
@@ -93,7 +94,7 @@ def _what(phase: PhaseResult, measurements: Sequence[Measurement]) -> str:
 
 
 def _how(phase: PhaseResult, settings: Mapping[str, KnobValue]) -> str:
-    source = f"Energy was taken from {_SOURCES[phase.source]}. " if phase.source else ""
+    source = f"Energy was taken from {SOURCES[phase.source]}. " if phase.source else ""
     window_s, windows = settings.get("procedure.window_s"), settings.get("procedure.min_windows")
     if window_s is None or windows is None:
         return source.rstrip()

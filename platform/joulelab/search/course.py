@@ -7,7 +7,6 @@ from statistics import fmean
 
 from joulelab.core.configuration import Configuration
 from joulelab.search.base import Figures, Outcome
-from joulelab.search.constraints import order_of
 from joulelab.search.evidence import Evidence, Problem
 
 
@@ -21,7 +20,7 @@ class Step:
         spent_j: Energy that the search had taken.
         cost_ratio: Cost that this trial found over the baseline's; ``None`` without figures,
             before the baseline was measured, and where it has no bound.
-        best: The best configuration so far; ``None`` before anything was measured.
+        best: The best configuration so far; ``None`` before the baseline was measured.
         best_cost_ratio: Its cost over the baseline's, likewise.
         is_feasible: Whether it keeps to the constraints with the confidence asked for.
         num_valid: Trials so far with figures.
@@ -96,21 +95,21 @@ class Course:
         return None if log_ratio is None else exp(log_ratio)
 
     def _place(self, candidate: Configuration, figures: Figures) -> None:
-        """Rank a configuration anew; all of them where the baseline decides what is feasible."""
+        """Rank a configuration anew; all of them if it is the baseline, to which they compare."""
         is_baseline = candidate == self._problem.space.baseline
         if is_baseline:
             self._baseline[figures.board].append(self._problem.goal.cost(figures).log)
-        if not self._problem.constraints:
-            self._rank(candidate)
-        elif self._evidence.baseline is not None:
+        if self._evidence.baseline is not None:
             for each in self._evidence.measured if is_baseline else (candidate,):
                 self._rank(each)
 
     def _rank(self, candidate: Configuration) -> None:
-        mean = self._evidence.mean(candidate)
-        if mean is not None:
-            judgement = self._evidence.judgement(candidate)
-            self._order[candidate] = order_of(self._problem.goal, mean, judgement)
+        judgement = self._evidence.judgement(candidate)
+        ratio = self._mean_ratio(candidate)
+        if not judgement.is_feasible:
+            self._order[candidate] = (1, judgement.violation, -judgement.probability)
+        elif ratio is not None:
+            self._order[candidate] = (0, ratio, 0.0)
 
     def _mean_ratio(self, candidate: Configuration) -> float | None:
         known = [self._log_ratio(figures) for figures in self._evidence.repeats(candidate)]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from joulelab.core.measurement import Measurement
-from joulelab.tracking.study import StudyHeader
+from joulelab.tracking.study import ChartPoint, RunMetrics, StudyHeader
 
 
 class Tracker(ABC):
@@ -35,6 +35,24 @@ class Tracker(ABC):
         Args:
             measurement: The result, valid or not.
             trace: File with its power samples; ``None`` if there is none.
+
+        Raises:
+            TrackingError: If it could not be written whole.
+        """
+
+    def chart(self, points: Sequence[ChartPoint]) -> None:
+        """Write the course of the study, points that are there already left out.
+
+        A store without curves does nothing.
+
+        Raises:
+            TrackingError: If they could not be written whole.
+        """
+
+    def amend(self, runs: Sequence[RunMetrics]) -> None:
+        """Write what is known now of measurements that were logged before.
+
+        A store that has no place for that does nothing.
 
         Raises:
             TrackingError: If it could not be written whole.

@@ -15,13 +15,14 @@ from joulelab.core.measurement import Measurement
 from joulelab.tracking.base import Tracker
 from joulelab.tracking.mlflow_store import experiment_id, open_client, reached, store_artifact
 from joulelab.tracking.reach import database_path
-from joulelab.tracking.study import StudyHeader
+from joulelab.tracking.study import ChartPoint, RunMetrics, StudyHeader
 from joulelab.tracking.vocabulary import metrics, params, tags
 
 _MEASUREMENT_ID = "joulelab.measurement_id"
 _SWEEP_ID = "joulelab.sweep_id"
 _PARENT = "mlflow.parentRunId"
 _MAX_PARAMS_PER_CALL = 100
+_MAX_METRICS_PER_CALL = 1000
 
 
 class _Started(NamedTuple):
@@ -48,7 +49,9 @@ class MlflowTracker(Tracker):
         self._client: Any = None
         self._experiment_id = ""
         self._parent = _Started("", "")
-        self._done: set[str] = set()
+        self._done: dict[str, str] = {}
+        self._amended: dict[str, tuple[tuple[str, float], ...]] = {}
+        self._charted: dict[str, set[int]] = {}
         self._half_done: dict[str, _Started] = {}
 
     @property
@@ -79,8 +82,35 @@ class MlflowTracker(Tracker):
             self._log_values(run.run_id, params(measurement), metrics(measurement), start_ms)
             status = "FINISHED" if measurement.valid else "FAILED"
             self._client.set_terminated(run.run_id, status, end_time=stop_ms)
-        self._done.add(measurement.measurement_id)
+        self._done[measurement.measurement_id] = run.run_id
         del self._half_done[measurement.measurement_id]
+
+    @override
+    def chart(self, points: Sequence[ChartPoint]) -> None:
+        from mlflow.entities import Metric
+
+        with reached(self._uri):
+            run_id, now_ms = self._parent.run_id, _now_ms()
+            new = [
+                Metric(name, value, now_ms, point.step)
+                for point in points
+                for name, value in point.values
+                if point.step not in self._steps_of(name)
+            ]
+            for start in range(0, len(new), _MAX_METRICS_PER_CALL):
+                some = new[start : start + _MAX_METRICS_PER_CALL]
+                self._client.log_batch(run_id, metrics=some)
+                for metric in some:
+                    self._charted[metric.key].add(metric.step)
+
+    @override
+    def amend(self, runs: Sequence[RunMetrics]) -> None:
+        with reached(self._uri):
+            for run in runs:
+                run_id = self._done.get(run.measurement_id)
+                if run_id is not None and self._amended.get(run.measurement_id) != run.values:
+                    self._log_values(run_id, {}, dict(run.values), _now_ms())
+                    self._amended[run.measurement_id] = run.values
 
     @override
     def finish(self, *, note: str, summary: Mapping[str, float], files: Sequence[Path]) -> None:
@@ -124,9 +154,16 @@ class MlflowTracker(Tracker):
         for run in self._runs(f"tags.`{_PARENT}` = '{self._parent.run_id}'"):
             measurement_id = run.data.tags.get(_MEASUREMENT_ID, "")
             if run.info.status in {"FINISHED", "FAILED"}:
-                self._done.add(measurement_id)
+                self._done[measurement_id] = run.info.run_id
             else:
                 self._half_done[measurement_id] = _started(run)
+
+    def _steps_of(self, name: str) -> set[int]:
+        """Return the steps at which the parent has a metric, those of earlier lives included."""
+        if name not in self._charted:
+            told = self._client.get_metric_history(self._parent.run_id, name)
+            self._charted[name] = {metric.step for metric in told}
+        return self._charted[name]
 
     def _runs(self, which: str) -> Iterator[Any]:
         page: str | None = None

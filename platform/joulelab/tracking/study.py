@@ -39,6 +39,32 @@ class StudyHeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChartPoint:
+    """Where a study stood after one more step; a tracking store draws curves through them.
+
+    Attributes:
+        step: Which step, from 1.
+        values: ``(name, value)`` pairs with units in the names.
+    """
+
+    step: int
+    values: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMetrics:
+    """Numbers of one measurement that only the whole study knows, as that against a baseline.
+
+    Attributes:
+        measurement_id: Which measurement.
+        values: ``(name, value)`` pairs with units in the names.
+    """
+
+    measurement_id: str
+    values: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What a finished study found.
 
@@ -46,11 +72,15 @@ class Answer:
         note: The answer in words.
         summary: The answer in numbers, as ``(name, value)`` pairs with units in the names.
         files: Report, plots and tables, as paths within the results folder.
+        chart: The course of the study; empty where it has none.
+        runs: What is known of single measurements now.
     """
 
     note: str
     summary: tuple[tuple[str, float], ...] = ()
     files: tuple[str, ...] = ()
+    chart: tuple[ChartPoint, ...] = ()
+    runs: tuple[RunMetrics, ...] = ()
 
     def __post_init__(self) -> None:
         for file in self.files:

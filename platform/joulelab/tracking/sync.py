@@ -13,7 +13,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.errors import TrackingError
 from joulelab.tracking.base import Tracker
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.study import StudyHeader
+from joulelab.tracking.study import ChartPoint, StudyHeader
 
 _logger = logging.getLogger(__name__)
 
@@ -77,8 +77,9 @@ class BackgroundDelivery:
         self._store = store
         self._tracker = tracker
         self._header = header
-        self._offered: queue.SimpleQueue[Measurement | None] = queue.SimpleQueue()
+        self._offered: queue.SimpleQueue[Measurement | ChartPoint | None] = queue.SimpleQueue()
         self._backlog: list[Measurement] = []
+        self._points: list[ChartPoint] = []
         self._num_offered = 0
         self._num_delivered = 0
         self._begun = False
@@ -95,6 +96,10 @@ class BackgroundDelivery:
         """Have ``measurement``, which is in the store already, delivered soon."""
         self._num_offered += 1
         self._offered.put(measurement)
+
+    def plot(self, point: ChartPoint) -> None:
+        """Have a point of the study's course delivered soon, if the tracker has a place for it."""
+        self._offered.put(point)
 
     def close(self, *, timeout_s: float = 60.0) -> DeliveryReport:
         """Deliver what is left and the study's answer, if the store has one, and stop.
@@ -129,7 +134,10 @@ class BackgroundDelivery:
         """Move what was offered to the backlog; ``False`` once nothing more will come."""
         item = self._offered.get()
         while item is not None:
-            self._backlog.append(item)
+            if isinstance(item, ChartPoint):
+                self._points.append(item)
+            else:
+                self._backlog.append(item)
             if self._offered.empty():
                 return True
             item = self._offered.get()
@@ -146,6 +154,9 @@ class BackgroundDelivery:
             _deliver_one(self._store, self._tracker, self._backlog[0])
             self._backlog.pop(0)
             self._num_delivered += 1
+        if self._points:
+            self._tracker.chart(self._points)
+            self._points = []
 
     def _try(self, action: Callable[[], None]) -> bool:
         try:
@@ -169,6 +180,8 @@ def _deliver_answer(store: ResultStore, tracker: Tracker) -> None:
     answer = store.read_answer()
     if answer is not None:
         files = [store.folder / name for name in answer.files]
+        tracker.chart(answer.chart)
+        tracker.amend(answer.runs)
         tracker.finish(note=answer.note, summary=dict(answer.summary), files=files)
 
 

@@ -1,0 +1,96 @@
+"""The course of a search: what each trial cost, and the best so far, over trials and energy."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from joulelab.analysis.quantities import si_scale
+from joulelab.analysis.search_result import SearchResult
+from joulelab.analysis.search_wording import goal_name
+from joulelab.analysis.style import BEST, CAPPED, CURVE, INK, MUTED, tidy
+from joulelab.search.course import Step
+
+_MOST_ABOVE = 1.2
+"""How far above the baseline the axis goes at most, in lengths of what the best saves."""
+_LEAST = 20.0
+"""What counts as that length at least, in percent."""
+
+
+def draw_course(over_trials: Axes, over_energy: Axes, result: SearchResult) -> None:
+    """Draw the course of a search twice, over trials and over the energy that they took.
+
+    Args:
+        over_trials: Where to draw it over trials.
+        over_energy: Where to draw it over energy; shares its vertical axis with the other.
+        result: What was found.
+    """
+    steps = result.steps
+    factor, prefix = si_scale([steps[-1].spent_j])
+    unit = f"{goal_name(result.problem)} against the baseline, %"
+    tidy(over_trials, "Best so far, over trials", unit, "trials")
+    tidy(over_energy, "Best so far, over energy spent", "", f"energy spent, {prefix}J")
+    over_trials.set_xlim(0, len(steps) * 1.16 + 0.5)
+    over_trials.xaxis.set_major_locator(MaxNLocator(integer=True))
+    over_energy.set_xlim(0, steps[-1].spent_j * factor * 1.16)
+    low, high = _range(result)
+    over_trials.set_ylim(low, high)
+    _draw(over_trials, result, [float(step.number) for step in steps])
+    _draw(over_energy, result, [step.spent_j * factor for step in steps])
+
+
+def _range(result: SearchResult) -> tuple[float, float]:
+    """Return the limits of the vertical axis: from below the best to not far above the baseline."""
+    costs = [_percent(step.cost_ratio) for step in result.steps if step.cost_ratio is not None]
+    low, high = min([0.0, *costs]), max([0.0, *costs])
+    length = max(-low, _LEAST)
+    top = min(high + 0.08 * length, _MOST_ABOVE * length)
+    return low - 0.16 * (top - low), max(top, 0.12 * length)
+
+
+def _draw(axes: Axes, result: SearchResult, xs: Sequence[float]) -> None:
+    bottom, top = axes.get_ylim()
+    axes.axhline(0.0, color=INK, linewidth=0.9, zorder=2)
+    shown = [(x, step) for x, step in zip(xs, result.steps, strict=True)]
+    _scatter(axes, shown, result, top)
+    lost = [x for x, step in shown if step.outcome.figures is None]
+    axes.plot(lost, [bottom] * len(lost), linestyle="", marker="|", markersize=9,
+              color=MUTED, markeredgewidth=1.4, clip_on=False, zorder=4)  # fmt: skip
+    best = [(x, _percent(step.best_cost_ratio)) for x, step in shown if _is_known(step)]
+    if best:
+        axes.step([x for x, _ in best], [y for _, y in best], where="post", color=BEST,
+                  linewidth=2.0, zorder=5)  # fmt: skip
+        x, y = best[-1]
+        up = 0.0 if y < -1 else 7.0
+        axes.annotate(
+            f"{y:+.1f} %", (x, y), xytext=(5, up), textcoords="offset points", va="center",
+            color=BEST, fontsize=9, fontweight="bold", annotation_clip=False, zorder=6,
+        )  # fmt: skip
+
+
+def _scatter(
+    axes: Axes, shown: Sequence[tuple[float, Step]], result: SearchResult, top: float
+) -> None:
+    """Draw a dot for each trial, the baseline's apart; what lies beyond the axis points there."""
+    baseline = result.problem.space.baseline
+    for is_baseline, color in ((False, CURVE), (True, CAPPED)):
+        dots = [
+            (x, _percent(step.cost_ratio))
+            for x, step in shown
+            if step.cost_ratio is not None and (step.outcome.candidate == baseline) == is_baseline
+        ]
+        for is_within, marker in ((True, "o"), (False, "^")):
+            some = [(x, min(y, top)) for x, y in dots if (y <= top) == is_within]
+            axes.plot(
+                [x for x, _ in some], [y for _, y in some], linestyle="", marker=marker,
+                markersize=3.6 if is_within else 4.5, color=color, alpha=0.6 if is_within else 0.3,
+                markeredgewidth=0, clip_on=is_within, zorder=3,
+            )  # fmt: skip
+
+
+def _is_known(step: Step) -> bool:
+    return step.best_cost_ratio is not None and step.is_feasible
+
+
+def _percent(ratio: float | None) -> float:
+    return 100 * ((ratio or 1.0) - 1)

@@ -1,0 +1,231 @@
+"""What a search found as lines of text for terminal and page, and as CSV in SI units."""
+
+import csv
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from joulelab.analysis.cells import Line, Sheet
+from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
+from joulelab.analysis.search_result import SearchResult, SearchRow
+from joulelab.analysis.search_wording import goal_name
+from joulelab.analysis.table import fitting, lay_out
+from joulelab.core.additive import Interval
+from joulelab.core.configuration import KnobValue
+from joulelab.search.compare import Compared
+
+_HEADS = {
+    "sm_clock_mhz": ("clock", "MHz"),
+    "mem_clock_mhz": ("memory", "MHz"),
+    "power_limit_w": ("limit", "W"),
+}
+_MINOR = ("power", "n", "time added", "energy saved")
+"""Heads of columns that go first where there is no room."""
+
+
+def chosen_rows(result: SearchResult, max_rows: int | None) -> list[SearchRow]:
+    """Choose the rows to show: the baseline, the best, its equals, the front, then the next best.
+
+    Args:
+        result: What was found.
+        max_rows: Rows at most; ``None`` takes all that were tried.
+    """
+    if max_rows is None:
+        return list(result.rows)
+
+    def rank(row: SearchRow) -> tuple[bool, bool, bool, bool]:
+        named = row.is_baseline or row.is_best or row.is_knee
+        return (not named, not row.in_set, row.found is None, not row.on_front)
+
+    kept = {row.configuration for row in sorted(result.rows, key=rank)[:max_rows]}
+    return [row for row in result.rows if row.configuration in kept]
+
+
+def search_sheet(result: SearchResult, rows: Sequence[SearchRow]) -> Sheet:
+    """Put ``rows`` into words, with SI prefixes that suit them."""
+    found = [row.found.figures for row in rows if row.found is not None]
+    energy = si_scale(figures.energy_j for figures in found)
+    time = si_scale(figures.time_s for figures in found)
+    quality = (("quality", "% kept"),) if result.has_quality else ()
+    return Sheet(
+        heads=(
+            *(_HEADS.get(name, (name.replace("_", " "), "")) for name in result.problem.space.axes),
+            ("power", "W"),
+            ("energy", f"{energy[1]}J/{result.unit}"),
+            ("time", f"{time[1]}s/{result.unit}"),
+            *(() if _is_energy(result) else ((goal_name(result.problem), "% of baseline"),)),
+            ("energy saved", "%"),
+            ("time added", "%"),
+            *quality,
+            ("n", ""),
+        ),
+        lines=tuple(_line(result, row, energy[0], time[0]) for row in rows),
+    )
+
+
+def search_legend(result: SearchResult, *, num_shown: int, more: str = "") -> list[str]:
+    """Say what marks and columns mean, and what is not shown."""
+    level = result.answer.standing.level
+    marks = ["* chosen", f"= cannot be told apart from it ({level:.0%})"]
+    if len(result.answer.front) > 1:
+        marks += ["f on the Pareto front", "k its knee"]
+    if any(not row.is_feasible for row, _ in result.measured):
+        marks.append("! not sure to keep to the constraints")
+    if any(row.is_capped for row in result.rows):
+        marks.append("^ held down by the power cap")
+    lines = [
+        "   ".join(marks),
+        f"{PLUS_MINUS} standard uncertainty (k=1) of energy and time; {level:.0%} interval of "
+        "what is against the baseline",
+    ]
+    if any(row.num_invalid for row in result.rows):
+        lines.append("n: trials with figures, minus those without")
+    if num_shown < len(result.rows):
+        lines.append(
+            f"{num_shown} of {len(result.rows)} configurations that were tried are shown"
+            f"{more and f'; {more}'}"
+        )
+    return lines
+
+
+def search_table(
+    result: SearchResult, console: Console, *, max_rows: int | None = 20, more: str = ""
+) -> Table:
+    """Lay out what was found as wide as ``console`` allows: columns go, never digits."""
+    rows = chosen_rows(result, max_rows)
+    legend = search_legend(result, num_shown=len(rows), more=more)
+
+    def lay(without: Collection[str]) -> Table:
+        return lay_out(search_sheet(result, rows), legend, without=without)
+
+    return fitting(console, lay, _MINOR)
+
+
+def write_search_csv(result: SearchResult, path: Path) -> None:
+    """Write every configuration that was tried to ``path``; what is not known is empty."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*result.problem.space.axes, *_COLUMNS])
+        writer.writerows(_csv_row(result, row) for row in result.rows)
+
+
+_COLUMNS = (
+    "workload", "unit", "num_valid", "num_invalid", "reason", "power_w", "temperature_c",
+    "energy_per_unit_j", "energy_per_unit_u_j", "time_per_unit_s", "time_per_unit_u_s",
+    "retention", "retention_u", "energy_ratio", "energy_ratio_low", "energy_ratio_high",
+    "time_ratio", "time_ratio_low", "time_ratio_high", "cost_ratio", "cost_ratio_low",
+    "cost_ratio_high", "is_baseline", "is_best", "in_set", "on_front", "is_knee", "is_feasible",
+    "is_capped", "config_hash",
+)  # fmt: skip
+
+
+def _line(result: SearchResult, row: SearchRow, energy: float, time: float) -> Line:
+    num = f"{row.num_valid}-{row.num_invalid}" if row.num_invalid else f"{row.num_valid}"
+    axes = [
+        _value(name, value, row)
+        for name, value in zip(result.problem.space.axes, row.values, strict=True)
+    ]
+    if row.found is None:
+        why = "power-capped" if row.is_capped else row.reason.partition(":")[0]
+        num_empty = 4 + result.has_quality - _is_energy(result)
+        cells = [*axes, "", why, *[""] * num_empty, num]
+    else:
+        cells = [*axes, *_cells(result, row, row.found, energy, time), num]
+    return Line(
+        mark=("*" if row.is_best else "=" if row.in_set else " ") + _second_mark(result, row),
+        cells=tuple(cells),
+        is_best=row.is_best,
+        in_set=row.in_set,
+        has_figures=row.found is not None,
+    )
+
+
+def _second_mark(result: SearchResult, row: SearchRow) -> str:
+    if row.is_capped:
+        return "^"
+    if row.found is not None and not row.is_feasible:
+        return "!"
+    if len(result.answer.front) == 1:
+        return " "
+    return "k" if row.is_knee else "f" if row.on_front else " "
+
+
+def _value(name: str, value: KnobValue, row: SearchRow) -> str:
+    if value is not None:
+        return f"{value}"
+    return "baseline" if row.is_baseline and name == "sm_clock_mhz" else "default"
+
+
+def _cells(
+    result: SearchResult, row: SearchRow, found: Compared, energy: float, time: float
+) -> list[str]:
+    figures = found.figures
+    shares = [(found.cost_ratio, 1), (found.energy_ratio, -1), (found.time_ratio, 1)]
+    if _is_energy(result):
+        shares = shares[1:]
+    kept = figures.retention
+    return [
+        f"{figures.power_w:.0f}",
+        _pm(figures.energy_j * energy, figures.energy_u_j * energy),
+        _pm(figures.time_s * time, figures.time_u_s * time),
+        *(_change(share, sign, is_zero=row.is_baseline) for share, sign in shares),
+        *([f"{100 * kept:.1f}"] if result.has_quality and kept is not None else []),
+    ]
+
+
+def _pm(value: float, u: float) -> str:
+    if not u > 1e-6 * value:
+        return f"{value:.{decimals_for(value, digits=5)}f}"
+    decimals = decimals_for(u)
+    return f"{value:.{decimals}f} {PLUS_MINUS} {u:.{decimals}f}"
+
+
+def _change(ratio: Interval | None, sign: int, *, is_zero: bool) -> str:
+    """Write a ratio to the baseline as what is added to it, or saved, in percent."""
+    if ratio is None or is_zero:
+        return "" if ratio is None else "0"
+    half = 100 * ratio.half_width
+    decimals = min(max(decimals_for(half, digits=1), 1), 2) if half < 10 else 0
+    return f"{100 * sign * (ratio.value - 1):+.{decimals}f} {PLUS_MINUS} {half:.{decimals}f}"
+
+
+def _is_energy(result: SearchResult) -> bool:
+    """Whether the goal is energy alone, so that its column would say what another says."""
+    goal = result.problem.goal
+    return not (goal.time_exponent or goal.quality_exponent)
+
+
+def _csv_row(result: SearchResult, row: SearchRow) -> list[object]:
+    return [
+        *row.values,
+        result.problem.space.workload,
+        result.unit,
+        row.num_valid,
+        row.num_invalid,
+        row.reason,
+        *_csv_figures(row.found),
+        int(row.is_baseline),
+        int(row.is_best),
+        int(row.in_set),
+        int(row.on_front),
+        int(row.is_knee),
+        int(row.is_feasible),
+        int(row.is_capped),
+        row.configuration.config_hash,
+    ]
+
+
+def _csv_figures(found: Compared | None) -> list[float | None]:
+    if found is None:
+        return [None] * 17
+    figures = found.figures
+    ratios = [
+        part
+        for ratio in (found.energy_ratio, found.time_ratio, found.cost_ratio)
+        for part in ((ratio.value, ratio.low, ratio.high) if ratio else (None, None, None))
+    ]
+    values = [figures.power_w, figures.temperature_c, figures.energy_j, figures.energy_u_j]
+    return [*values, figures.time_s, figures.time_u_s, figures.retention, figures.retention_u,
+            *ratios]  # fmt: skip
