@@ -1,26 +1,23 @@
 #!/usr/bin/env python
 """How many trials searches need, how far off they end, and whether they know how sure they are.
 
-Usage: python benchmarks/search_regret.py [--seeds 20] [--most 150] [--data FOLDER]
+Usage: python benchmarks/search_regret.py [--seeds 20] [--most 150]
 
 Every search gets the same simulated surfaces, 61 clocks x 6 batches x 4 precisions of networks on
 an A100 in its steady state (the board's physics with its power cap and heat), and the same noise by
-seed. That board follows a law of the kind that the model-guided search assumes; the clock axis
-alone is therefore searched on sweeps that were measured on an A100 as well. These lie in
-../shared/data and are no part of the project. Optuna's TPE and NSGA-II take part if installed.
+seed. That board follows a law of the kind that the model-guided search assumes, with figures of the
+catalogue; ``search_clock.py`` searches sweeps that were measured as well. Optuna's TPE and NSGA-II
+take part if installed.
 """
 
-import csv
 import importlib.util
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 import tyro
@@ -28,21 +25,16 @@ from figures import Figure, print_figures
 from optuna_search import OptunaSearch
 from rich.console import Console
 from rich.table import Table
-from search_surface import BATCHES, PRECISIONS, SPEC, Surface, reading, simulated
+from search_surface import BATCHES, PRECISIONS, SPEC, Surface, simulated
 
-from joulelab.search.base import Outcome, Strategy
+from joulelab.search.base import Strategy
 from joulelab.search.evidence import Problem
 from joulelab.search.goal import goal_of
-from joulelab.search.space import SearchSpace
 from joulelab.search.strategies import STRATEGIES
 from joulelab.search.strategies.model_guided import ModelGuided
 
-_DATA = Path(__file__).parents[2] / "shared" / "data"
 _WITHIN = 0.01
 _SHARE = 0.05
-_NUM_PROBES = 3
-_SMOOTH = 4
-"""Clocks to either side over which a recorded sweep is smoothed."""
 _CONSOLE = Console(width=140)
 
 
@@ -53,12 +45,10 @@ class Settings:
     Attributes:
         seeds: How often each search is run on each surface.
         most: Trials after which a search that is not within 1 % is given up.
-        data: Folder of the recorded sweeps.
     """
 
     seeds: int = 20
     most: int = 150
-    data: Path = _DATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +90,7 @@ def figures(settings: Settings | None = None) -> list[Figure]:
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         runs = list(pool.map(partial(_run, settings.most), tasks, chunksize=10))
     _print_runs(runs, searches)
-    found = _promised(runs, searches, settings)
-    recorded = settings.data / "a100_hpc_dvfs.csv"
-    return [*found, *_clock_axis(recorded)] if recorded.is_file() else found
+    return _promised(runs, searches, settings)
 
 
 def _made(search: str, problem: Problem, seed: int) -> Strategy:
@@ -114,7 +102,7 @@ def _made(search: str, problem: Problem, seed: int) -> Strategy:
 
 def _run(most: int, task: tuple[Surface, str, int]) -> Run:
     surface, search, seed = task
-    strategy = _made(search, Problem(space=surface.space, goal=goal_of("edp")), seed)
+    strategy = _made(search, Problem(space=surface.space, goal=goal_of("edp"), gpu=SPEC), seed)
     random, goal = np.random.default_rng(seed), goal_of("edp")
     true_regret, num_share = surface.regret, int(_SHARE * len(surface.space))
     lowest, trials, at_share, made = inf, inf, inf, 0
@@ -217,65 +205,6 @@ def _over_others(runs: Sequence[Run], searches: Sequence[str]) -> Iterator[tuple
         own = medians.pop("model-guided")
         for search, median in medians.items():
             yield own / median, f"{search} on {surface}"
-
-
-def _clock_axis(path: Path) -> list[Figure]:
-    """Return how far off the clock is that three measured clocks of a sweep lead to."""
-    sweeps = dict(_sweeps(path))
-    rows = [(name, *_three_probes(name, *sweep)) for name, sweep in sweeps.items()]
-    table = Table("application", "chosen", "EDP regret", "smoothed", title="Three clocks measured")
-    for name, clock_mhz, raw, smooth in rows:
-        table.add_row(name, f"{clock_mhz} MHz", f"{raw:.2%}", f"{smooth:.2%}")
-    _CONSOLE.print(table)
-    raws, smooths = [row[2] for row in rows], [row[3] for row in rows]
-    how = f"A100, {len(rows)} applications, {_NUM_PROBES} clocks measured once; {path.name}"
-    alike = f"{how}; sweeps smoothed over {2 * _SMOOTH + 1} clocks"
-    return [
-        _share("EDP regret on the clock axis, mean", float(np.mean(smooths)), 1.0, alike),
-        _share("the same, p95", float(np.quantile(smooths, 0.95)), 4.0, alike),
-        _share("the same over the luckiest reading, mean", float(np.mean(raws)), 1.0, how),
-    ]
-
-
-def _sweeps(path: Path) -> Iterator[tuple[str, tuple[list[int], np.ndarray, np.ndarray]]]:
-    """Yield each application with its clocks, energies and times."""
-    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    with path.open() as file:
-        for row in csv.DictReader(file):
-            values = [float(row[name] or "nan") for name in ("sm_clock_mhz", "power_w", "time_s")]
-            if all(value > 0 for value in values):
-                found[row["app"]].append((values[0], values[1], values[2]))
-    for name, points in found.items():
-        clocks, power_w, time_s = np.array(sorted(points)).T
-        yield name, ([int(clock) for clock in clocks], power_w * time_s, time_s)
-
-
-def _three_probes(
-    name: str, clocks: list[int], energy_j: np.ndarray, time_s: np.ndarray
-) -> tuple[int, float, float]:
-    """Return the clock chosen, and its regret as measured and over the smoothed sweep."""
-    space = SearchSpace("recorded", {"sm_clock_mhz": clocks}, knobs={"app": name})
-    strategy = ModelGuided(Problem(space=space, goal=goal_of("edp")))
-    for _ in range(_NUM_PROBES):
-        asked = strategy.ask()
-        at = clocks.index(asked.point.sm_clock_mhz or clocks[-1])
-        figures = reading(float(energy_j[at]), float(time_s[at]))
-        strategy.tell(Outcome(candidate=asked, figures=figures))
-    cost = strategy.forecast().log_cost[1:]
-    chosen = int(np.argmin(cost))
-    edp = np.log(energy_j * time_s)
-    smooth = _smoothed(np.array(clocks, dtype=float), edp)
-    regrets = [float(np.expm1(each[chosen] - each.min())) for each in (edp, smooth)]
-    return clocks[chosen], regrets[0], regrets[1]
-
-
-def _smoothed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return local parabolas through ``y``: readings of one run each scatter by 1 to 2 %."""
-    found = np.empty_like(y)
-    for place in range(len(x)):
-        near = slice(max(0, place - _SMOOTH), place + _SMOOTH + 1)
-        found[place] = np.polyval(np.polyfit(x[near] - x[place], y[near], 2), 0.0)
-    return found
 
 
 def _share(name: str, share: float, promised: float, how: str) -> Figure:

@@ -58,28 +58,37 @@ class Surface:
         return Outcome(candidate=self.space[place], figures=figures, capped=self.capped[place])
 
 
-def reading(energy_j: float, time_s: float) -> Figures:
+def reading(
+    energy_j: float,
+    time_s: float,
+    energy_noise: float = ENERGY_NOISE,
+    time_noise: float = TIME_NOISE,
+) -> Figures:
     """Return figures with the uncertainty of one trial."""
     return Figures(
         energy_j=energy_j,
-        energy_u_j=ENERGY_NOISE * energy_j,
+        energy_u_j=energy_noise * energy_j,
         time_s=time_s,
-        time_u_s=TIME_NOISE * time_s,
+        time_u_s=time_noise * time_s,
         power_w=energy_j / time_s,
-        board="A100",
+        board="one",
     )
 
 
 def simulated(workload: str) -> Surface:
-    """Return the surface of a workload on a simulated A100."""
+    """Return the surface of a workload on a simulated A100, with batch and number format."""
     axes: dict[str, Sequence[KnobValue]] = {
         "sm_clock_mhz": SPEC.study_clocks_mhz,
         "batch": BATCHES,
         "precision": PRECISIONS[workload],
     }
-    space = SearchSpace(workload, axes)
-    phases = {c: _phases(workload, dict(c)) for c in space.cells}
-    found = [_steady(phases[each.knobs], each.point.sm_clock_mhz) for each in space]
+    return surface_of(SearchSpace(workload, axes), SPEC)
+
+
+def surface_of(space: SearchSpace, spec: GpuSpec) -> Surface:
+    """Return what every configuration of ``space`` costs on a simulated GPU."""
+    phases = {cell: _phases(space.workload, dict(cell), spec) for cell in space.cells}
+    found = [_steady(phases[each.knobs], each.point.sm_clock_mhz, spec) for each in space]
     return Surface(
         space=space,
         energy_j=tuple(energy_j for energy_j, _, _ in found),
@@ -88,23 +97,25 @@ def simulated(workload: str) -> Surface:
     )
 
 
-def _phases(workload: str, knobs: dict[str, KnobValue]) -> list[tuple[PhaseCost, PhaseModel]]:
+def _phases(
+    workload: str, knobs: dict[str, KnobValue], spec: GpuSpec
+) -> list[tuple[PhaseCost, PhaseModel]]:
     cost = cached_cost(WORKLOADS[workload].from_knobs(knobs))
-    return [(phase, PhaseModel(SPEC, phase)) for phase in cost.phases]
+    return [(phase, PhaseModel(spec, phase)) for phase in cost.phases]
 
 
 def _steady(
-    phases: Sequence[tuple[PhaseCost, PhaseModel]], clock_mhz: int | None
+    phases: Sequence[tuple[PhaseCost, PhaseModel]], clock_mhz: int | None, spec: GpuSpec
 ) -> tuple[float, float, bool]:
     """Return energy and time per unit of work, and whether the cap holds the clock."""
     energy_j = time_s = 0.0
     capped = False
-    wanted = clock_mhz or SPEC.default_clock_mhz
+    wanted = clock_mhz or spec.default_clock_mhz
     for phase, model in phases:
-        for held in (clock for clock in SPEC.sm_clocks_mhz if clock <= wanted):
-            point = model.at(held, SPEC.mem_clocks_mhz[0])
-            power_w = _warm_w(SPEC, point)
-            if power_w <= CAP_SHARE * SPEC.default_power_limit_w:
+        for held in (clock for clock in spec.sm_clocks_mhz if clock <= wanted):
+            point = model.at(held, spec.mem_clocks_mhz[0])
+            power_w = _warm_w(spec, point)
+            if power_w <= CAP_SHARE * spec.default_power_limit_w:
                 break
         capped |= held < wanted
         time_s += point.duration_s / phase.work

@@ -23,11 +23,11 @@ import tyro
 from joulelab.cli.errors import exit_code
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import KnobValue
+from joulelab.hardware import spec_for
 from joulelab.search.constraints import Constraint
 from joulelab.search.evidence import Problem
 from joulelab.search.goal import goal_of
 from joulelab.search.space import SearchSpace
-from joulelab.tracking.store import ResultStore
 from joulelab.workloads.llama_settings import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.placement import Site, study_clocks_mhz
@@ -75,8 +75,7 @@ def main(config: EnergySearch[object]) -> int:
             lab, sites, problem(config, sites), study=name, settings=config,
             algorithm=config.algorithm, budget=config.budget, seed=config.seed,
         )  # fmt: skip
-    answer = ResultStore(lab.study_dir(name)).read_answer()
-    print(f"{answer.note if answer else ''}\n{found.words}\nAll runs in MLflow: {lab.ui_command}")
+    print(f"{found.words}\nAll runs in MLflow: {lab.ui_command}")
     return 1 if found.study.failed or found.study.unfinished else 0
 
 
@@ -91,6 +90,7 @@ def problem(config: EnergySearch[object], sites: Sequence[Site]) -> Problem:
         space=SearchSpace(workload_name(config.workload), axes, knobs=knobs),
         goal=goal_of(config.goal),
         constraints=tuple(Constraint(quantity=n, bound=b) for n, b in bounds if b is not None),
+        gpu=spec_for(sites[0].identity.name),
     )
 
 

@@ -1,0 +1,210 @@
+#!/usr/bin/env python
+"""How far off the clock is that three measured clocks lead to.
+
+Usage: python benchmarks/search_clock.py [--seeds 5] [--data FOLDER]
+
+Simulated GPUs of the catalogue follow a law of the kind that the model-guided search assumes, with
+figures that it starts from, so they show what noise and few trials cost. Sweeps that were measured
+show what the law misses. These lie in ../shared/data and are no part of the project; each of their
+clocks was measured once, so the regret is that over the smoothed sweep.
+"""
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tyro
+from figures import Figure, print_figures
+from rich.console import Console
+from rich.table import Table
+from search_surface import reading, surface_of
+
+from joulelab.core.configuration import KnobValue
+from joulelab.core.physics import CAP_SHARE
+from joulelab.hardware import GpuSpec
+from joulelab.hardware.catalogue import GPUS
+from joulelab.search.base import Outcome
+from joulelab.search.evidence import Problem
+from joulelab.search.goal import goal_of
+from joulelab.search.space import SearchSpace
+from joulelab.search.strategies.model_guided import ModelGuided
+
+_DATA = Path(__file__).parents[2] / "shared" / "data"
+_NUM_PROBES = 3
+_SMOOTH = 4
+"""Clocks to either side over which a recorded sweep is smoothed."""
+_BOARDS = ("v100_sxm2", "a100_sxm", "h100_sxm", "h200_sxm", "a40", "l4", "rtx_4090")
+_WORKLOADS: tuple[tuple[str, Mapping[str, KnobValue]], ...] = (
+    ("vit", {"batch": 1, "precision": "fp16"}),
+    ("vit", {"batch": 16, "precision": "fp16"}),
+    ("resnet50", {"batch": 64, "precision": "fp16"}),
+    ("bert", {"batch": 8, "precision": "fp16"}),
+    ("lstm", {"precision": "fp16"}),
+    ("llama", {"model": "llama-7b", "precision": "fp16", "batch": 4}),
+    ("gemm", {"precision": "fp16"}),
+    ("stream", {}),
+)
+_CONSOLE = Console(width=120)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Search the clock axis alone.
+
+    Attributes:
+        seeds: How often each simulated sweep is searched.
+        data: Folder of the recorded sweeps.
+    """
+
+    seeds: int = 5
+    data: Path = _DATA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A sweep that was recorded.
+
+    Attributes:
+        name: Of its application.
+        clocks_mhz: Ascending.
+        energy_j: At each clock.
+        time_s: At each clock.
+    """
+
+    name: str
+    clocks_mhz: tuple[int, ...]
+    energy_j: np.ndarray
+    time_s: np.ndarray
+
+
+def figures(settings: Settings | None = None) -> list[Figure]:
+    """Return the figures; prints every sweep on the way."""
+    settings = settings or Settings()
+    found = _simulated(settings.seeds)
+    if (path := settings.data / "a100_hpc_dvfs.csv").is_file():
+        found += _recorded("A100", list(_sweeps(path, {})), GPUS["a100_sxm"])
+    if (path := settings.data / "llm_stage_dvfs.csv").is_file():
+        for name, board in (("A100", "a100_sxm"), ("A40", "a40")):
+            sweeps = list(_sweeps(path, {"gpu": name}))
+            found += _recorded(f"{name}, stages of language models", sweeps, GPUS[board])
+    return found
+
+
+def _simulated(seeds: int) -> list[Figure]:
+    table = Table("GPU", *(f"{name} {knobs.get('batch', '')}" for name, knobs in _WORKLOADS))
+    table.title = "EDP regret after three clocks, simulated; worst seed"
+    every: list[float] = []
+    for board in _BOARDS:
+        rows = [_of_board(GPUS[board], *each, seeds) for each in _WORKLOADS]
+        table.add_row(board, *(f"{max(row):.2%}" for row in rows))
+        every += [regret for row in rows for regret in row]
+    _CONSOLE.print(table)
+    how = f"{len(every)} searches: {len(_BOARDS)} GPUs x {len(_WORKLOADS)} workloads x {seeds}"
+    return [
+        _share("EDP regret on the clock axis, simulated, mean", float(np.mean(every)), 1.0, how),
+        _share("the same, p95", float(np.quantile(every, 0.95)), 4.0, how),
+    ]
+
+
+def _of_board(
+    spec: GpuSpec, workload: str, knobs: Mapping[str, KnobValue], seeds: int
+) -> list[float]:
+    space = SearchSpace(workload, {"sm_clock_mhz": spec.study_clocks_mhz}, knobs=knobs)
+    surface = surface_of(space, spec)
+    regrets = surface.regret[1:] - surface.regret[1:].min()
+    found = []
+    for seed in range(seeds):
+        random = np.random.default_rng(seed)
+        strategy = ModelGuided(Problem(space=space, goal=goal_of("edp"), gpu=spec))
+        for _ in range(_NUM_PROBES):
+            if (asked := strategy.ask()) is not None:
+                strategy.tell(surface.outcome(space.index(asked), random))
+        found.append(float(np.expm1(regrets[_chosen(strategy)])))
+    return found
+
+
+def _recorded(title: str, sweeps: list[Sweep], spec: GpuSpec) -> list[Figure]:
+    table = Table("application", "chosen", "EDP regret", "smoothed", "scatter", title=title)
+    raws, smooths = [], []
+    for sweep in sweeps:
+        chosen = _three_probes(sweep, spec)
+        edp = np.log(sweep.energy_j * sweep.time_s)
+        smooth = _smoothed(sweep.clocks_mhz, edp)
+        raw, regret = (float(np.expm1(each[chosen] - each.min())) for each in (edp, smooth))
+        raws.append(raw)
+        smooths.append(regret)
+        cells = (f"{each:.2%}" for each in (raw, regret, float(np.std(edp - smooth))))
+        table.add_row(sweep.name, f"{sweep.clocks_mhz[chosen]} MHz", *cells)
+    _CONSOLE.print(table)
+    how = f"{title}, {len(sweeps)} applications, {_NUM_PROBES} clocks measured once"
+    alike = f"{how}; sweeps smoothed over {2 * _SMOOTH + 1} clocks"
+    return [
+        _share("EDP regret on the clock axis, mean", float(np.mean(smooths)), 1.0, alike),
+        _share("the same, p95", float(np.quantile(smooths, 0.95)), 4.0, alike),
+    ]
+
+
+def _three_probes(sweep: Sweep, spec: GpuSpec) -> int:
+    """Return the place of the clock that is chosen; readings are told with their scatter."""
+    clocks, scatter = sweep.clocks_mhz, _scatter(sweep)
+    space = SearchSpace("recorded", {"sm_clock_mhz": clocks}, knobs={"app": sweep.name})
+    strategy = ModelGuided(Problem(space=space, goal=goal_of("edp"), gpu=spec))
+    for _ in range(_NUM_PROBES):
+        if (asked := strategy.ask()) is None:
+            break
+        at = clocks.index(asked.point.sm_clock_mhz or clocks[-1])
+        figures = reading(float(sweep.energy_j[at]), float(sweep.time_s[at]), *scatter)
+        capped = figures.power_w > CAP_SHARE * spec.default_power_limit_w
+        strategy.tell(Outcome(candidate=asked, figures=figures, capped=capped))
+    return _chosen(strategy)
+
+
+def _chosen(strategy: ModelGuided) -> int:
+    """Return the place of the clock of least expected cost, the default left out."""
+    return int(np.argmin(strategy.forecast().log_cost[1:]))
+
+
+def _sweeps(path: Path, wanted: Mapping[str, str]) -> Iterator[Sweep]:
+    """Yield each application of a file, of rows that start with the values in ``wanted``."""
+    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    with path.open() as file:
+        for row in csv.DictReader(file):
+            values = [float(row[name] or "nan") for name in ("sm_clock_mhz", "power_w", "time_s")]
+            is_wanted = all(row[name].startswith(value) for name, value in wanted.items())
+            if is_wanted and all(value > 0 for value in values):
+                found[row["app"]].append((values[0], values[1], values[2]))
+    for name, points in found.items():
+        clocks, power_w, time_s = np.array(sorted(points)).T
+        yield Sweep(
+            name=name,
+            clocks_mhz=tuple(int(clock) for clock in clocks),
+            energy_j=power_w * time_s,
+            time_s=time_s,
+        )
+
+
+def _scatter(sweep: Sweep) -> tuple[float, float]:
+    """Return by how much readings of energy and time scatter around the smoothed ones."""
+    logs = (np.log(sweep.energy_j), np.log(sweep.time_s))
+    energy, time = (float(np.std(each - _smoothed(sweep.clocks_mhz, each))) for each in logs)
+    return energy, time
+
+
+def _smoothed(clocks_mhz: tuple[int, ...], values: np.ndarray) -> np.ndarray:
+    """Return local parabolas through ``values``: readings of one run each scatter by 1 to 2 %."""
+    x, found = np.array(clocks_mhz, dtype=float), np.empty_like(values)
+    for place in range(len(x)):
+        near = slice(max(0, place - _SMOOTH), place + _SMOOTH + 1)
+        found[place] = np.polyval(np.polyfit(x[near] - x[place], values[near], 2), 0.0)
+    return found
+
+
+def _share(name: str, share: float, promised: float, how: str) -> Figure:
+    return Figure(name=name, measured=100 * share, promised=promised, unit="%", how=how)
+
+
+if __name__ == "__main__":
+    print_figures(figures(tyro.cli(Settings)))
