@@ -12,6 +12,7 @@ from joulelab.cli.estimator.terminal import terminal
 from joulelab.cli.progress import progress
 from joulelab.cli.quality_report import Case, as_json, quality_table, whole_width
 from joulelab.cli.selection import choose_address, open_device
+from joulelab.cli.variants import Variants, read_variants
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.procedure import Procedure
@@ -28,11 +29,6 @@ from joulelab.workloads import WORKLOADS
 
 Settings = TypeVar("Settings")
 Names = Annotated[str | None, tyro.conf.arg(metavar="NAME[,NAME...]")]
-Variants = Annotated[
-    tuple[tuple[str, ...], ...],
-    tyro.conf.UseAppendAction,
-    tyro.conf.arg(metavar="KNOB=VALUE[,VALUE...]"),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +108,7 @@ class Quality(Generic[Settings]):
         return int(not all(case.is_whole for case in cases))
 
     def _settings(self, name: str) -> list[Any]:
-        variants = dict(_variant(word) for words in self.vary for word in words)
+        variants: dict[str, Sequence[KnobValue]] = dict(read_variants(self.vary))
         if self.precisions is not None:
             variants = {"precision": names(self.precisions, "precisions"), **variants}
         given = Configuration.of(name, self.workload).knobs
@@ -170,11 +166,3 @@ def _cost(bench: Bench, configuration: Configuration) -> tuple[Record, ...] | st
         return bench.measure(Trial(study="quality", name=name, configuration=configuration))
     except JouleLabError as error:
         return str(error)
-
-
-def _variant(word: str) -> tuple[str, Sequence[KnobValue]]:
-    knob, _, values = word.partition("=")
-    if not (knob and values):
-        raise ConfigError(f"--vary takes KNOB=VALUE,VALUE, got {word!r}.")
-    pairs = [knob_value(f"{knob}={value}") for value in names(values, f"vary {knob}")]
-    return pairs[0][0], [value for _, value in pairs]

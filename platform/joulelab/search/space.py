@@ -51,6 +51,7 @@ class SearchSpace(Sequence[Configuration]):
         self.axes = {name: tuple(values) for name, values in axes.items()}
         fixed = dict(knobs or {})
         self._check(fixed)
+        self._fixed = fixed
         self.cells = tuple(self._cells(fixed))
         grid = [
             Configuration(workload=workload, knobs=cell, point=point)
@@ -93,6 +94,10 @@ class SearchSpace(Sequence[Configuration]):
         if place is None or not start <= place < (len(self) if stop is None else stop):
             raise ConfigError(f"The search space does not hold {value}; it has {self.summary}.")
         return place
+
+    def restricted(self, axes: Mapping[str, Sequence[KnobValue]]) -> "SearchSpace":
+        """Return the space of the same knobs with other values on the axes."""
+        return SearchSpace(self.workload, axes, knobs=self._fixed)
 
     @property
     def summary(self) -> str:

@@ -1,0 +1,119 @@
+"""Scores what every cell of a search space puts out, before anything is measured."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scipy.stats import norm  # type: ignore[import-untyped]
+
+from joulelab.core.configuration import KnobValue
+from joulelab.core.quality import RETENTION_LEVEL, Quality
+from joulelab.errors import ConfigError
+from joulelab.quality import METRICS, SUBJECTS
+from joulelab.quality.cache import ScoreCache
+from joulelab.quality.evaluation import Row, evaluate
+from joulelab.registry import unknown_name
+from joulelab.search.kept import Kept
+from joulelab.search.space import POINT_AXES, Cell, SearchSpace
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.disk_cache import digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """What the cells of a space keep of the baseline's quality.
+
+    Attributes:
+        metric: Registry name of the metric.
+        data: Name of the data set.
+        kept: What each cell keeps, where that is known.
+        reasons: Why it is not, of the other cells.
+    """
+
+    metric: str
+    data: str
+    kept: Mapping[Cell, Kept] = field(default_factory=dict)
+    reasons: Mapping[Cell, str] = field(default_factory=dict)
+
+
+def score_space(
+    space: SearchSpace, *, metric: str | None = None, cache: ScoreCache | None = None
+) -> Scores:
+    """Score every cell of ``space`` against the baseline's, each kind of outputs once.
+
+    Args:
+        space: Its workload must be one whose outputs can be scored.
+        metric: Registry name of the metric; ``None`` for the first one of the workload.
+        cache: Where scores are kept; by default in the user's cache folder.
+
+    Raises:
+        UnknownNameError: If the outputs of the workload cannot be scored; names those that can.
+        ConfigError: If the metric cannot score them, or the baseline has no score.
+    """
+    if space.workload not in SUBJECTS:
+        raise unknown_name("workload with outputs to score", space.workload, SUBJECTS)
+    kind, workload = SUBJECTS[space.workload], WORKLOADS[space.workload]
+    metric = metric or kind.metrics[0]
+    made = {cell: workload.from_knobs(dict(cell)) for cell in _reference_first(space)}
+    names = {cell: digest(dict(kind(each).identity)) for cell, each in made.items()}
+    firsts = {name: cell for cell, name in reversed(names.items())}
+    asked = [cell for cell in made if firsts[names[cell]] == cell]
+    rows = evaluate(
+        space.workload,
+        [made[cell].settings for cell in asked],
+        [METRICS[metric].from_knobs({})],
+        kind.read_data(None),
+        cache=cache,
+    )
+    by_name = {names[cell]: row for cell, row in zip(asked, rows, strict=True)}
+    if by_name[names[space.baseline.knobs]].quality is None:
+        raise ConfigError(f"The reference has no score. {by_name[names[asked[0]]].note}")
+    return _scores(metric, {cell: (names[cell], by_name[names[cell]]) for cell in made})
+
+
+def scored_axes(space: SearchSpace, scores: Scores) -> dict[str, tuple[KnobValue, ...]]:
+    """Return the axes without the values of which no cell has a score.
+
+    Raises:
+        ConfigError: If some cells of the values that are left have a score and others have none.
+    """
+    axes = {
+        name: values if name in POINT_AXES else _scored(name, values, scores)
+        for name, values in space.axes.items()
+    }
+    for cell, reason in scores.reasons.items():
+        if all(dict(cell)[name] in axes[name] for name in axes if name not in POINT_AXES):
+            named = ", ".join(f"{n} {dict(cell)[n]}" for n in axes if n not in POINT_AXES)
+            raise ConfigError(f"The outputs of {named} have no score; leave it out. {reason}")
+    return axes
+
+
+def retention_u(quality: Quality) -> float | None:
+    """Return the standard uncertainty of a retention: that of the longer side of its interval."""
+    kept, low, high = quality.retention, quality.retention_low, quality.retention_high
+    if kept is None or low is None or high is None:
+        return None
+    return max(high - kept, kept - low, 0.0) / float(norm.ppf((1 + RETENTION_LEVEL) / 2))
+
+
+def _reference_first(space: SearchSpace) -> tuple[Cell, ...]:
+    return tuple(dict.fromkeys([space.baseline.knobs, *space.cells]))
+
+
+def _scores(metric: str, rows: Mapping[Cell, tuple[str, Row]]) -> Scores:
+    kept: dict[Cell, Kept] = {}
+    reasons: dict[Cell, str] = {}
+    data = ""
+    for cell, (name, row) in rows.items():
+        quality = row.quality
+        if quality is None or quality.retention is None:
+            reasons[cell] = row.note
+        else:
+            u = retention_u(quality)
+            kept[cell] = Kept(retention=quality.retention, u=u, outputs=name)
+            data = quality.data
+    return Scores(metric=metric, data=data, kept=kept, reasons=reasons)
+
+
+def _scored(name: str, values: tuple[KnobValue, ...], scores: Scores) -> tuple[KnobValue, ...]:
+    known = {dict(cell)[name] for cell in scores.kept}
+    return tuple(value for value in values if value in known)
