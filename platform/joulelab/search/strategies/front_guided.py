@@ -39,7 +39,7 @@ class FrontGuided(ModelGuided):
         *,
         seed: int = 0,
         tolerance: float = 5e-4,
-        front_tolerance: float = 1e-4,
+        front_tolerance: float = 2e-4,
     ) -> None:
         super().__init__(problem, seed=seed, tolerance=tolerance)
         self._front_tolerance = front_tolerance
