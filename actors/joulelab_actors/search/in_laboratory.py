@@ -12,6 +12,7 @@ from joulelab_actors.search.algorithms import strategy_of
 from joulelab_actors.search.budget import Budget
 from joulelab_actors.search.desk import Sentinel
 from joulelab_actors.search.run import SearchSummary, run_search
+from joulelab_actors.search.scoring import lookup
 from joulelab_actors.search.tell import conclude_search
 
 
@@ -64,6 +65,7 @@ def search_in(
             procedure=lab.procedure,
             budget=budget,
             sentinel=Sentinel(configuration=problem.space.baseline, every=sentinel_every),
+            score=lookup(problem.qualities),
             observe_only=lab.observe_only,
             tracking_uri=lab.store_uri,
             settings=settings,
