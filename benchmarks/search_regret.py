@@ -6,11 +6,10 @@ Usage: python benchmarks/search_regret.py [--seeds 20] [--most 150]
 Every search gets the same simulated surfaces, 61 clocks x 6 batches x 4 precisions of networks on
 an A100 in its steady state (the board's physics with its power cap and heat), and the same noise by
 seed. That board follows a law of the kind that the model-guided search assumes, with figures of the
-catalogue; ``search_clock.py`` searches sweeps that were measured as well. Optuna's TPE and NSGA-II
-take part if installed.
+catalogue; ``search_clock.py`` searches sweeps that were measured as well. Optuna's TPE, NSGA-II and
+Gaussian process take part.
 """
 
-import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -35,6 +34,7 @@ from joulelab.search.strategies.model_guided import ModelGuided
 
 _WITHIN = 0.01
 _SHARE = 0.05
+_SAMPLERS = {"TPE": "TPESampler", "NSGA-II": "NSGAIISampler", "GP": "GPSampler"}
 _CONSOLE = Console(width=140)
 
 
@@ -80,9 +80,7 @@ class Run:
 def figures(settings: Settings | None = None) -> list[Figure]:
     """Return the figures; prints every comparison on the way."""
     settings = settings or Settings()
-    searches = ["random", "ridge", "model-guided"]
-    if importlib.util.find_spec("optuna"):
-        searches += ["TPE", "NSGA-II"]
+    searches = ["random", "ridge", "model-guided", *_SAMPLERS]
     surfaces = [simulated(workload) for workload in PRECISIONS]
     seeds = range(settings.seeds)
     tasks = [(surface, s, seed) for surface in surfaces for s in searches for seed in seeds]
@@ -94,9 +92,8 @@ def figures(settings: Settings | None = None) -> list[Figure]:
 
 
 def _made(search: str, problem: Problem, seed: int) -> Strategy:
-    samplers = {"TPE": "TPESampler", "NSGA-II": "NSGAIISampler"}
-    if search in samplers:
-        return OptunaSearch(problem, samplers[search], seed=seed)
+    if search in _SAMPLERS:
+        return OptunaSearch(problem, _SAMPLERS[search], seed=seed)
     return STRATEGIES[search](problem, seed=seed)  # type: ignore[call-arg]
 
 

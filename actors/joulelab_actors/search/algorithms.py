@@ -30,6 +30,12 @@ def _tpe(points: list[Point], seed: int) -> Searcher:
     return _optuna(points, TPESampler(seed=seed))
 
 
+def _gp(points: list[Point], seed: int) -> Searcher:
+    from optuna.samplers import GPSampler
+
+    return _optuna(points, GPSampler(seed=seed))
+
+
 def _nsga2(points: list[Point], seed: int) -> Searcher:
     from optuna.samplers import NSGAIISampler
 
@@ -43,10 +49,11 @@ def _optuna(points: list[Point], sampler: Any) -> Searcher:
 
 
 TUNE_ALGORITHMS: Mapping[str, _TuneAlgorithm] = {
+    "gp": _TuneAlgorithm(make=_gp, objectives=("cost",)),
     "nsga2": _TuneAlgorithm(make=_nsga2, objectives=("energy", "time")),
     "tpe": _TuneAlgorithm(make=_tpe, objectives=("cost",)),
 }
-"""Algorithms of Tune's: Optuna's TPE and NSGA-II."""
+"""Algorithms of Tune's: Optuna's Gaussian process, NSGA-II and TPE."""
 
 ALGORITHMS = (*STRATEGIES, *TUNE_ALGORITHMS)
 """Names of all algorithms."""
