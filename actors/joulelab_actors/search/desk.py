@@ -12,7 +12,7 @@ from joulelab.search.base import Outcome, Strategy
 from joulelab_actors.events import AttemptFailed, PoolEvent, TrialMeasured
 from joulelab_actors.search.budget import Account, Budget
 from joulelab_actors.search.history import History, trial_name
-from joulelab_actors.search.leases import Leases
+from joulelab_actors.search.leases import TrialBook
 from joulelab_actors.search.outcomes import outcome_of, spent_j
 from joulelab_actors.source import TrialSource
 
@@ -44,7 +44,7 @@ class Sentinel:
 class Desk(TrialSource):
     """Hands out trials that a strategy asks for while the budget lasts, and settles them.
 
-    It lives in one thread, the pool's; only :class:`Leases` is shared with Tune's.
+    It lives in one thread, the pool's.
 
     Args:
         strategy: Whom to ask.
@@ -63,7 +63,7 @@ class Desk(TrialSource):
         strategy: Strategy,
         *,
         study: str,
-        leases: Leases,
+        leases: TrialBook,
         budget: Budget | None = None,
         history: History | None = None,
         check: Callable[[Trial], None] = lambda trial: None,

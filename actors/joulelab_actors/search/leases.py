@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from joulelab.core.trial import Trial
 from joulelab.search.base import Outcome
@@ -15,8 +15,20 @@ Results = Mapping[str, Mapping[str, Any]]
 """What came of trials, by name."""
 
 
+class TrialBook(Protocol):
+    """Whoever is told of trials as the pool begins and settles them."""
+
+    def begin(self, trial: Trial) -> None:
+        """Take note of a trial that has been given out."""
+        ...
+
+    def settle(self, name: str, outcome: Outcome) -> None:
+        """Take note of what came of a trial."""
+        ...
+
+
 class Leases:
-    """What the pool's thread and Tune's share; it never keeps either waiting.
+    """What the pool and Tune share; it never keeps either waiting.
 
     The pool begins and settles trials. Tune takes each over as one of its own when it comes to
     that, waits for its result unless it is there, and lets go of it.

@@ -20,7 +20,7 @@ from joulelab_actors.resume import check_feasible
 from joulelab_actors.search.budget import Budget
 from joulelab_actors.search.desk import Desk, Follower, Scorer, Sentinel
 from joulelab_actors.search.history import history_of
-from joulelab_actors.search.tune_thread import TuneThread
+from joulelab_actors.search.tune_process import TuneLink
 from joulelab_actors.study import driver_store, no_gpu, open_study, tracker_of
 
 
@@ -104,7 +104,7 @@ def run_search(
         header = open_study(store, study, settings, tracking_uri)
         with (
             tracker_of(store, header, sites) as tracker,
-            TuneThread(folder / "tune", num_gpus=len(sites)) as tune,
+            TuneLink(folder / "tune", num_gpus=len(sites)) as tune,
         ):
             ledger = Ledger(store, sites, tracker, on_event)
             with closing(Pool(sites, actors)) as pool:
@@ -113,7 +113,7 @@ def run_search(
                 desk = Desk(
                     strategy,
                     study=study,
-                    leases=tune.leases,
+                    leases=tune,
                     budget=budget,
                     history=history,
                     check=partial(_check, sites=sites, observe_only=observe_only),

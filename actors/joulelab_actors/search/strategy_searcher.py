@@ -8,7 +8,7 @@ from typing_extensions import override
 from joulelab.core.configuration import Configuration
 from joulelab.search.base import Strategy
 from joulelab_actors.search.outcomes import outcome_from
-from joulelab_actors.search.tune_thread import tune_config
+from joulelab_actors.search.tune_process import tune_config
 
 
 class StrategySearcher(Searcher):
