@@ -13,8 +13,8 @@ Array = NDArray[np.float64]
 
 _MARGIN = 0.1
 """By how much the point beyond which nothing counts lies past the front, over its range."""
-_LEAST_LOSS = 1e-3
-"""A difference in quality that does not matter."""
+_NUM_LEVELS = 64
+"""Steps in which quality counts, over its range."""
 _POWER_AND_TIME = np.array([[1.0, 0.0], [1.0, 1.0]])
 """Makes logarithms of time and energy of those of time and power."""
 
@@ -64,6 +64,7 @@ class FrontGuided(ModelGuided):
         low, high = ends.min(axis=0), ends.max(axis=0)
         scale = np.where(high > low, high - low, 1.0)
         costs = (costs - low) / scale
+        costs[:, 2] = np.round(costs[:, 2] * _NUM_LEVELS) / _NUM_LEVELS
         known = [self._space.index(each) for each in self.evidence.measured]
         front = costs[[place for place in (*known, *self._out) if likely[place]]].reshape(-1, 3)
         u = _deviations(forecast, forecast.given(self._out)) / scale[:2]
@@ -74,8 +75,7 @@ class FrontGuided(ModelGuided):
 
 def _costs(forecast: Forecast) -> Array:
     """Return logarithms of time and energy, and what is lost of the quality; shape ``(n, 3)``."""
-    loss = _LEAST_LOSS * np.round(-forecast.log_quality / _LEAST_LOSS)
-    return np.column_stack([forecast.logs @ _POWER_AND_TIME.T, loss])
+    return np.column_stack([forecast.logs @ _POWER_AND_TIME.T, -forecast.log_quality])
 
 
 def _deviations(forecast: Forecast, covariance: Array) -> Array:
