@@ -10,18 +10,21 @@ from joulelab.registry import unknown_name
 from joulelab.search.base import Strategy
 from joulelab.search.evidence import Problem
 from joulelab.search.strategies import STRATEGIES
-from joulelab_actors.search.tune_strategy import Point, TuneStrategy
+from joulelab_actors.search.tune_strategy import MOST_DOUBLES, Point, TuneStrategy
 
 _POPULATION = 20
 """Of NSGA-II; Optuna's 50 would be most of a search's trials before the first offspring."""
+_DOUBLES_OF_GP = 3
+"""A Gaussian process suggests again what it is sure of, and takes 0.1 s and more to do so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TuneAlgorithm:
-    """An algorithm of Tune's, and what it minimises."""
+    """An algorithm of Tune's, what it minimises, and when it has no more to suggest."""
 
     make: Callable[[list[Point], int], Searcher]
     objectives: tuple[str, ...]
+    most_doubles: int = MOST_DOUBLES
 
 
 def _tpe(points: list[Point], seed: int) -> Searcher:
@@ -49,7 +52,7 @@ def _optuna(points: list[Point], sampler: Any) -> Searcher:
 
 
 TUNE_ALGORITHMS: Mapping[str, _TuneAlgorithm] = {
-    "gp": _TuneAlgorithm(make=_gp, objectives=("cost",)),
+    "gp": _TuneAlgorithm(make=_gp, objectives=("cost",), most_doubles=_DOUBLES_OF_GP),
     "nsga2": _TuneAlgorithm(make=_nsga2, objectives=("energy", "time")),
     "tpe": _TuneAlgorithm(make=_tpe, objectives=("cost",)),
 }
@@ -75,4 +78,9 @@ def strategy_of(name: str, problem: Problem, *, seed: int = 0) -> Strategy:
     objectives = algorithm.objectives
     if len(objectives) > 1 and problem.goal.quality_exponent:
         objectives = (*objectives, "loss")
-    return TuneStrategy(problem, lambda points: algorithm.make(points, seed), objectives=objectives)
+    return TuneStrategy(
+        problem,
+        lambda points: algorithm.make(points, seed),
+        objectives=objectives,
+        most_doubles=algorithm.most_doubles,
+    )

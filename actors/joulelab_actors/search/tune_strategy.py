@@ -16,7 +16,7 @@ from joulelab.search.evidence import Evidence, Problem
 Point = dict[str, int]
 """Where on each axis a configuration lies: places of the values in order."""
 
-_MOST_DOUBLES = 200
+MOST_DOUBLES = 200
 """Suggestions in a row that are known already, after which an algorithm counts as at its end."""
 
 
@@ -35,6 +35,8 @@ class TuneStrategy(Strategy):
             after all feasible ones, by how much they miss (Deb, Computer Methods in Applied
             Mechanics and Engineering 186, 2000); or of ``"energy"``, ``"time"`` and ``"loss"``
             of quality, which heed no constraints.
+        most_doubles: Suggestions in a row that are known already, after which the algorithm
+            counts as at its end.
     """
 
     def __init__(
@@ -43,14 +45,17 @@ class TuneStrategy(Strategy):
         make: Callable[[list[Point]], Searcher],
         *,
         objectives: tuple[str, ...] = ("cost",),
+        most_doubles: int = MOST_DOUBLES,
     ) -> None:
         self.evidence = Evidence(problem)
         self._space = problem.space
         self._make = make
         self._objectives = objectives
+        self._most_doubles = most_doubles
         self._axes = {name: _ordered(values) for name, values in problem.space.axes.items()}
         self._by_values = {problem.space.values(each): each for each in problem.space}
         self._searcher: Searcher | None = None
+        self._num_first = 0  # of known ones that it suggests to begin with
         self._waiting: dict[Configuration, list[str]] = {}
         self._names = count()
         self._ended = False
@@ -82,7 +87,8 @@ class TuneStrategy(Strategy):
 
     def _suggested(self, searcher: Searcher) -> Configuration | None:
         """Return the first suggestion that is neither known nor out; ``None`` if there is none."""
-        for _ in range(_MOST_DOUBLES + len(self._by_values)):
+        doubles, self._num_first = self._most_doubles + self._num_first, 0
+        for _ in range(doubles):
             name = f"{next(self._names)}"
             point: Any = searcher.suggest(name)
             if point is None:
@@ -105,6 +111,7 @@ class TuneStrategy(Strategy):
         known = [each for each in self._by_values.values() if self._is_known(each)]
         points = [point for each in known if (point := self._point(each)) is not None]
         searcher = self._make(points)
+        self._num_first = len(points)
         many = len(self._objectives) > 1
         searcher.set_search_properties(
             list(self._objectives) if many else self._objectives[0],  # type: ignore[arg-type]
