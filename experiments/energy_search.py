@@ -14,7 +14,7 @@ On the GPUs of a node or of a Ray cluster; with the name of an earlier search it
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Generic, Literal, TypeVar
 
@@ -22,16 +22,14 @@ import tyro
 
 from joulelab.cli.errors import exit_code
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
-from joulelab.core.configuration import KnobValue
 from joulelab.hardware import spec_for
-from joulelab.search.constraints import Constraint
 from joulelab.search.evidence import Problem
 from joulelab.search.goal import goal_of
-from joulelab.search.space import SearchSpace
 from joulelab.workloads.llama_settings import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.placement import Site, study_clocks_mhz
+from joulelab_actors.placement import Site
 from joulelab_actors.search.budget import Budget
+from joulelab_actors.search.choices import Axes, Limits
 from joulelab_actors.search.in_laboratory import search_in
 
 Settings = TypeVar("Settings")
@@ -44,25 +42,21 @@ class EnergySearch(Generic[Settings]):
     Attributes:
         workload: What to run; its own options may follow it.
         lab: Where it runs.
+        axes: What is chosen.
+        limits: What must be kept to.
         budget: When to stop at the latest; else when the answer is settled.
-        algorithm: What chooses: model-guided, ridge, grid, random, tpe or nsga2.
+        algorithm: What chooses: model-guided, ridge, grid, random, gp, tpe or nsga2.
         goal: What is to be low.
-        max_slowdown: Largest slowdown against the driver's clock, e.g. 0.05; none by default.
-        max_latency_s: Longest time for a unit of work; none by default.
-        batches: Batches to choose from; by default the workload's own.
-        precisions: Number formats to choose from; by default the workload's own.
         seed: Seed of the algorithm.
     """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
+    axes: Annotated[Axes, tyro.conf.arg(name="")] = field(default_factory=Axes)
+    limits: Annotated[Limits, tyro.conf.arg(name="")] = field(default_factory=Limits)
     budget: Annotated[Budget, tyro.conf.arg(name="")] = field(default_factory=Budget)
     algorithm: str = "model-guided"
     goal: Literal["edp", "ed2p", "energy"] = "edp"
-    max_slowdown: float | None = None
-    max_latency_s: float | None = None
-    batches: tuple[int, ...] = ()
-    precisions: tuple[str, ...] = ()
     seed: int = 0
 
 
@@ -81,15 +75,11 @@ def main(config: EnergySearch[object]) -> int:
 
 def problem(config: EnergySearch[object], sites: Sequence[Site]) -> Problem:
     """Return what is searched for on these GPUs."""
-    axes: dict[str, Sequence[KnobValue]] = {"sm_clock_mhz": study_clocks_mhz(sites)}
-    axes |= {"batch": config.batches} if config.batches else {}
-    axes |= {"precision": config.precisions} if config.precisions else {}
-    knobs = {n: v for n, v in asdict(config.workload).items() if n not in axes}  # type: ignore[call-overload]
-    bounds = (("slowdown", config.max_slowdown), ("latency_s", config.max_latency_s))
+    observe_only = config.lab.observe_only
     return Problem(
-        space=SearchSpace(workload_name(config.workload), axes, knobs=knobs),
+        space=config.axes.space(config.workload, sites, observe_only=observe_only),
         goal=goal_of(config.goal),
-        constraints=tuple(Constraint(quantity=n, bound=b) for n, b in bounds if b is not None),
+        constraints=config.limits.constraints,
         gpu=spec_for(sites[0].identity.name),
     )
 
