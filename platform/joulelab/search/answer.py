@@ -144,7 +144,12 @@ def _costs(choices: Sequence[Choice]) -> Array:
 def _allowed(
     evidence: Evidence, found: Mapping[Configuration, Compared], now: Standing
 ) -> list[Choice]:
-    kept = [each for each in found if evidence.judgement(each).is_feasible]
+    """Return what keeps to the constraints and has not lost its quality."""
+    kept = [
+        each
+        for each, known in found.items()
+        if evidence.judgement(each).is_feasible and known.figures.retention != 0
+    ]
     return [Choice(configuration=each, figures=found[each].figures) for each in kept or [now.best]]
 
 

@@ -7,7 +7,7 @@ from joulelab.core.configuration import Configuration
 from joulelab.search.base import Figures
 from joulelab.search.evidence import Evidence, combined
 from joulelab.search.goal import log_energy, log_time
-from joulelab.search.standing import LEVEL, fit_of
+from joulelab.search.standing import LEVEL, cost_fit, fit_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,11 @@ def compared(evidence: Evidence, *, level: float = LEVEL) -> dict[Configuration,
         level: Confidence of the intervals.
     """
     baseline = evidence.problem.space.baseline
-    (energy, tied), (time, _), (cost, costed) = (
+    (energy, tied), (time, _) = (
         fit_of(evidence, evidence.measured, quantity, baseline)
-        for quantity in (log_energy, log_time, evidence.problem.goal.cost)
+        for quantity in (log_energy, log_time)
     )
+    cost, costed = cost_fit(evidence, evidence.measured, baseline)
 
     def ratio(fit: AdditiveFit, configuration: Configuration) -> Interval:
         return fit.ratio(configuration.config_hash, baseline.config_hash, level=level)

@@ -82,7 +82,7 @@ class Race(Strategy):
     def _repeat(self) -> Configuration | None:
         """Return which contender to measure again; ``None`` if the decision is made."""
         now = self.standing()
-        if now is None or now.possible_regret <= self._tolerance:
+        if now is None or now.open_regret <= self._tolerance:
             return None
         tries = {each: self._tries(each) for each in now.members}
         open_ = [each for each in now.members if tries[each] < self._most_repeats]

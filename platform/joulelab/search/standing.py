@@ -1,8 +1,11 @@
 """Which measured configurations may be the best, and how much another one may be better."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
 
 from joulelab.core.additive import AdditiveFit, fit_additive, tied
 from joulelab.core.comparison import best_set
@@ -23,6 +26,7 @@ class Standing:
         members: Itself, those that cannot be told apart from it, and those that may cost less
             and of which it is open whether they keep to the constraints.
         possible_regret: By how much the best of them may cost less than ``best``, relative.
+        open_regret: The same as far as more repeats can tell, were the quality exactly known.
         is_feasible: Whether ``best`` keeps to the constraints with the confidence asked for.
         level: Confidence that the best measured configuration is among ``members``.
     """
@@ -30,6 +34,7 @@ class Standing:
     best: Configuration
     members: tuple[Configuration, ...]
     possible_regret: float
+    open_regret: float
     is_feasible: bool
     level: float
 
@@ -49,18 +54,26 @@ def standing(evidence: Evidence, *, level: float = LEVEL) -> Standing | None:
     first = ranked[0]
     if not evidence.judgement(first).is_feasible:
         return Standing(
-            best=first, members=(first,), possible_regret=0.0, is_feasible=False, level=level
+            best=first,
+            members=(first,),
+            possible_regret=0.0,
+            open_regret=0.0,
+            is_feasible=False,
+            level=level,
         )
     kept = [each for each in ranked if evidence.judgement(each).is_feasible]
-    fit, fitted = fit_of(evidence, kept, evidence.problem.goal.cost, first)
+    fit, fitted = cost_fit(evidence, kept, first)
     by_name = {each.config_hash: each for each in fitted}
     best, *equals = (by_name[name] for name in best_set(fit, level=level).members)
-    lows = {each: fit.ratio(each.config_hash, best.config_hash, level=level).low for each in equals}
-    lows.update(_doubtful(evidence, ranked, best, level))
+    doubtful = _doubtful(evidence, ranked, best, level)
+    lows = _lows(fit, equals, best, level) | doubtful
+    exact, _ = fit_of(evidence, kept, _cost_of_exact_quality(evidence), first)
+    open_lows = _lows(exact, equals, best, level) | doubtful
     return Standing(
         best=best,
         members=(best, *lows),
-        possible_regret=max(0.0, 1.0 - min(lows.values(), default=1.0)),
+        possible_regret=_regret(lows),
+        open_regret=_regret(open_lows),
         is_feasible=True,
         level=level,
     )
@@ -103,6 +116,50 @@ def fit_of(
     return fit, list(dict.fromkeys(configuration for configuration, _, _ in kept))
 
 
+def cost_fit(
+    evidence: Evidence, configurations: Sequence[Configuration], reference: Configuration
+) -> tuple[AdditiveFit, list[Configuration]]:
+    """Fit the cost as :func:`fit_of` does, with the quality's error, which repeats share.
+
+    All configurations of the same outputs share it as well, so that it cancels between them.
+    """
+    fit, fitted = fit_of(evidence, configurations, _cost_of_exact_quality(evidence), reference)
+    error = _quality_error(evidence, fitted)
+    scatter = fit.scatter + error if fit.dof else fit.scatter
+    return replace(fit, scatter=scatter, stated=fit.stated + error), fitted
+
+
+def _cost_of_exact_quality(evidence: Evidence) -> Callable[[Figures], Cost]:
+    goal = evidence.problem.goal
+    return lambda figures: goal.cost(replace(figures, retention_u=None))
+
+
+def _quality_error(
+    evidence: Evidence, configurations: Sequence[Configuration]
+) -> NDArray[np.float64]:
+    """Return the covariance of logarithms of cost from the errors of quality."""
+    exponent, known = evidence.problem.goal.quality_exponent, evidence.problem.qualities
+    outputs = [known[c.knobs].outputs if c.knobs in known else c.knobs for c in configurations]
+    same = np.array([[one == other for other in outputs] for one in outputs], dtype=np.float64)
+    means = [evidence.mean(each) for each in configurations]
+    u = [(f.retention_u or 0.0) / (f.retention or 1.0) if f else 0.0 for f in means]
+    return np.asarray(exponent**2 * np.outer(u, u) * same)
+
+
+def _lows(
+    fit: AdditiveFit, configurations: Sequence[Configuration], best: Configuration, level: float
+) -> dict[Configuration, float]:
+    """Return the least that each may cost over ``best``."""
+    return {
+        each: fit.ratio(each.config_hash, best.config_hash, level=level).low
+        for each in configurations
+    }
+
+
+def _regret(lows: Mapping[Configuration, float]) -> float:
+    return max(0.0, 1.0 - min(lows.values(), default=1.0))
+
+
 def _doubtful(
     evidence: Evidence, ranked: Sequence[Configuration], best: Configuration, level: float
 ) -> dict[Configuration, float]:
@@ -116,6 +173,6 @@ def _doubtful(
         for each in ranked
         if not evidence.judgement(each).is_feasible and evidence.judgement(each).probability > least
     ]
-    fit, fitted = fit_of(evidence, [best, *doubtful], evidence.problem.goal.cost, best)
-    lows = {each: fit.ratio(each.config_hash, best.config_hash, level=level).low for each in fitted}
+    fit, fitted = cost_fit(evidence, [best, *doubtful], best)
+    lows = _lows(fit, fitted, best, level)
     return {each: low for each, low in lows.items() if each != best and low < 1.0}
