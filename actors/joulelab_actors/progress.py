@@ -32,16 +32,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[now]}", style="dim"),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
+        self._bar = self._make_bar()
         self._task = self._bar.add_task("starting", total=None, now="")
         self._busy: dict[str, str] = {}
         self._invalid: Counter[str] = Counter()
@@ -88,6 +79,18 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
             case _:
                 pass
 
+    def _make_bar(self) -> Progress:
+        return Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[now]}", style="dim"),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+
     def _begin(self, event: StudyStarted) -> None:
         self._total, self._done = event.num_trials, event.num_skipped
         again = f", {event.num_skipped} of them measured before" if event.num_skipped else ""
@@ -97,16 +100,19 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         self._bar.update(self._task, description="measuring")
 
     def _measured(self, event: TrialMeasured) -> None:
-        for finding in (f for record in event.records for f in record.measurement.findings):
-            self._invalid[finding.reason] += 1
-            if self._invalid[finding.reason] == 1:
-                self.say(f"[yellow]{_short(event.trial)} is invalid:[/] {finding.detail}")
+        self._tell_findings(event)
         if event.retried:
             return
         self._done += 1
         self._show()
         if self._bar.disable:
             self._tell_done()
+
+    def _tell_findings(self, event: TrialMeasured) -> None:
+        for finding in (f for record in event.records for f in record.measurement.findings):
+            self._invalid[finding.reason] += 1
+            if self._invalid[finding.reason] == 1:
+                self.say(f"[yellow]{_short(event.trial)} is invalid:[/] {finding.detail}")
 
     def _tell_done(self) -> None:
         """Print a line at every tenth of the way, or at every tenth trial if that is open."""

@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.study import StudyHeader
+from joulelab.tracking.study import ChartPoint, StudyHeader
 from joulelab.tracking.sync import BackgroundDelivery, DeliveryReport
 
 _NICENESS = 10
@@ -49,10 +49,14 @@ class TrackerActor:
         self.offer(left)
         return len(left)
 
-    def offer(self, measurements: Sequence[Measurement]) -> str | None:
+    def offer(
+        self, measurements: Sequence[Measurement], points: Sequence[ChartPoint] = ()
+    ) -> str | None:
         """Take measurements to deliver; return at once, with what is wrong with MLflow if any."""
         for measurement in measurements:
             self._delivery.offer(measurement)
+        for point in points:
+            self._delivery.plot(point)
         return self._delivery.error
 
     def finish(self, timeout_s: float) -> DeliveryReport:
@@ -83,6 +87,7 @@ class TrackerLink:
             str(store.folder), uri, header, niceness=_NICENESS if gives_way else 0
         )
         self._waiting: list[Measurement] = []
+        self._points: list[ChartPoint] = []
         self._call: Any = self._actor.offer_backlog.remote()
         self._num_sent = 0
         self._gap = False
@@ -93,15 +98,18 @@ class TrackerLink:
         self._num_sent += len(measurements)
         if ray.wait([self._call], timeout=0)[0]:
             self._take_answer()
-            self._call = self._actor.offer.remote(self._waiting)
-            self._waiting = []
+            self._call = self._offer()
+
+    def plot(self, point: ChartPoint) -> None:
+        """Have a point of the study's course delivered with the next measurements."""
+        self._points.append(point)
 
     def finish(self) -> DeliveryReport:
         """Deliver what is left and the study's answer, as long as MLflow takes them."""
         timeout_s = _CLOSE_BASE_S + _CLOSE_PER_MEASUREMENT_S * self._num_sent
         try:
             self._take_answer()
-            last = self._actor.offer.remote(self._waiting)
+            last = self._offer()
             if self._gap:
                 last = self._actor.offer_backlog.remote()
             ray.get(last, timeout=timeout_s)
@@ -122,6 +130,11 @@ class TrackerLink:
         traceback: TracebackType | None,
     ) -> None:
         ray.kill(self._actor)
+
+    def _offer(self) -> Any:
+        waiting, points = self._waiting, self._points
+        self._waiting, self._points = [], []
+        return self._actor.offer.remote(waiting, points)
 
     def _take_answer(self) -> None:
         try:

@@ -27,6 +27,16 @@ class Budget:
             if value is not None and not value > 0:
                 raise ConfigError(f"{field.name} must be positive or None, got {value}.")
 
+    @property
+    def words(self) -> str:
+        """The bounds, ``"60 trials or 3600 s"``; ``""`` for none."""
+        bounds = (
+            (self.num_trials, "{} trials"),
+            (self.wall_s, "{:g} s"),
+            (self.energy_j, "{:g} J"),
+        )
+        return " or ".join(text.format(bound) for bound, text in bounds if bound is not None)
+
 
 class Account:
     """What a search has spent of its budget.

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 
+from joulelab.analysis.search_conclude import print_search
+from joulelab.analysis.search_result import SearchMethod, SearchResult
 from joulelab.search.evidence import Problem
 from joulelab.search.race import Race
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.placement import Site
-from joulelab_actors.progress import StudyProgress
 from joulelab_actors.search.algorithms import strategy_of
 from joulelab_actors.search.budget import Budget
 from joulelab_actors.search.desk import Sentinel
+from joulelab_actors.search.progress import SearchProgress
 from joulelab_actors.search.run import SearchSummary, run_search
 from joulelab_actors.search.scoring import lookup
 from joulelab_actors.search.tell import conclude_search
@@ -29,7 +31,7 @@ def search_in(
     sentinel_every: int = 10,
     seed: int = 0,
 ) -> SearchSummary:
-    """Search for the best configuration of ``problem``, and write the answer beside the results.
+    """Search for the best configuration of ``problem``; print and write what was found.
 
     Every GPU measures the baseline to begin with and again and again, which ties the boards
     together.
@@ -53,11 +55,22 @@ def search_in(
     screening = strategy_of(algorithm, problem, seed=seed)
     strategy = Race(problem, screening, most_repeats=most_repeats)
 
-    def conclude(store: ResultStore, stopped_by: str) -> None:
-        conclude_search(store, strategy.evidence)
+    budget = budget or Budget()
+    progress = SearchProgress(problem, budget)
+    results: list[SearchResult] = []
 
-    with StudyProgress() as progress:
-        return run_search(
+    def conclude(store: ResultStore, stopped_by: str) -> None:
+        method = SearchMethod(
+            algorithm=algorithm,
+            seed=seed,
+            budget=budget.words,
+            most_repeats=most_repeats,
+            stopped_by=stopped_by,
+        )
+        results.append(conclude_search(store, strategy.evidence, progress.course, method))
+
+    with progress:
+        summary = run_search(
             strategy,
             study=study,
             sites=sites,
@@ -72,4 +85,7 @@ def search_in(
             guard_socket=lab.guard_socket,
             conclude=conclude,
             on_event=progress,
+            follow=progress.follow,
         )
+    print_search(lab.study_dir(study), results[0])
+    return summary

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
-from joulelab.search.base import Strategy
+from joulelab.search.base import Outcome, Strategy
 from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import ChartPoint
 from joulelab_actors.events import StudyEvent, StudyStarted
 from joulelab_actors.gpu_actor import ActorSettings
 from joulelab_actors.ledger import Ledger, StudySummary
@@ -22,6 +23,10 @@ from joulelab_actors.search.desk import Desk, Follower, Scorer, Sentinel
 from joulelab_actors.search.history import history_of
 from joulelab_actors.search.tune_process import TuneLink
 from joulelab_actors.study import driver_store, no_gpu, open_study, tracker_of
+from joulelab_actors.tracker_actor import TrackerLink
+
+Observer = Callable[[Outcome, float], ChartPoint | None]
+"""Told of an outcome and of the joules spent by then; returns a point of curves, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +70,7 @@ def run_search(
     guard_socket: Path | None = None,
     conclude: Callable[[ResultStore, str], None] | None = None,
     on_event: Callable[[StudyEvent], None] = lambda event: None,
-    follow: Follower = lambda outcome, spent_j: None,
+    follow: Observer = lambda outcome, spent_j: None,
 ) -> SearchSummary:
     """Measure on ``sites`` what ``strategy`` asks for, until it is done or the budget is out.
 
@@ -89,7 +94,8 @@ def run_search(
         conclude: Writes the study's answer into its store once the search has ended, so that
             the tracking store gets it too; told what ended it.
         on_event: Told what happens, in this thread, as it happens.
-        follow: Told what came of each trial, in this thread, those of earlier runs first.
+        follow: Told what came of each trial and the joules spent by then, in this thread, those
+            of earlier runs first; returns a point of the tracking store's curves, or nothing.
 
     Raises:
         ConfigError: If the strategy asks for what cannot be carried out as written.
@@ -119,7 +125,7 @@ def run_search(
                     check=partial(_check, sites=sites, observe_only=observe_only),
                     sentinel=sentinel,
                     score=score,
-                    follow=follow,
+                    follow=_charted(follow, tracker),
                 )
                 on_event(_started(desk, sites))
                 _measure(pool, desk, history.unfinished, ledger)
@@ -156,6 +162,17 @@ def _measure(pool: Pool, desk: Desk, begun: Sequence[Trial], ledger: Ledger) -> 
         desk.note(event)
     if ledger.quarantined and not desk.num_settled:
         raise no_gpu(ledger)
+
+
+def _charted(follow: Observer, tracker: TrackerLink | None) -> Follower:
+    """Return what tells ``follow``, and has the point that it returns delivered."""
+
+    def told(outcome: Outcome, spent_j: float) -> None:
+        point = follow(outcome, spent_j)
+        if point is not None and tracker is not None:
+            tracker.plot(point)
+
+    return told
 
 
 def _check(trial: Trial, sites: Sequence[Site], *, observe_only: bool) -> None:

@@ -21,6 +21,8 @@ from joulelab.analysis.search_wording import configuration_name
 from joulelab.analysis.style import BEST, CURVE, EQUAL, INK, MUTED, PAPER, tidy
 
 _QUALITIES = "viridis_r"
+_NEAR, _FAR = log(1.08), log(2.5)
+"""What is shown around the choice at least, and what is not, as logarithms of ratios to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +89,15 @@ def _draw_panel(
 
 
 def _near(dots: Sequence[_Dot]) -> list[_Dot]:
-    """Return what is not much farther from the choice than the baseline, and not far off it."""
+    """Return what is about as near to the choice as its equals, the knee and the baseline are."""
     best = next(dot for dot in dots if dot.row.is_best)
 
     def distance(dot: _Dot) -> float:
         return max(abs(log(dot.x / best.x)), abs(log(dot.y / best.y)))
 
-    to_baseline = max(distance(dot) for dot in dots if dot.row.is_baseline)
-    reach = min(max(1.2 * to_baseline, log(1.5)), log(2.5))
+    wanted = [dot for dot in dots if dot.row.in_set or dot.row.is_knee or dot.row.is_baseline]
+    within = [distance(dot) for dot in wanted if distance(dot) <= _FAR]
+    reach = max(1.25 * max(within), _NEAR)
     return [dot for dot in dots if distance(dot) <= reach]
 
 

@@ -125,7 +125,8 @@ def _price(result: SearchResult) -> str:
     if found.pays_after is None:
         return f"{spent}; it is not certain that its answer saves energy."
     low, high = significant(found.pays_after.low), significant(found.pays_after.high)
+    between = "" if low == high else f" ({found.standing.level:.0%} interval {low} to {high})"
     return (
         f"{spent}, which its answer has saved after {significant(found.pays_after.value)} "
-        f"{units_of(result.problem)} ({found.standing.level:.0%} interval {low} to {high})."
+        f"{units_of(result.problem)}{between}."
     )

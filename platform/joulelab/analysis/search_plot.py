@@ -86,7 +86,7 @@ def course_caption(result: SearchResult) -> str:
     ticks = " Ticks below: trials without figures." if lost else ""
     return (
         f"Each dot is a trial: its {goal_name(result.problem)} against the baseline's. The line is "
-        f"the best so far. Triangles: beyond the axis.{ticks}"
+        f"the best so far. Triangles, if any, lie beyond the axis.{ticks}"
     )
 
 

@@ -33,6 +33,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.tracking.study import StudyHeader
 
 _MAX_ROWS = 24
+_JOINED = "\N{NO-BREAK SPACE}"
 
 
 def write_search_report(
@@ -53,7 +54,7 @@ def write_search_report(
     return write_page(
         path,
         study=result.study,
-        answer=recommendation(result.answer, result.problem),
+        answer=recommendation(result.answer, result.problem).replace(" %", f"{_JOINED}%"),
         views=[_view(result, measurements, dict(header.settings) if header else {})],
         measurements=measurements,
         boards=result.boards,
@@ -104,7 +105,7 @@ def _facts(result: SearchResult) -> list[tuple[str, str]]:
         ("energy spent", quantity(found.spent_j, "J", digits=3)),
         ("paid for itself", _payback(result)),
         *_lost(result),
-        *([("best so far", f"found at trial {_found_at(result)} of {last.number}")]),
+        ("chosen", f"first measured at trial {_found_at(result)} of {last.number}"),
     ]
 
 
@@ -119,7 +120,8 @@ def _payback(result: SearchResult) -> str:
     if after is None:
         return "it is not certain that energy is saved"
     low, high = significant(after.low), significant(after.high)
-    return f"after {significant(after.value)} {units_of(result.problem)} ({low} to {high})"
+    between = "" if low == high else f" ({low} to {high})"
+    return f"after {significant(after.value)} {units_of(result.problem)}{between}"
 
 
 def _lost(result: SearchResult) -> list[tuple[str, str]]:

@@ -55,7 +55,7 @@ def search_sheet(result: SearchResult, rows: Sequence[SearchRow]) -> Sheet:
             ("power", "W"),
             ("energy", f"{energy[1]}J/{result.unit}"),
             ("time", f"{time[1]}s/{result.unit}"),
-            *(() if _is_energy(result) else ((goal_name(result.problem), "% of baseline"),)),
+            *(() if _is_energy(result) else ((f"{goal_name(result.problem)} of", "baseline, %"),)),
             ("energy saved", "%"),
             ("time added", "%"),
             *quality,
@@ -65,8 +65,17 @@ def search_sheet(result: SearchResult, rows: Sequence[SearchRow]) -> Sheet:
     )
 
 
-def search_legend(result: SearchResult, *, num_shown: int, more: str = "") -> list[str]:
-    """Say what marks and columns mean, and what is not shown."""
+def search_legend(
+    result: SearchResult, *, num_shown: int, more: str = "", without: Collection[str] = ()
+) -> list[str]:
+    """Say what marks and columns mean, and what is not shown.
+
+    Args:
+        result: What was found.
+        num_shown: How many rows are shown.
+        more: Where the others are.
+        without: Heads of columns that are left out.
+    """
     level = result.answer.standing.level
     marks = ["* chosen", f"= cannot be told apart from it ({level:.0%})"]
     if len(result.answer.front) > 1:
@@ -80,7 +89,7 @@ def search_legend(result: SearchResult, *, num_shown: int, more: str = "") -> li
         f"{PLUS_MINUS} standard uncertainty (k=1) of energy and time; {level:.0%} interval of "
         "what is against the baseline",
     ]
-    if any(row.num_invalid for row in result.rows):
+    if "n" not in without and any(row.num_invalid for row in result.rows):
         lines.append("n: trials with figures, minus those without")
     if num_shown < len(result.rows):
         lines.append(
@@ -95,9 +104,9 @@ def search_table(
 ) -> Table:
     """Lay out what was found as wide as ``console`` allows: columns go, never digits."""
     rows = chosen_rows(result, max_rows)
-    legend = search_legend(result, num_shown=len(rows), more=more)
 
     def lay(without: Collection[str]) -> Table:
+        legend = search_legend(result, num_shown=len(rows), more=more, without=without)
         return lay_out(search_sheet(result, rows), legend, without=without)
 
     return fitting(console, lay, _MINOR)
@@ -162,14 +171,13 @@ def _cells(
     result: SearchResult, row: SearchRow, found: Compared, energy: float, time: float
 ) -> list[str]:
     figures = found.figures
-    shares = [(found.cost_ratio, 1), (found.energy_ratio, -1), (found.time_ratio, 1)]
-    if _is_energy(result):
-        shares = shares[1:]
+    shares = [(found.energy_ratio, -1), (found.time_ratio, 1)]
     kept = figures.retention
     return [
         f"{figures.power_w:.0f}",
         _pm(figures.energy_j * energy, figures.energy_u_j * energy),
         _pm(figures.time_s * time, figures.time_u_s * time),
+        *(() if _is_energy(result) else (_cost(found.cost_ratio, is_one=row.is_baseline),)),
         *(_change(share, sign, is_zero=row.is_baseline) for share, sign in shares),
         *([f"{100 * kept:.1f}"] if result.has_quality and kept is not None else []),
     ]
@@ -182,10 +190,17 @@ def _pm(value: float, u: float) -> str:
     return f"{value:.{decimals}f} {PLUS_MINUS} {u:.{decimals}f}"
 
 
-def _change(ratio: Interval | None, sign: int, *, is_zero: bool) -> str:
+def _cost(ratio: Interval | None, *, is_one: bool) -> str:
+    """Write a cost as a percentage of the baseline's."""
+    if ratio is None:
+        return "no bound"
+    return "100" if is_one else _pm(100 * ratio.value, 100 * ratio.half_width)
+
+
+def _change(ratio: Interval, sign: int, *, is_zero: bool) -> str:
     """Write a ratio to the baseline as what is added to it, or saved, in percent."""
-    if ratio is None or is_zero:
-        return "" if ratio is None else "0"
+    if is_zero:
+        return "0"
     half = 100 * ratio.half_width
     decimals = min(max(decimals_for(half, digits=1), 1), 2) if half < 10 else 0
     return f"{100 * sign * (ratio.value - 1):+.{decimals}f} {PLUS_MINUS} {half:.{decimals}f}"

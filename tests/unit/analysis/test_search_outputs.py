@@ -1,0 +1,239 @@
+"""What a search found: its table, plots, report, and what its results folder holds."""
+
+import csv
+import re
+from collections import Counter
+from dataclasses import replace
+from io import StringIO
+from random import Random
+
+import pytest
+from rich.console import Console
+from search_surfaces import Surface, large_space, problem_on
+from synthetic_results import board, header, measurement, provenance
+
+from joulelab.analysis.search_chart import chart_point
+from joulelab.analysis.search_conclude import REPORT, TABLE, print_search
+from joulelab.analysis.search_result import SearchMethod
+from joulelab.analysis.search_table import chosen_rows, search_table
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.measurement import Finding
+from joulelab.core.record import Record
+from joulelab.search.constraints import Constraint
+from joulelab.search.course import Course
+from joulelab.search.evidence import Evidence
+from joulelab.search.space import SearchSpace
+from joulelab.tracking.store import ResultStore
+from joulelab_actors.search.outcomes import outcome_of, spent_j
+from joulelab_actors.search.tell import conclude_search
+
+CAPPED = Finding(reason="power_capped", detail="The power cap <held> the clock at 1200 MHz.")
+HOT = Finding(reason="throttled", detail="Thermal slowdown for 10 % of the time.")
+METHOD = SearchMethod(
+    algorithm="model-guided",
+    seed=7,
+    budget="40 trials",
+    most_repeats=5,
+    stopped_by="the budget of 40 trials",
+)
+KEPT = {"fp32": 1.0, "tf32": 0.999, "bf16": 0.991, "int8": 0.96}
+CLOCK = SearchSpace("vit", {"sm_clock_mhz": (1410, 1200, 1005, 900)})
+
+
+def measured(space, place, number, *, num_boards=2, findings=()):
+    """Measure one configuration of a surface in closed form, on a board of its own gain."""
+    configuration, index = space[place], number % num_boards
+    energy_j, time_s, _ = Surface(space).truth(configuration)
+    random = Random(number)
+    windows = tuple(
+        EnergyWindow(
+            start_s=60 * number + i,
+            duration_s=time_s * 1000 * (1 + random.gauss(0, 1e-3)),
+            energy_j=energy_j * 1000 * (1 + 0.03 * index + random.gauss(0, 2e-3)),
+            energy_u_j=energy_j,
+            source="counter",
+            work=1000,
+        )
+        for i in range(3)
+    )
+    return replace(
+        measurement(),
+        measurement_id=f"m{number}",
+        study="search",
+        trial=f"{number:05d}-{configuration.point.label}",
+        configuration=configuration,
+        phase="forward",
+        unit="image",
+        device=board(index),
+        windows=windows,
+        findings=tuple(findings),
+        provenance=provenance(number),
+        sentinel=place == 0,
+    )
+
+
+def concluded(folder, space, measurements, *, goal="edp", constraints=(), kept=None):
+    """Conclude a search as at its end; returns its store and its result."""
+    problem = problem_on(space, goal, constraints)
+    store, evidence, course, taken_j = ResultStore(folder), Evidence(problem), Course(problem), 0.0
+    store.write_study(header(name="search"))
+    for m in measurements:
+        store.append(Record(measurement=m, trace=None))
+        outcome = outcome_of([m])
+        if outcome.figures is not None and kept is not None:
+            retention = kept[dict(m.configuration.knobs)["precision"]]
+            figures = replace(outcome.figures, retention=retention, retention_u=0.001)
+            outcome = replace(outcome, figures=figures)
+        evidence.add(outcome)
+        taken_j += spent_j(m)
+        course.add(outcome, spent_j=taken_j)
+    return store, conclude_search(store, evidence, course, METHOD)
+
+
+@pytest.fixture(scope="module")
+def places():
+    random = Random(0)
+    return [0, 0, *random.sample(range(1, len(large_space())), 34), 0, 0]
+
+
+@pytest.fixture(scope="module")
+def search(tmp_path_factory, places):
+    """A search over clock, batch and format with a capped and a failed trial."""
+    found = [measured(large_space(), place, number) for number, place in enumerate(places)]
+    found.append(measured(large_space(), 1, 38, findings=[CAPPED]))
+    found.append(measured(large_space(), 2, 39, findings=[HOT]))
+    limit = Constraint(quantity="slowdown", bound=0.3)
+    folder = tmp_path_factory.mktemp("search")
+    return concluded(folder, large_space(), found, constraints=[limit])
+
+
+def printed(result, width=100):
+    console = Console(width=width, file=StringIO())
+    console.print(search_table(result, console, more="search.csv has all"))
+    return console.file.getvalue()
+
+
+def test_the_table_shows_the_baseline_the_choice_its_equals_and_the_front(search):
+    _, result = search
+
+    shown = chosen_rows(result, 12)
+
+    told = [row for row in result.rows if row.is_baseline or row.in_set or row.on_front]
+    assert set(map(id, told)) <= set(map(id, shown))
+    assert shown[0].is_baseline
+    assert shown[1].is_best
+    assert len(shown) == 12
+
+
+@pytest.mark.parametrize("width", [160, 100, 90])
+def test_a_narrow_terminal_loses_columns_and_never_digits(search, width):
+    text = printed(search[1], width)
+
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    assert max(map(len, text.splitlines())) <= width
+    assert (" power " in text.splitlines()[1]) == (width == 160)
+    assert re.search(r"^ *\*[fk]? +\d+ ", text, re.MULTILINE)
+    assert "search.csv has all" in text
+
+
+def test_the_csv_holds_every_configuration_in_si_units(search):
+    store, result = search
+
+    with (store.folder / TABLE).open() as file:
+        rows = list(csv.DictReader(file))
+
+    assert len(rows) == len(result.rows)
+    best = next(row for row in rows if row["is_best"] == "1")
+    figures = result.answer.best.figures
+    assert float(best["energy_per_unit_j"]) == pytest.approx(figures.energy_j)
+    assert float(best["cost_ratio"]) == pytest.approx(result.answer.cost_ratio.value)
+    assert best["precision"] == dict(result.answer.best.configuration.knobs)["precision"]
+    lost = {row["reason"]: row for row in rows if not row["energy_per_unit_j"]}
+    assert {reason.partition(":")[0] for reason in lost} == {"power_capped", "throttled"}
+    assert Counter(row["is_capped"] for row in rows)["1"] == 1
+
+
+def test_the_report_says_what_was_done_and_what_it_took(search):
+    store, _ = search
+
+    page = (store.folder / REPORT).read_text(encoding="utf-8")
+
+    assert page.count("<svg") == 2
+    assert "model-guided, seed 7" in page
+    assert "at most 30 % more time than the baseline" in page
+    assert "The search was ended by the budget of 40 trials." in page
+    assert "held down by the power cap" in page
+    assert "1 throttled" in page
+    assert "The power cap &lt;held&gt; the clock" in page
+    assert "<held>" not in page
+
+
+def test_the_answer_has_files_numbers_and_the_course(search):
+    store, result = search
+
+    answer = store.read_answer()
+
+    assert all((store.folder / name).stat().st_size > 500 for name in answer.files)
+    assert {name.rpartition(".")[2] for name in answer.files} == {"html", "csv", "png", "svg"}
+    summary = dict(answer.summary)
+    assert summary["cost_ratio_low"] < summary["cost_ratio"] < summary["cost_ratio_high"]
+    assert summary["best.sm_clock_mhz"] == result.answer.best.configuration.point.sm_clock_mhz
+    assert [point.step for point in answer.chart] == list(range(1, 41))
+    last = dict(answer.chart[-1].values)
+    assert last["num_valid"] == 38
+    assert last["search_energy_j"] == pytest.approx(result.answer.spent_j)
+    ratios = {run.measurement_id: dict(run.values)["cost_ratio"] for run in answer.runs}
+    assert set(ratios) == {f"m{number}" for number in range(38)}
+    assert ratios["m0"] == pytest.approx(1.0, abs=0.01)
+
+
+def test_what_was_found_is_printed_with_the_places_of_its_files(search):
+    store, result = search
+    console = Console(width=100, file=StringIO())
+
+    print_search(store.folder, result, console=console)
+
+    text = console.file.getvalue()
+    assert "Choose " in text
+    assert f"{store.folder / REPORT}\n" in text
+
+
+def test_a_search_with_quality_tells_it_everywhere(tmp_path, places):
+    found = [measured(large_space(), place, number) for number, place in enumerate(places)]
+
+    store, result = concluded(tmp_path, large_space(), found, goal="qep", kept=KEPT)
+
+    assert result.has_quality
+    assert "% kept" in printed(result, 160)
+    page = (store.folder / REPORT).read_text(encoding="utf-8")
+    assert "Colour: share of the reference" in page
+    assert dict(store.read_answer().runs[0].values)["retention"] in KEPT.values()
+
+
+@pytest.mark.parametrize("num_boards", [1, 2])
+@pytest.mark.parametrize(
+    ("space", "places"),
+    [
+        (CLOCK, [0, 0, 1, 2, 3, 4]),
+        (SearchSpace("vit", {"precision": ("fp32", "tf32", "bf16")}), [0, 0, 1, 2]),
+        (SearchSpace("vit", {"sm_clock_mhz": (1200, 900), "batch": (1, 64)}), [0, 0]),
+    ],
+    ids=["one axis", "choices", "the baseline alone"],
+)
+def test_any_search_can_be_told(tmp_path, space, places, num_boards):
+    found = [measured(space, p, n, num_boards=num_boards) for n, p in enumerate(places)]
+
+    store, result = concluded(tmp_path, space, found)
+
+    assert (store.folder / REPORT).exists()
+    assert (store.folder / "search-front.png").exists() == (len(set(places)) > 1)
+    assert printed(result)
+
+
+def test_what_is_not_known_is_absent_from_the_chart():
+    course = Course(problem_on(CLOCK))
+    early = outcome_of([measured(CLOCK, 1, 0)])
+
+    values = dict(chart_point(course.add(early, spent_j=5.0)).values)
+
+    assert set(values) == {"search_energy_j", "num_valid", "num_capped", "num_failed"}
