@@ -20,7 +20,8 @@ from joulelab.tracking.base import embedded_uri
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.reach import check_reachable, database_path, publish
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.sync import deliver
+from joulelab.tracking.study import Answer, ChartPoint, RunMetrics
+from joulelab.tracking.sync import BackgroundDelivery, deliver
 
 # MLflow 3.17 asks SQLAlchemy 2.1 for a loader strategy that is on its way out.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
@@ -98,6 +99,83 @@ def test_the_parent_run_tells_settings_and_answer(uri, tmp_path):
     assert parent.data.tags["mlflow.note.content"] == "1500 MHz saves 20 %."
     assert parent.info.status == "FINISHED"
     assert (Path(parent.info.artifact_uri.removeprefix("file://")) / "report.html").exists()
+
+
+def point(step, **values):
+    return ChartPoint(step=step, values=tuple(values.items()))
+
+
+def history_of(uri, name):
+    from mlflow import MlflowClient
+
+    (parent,), _ = runs_of(uri)
+    told = MlflowClient(uri).get_metric_history(parent.info.run_id, name)
+    return [(metric.step, metric.value) for metric in sorted(told, key=lambda m: m.step)]
+
+
+def test_the_course_of_a_study_is_a_curve_of_the_parent_run(uri):
+    tracker = begun(uri)
+
+    tracker.chart([point(1, best_cost_ratio=1.0, num_valid=1.0), point(2, best_cost_ratio=0.8)])
+
+    assert history_of(uri, "best_cost_ratio") == [(1, 1.0), (2, 0.8)]
+    assert history_of(uri, "num_valid") == [(1, 1.0)]
+
+
+def test_no_point_of_a_curve_is_there_twice_after_a_restart(uri):
+    begun(uri).chart([point(1, best_cost_ratio=1.0), point(2, best_cost_ratio=0.8)])
+
+    for _ in range(2):
+        begun(uri).chart([point(n, best_cost_ratio=1.0 / n) for n in (1, 2, 3)])
+
+    assert history_of(uri, "best_cost_ratio") == [(1, 1.0), (2, 0.8), (3, 1 / 3)]
+
+
+def test_a_curve_longer_than_one_call_takes_is_whole(uri):
+    begun(uri).chart([point(n, a=float(n), b=0.0) for n in range(1, 701)])
+
+    assert len(history_of(uri, "a")) == len(history_of(uri, "b")) == 700
+
+
+def test_what_only_the_whole_study_knows_of_a_run_is_written_there(uri):
+    tracker = begun(uri)
+    tracker.log(measurement(), None)
+    known = RunMetrics(measurement_id=measurement().measurement_id, values=(("cost_ratio", 0.75),))
+
+    begun(uri).amend([known, replace(known, measurement_id="never-delivered")])
+
+    _, (child,) = runs_of(uri)
+    assert child.data.metrics["cost_ratio"] == 0.75
+    assert child.data.metrics["energy_per_unit_j"] == pytest.approx(energy_j(2000))
+
+
+def test_a_search_is_charted_while_it_runs_and_whole_once_it_has_ended(uri, tmp_path):
+    store = ResultStore(tmp_path / "search")
+    store.write_study(header())
+    delivery = BackgroundDelivery(store, MlflowTracker(uri), header())
+    for number in (1, 2, 3):
+        measured = record(minute=number)
+        store.append(measured)
+        delivery.offer(measured.measurement)
+        if number < 3:  # the last one is lost with the process that would have sent it
+            delivery.plot(point(number, best_cost_ratio=1.0 / number))
+    store.write_answer(
+        Answer(
+            note="1500 MHz.",
+            chart=tuple(point(n, best_cost_ratio=1.0 / n) for n in (1, 2, 3)),
+            runs=tuple(
+                RunMetrics(measurement_id=m.measurement_id, values=(("cost_ratio", 0.5),))
+                for m in store.read()
+            ),
+        )
+    )
+
+    report = delivery.close()
+
+    assert report.error is None
+    assert report.num_delivered == 3
+    assert history_of(uri, "best_cost_ratio") == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
+    assert [child.data.metrics["cost_ratio"] for child in runs_of(uri)[1]] == [0.5] * 3
 
 
 def test_nothing_is_there_twice_after_a_restart(uri):
