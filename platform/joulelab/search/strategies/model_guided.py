@@ -10,6 +10,7 @@ from joulelab.search.base import Outcome, Strategy
 from joulelab.search.evidence import Evidence, Problem
 from joulelab.search.model.equals import expected_equals
 from joulelab.search.model.forecast import Forecast, Forecaster
+from joulelab.search.model.hopeless import hopeless
 from joulelab.search.model.lookahead import lowest_after
 from joulelab.search.standing import LEVEL
 
@@ -46,6 +47,7 @@ class ModelGuided(Strategy):
         self._opening = self._opening_places()
         self._out: list[int] = []
         self._identical: set[int] = set()
+        self._hopeless = hopeless(problem)
         self._forecast: Forecast | None = None
         del seed
 
@@ -115,7 +117,7 @@ class ModelGuided(Strategy):
 
     def _free(self) -> NDArray[np.bool_]:
         """Return which configurations may be asked for."""
-        free = np.ones(len(self._space), dtype=bool)
+        free = ~self._hopeless
         free[[self._space.index(each) for each in self.evidence.measured]] = False
         free[self._out] = False
         free[list(self._identical)] = False
