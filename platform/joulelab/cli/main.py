@@ -62,6 +62,9 @@ COMMANDS = {
     "quality": Command(
         "joulelab.cli.quality:parse", "Score what a workload puts out, beside its energy."
     ),
+    "policy": Command(
+        "joulelab.cli.policy:PolicyCommand", "Choose one clock, or a few, for many applications."
+    ),
     "guard": Command("joulelab.cli.guard:Guard", "Run the clock guard of this node, or ask it."),
     "sync": Command("joulelab.cli.sync:Sync", "Deliver results that MLflow missed."),
 }

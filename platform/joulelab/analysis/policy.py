@@ -1,0 +1,205 @@
+"""One operating point, or a few, for a set of applications, and what that costs each of them.
+
+The point of a policy has the lowest mean logarithm of the cost over all applications, so that an
+application counts by ratios, whatever its size; of a few points every application takes its own
+best. The regret of an application is its cost there over that at its own optimum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.additive import AdditiveFit, Interval
+from joulelab.core.comparison import best_set
+from joulelab.errors import ConfigError, MeasurementError
+
+Array = NDArray[np.float64]
+
+_MOST_CHOICES = 400_000
+"""Combinations of points that are compared, all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """What an application costs at every operating point.
+
+    Attributes:
+        name: What it is called.
+        fit: Logarithms of its cost by the point's label, on one product of GPU.
+        default: Label of the driver's own point; ``None`` if that was not measured.
+    """
+
+    name: str
+    fit: AdditiveFit
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """How a policy serves one application.
+
+    Attributes:
+        name: The application.
+        point: Label of the point it runs at.
+        own: Label of its own best point.
+        regret: Cost at ``point`` over that at ``own``, less 1, with its confidence interval.
+        change: Cost at ``point`` over that at the driver's own point, less 1; ``None`` if that
+            point was not measured.
+    """
+
+    name: str
+    point: str
+    own: str
+    regret: Interval
+    change: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Points for a set of applications.
+
+    Attributes:
+        points: Labels of the points.
+        served: Every application, in the order given.
+        mean_regret: Geometric mean of the regrets.
+        worst_regret: The largest regret.
+        equals: Labels of single points that cannot be told apart from the best single one, that
+            one first; empty for policies of several points.
+    """
+
+    points: tuple[str, ...]
+    served: tuple[Served, ...]
+    mean_regret: float
+    worst_regret: float
+    equals: tuple[str, ...]
+
+
+def policies(
+    applications: Sequence[Application], *, most_points: int = 2, level: float = 0.95
+) -> tuple[Policy, ...]:
+    """Return the best policy of one point, of two, and so on, until each has its own best.
+
+    Args:
+        applications: At least two; points that one of them lacks are left out.
+        most_points: Points of the last policy.
+        level: Confidence of intervals and of the set of equals.
+
+    Raises:
+        ConfigError: If there are fewer than two applications, two of one name, no points, or so
+            many that not all combinations can be compared.
+        MeasurementError: If no operating point was measured with every application.
+    """
+    _check(applications, most_points)
+    labels = _common(applications)
+    if most_points > len(labels) or comb(len(labels), most_points) > _MOST_CHOICES:
+        raise ConfigError(
+            f"most_points must be at most {len(labels)}, the points that all applications have, "
+            f"and leave at most {_MOST_CHOICES} combinations to compare; got {most_points}."
+        )
+    costs = np.array([_costs(each, labels) for each in applications])
+    found: list[Policy] = []
+    for num in range(1, most_points + 1):
+        found.append(_policy(applications, labels, _chosen(costs, num), level=level))
+        if found[-1].worst_regret == 0:
+            break
+    return tuple(found)
+
+
+def _check(applications: Sequence[Application], most_points: int) -> None:
+    names = [each.name for each in applications]
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ConfigError(f"A policy is for two applications or more, each once; got {names}.")
+    if most_points < 1:
+        raise ConfigError(f"most_points must be 1 or more, got {most_points}.")
+
+
+def _common(applications: Sequence[Application]) -> tuple[str, ...]:
+    """Return the points that can be set and that every application was measured at."""
+    first = applications[0].fit.configurations
+    rest = [set(each.fit.configurations) - {each.default} for each in applications]
+    labels = tuple(label for label in first if all(label in known for known in rest))
+    if not labels:
+        raise MeasurementError(
+            "No operating point was measured with every application; sweep them over the same "
+            "clocks."
+        )
+    return labels
+
+
+def _costs(application: Application, labels: Sequence[str]) -> Array:
+    fit = application.fit
+    return np.asarray(fit.estimate[[fit.configurations.index(label) for label in labels]])
+
+
+def _chosen(costs: Array, num: int) -> tuple[int, ...]:
+    """Return the places of the ``num`` points of lowest mean, each application at its best one."""
+    best, chosen = np.inf, tuple[int, ...]()
+    for places in combinations(range(costs.shape[1]), num):
+        mean = float(costs[:, places].min(axis=1).mean())
+        if mean < best:
+            best, chosen = mean, places
+    return chosen
+
+
+def _policy(
+    applications: Sequence[Application],
+    labels: Sequence[str],
+    places: tuple[int, ...],
+    *,
+    level: float,
+) -> Policy:
+    points = tuple(labels[place] for place in places)
+    served = tuple(_served(each, points, labels, level) for each in applications)
+    regrets = np.array([each.regret.value for each in served])
+    return Policy(
+        points=points,
+        served=served,
+        mean_regret=float(np.expm1(np.mean(np.log1p(regrets)))),
+        worst_regret=float(regrets.max()),
+        equals=_equals(applications, labels, level) if len(points) == 1 else (),
+    )
+
+
+def _served(
+    application: Application, points: Sequence[str], labels: Sequence[str], level: float
+) -> Served:
+    fit, costs = application.fit, dict(zip(labels, _costs(application, labels), strict=True))
+    point, own = min(points, key=costs.__getitem__), min(costs, key=costs.__getitem__)
+    default = application.default
+    return Served(
+        name=application.name,
+        point=point,
+        own=own,
+        regret=_less_one(fit.ratio(point, own, level=level)),
+        change=None if default is None else _less_one(fit.ratio(point, default, level=level)),
+    )
+
+
+def _equals(
+    applications: Sequence[Application], labels: Sequence[str], level: float
+) -> tuple[str, ...]:
+    """Return the single points whose mean over the applications may be the lowest."""
+    num = len(applications)
+    within = [[each.fit.configurations.index(label) for label in labels] for each in applications]
+    grids = [np.ix_(places, places) for places in within]
+    mean = AdditiveFit(
+        configurations=tuple(labels),
+        estimate=np.mean([_costs(each, labels) for each in applications], axis=0),
+        scatter=_sum([e.fit.scatter[g] for e, g in zip(applications, grids, strict=True)], num),
+        stated=_sum([e.fit.stated[g] for e, g in zip(applications, grids, strict=True)], num),
+        dof=sum(each.fit.dof for each in applications),
+        residual_sd=None,
+    )
+    return best_set(mean, level=level).members
+
+
+def _sum(covariances: Sequence[Array], num: int) -> Array:
+    return np.asarray(np.sum(covariances, axis=0) / num**2)
+
+
+def _less_one(ratio: Interval) -> Interval:
+    return Interval(value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)

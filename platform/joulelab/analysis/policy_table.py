@@ -1,0 +1,81 @@
+"""Policies in words and as tables for a terminal."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+
+from joulelab.analysis.policy import Policy, Served
+from joulelab.analysis.wording import OBJECTIVE_NAMES, percent
+
+_NAMED = 6
+"""Equals that a sentence names."""
+
+
+def policy_words(policy: Policy, objective: str) -> str:
+    """Say which points to use, what they cost on average and at worst, and what is as good."""
+    aim, points = OBJECTIVE_NAMES[objective], " and ".join(map(point_words, policy.points))
+    worst = max(policy.served, key=lambda each: each.regret.value)
+    said = (
+        f"{points} for {len(policy.served)} applications: {policy.mean_regret:.2%} above the least "
+        f"{aim} of each on average, {policy.worst_regret:.2%} at worst ({worst.name})"
+    )
+    return f"{said}{_equals(policy)}."
+
+
+def policy_table(policy: Policy, objective: str) -> Table:
+    """Lay out how a policy serves every application."""
+    aim = OBJECTIVE_NAMES[objective]
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        caption=f"{aim} above: over that at the application's own best point, with its 95 % "
+        "interval. The best of noisy readings is a little too low, so this is a little too high.",
+        caption_justify="left",
+    )
+    table.add_column("application", overflow="fold")
+    for head in ("runs at", "own best", f"{aim} above", f"{aim} against the default"):
+        table.add_column(head, justify="right")
+    for each in policy.served:
+        table.add_row(*_cells(each))
+    return table
+
+
+def point_words(label: str) -> str:
+    """Write a point's label as text: ``"1095 MHz"``."""
+    return label.replace("MHz", " MHz").replace("mem", "memory ").replace("-", ", ")
+
+
+def rows_of(policies: Sequence[Policy]) -> list[dict[str, object]]:
+    """Return one row for each policy and application, as a table for files."""
+    return [
+        {
+            "num_points": len(policy.points),
+            "application": each.name,
+            "point": each.point,
+            "own_best": each.own,
+            "regret": each.regret.value,
+            "regret_low": each.regret.low,
+            "regret_high": each.regret.high,
+            "change": None if each.change is None else each.change.value,
+        }
+        for policy in policies
+        for each in policy.served
+    ]
+
+
+def _cells(served: Served) -> tuple[str, ...]:
+    change = "" if served.change is None else percent(served.change)
+    regret = "its own best" if served.point == served.own else percent(served.regret)
+    return served.name, point_words(served.point), point_words(served.own), regret, change
+
+
+def _equals(policy: Policy) -> str:
+    others = policy.equals[1:]
+    if len(policy.points) > 1:
+        return ""
+    if not others:
+        return "; every other point is worse"
+    named = ", ".join(map(point_words, others[:_NAMED]))
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return f"; not told apart from it: {named}{more}"

@@ -1,0 +1,104 @@
+"""``joulelab policy``: one clock, or a few, for a set of applications."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+from rich.console import Console
+
+from joulelab.analysis.applications import applications_of
+from joulelab.analysis.policy import Application, Policy, policies
+from joulelab.analysis.policy_table import policy_table, policy_words, rows_of
+from joulelab.analysis.wording import OBJECTIVE_NAMES
+from joulelab.errors import ConfigError
+from joulelab.tracking.store import ResultStore, study_folders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyCommand:
+    """Choose one clock, or a few, for all applications that were swept on one kind of GPU.
+
+    Every workload, set of knobs and phase is an application. Each counts by how far it is above
+    its own least cost, so that long ones do not drown short ones.
+
+    Attributes:
+        results_dirs: Results folders of sweeps, or folders that hold several.
+        objective: What is to be low.
+        points: Choose policies of up to so many clocks.
+        only: Words that the name of an application must contain one of; by default all count.
+        out: Write the table to this .csv or .json file.
+        plot: Draw the last policy into this .png or .svg file.
+        json: Print one JSON object instead of text.
+    """
+
+    results_dirs: tyro.conf.Positional[tuple[Path, ...]]
+    objective: Literal["edp", "ed2p", "energy"] = "edp"
+    points: int = 2
+    only: tuple[str, ...] = ()
+    out: Path | None = None
+    plot: Path | None = None
+    json: bool = False
+
+    def run(self) -> int:
+        """Choose, and tell.
+
+        Returns:
+            0.
+
+        Raises:
+            ConfigError: If there are fewer than two applications, or the files' kinds are not
+                known.
+            MeasurementError: If nothing compares them.
+            TrackingError: If results cannot be read.
+        """
+        _check_suffix("--out", self.out, (".csv", ".json"))
+        _check_suffix("--plot", self.plot, (".png", ".svg"))
+        applications = self._applications()
+        found = policies(applications, most_points=self.points)
+        if self.json:
+            print(json.dumps([asdict(policy) for policy in found], indent=2))
+        else:
+            self._print(found)
+        self._write(applications, found)
+        return 0
+
+    def _applications(self) -> Sequence[Application]:
+        folders = [study for folder in self.results_dirs for study in study_folders(folder)]
+        measurements = [m for folder in folders for m in ResultStore(folder).read()]
+        known = applications_of(measurements, self.objective)
+        kept = [each for each in known if not self.only or any(w in each.name for w in self.only)]
+        if len(kept) < 2:
+            raise ConfigError(
+                "A policy is for two applications or more; there are "
+                f"{', '.join(each.name for each in known) or 'none'}, of which {len(kept)} count."
+            )
+        return kept
+
+    def _print(self, found: Sequence[Policy]) -> None:
+        console = Console()
+        for policy in found:
+            print(policy_words(policy, self.objective))
+            console.print(policy_table(policy, self.objective))
+
+    def _write(self, applications: Sequence[Application], found: Sequence[Policy]) -> None:
+        if self.out is not None:
+            import pandas as pd
+
+            table = pd.DataFrame(rows_of(found))
+            if self.out.suffix == ".csv":
+                table.to_csv(self.out, index=False)
+            else:
+                table.to_json(self.out, orient="records", indent=2)
+        if self.plot is not None:
+            from joulelab.analysis.policy_plot import save_policy_plot
+
+            aim = OBJECTIVE_NAMES[self.objective]
+            save_policy_plot(applications, found[-1], self.plot, aim=aim)
+
+
+def _check_suffix(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
+    if path is not None and path.suffix not in suffixes:
+        raise ConfigError(f"{option} must end in {' or '.join(suffixes)}, got {path}.")

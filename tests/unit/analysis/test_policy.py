@@ -1,0 +1,131 @@
+"""One clock, or a few, for many applications."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic_results import sweep
+
+from joulelab.analysis.applications import applications_of
+from joulelab.analysis.policy import Application, policies
+from joulelab.analysis.policy_plot import save_policy_plot
+from joulelab.analysis.policy_table import policy_words, rows_of
+from joulelab.core.additive import fit_additive
+from joulelab.errors import ConfigError, MeasurementError
+
+CLOCKS_MHZ = tuple(range(600, 1801, 100))
+
+
+def application(name, best_mhz, *, u=0.001, steep=1.0, clocks=CLOCKS_MHZ):
+    """Cost is lowest at ``best_mhz`` and grows with the square of the clock's logarithm."""
+    labels = ["default", *(f"{clock}MHz" for clock in clocks)]
+    costs = [steep * np.log(clock / best_mhz) ** 2 for clock in (clocks[-1], *clocks)]
+    fit = fit_additive(labels, ["a"] * len(labels), costs, [u] * len(labels))
+    return Application(name=name, fit=fit, default="default")
+
+
+def test_one_clock_lies_between_the_optima_and_its_regrets_are_the_costs_there():
+    low, high = application("low", 800), application("high", 1200)
+
+    [policy] = policies([low, high], most_points=1)
+
+    assert policy.points == ("1000MHz",)
+    assert policy.served[0].own == "800MHz"
+    assert policy.served[0].regret.value == pytest.approx(np.expm1(np.log(1.25) ** 2))
+    assert policy.served[1].regret.value == pytest.approx(np.expm1(np.log(1.2) ** 2))
+    assert policy.worst_regret == policy.served[0].regret.value
+    logs = [np.log(1.25) ** 2, np.log(1.2) ** 2]
+    assert policy.mean_regret == pytest.approx(np.expm1(np.mean(logs)))
+    at_default = np.log(1800 / 800) ** 2
+    assert policy.served[0].change.value == pytest.approx(np.expm1(np.log(1.25) ** 2 - at_default))
+
+
+def test_an_application_that_loses_more_pulls_the_clock_its_way():
+    flat, steep = application("flat", 800), application("steep", 1500, steep=20.0)
+
+    [policy] = policies([flat, steep], most_points=1)
+
+    assert policy.points == ("1500MHz",)
+
+
+def test_as_many_clocks_as_optima_leave_no_regret_and_end_the_policies():
+    every = [application("a", 700), application("b", 1200), application("c", 1200)]
+
+    one, two = policies(every, most_points=4)
+
+    assert one.worst_regret > 0
+    assert set(two.points) == {"700MHz", "1200MHz"}
+    assert two.worst_regret == two.mean_regret == 0
+    assert [each.point for each in two.served] == ["700MHz", "1200MHz", "1200MHz"]
+    assert not two.equals
+
+
+def test_clocks_that_readings_cannot_tell_apart_are_equals():
+    sure = policies([application("a", 1000), application("b", 1040)], most_points=1)
+    unsure = policies(
+        [application("a", 1000, u=0.02), application("b", 1040, u=0.02)], most_points=1
+    )
+
+    assert sure[0].equals == ("1000MHz",)
+    assert set(unsure[0].equals) >= {"900MHz", "1000MHz", "1100MHz"}
+    assert "600MHz" not in unsure[0].equals
+
+
+def test_points_that_an_application_lacks_are_left_out_and_none_is_an_error():
+    whole = application("whole", 1000)
+    half = application("half", 1000, clocks=CLOCKS_MHZ[::2])
+    other = application("other", 1000, clocks=(650, 750))
+
+    [policy] = policies([whole, half], most_points=1)
+
+    assert policy.points[0] in half.fit.configurations
+    with pytest.raises(MeasurementError, match="the same clocks"):
+        policies([whole, other])
+
+
+@pytest.mark.parametrize(
+    ("names", "most_points", "why"),
+    [(["a"], 1, "two applications"), (["a", "a"], 1, "each once"), (["a", "b"], 0, "1 or more"),
+     (["a", "b"], 99, "at most 13")],
+)  # fmt: skip
+def test_what_cannot_be_chosen_is_an_error(names, most_points, why):
+    with pytest.raises(ConfigError, match=why):
+        policies([application(name, 1000) for name in names], most_points=most_points)
+
+
+def test_sweeps_are_applications_named_by_what_sets_them_apart():
+    one = sweep((900, 1200, 1500), noise=0.001)
+    other = [
+        replace(
+            m, configuration=replace(m.configuration, knobs=(("batch", 99), ("precision", "bf16")))
+        )
+        for m in one
+    ]
+
+    found = applications_of([*one, *other])
+
+    assert [each.name for each in found] == ["llama decode batch=8", "llama decode batch=99"]
+    assert all(each.default == "default" for each in found)
+
+
+def test_two_products_are_not_compared():
+    one = sweep((900, 1200, 1500), noise=0.001)
+    other = [replace(m, device=replace(m.device, name="Another GPU")) for m in one]
+
+    with pytest.raises(MeasurementError, match="Another GPU"):
+        applications_of([*one, *other])
+
+
+def test_a_policy_is_told_drawn_and_tabulated(tmp_path):
+    every = [application("low", 800), application("high", 1200)]
+    found = policies(every, most_points=2)
+
+    path = save_policy_plot(every, found[0], tmp_path / "policy.svg", aim="EDP")
+
+    words = policy_words(found[0], "edp")
+    assert words.startswith("1000 MHz for 2 applications: ")
+    assert "at worst (low)" in words
+    assert "<svg" in path.read_text()
+    rows = rows_of(found)
+    assert len(rows) == 4
+    assert rows[0]["regret"] == found[0].served[0].regret.value
