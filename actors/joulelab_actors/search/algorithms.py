@@ -46,8 +46,10 @@ def _nsga2(points: list[Point], seed: int) -> Searcher:
 
 
 def _optuna(points: list[Point], sampler: Any) -> Searcher:
+    import optuna
     from ray.tune.search.optuna import OptunaSearch
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # else it announces each of its studies
     return OptunaSearch(points_to_evaluate=points, sampler=sampler)
 
 

@@ -97,8 +97,6 @@ def _summary(result: SearchResult) -> list[tuple[str, float]]:
         "best.time_per_unit_s": figures.time_s,
         "best.retention": figures.retention,
         **{name: ratio.value for name, ratio in ratios},
-        **{f"{name}_low": ratio.low for name, ratio in ratios},
-        **{f"{name}_high": ratio.high for name, ratio in ratios},
         "num_in_set": len(found.standing.members),
         "num_trials": len(result.steps),
         "pays_after_units": found.pays_after.value if found.pays_after else None,

@@ -60,13 +60,13 @@ def _set_range(axes: Axes, result: SearchResult) -> None:
 
 
 def _draw(axes: Axes, result: SearchResult, xs: Sequence[float]) -> None:
-    bottom, top = axes.get_ylim()
+    top = axes.get_ylim()[1]
     axes.axhline(100.0, color=INK, linewidth=0.9, zorder=2)
     shown = [(x, step) for x, step in zip(xs, result.steps, strict=True)]
     _scatter(axes, shown, result, top)
     lost = [x for x, step in shown if step.outcome.figures is None]
-    axes.plot(lost, [bottom] * len(lost), linestyle="", marker="|", markersize=9,
-              color=MUTED, markeredgewidth=1.4, clip_on=False, zorder=4)  # fmt: skip
+    axes.plot(lost, [0.025] * len(lost), transform=axes.get_xaxis_transform(), linestyle="",
+              marker="|", markersize=8, color=MUTED, markeredgewidth=1.4, zorder=4)  # fmt: skip
     best = [(x, _percent(step.best_cost_ratio)) for x, step in shown if _is_known(step)]
     if best:
         axes.step([x for x, _ in best], [y for _, y in best], where="post", color=BEST,
@@ -82,21 +82,21 @@ def _draw(axes: Axes, result: SearchResult, xs: Sequence[float]) -> None:
 def _scatter(
     axes: Axes, shown: Sequence[tuple[float, Step]], result: SearchResult, top: float
 ) -> None:
-    """Draw a dot for each trial, the baseline's apart; what lies beyond the axis points there."""
+    """Draw a dot for each trial; what lies beyond the axis points there."""
     baseline = result.problem.space.baseline
-    for is_baseline, color in ((False, CURVE), (True, CAPPED)):
-        dots = [
-            (x, _percent(step.cost_ratio))
-            for x, step in shown
-            if step.cost_ratio is not None and (step.outcome.candidate == baseline) == is_baseline
-        ]
-        for is_within, marker in ((True, "o"), (False, "^")):
-            some = [(x, min(y, top)) for x, y in dots if (y <= top) == is_within]
-            axes.plot(
-                [x for x, _ in some], [y for _, y in some], linestyle="", marker=marker,
-                markersize=3.6 if is_within else 4.5, color=color, alpha=0.6 if is_within else 0.3,
-                markeredgewidth=0, clip_on=is_within, zorder=3,
-            )  # fmt: skip
+    allowed = {row.configuration for row in result.rows if row.is_feasible}
+    for x, step in shown:
+        if step.cost_ratio is None:
+            continue
+        y, candidate = _percent(step.cost_ratio), step.outcome.candidate
+        color = CAPPED if candidate == baseline else CURVE
+        is_within = y <= top
+        axes.plot(
+            x, min(y, top), marker="o" if is_within else "^", color=color,
+            markersize=3.6 if is_within else 4.5, alpha=0.7 if is_within else 0.3,
+            markerfacecolor=color if candidate in allowed else "none",
+            markeredgewidth=0.7, clip_on=is_within, zorder=3,
+        )  # fmt: skip
 
 
 def _is_known(step: Step) -> bool:

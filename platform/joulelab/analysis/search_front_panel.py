@@ -23,6 +23,8 @@ from joulelab.analysis.style import BEST, CURVE, EQUAL, INK, MUTED, PAPER, tidy
 _QUALITIES = "viridis_r"
 _NEAR, _FAR = log(1.08), log(2.5)
 """What is shown around the choice at least, and what is not, as logarithms of ratios to it."""
+_CROWDED = 0.5
+"""Part of the whole that what lies around the choice takes up where it deserves a panel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ def draw_front(figure: Figure, result: SearchResult) -> None:
     units = f"{energy_prefix}J/{result.unit}", f"time, {time_prefix}s/{result.unit}"
     near = _near(dots)
     shown = [("Everything that was measured", dots)]
-    if 2 < len(near) < len(dots) and (is_wide([d.x for d in dots]) or is_wide([d.y for d in dots])):
+    if len(near) > 2 and min(_length(near, d) / _length(dots, d) for d in "xy") < _CROWDED:
         shown.append(("Around the choice", near))
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
     paint = _quality_paint(panels, dots) if result.has_quality else None
@@ -86,6 +88,12 @@ def _draw_panel(
     if not has_names:
         labels = [label for label in labels if label.is_strong]
     write_labels(axes, labels, [(dot.x, dot.y) for dot in dots])
+
+
+def _length(dots: Sequence[_Dot], direction: str) -> float:
+    """Return over what ratios ``dots`` range in a direction, as a logarithm."""
+    values = [getattr(dot, direction) for dot in dots]
+    return log(max(values) / min(values)) or 1.0
 
 
 def _near(dots: Sequence[_Dot]) -> list[_Dot]:

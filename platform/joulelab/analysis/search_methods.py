@@ -11,6 +11,8 @@ from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 
 _ALGORITHMS = {
+    "front-guided": "expected growth of the front on the same model as model-guided",
+    "gp": "expected improvement on a Gaussian process (Optuna's, through Ray Tune) of the cost",
     "grid": "every configuration in turn",
     "model-guided": "expected improvement under the constraints on a physical model of time and "
     "power that is fitted to what was measured so far",

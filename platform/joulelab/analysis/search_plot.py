@@ -82,11 +82,12 @@ def front_caption(result: SearchResult) -> str:
 
 def course_caption(result: SearchResult) -> str:
     """Say what the marks of the course mean."""
+    limits = " Hollow: not sure to keep to the constraints." if _has_doubts(result) else ""
     lost = result.steps[-1].num_valid < len(result.steps)
     ticks = " Ticks below: trials without figures." if lost else ""
     return (
         f"Each dot is a trial: its {goal_name(result.problem)} against the baseline's. The line is "
-        f"the best so far. Triangles, if any, lie beyond the axis.{ticks}"
+        f"the best so far. Triangles, if any, lie beyond the axis.{limits}{ticks}"
     )
 
 
