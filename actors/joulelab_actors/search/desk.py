@@ -82,6 +82,7 @@ class Desk(TrialSource):
         self._repeats = history.repeats.copy()
         self._number = history.next_number
         self._since_sentinel = dict(history.since_sentinel)
+        self._has_nothing = False
         self.account = Account(budget or Budget())
         self.num_recalled = len(history.trials)
         self.num_settled = 0
@@ -96,8 +97,9 @@ class Desk(TrialSource):
         if self._sentinel is not None and self._is_due(uuid, self._sentinel):
             self._since_sentinel[uuid] = 0
             return self._begin(self._sentinel.configuration, sentinel=True)
-        candidate = self._strategy.ask()
+        candidate = None if self._has_nothing else self._strategy.ask()
         if candidate is None:
+            self._has_nothing = True  # until it is told: every idle GPU comes and asks
             return None
         self._since_sentinel[uuid] = self._since_sentinel.get(uuid, 0) + 1
         return self._begin(candidate)
@@ -168,6 +170,7 @@ class Desk(TrialSource):
     def _tell(self, outcome: Outcome) -> None:
         self.account.end()
         self._strategy.tell(outcome)
+        self._has_nothing = False
         self._follow(outcome, self.account.energy_j)
 
     def _scored(self, outcome: Outcome) -> Outcome:

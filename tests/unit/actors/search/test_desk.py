@@ -17,6 +17,16 @@ from joulelab_actors.search.outcomes import spent_j
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
 
 
+class CountingScript(Scripted):
+    """A scripted strategy that counts how often it is asked."""
+
+    num_asked = 0
+
+    def ask(self):
+        self.num_asked += 1
+        return super().ask()
+
+
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     """Measure trials on a simulated GPU; returns their records."""
@@ -141,6 +151,20 @@ def test_a_search_that_is_resumed_goes_on_with_its_sentinels():
     taken = [desk.take(uuid).sentinel for uuid in "aabc"]
 
     assert taken == [False, True, True, True]
+
+
+def test_a_strategy_that_waits_is_asked_once_however_many_gpus_are_idle(measured):
+    """A model was fitted to the same outcomes for every idle GPU, again and again."""
+    strategy = CountingScript(CANDIDATES, max_out=1)
+    desk = desk_of(strategy)
+
+    [first, *others] = [desk.take(uuid) for uuid in "abcd"]
+    desk.note(measured(first))
+    again = [desk.take(uuid) for uuid in "abcd"]
+
+    assert others == [None] * 3
+    assert [trial is None for trial in again] == [False, True, True, True]
+    assert strategy.num_asked == 4
 
 
 def test_what_cannot_be_carried_out_is_told_when_it_is_asked_for():
