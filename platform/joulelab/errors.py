@@ -10,6 +10,7 @@
     - DeviceUnsupportedError  this device has no such sensor or control
   + GuardError                the clock guard is absent, refused, or lost the lease
   + MeasurementError          the number would be wrong, so none is returned
+    - DeviceHotError          the board did not cool down in time
     - TraceCoverageError      the trace does not span the requested interval
   + TrackingError             a result could not be written, read back, or delivered
 
@@ -56,6 +57,10 @@ class GuardError(JouleLabError):
 
 class MeasurementError(JouleLabError):
     """The measurement is not trustworthy, so no number is returned."""
+
+
+class DeviceHotError(MeasurementError):
+    """The board did not cool down to where a measurement was to begin."""
 
 
 class TraceCoverageError(MeasurementError):

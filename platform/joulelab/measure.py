@@ -23,6 +23,7 @@ from joulelab.core.record import Record, record_of
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Control, Device, applied
 from joulelab.errors import (
+    DeviceHotError,
     DeviceLostError,
     DevicePermissionError,
     GuardError,
@@ -31,6 +32,7 @@ from joulelab.errors import (
 )
 from joulelab.provenance import collect_provenance
 from joulelab.sampling.acquisition import find_ticks
+from joulelab.sampling.cooling import cool_down
 from joulelab.sampling.host import WorkloadFailedError, WorkloadHost, WorkloadRefusedError
 from joulelab.sampling.instruments import Instruments, Readings
 from joulelab.sampling.settle import settle
@@ -117,6 +119,7 @@ class Bench:
         try:
             self._tell(f"Preparing {trial.configuration.workload}")
             self._host.prepare()
+            self._cool_down()
             with applied(self._control, trial.configuration.point):
                 self._measure_phases(session, workload.phases, records)
         except (DeviceLostError, DevicePermissionError, GuardError, MeasurementError) as error:
@@ -144,6 +147,12 @@ class Bench:
             for phase in phases:
                 verdict = self._measure_phase(phase, point, instruments)
                 records.append(self._record(session, phase, verdict))
+
+    def _cool_down(self) -> None:
+        below_c = self._procedure.start_below_c
+        if below_c is not None:
+            self._tell(f"Cooling down below {below_c:g} C")
+            cool_down(self._device, below_c=below_c, limit_s=self._procedure.cool_max_s)
 
     def _idle(self, instruments: Instruments) -> EnergyWindow | None:
         if self._procedure.idle_s == 0:
@@ -218,6 +227,7 @@ _REASONS: tuple[tuple[type[JouleLabError], InvalidReason], ...] = (
     (DeviceLostError, "device_lost"),
     (DevicePermissionError, "permission_denied"),
     (GuardError, "lease_lost"),
+    (DeviceHotError, "not_cooled"),
     (WorkloadRefusedError, "unsupported"),
     (WorkloadFailedError, "workload_failed"),
 )

@@ -22,6 +22,7 @@ InvalidReason = Literal[
     "device_lost",
     "foreign_process",
     "lease_lost",
+    "not_cooled",
     "not_steady",
     "permission_denied",
     "power_capped",

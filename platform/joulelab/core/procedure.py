@@ -11,6 +11,9 @@ class Procedure:
 
     Attributes:
         idle_s: Idle window before the load, in the same process at the same clock; 0 skips it.
+        start_below_c: Temperature that the board must be below before each trial; ``None`` does
+            not wait.
+        cool_max_s: Longest wait for that; a board still hotter then is not measured.
         settle_s: Wait after a new operating point has read back, besides two counter ticks.
         warmup_min_s: Shortest warm-up under load.
         warmup_max_s: Longest warm-up; a load not steady by then is measured and marked so.
@@ -25,6 +28,8 @@ class Procedure:
     """
 
     idle_s: float = 5.0
+    start_below_c: float | None = None
+    cool_max_s: float = 120.0
     settle_s: float = 0.5
     warmup_min_s: float = 3.0
     warmup_max_s: float = 60.0

@@ -10,6 +10,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice, fleet
 from joulelab.measure import Bench
+from joulelab.sampling.cooling import cool_down
 
 KINDS = ["h200_sxm", "a100_sxm", "v100_sxm2", "rtx_4090"]
 
@@ -43,6 +44,29 @@ def test_every_kind_of_gpu_measures_valid_at_its_own_clocks(opened, kind, worklo
 
     assert [finding.detail for finding in measurement.findings] == []
     assert measurement.energy_per_unit_u_j < 0.01 * measurement.energy_per_unit_j
+
+
+def test_a_hot_board_cools_down_before_a_trial_begins(opened):
+    device, _ = opened()
+    hot = measured(device, warmup_min_s=60.0).observed.temperature_stop_c
+    assert hot > 60
+
+    waited_s = cool_down(device, below_c=50.0, limit_s=120.0)
+    again = measured(device, start_below_c=50.0)
+
+    assert 2 < waited_s < 120
+    assert device.read_state().temperature_c > 50  # it was under load since
+    assert again.findings == ()
+
+
+def test_a_board_that_stays_hot_is_not_measured_and_says_so(opened):
+    device, _ = opened()
+
+    never = measured(device, start_below_c=10.0, cool_max_s=3.0)
+
+    assert [finding.reason for finding in never.findings] == ["not_cooled"]
+    assert "10 C" in never.findings[0].detail
+    assert never.windows == ()
 
 
 def test_a_locked_clock_saves_energy_on_a_memory_bound_load(opened):
