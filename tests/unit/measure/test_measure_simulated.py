@@ -51,11 +51,11 @@ def test_a_hot_board_cools_down_before_a_trial_begins(opened):
     hot = measured(device, warmup_min_s=60.0).observed.temperature_stop_c
     assert hot > 60
 
-    waited_s = cool_down(device, below_c=50.0, limit_s=120.0)
-    again = measured(device, start_below_c=50.0)
+    waited_s = cool_down(device, below_c=42.0, limit_s=600.0)
+    again = measured(device, start_below_c=42.0, cool_max_s=600.0)
 
-    assert 2 < waited_s < 120
-    assert device.read_state().temperature_c > 50  # it was under load since
+    assert 5 < waited_s < 600
+    assert device.read_state().temperature_c > 42  # it was under load since
     assert again.findings == ()
 
 
