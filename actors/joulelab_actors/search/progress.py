@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 from typing_extensions import override
 
 from joulelab.analysis.quantities import quantity
@@ -21,6 +22,8 @@ from joulelab_actors.search.budget import Budget
 
 _RECENT = 20
 """Trials over which the rate is taken."""
+_WIDE = 110
+"""Columns of a terminal from which on there is room for a bar before the line."""
 _SMALL = 0.1
 """Ratio to the baseline below which what is left says more than what is saved."""
 
@@ -82,8 +85,8 @@ class SearchProgress(StudyProgress):
     @override
     def _make_bar(self) -> Progress:
         return Progress(
-            BarColumn(bar_width=16),
-            TextColumn("{task.fields[now]}", markup=False),
+            *([BarColumn(bar_width=16)] if self._console.width >= _WIDE else []),
+            TextColumn("{task.fields[now]}", markup=False, table_column=Column(no_wrap=True)),
             console=self._console,
             transient=True,
             disable=not self._console.is_terminal,

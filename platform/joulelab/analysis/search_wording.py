@@ -10,7 +10,12 @@ from joulelab.search.evidence import Problem
 from joulelab.search.space import SearchSpace
 from joulelab.workloads import WORKLOADS
 
-_AXES = {"sm_clock_mhz": " MHz", "mem_clock_mhz": " MHz memory", "power_limit_w": " W limit"}
+_AXES = {
+    "sm_clock_mhz": " MHz",
+    "mem_clock_mhz": " MHz memory",
+    "power_limit_w": " W limit",
+    "precision": "",
+}
 """What to write behind the value of an axis, instead of its name before it."""
 
 _BOUNDS: dict[Quantity, str] = {
@@ -24,7 +29,7 @@ _BOUNDS: dict[Quantity, str] = {
 
 
 def configuration_name(configuration: Configuration, space: SearchSpace) -> str:
-    """Name a configuration by its values on the axes: ``"1095 MHz, precision bf16"``.
+    """Name a configuration by its values on the axes: ``"1095 MHz, batch 32, bf16"``.
 
     Values that are the driver's own are left out, unless all of the GPU's knobs are.
     """

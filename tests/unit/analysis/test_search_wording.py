@@ -44,7 +44,7 @@ def said(found, *, spent_j=2000.0):
 def test_a_saving_is_told_with_its_interval_and_when_it_has_paid():
     words = said(evidence([10.0, 8.0, 9.0]))
 
-    assert words.startswith("Choose 1200 MHz, precision bf16: -20.0 % ± 0.")
+    assert words.startswith("Choose 1200 MHz, bf16: -20.0 % ± 0.")
     assert "every other configuration that was measured is worse." in words
     assert words.endswith("2 kJ and has paid for itself after 1,000 images.")
 
@@ -58,7 +58,7 @@ def test_no_digit_is_told_that_is_not_known():
 def test_the_baseline_is_a_possible_answer():
     words = said(evidence([8.0, 10.0, 9.0]))
 
-    assert words.startswith("Stay with the driver's clock, precision bf16")
+    assert words.startswith("Stay with the driver's clock, bf16")
     assert words.endswith("The search took 2 kJ.")
 
 
