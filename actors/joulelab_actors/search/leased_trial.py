@@ -21,11 +21,17 @@ class NoticeBoard:
 
     def __init__(self) -> None:
         self._results: Results = {}
+        self._number = 0
         self._news = asyncio.Event()
 
-    async def post(self, results: Results) -> None:
-        """Replace what is posted, so that nothing stays for longer than it is needed."""
-        self._results = results
+    async def post(self, number: int, results: Results) -> None:
+        """Replace what is posted, so that nothing stays for longer than it is needed.
+
+        Ray may deliver posts out of their order: an older one comes too late.
+        """
+        if number < self._number:
+            return
+        self._number, self._results = number, results
         self._news.set()
         self._news = asyncio.Event()
 

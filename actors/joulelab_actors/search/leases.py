@@ -35,11 +35,12 @@ class Leases:
 
     Args:
         publish: Given the results of all trials that Tune has taken over and not let go of,
-            whenever there is one more.
+            whenever there is one more, with a number that grows.
     """
 
-    def __init__(self, publish: Callable[[Results], None] = lambda results: None) -> None:
+    def __init__(self, publish: Callable[[int, Results], Any] = lambda number, due: None) -> None:
         self._publish = publish
+        self._num_posts = 0
         self._lock = threading.Lock()
         self._free: deque[Trial] = deque()
         self._results: dict[str, dict[str, Any]] = {}
@@ -60,7 +61,7 @@ class Leases:
                 return
             self._results[name] = result_of(outcome)
             if name in self._taken.values():
-                self._publish(self._due())
+                self._post()
 
     def take_over(self, tune_id: str) -> Trial | None:
         """Give Tune the oldest trial that it does not know of; ``None`` if there is none."""
@@ -70,7 +71,7 @@ class Leases:
             trial = self._free.popleft()
             self._taken[tune_id] = trial.name
             if trial.name in self._results:
-                self._publish(self._due())
+                self._post()
             return trial
 
     def let_go(self, tune_id: str) -> None:
@@ -88,7 +89,7 @@ class Leases:
             self._free = deque(trial for trial in self._free if trial.name in self._results)
             for name in self._taken.values():
                 self._results.setdefault(name, {"reason": _ENDED, "capped": False})
-            self._publish(self._due())
+            self._post()
 
     @property
     def is_over(self) -> bool:
@@ -96,6 +97,8 @@ class Leases:
         with self._lock:
             return self._closed and not self._free
 
-    def _due(self) -> dict[str, dict[str, Any]]:
+    def _post(self) -> None:
         taken = self._taken.values()
-        return {name: self._results[name] for name in taken if name in self._results}
+        due = {name: self._results[name] for name in taken if name in self._results}
+        self._num_posts += 1
+        self._publish(self._num_posts, due)

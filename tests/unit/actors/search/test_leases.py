@@ -1,9 +1,12 @@
 """What Tune takes over of the pool's trials, in whatever order the two come to them."""
 
+import asyncio
+
 from actor_fixtures import gemm
 
 from joulelab.core.trial import Trial
 from joulelab.search.base import Outcome
+from joulelab_actors.search.leased_trial import NoticeBoard
 from joulelab_actors.search.leases import Leases
 
 OUTCOME = Outcome(candidate=gemm(990), reason="none")
@@ -15,7 +18,7 @@ def trial(name):
 
 def leases_of(*names):
     posts = []
-    leases = Leases(posts.append)
+    leases = Leases(lambda number, results: posts.append(results))
     for name in names:
         leases.begin(trial(name))
     return leases, posts
@@ -66,3 +69,21 @@ def test_a_search_that_is_cut_short_leaves_nobody_waiting():
     assert not leases.is_over
     assert leases.take_over("2") == trial("done")
     assert leases.is_over
+
+
+def test_a_post_that_a_newer_one_overtook_takes_nothing_off_the_board():
+    """A trial once waited for a result that had been posted, and the search for its end with it."""
+    numbered = []
+    leases = Leases(lambda number, results: numbered.append((number, results)))
+    for name in ("a", "b"):
+        leases.begin(trial(name))
+        leases.take_over(name)
+        leases.settle(name, OUTCOME)
+
+    async def late():
+        board = NoticeBoard()
+        for number, results in reversed(numbered):
+            await board.post(number, results)
+        return await board.result("b")
+
+    assert asyncio.run(asyncio.wait_for(late(), timeout=10.0))["reason"] == "none"
