@@ -47,7 +47,7 @@ class QepSearch(Generic[Settings]):
         lab: Where it runs.
         axes: What is chosen.
         limits: What must be kept to, besides the quality.
-        budget: When to stop at the latest; best and front are settled after 50 to 150 trials.
+        budget: When to stop at the latest; best and front are settled after 40 to 150 trials.
         algorithm: What chooses: front-guided, model-guided (the best alone), random, tpe, nsga2...
         metric: How outputs are scored; by default the workload's first metric.
         quality_floor: Least share of the baseline's quality to keep; None for no floor.
@@ -61,7 +61,7 @@ class QepSearch(Generic[Settings]):
         batches=(1, 16, 64, 256), precisions=("fp32", "bf16", "int8", "int4")
     )
     limits: Annotated[Limits, tyro.conf.arg(name="")] = Limits(max_slowdown=0.05)  # noqa: RUF009
-    budget: Annotated[Budget, tyro.conf.arg(name="")] = Budget(num_trials=60)  # noqa: RUF009
+    budget: Annotated[Budget, tyro.conf.arg(name="")] = Budget(num_trials=40)  # noqa: RUF009
     algorithm: str = "front-guided"
     metric: str | None = None
     quality_floor: float | None = 0.95
