@@ -37,7 +37,7 @@ def write_search(
     write_search_csv(result, store.folder / TABLE)
     write_search_report(result, store.read(), store.folder / REPORT, header=store.read_study())
     answer = Answer(
-        note=sentence(result.answer, result.problem),
+        note=_note(result),
         summary=tuple(_summary(result)),
         files=(REPORT, TABLE, *(path.name for path in plots)),
         chart=tuple(map(chart_point, result.steps)),
@@ -75,11 +75,14 @@ def print_search(
     console.print(f"\n[bold]{workload}[/] on {board_words(result.boards[0])}")
     table = search_table(result, console, max_rows=max_rows, more=f"{TABLE} has all")
     console.print(table)
-    said = sentence(result.answer, result.problem)
-    console.print(said, style="bold", highlight=False, markup=False)
+    console.print(_note(result), style="bold", highlight=False, markup=False)
     answer = ResultStore(folder).read_answer()
     for file in answer.files if answer is not None else ():
         console.print(f"  {folder / file}", soft_wrap=True, highlight=False)
+
+
+def _note(result: SearchResult) -> str:
+    return sentence(result.answer, result.problem, stopped_by=result.method.stopped_by)
 
 
 def _summary(result: SearchResult) -> list[tuple[str, float]]:

@@ -71,7 +71,7 @@ def _view(
         "name": result.problem.space.workload,
         "answer": "Energy against time of what was measured",
         "phase": result,
-        "remarks": remarks(result.answer, result.problem),
+        "remarks": remarks(result.answer, result.problem, stopped_by=result.method.stopped_by),
         "plot": themed(inline_front_svg(result), "p0-") if can_plot else None,
         "caption": front_caption(result),
         "sheet": search_sheet(result, shown),

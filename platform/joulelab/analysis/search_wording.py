@@ -18,6 +18,9 @@ _AXES = {
 }
 """What to write behind the value of an axis, instead of its name before it."""
 
+SETTLED = "the strategy"
+"""What ends a search that has nothing more to measure."""
+
 _BOUNDS: dict[Quantity, str] = {
     "quality": "at least {bound:.3g} of the reference's quality",
     "slowdown": "at most {percent:.3g} % more time than the baseline",
@@ -62,9 +65,17 @@ def units_of(problem: Problem) -> str:
     return unit if unit.isupper() else f"{unit}s"
 
 
-def sentence(found: Answer, problem: Problem) -> str:
-    """Say which configuration to choose, what it saves, and how sure that is."""
-    return " ".join(part for part in (recommendation(found, problem), *remarks(found, problem)))
+def sentence(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> str:
+    """Say which configuration to choose, what it saves, and how sure that is.
+
+    Args:
+        found: The answer.
+        problem: What was searched for.
+        stopped_by: What ended the search.
+    """
+    return " ".join(
+        (recommendation(found, problem), *remarks(found, problem, stopped_by=stopped_by))
+    )
 
 
 def recommendation(found: Answer, problem: Problem) -> str:
@@ -81,9 +92,13 @@ def recommendation(found: Answer, problem: Problem) -> str:
     return f"{advice}; {_equals(found)}."
 
 
-def remarks(found: Answer, problem: Problem) -> list[str]:
+def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> list[str]:
     """Say what the search took and when that has paid, and what may be missed."""
     said = [_price(found, problem)]
+    if stopped_by != SETTLED:
+        said.append(
+            f"It was ended by {stopped_by} before it was settled; a longer one may find better."
+        )
     if found.capped:
         held = _count(len(found.capped))
         said.append(

@@ -50,7 +50,7 @@ class MlflowTracker(Tracker):
         self._experiment_id = ""
         self._parent = _Started("", "")
         self._done: dict[str, str] = {}
-        self._amended: dict[str, tuple[tuple[str, float], ...]] = {}
+        self._known: dict[str, dict[str, float]] = {}
         self._charted: dict[str, set[int]] = {}
         self._half_done: dict[str, _Started] = {}
 
@@ -108,9 +108,11 @@ class MlflowTracker(Tracker):
         with reached(self._uri):
             for run in runs:
                 run_id = self._done.get(run.measurement_id)
-                if run_id is not None and self._amended.get(run.measurement_id) != run.values:
-                    self._log_values(run_id, {}, dict(run.values), _now_ms())
-                    self._amended[run.measurement_id] = run.values
+                known = self._known.setdefault(run.measurement_id, {})
+                new = {name: v for name, v in run.values if known.get(name) != v}
+                if run_id is not None and new:
+                    self._log_values(run_id, {}, new, _now_ms())
+                    known.update(new)
 
     @override
     def finish(self, *, note: str, summary: Mapping[str, float], files: Sequence[Path]) -> None:
@@ -155,6 +157,7 @@ class MlflowTracker(Tracker):
             measurement_id = run.data.tags.get(_MEASUREMENT_ID, "")
             if run.info.status in {"FINISHED", "FAILED"}:
                 self._done[measurement_id] = run.info.run_id
+                self._known[measurement_id] = dict(run.data.metrics)
             else:
                 self._half_done[measurement_id] = _started(run)
 

@@ -49,6 +49,17 @@ def test_a_saving_is_told_with_its_interval_and_when_it_has_paid():
     assert words.endswith("2 kJ and has paid for itself after 1,000 images.")
 
 
+def test_a_search_that_a_budget_ended_says_that_it_is_not_settled():
+    found = evidence([10.0, 8.0, 9.0])
+
+    words = sentence(
+        answer(found, spent_j=1.0), found.problem, stopped_by="the budget of 16 trials"
+    )
+
+    assert "It was ended by the budget of 16 trials before it was settled" in words
+    assert "before it was settled" not in said(found)
+
+
 def test_no_digit_is_told_that_is_not_known():
     words = said(evidence([10.0, 8.0, 9.0]), spent_j=2469134.0)
 
