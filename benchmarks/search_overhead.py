@@ -1,23 +1,32 @@
 #!/usr/bin/env python
 """What a search costs beyond the measuring: strategy, Ray Tune, Ray, the results store, MLflow.
 
-Usage: python benchmarks/search_overhead.py [--num-trials 200] [--num-gpus 2]
+Usage: python benchmarks/search_overhead.py [--num-trials 1000] [--num-gpus 2] [--trial-s 1]
 
 A GPU is idle from the end of one measuring to the start of the next: while the records are stored
-and reported, and the strategy is told and asked. The driver's time is that of all its threads,
-Tune's included, on a processor. Memory is the driver's, from one third of the trials to the end.
+and reported, and the strategy is told and asked. The driver's time is that of all its threads on a
+processor. Memory is the resident one of the driver and of Tune's process after every trial, and
+its growth the slope of a line through what lies beyond the first fifth of the trials.
+
+Simulated GPUs are computed by the cores that the search needs itself. With ``--trial-s`` they wait
+on the wall besides, as long as a short trial of a real GPU.
 """
 
+import os
+import secrets
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median, quantiles
 
+import numpy as np
 import psutil
+import ray
 import tyro
 from figures import Figure, print_figures
+from paced_device import paced
 
 from joulelab.core.procedure import Procedure
 from joulelab.search.evidence import Problem
@@ -29,7 +38,10 @@ from joulelab_actors.placement import simulated_sites
 from joulelab_actors.search.algorithms import strategy_of
 from joulelab_actors.search.budget import Budget
 from joulelab_actors.search.run import run_search
-from joulelab_actors.session import connected
+from joulelab_actors.session import NAMESPACE, connected
+
+_VIRTUAL_S = 30.0
+"""Virtual time of a trial of the usual procedure, about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,38 +52,51 @@ class Settings:
         num_trials: Trials of the search.
         num_gpus: Simulated GPUs.
         algorithm: Name of the search algorithm.
+        trial_s: Wall time for which a trial waits, about; 0 for none.
+        tracked: Whether MLflow is told.
     """
 
-    num_trials: int = 200
+    num_trials: int = 1000
     num_gpus: int = 2
     algorithm: str = "random"
+    trial_s: float = 0.0
+    tracked: bool = True
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of a search: idle gaps, and the driver's memory after every trial."""
+    """What was seen of a search: idle gaps, and memory after every trial."""
 
     between_s: list[float] = field(default_factory=list)
-    memory_b: list[int] = field(default_factory=list)
+    driver_b: list[int] = field(default_factory=list)
+    tune_b: list[int] = field(default_factory=list)
     driver_s: float = 0.0
     wall_s: float = 0.0
+    load: float = 0.0
+    _tune: list[psutil.Process] = field(default_factory=list)
 
     def __call__(self, event: StudyEvent) -> None:
         """Take note of an event."""
         if isinstance(event, TrialMeasured):
-            self.note_memory()
+            self.driver_b.append(psutil.Process().memory_info().rss)
+            self.tune_b.append(self._tune_memory_b())
             if event.between_s is not None:
                 self.between_s.append(event.between_s)
 
-    def note_memory(self) -> None:
-        """Read the memory of this process."""
-        self.memory_b.append(psutil.Process().memory_info().rss)
+    def _tune_memory_b(self) -> int:
+        """Return the memory of Tune's process; 0 if that has ended."""
+        if not self._tune:
+            below = psutil.Process().children(recursive=True)
+            self._tune = [each for each in below if each.name().startswith("ray::TuneActor")]
+        with suppress(psutil.Error):
+            return sum(each.memory_info().rss for each in self._tune)
+        return 0
 
-    @property
-    def growth_b(self) -> float:
-        """Bytes that a trial leaves behind, the first third of them left out."""
-        first = len(self.memory_b) // 3
-        return (self.memory_b[-1] - self.memory_b[first]) / (len(self.memory_b) - first)
+
+def growth_b(memory_b: Sequence[int]) -> float:
+    """Return the slope of memory over trials, the first fifth of them left out."""
+    first = len(memory_b) // 5
+    return float(np.polyfit(np.arange(len(memory_b) - first), memory_b[first:], 1)[0])
 
 
 def watch(settings: Settings, folder: Path) -> Seen:
@@ -87,13 +112,13 @@ def watch(settings: Settings, folder: Path) -> Seen:
         results_dir=folder / "results",
         procedure=Procedure(),
         budget=Budget(num_trials=settings.num_trials),
-        tracking_uri=embedded_uri(folder),
+        tracking_uri=embedded_uri(folder) if settings.tracked else None,
         observe_only=True,
         on_event=seen,
     )
-    seen.note_memory()
     seen.driver_s = time.process_time() - busy_s
     seen.wall_s = time.monotonic() - start_s
+    seen.load = psutil.getloadavg()[1]
     if summary.tune_trouble is not None:
         raise RuntimeError(summary.tune_trouble)
     return seen
@@ -102,23 +127,47 @@ def watch(settings: Settings, folder: Path) -> Seen:
 def figures(settings: Settings | None = None) -> list[Figure]:
     """Return a search's idle gaps, its driver's time and its growth."""
     settings = settings or Settings()
-    with connected(), tempfile.TemporaryDirectory(prefix="jl-") as folder:
+    with _ray(settings), tempfile.TemporaryDirectory(prefix="jl-") as folder:
         seen = watch(settings, Path(folder))
     return list(_figures(settings, seen))
 
 
+@contextmanager
+def _ray(settings: Settings) -> Iterator[None]:
+    """Hold a connection to a Ray of this machine, with simulated GPUs that wait if they are to."""
+    if settings.trial_s:
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        os.environ.setdefault("RAY_worker_niceness", "0")
+        ray.init(
+            address="local",
+            namespace=NAMESPACE,
+            include_dashboard=False,
+            log_to_driver=False,
+            runtime_env=paced(settings.trial_s / _VIRTUAL_S),
+        )
+    try:
+        with connected():
+            yield
+    finally:
+        ray.shutdown()
+
+
 def _figures(settings: Settings, seen: Seen) -> Iterator[Figure]:
+    waits = f" that wait {settings.trial_s:g} s a trial" if settings.trial_s else ""
     how = (
         f"{settings.num_trials} trials of {settings.algorithm} search on {settings.num_gpus} "
-        f"simulated GPU(s), MLflow on, {seen.wall_s:.0f} s"
+        f"simulated GPU(s){waits}, MLflow {'on' if settings.tracked else 'off'}, "
+        f"{seen.wall_s:.0f} s, load {seen.load:.1f} on {psutil.cpu_count()} cores"
     )
-    yield Figure(
-        name="a GPU's idle gap between two trials of a search (median)",
-        measured=1e3 * median(seen.between_s),
-        promised=50,
-        unit="ms",
-        how=f"{how}; 95th percentile {1e3 * quantiles(seen.between_s, n=20)[-1]:.0f} ms",
-    )
+    gaps_ms = 1e3 * np.array(seen.between_s)
+    for name, share in (("median", 50), ("95th percentile", 95)):
+        yield Figure(
+            name=f"a GPU's idle gap between two trials of a search ({name})",
+            measured=float(np.percentile(gaps_ms, share)),
+            promised=50,
+            unit="ms",
+            how=how,
+        )
     yield Figure(
         name="the driver's processor time for a trial of a search",
         measured=1e3 * seen.driver_s / settings.num_trials,
@@ -126,13 +175,15 @@ def _figures(settings: Settings, seen: Seen) -> Iterator[Figure]:
         unit="ms",
         how=how,
     )
-    yield Figure(
-        name="the driver's memory that a trial of a search leaves behind",
-        measured=seen.growth_b / 1e3,
-        promised=50,
-        unit="kB",
-        how=how,
-    )
+    for name, memory_b in (("the driver's", seen.driver_b), ("Ray Tune's", seen.tune_b)):
+        yield Figure(
+            name=f"growth of {name} memory with every trial of a search",
+            measured=growth_b(memory_b) / 1e3,
+            promised=20,
+            unit="kB",
+            how=f"{memory_b[len(memory_b) // 5] / 1e6:.0f} MB after {len(memory_b) // 5} trials, "
+            f"{memory_b[-1] / 1e6:.0f} MB after all; {how}",
+        )
 
 
 if __name__ == "__main__":
