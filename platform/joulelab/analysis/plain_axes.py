@@ -1,7 +1,6 @@
 """Axes of a plot: logarithmic where values range far, with plain numbers, and room at the ends."""
 
 from collections.abc import Sequence
-from math import log
 from typing import Literal
 
 from matplotlib.axes import Axes
@@ -34,10 +33,16 @@ def plain_log_ticks(axes: Axes, which: Literal["x", "y"]) -> None:
     """Label a logarithmic axis, whose limits are set, with plain numbers."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
-    subs = (1.0, 2.0, 5.0) if log(high / low) < log(300) else (1.0,)
-    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_locator(LogLocator(subs=_subs(high / low)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
     axis.set_minor_locator(NullLocator())
+
+
+def _subs(ratio: float) -> tuple[float, ...]:
+    """Return which numbers of each decade are labelled on an axis over that ratio."""
+    if ratio < 10:
+        return (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+    return (1.0, 2.0, 5.0) if ratio < 300 else (1.0,)
 
 
 def _tick(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import log
 from typing import Any
 
@@ -72,7 +73,8 @@ def _draw_panel(
 ) -> None:
     """Draw ``dots``; in the last panel with all names, else with those of choice and baseline."""
     front = sorted((dot for dot in dots if dot.row.on_front), key=lambda dot: dot.x)
-    for line in _lines(front, has_quality=result.has_quality):
+    lines = _lines(front, has_quality=result.has_quality)
+    for line in lines:
         axes.plot(
             [dot.x for dot in line],
             [dot.y for dot in line],
@@ -87,7 +89,7 @@ def _draw_panel(
     labels = _labels(result, dots, front)
     if not has_names:
         labels = [label for label in labels if label.is_strong]
-    write_labels(axes, labels, [(dot.x, dot.y) for dot in dots])
+    write_labels(axes, labels, [(dot.x, dot.y) for dot in dots] + _along(lines))
 
 
 def _length(dots: Sequence[_Dot], direction: str) -> float:
@@ -148,6 +150,16 @@ def _lines(front: Sequence[_Dot], *, has_quality: bool) -> list[list[_Dot]]:
     for dot in front:
         lines.setdefault(dot.retention if has_quality else None, []).append(dot)
     return list(lines.values())
+
+
+def _along(lines: Sequence[Sequence[_Dot]]) -> list[tuple[float, float]]:
+    """Return points on the joined front, which names should not cover either."""
+    return [
+        (a.x + share * (b.x - a.x), a.y + share * (b.y - a.y))
+        for line in lines
+        for a, b in pairwise(line)
+        for share in (0.2, 0.4, 0.6, 0.8)
+    ]
 
 
 def _quality_paint(panels: Sequence[Axes], dots: Sequence[_Dot]) -> ScalarMappable:
