@@ -166,8 +166,8 @@ def _quality_paint(panels: Sequence[Axes], dots: Sequence[_Dot]) -> ScalarMappab
     """Return colours for what is kept of the quality, with their key beside ``panels``."""
     kept = [100 * dot.retention for dot in dots if dot.retention is not None]
     low, high = min(kept), max(kept)
-    if high - low < 0.1:
-        low, high = low - 0.05, high + 0.05
+    if high - low < 1.0:  # what differs by less looks alike
+        low, high = (low + high - 1.0) / 2, (low + high + 1.0) / 2
     paint = ScalarMappable(Normalize(low, high), colormaps[_QUALITIES])
     figure: Any = panels[0].figure
     key = figure.colorbar(paint, ax=list(panels), fraction=0.02, pad=0.015, aspect=30)

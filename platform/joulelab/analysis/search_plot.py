@@ -23,6 +23,8 @@ FRONT, COURSE = "search-front", "search-course"
 
 _WIDTH_IN = 11.0
 _LEFT_IN, _RIGHT_IN = 0.72, 0.25
+_KEY_IN = 0.2
+"""Room that the key of the qualities takes besides."""
 
 
 def front_figure(result: SearchResult, *, with_head: bool = True) -> Figure:
@@ -114,7 +116,7 @@ def _figure(
         figure = Figure(figsize=(_WIDTH_IN, height_in))
         figure.subplots_adjust(
             left=_LEFT_IN / _WIDTH_IN,
-            right=1 - _RIGHT_IN / _WIDTH_IN,
+            right=1 - (_RIGHT_IN + _KEY_IN * result.has_quality) / _WIDTH_IN,
             top=1 - (head_in + 0.5) / height_in,
             bottom=0.5 / height_in,
             wspace=0.12,
