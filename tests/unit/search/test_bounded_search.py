@@ -155,6 +155,18 @@ def test_a_lost_quality_that_is_known_before_is_never_measured(name):
     assert all(surface.quality(each.candidate) > 0 for each in outcomes)
 
 
+def test_a_lost_quality_is_on_no_front_whatever_the_goal():
+    kept = KEPT | {"int8": 0.0}
+    space = space_of()
+    problem = Problem(space=space, goal=goal_of("edp"), qualities=qualities(space, kept))
+    strategy = STRATEGIES["front-guided"](problem)
+
+    searched(strategy, Measured(space, noise=0.002, kept=kept), most=30)
+
+    found = answer(strategy.evidence, spent_j=1.0)
+    assert all(choice.figures.retention > 0 for choice in found.front)
+
+
 @GUIDED
 def test_a_lost_quality_that_trials_show_never_wins_nor_is_on_the_front(name):
     kept = KEPT | {"int8": 0.0}

@@ -13,6 +13,8 @@ Array = NDArray[np.float64]
 
 _MARGIN = 0.1
 """By how much the point beyond which nothing counts lies past the front, over its range."""
+_LEAST_RANGES = np.array([0.05, 0.05, 0.0])
+"""Logarithms of time, energy and quality: a front that spans less of them is not stretched."""
 _NUM_LEVELS = 64
 """Steps in which quality counts, over its range."""
 _POWER_AND_TIME = np.array([[1.0, 0.0], [1.0, 1.0]])
@@ -57,12 +59,14 @@ class FrontGuided(ModelGuided):
     def _growth(self, forecast: Forecast) -> Array:
         """Return the expected growth of the front of what keeps to the constraints."""
         likely = forecast.feasible >= self.evidence.problem.confidence
+        likely &= np.isfinite(forecast.log_quality)
         if not likely.any():
             return np.zeros(len(likely))
         costs = _costs(forecast)
         ends = costs[likely][front_places(costs[likely])]
         low, high = ends.min(axis=0), ends.max(axis=0)
-        scale = np.where(high > low, high - low, 1.0)
+        scale = np.maximum(high - low, _LEAST_RANGES)
+        scale[2] = scale[2] or 1.0
         costs = (costs - low) / scale
         costs[:, 2] = np.round(costs[:, 2] * _NUM_LEVELS) / _NUM_LEVELS
         known = [self._space.index(each) for each in self.evidence.measured]
