@@ -5,8 +5,8 @@ Usage: python benchmarks/search_overhead.py [--num-trials 1000] [--num-gpus 2] [
 
 A GPU is idle from the end of one measuring to the start of the next: while the records are stored
 and reported, and the strategy is told and asked. The driver's time is that of all its threads on a
-processor. Memory is the resident one of the driver and of Tune's process after every trial, and
-its growth the slope of a line through what lies beyond the first fifth of the trials.
+processor. Memory is the resident one of the driver after every trial, and of Tune's process as it
+follows; its growth is the slope of a line through what lies beyond the first fifth of the trials.
 
 Simulated GPUs are computed by the cores that the search needs itself. With ``--trial-s`` they wait
 on the wall besides, as long as a short trial of a real GPU.
@@ -15,6 +15,7 @@ on the wall besides, as long as a short trial of a real GPU.
 import os
 import secrets
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -65,7 +66,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of a search: idle gaps, and memory after every trial."""
+    """What was seen of a search: idle gaps, the driver's memory after every trial, and Tune's."""
 
     between_s: list[float] = field(default_factory=list)
     driver_b: list[int] = field(default_factory=list)
@@ -73,35 +74,47 @@ class Seen:
     driver_s: float = 0.0
     wall_s: float = 0.0
     load: float = 0.0
+    trouble: str | None = None
     _tune: list[psutil.Process] = field(default_factory=list)
 
     def __call__(self, event: StudyEvent) -> None:
         """Take note of an event."""
         if isinstance(event, TrialMeasured):
             self.driver_b.append(psutil.Process().memory_info().rss)
-            self.tune_b.append(self._tune_memory_b())
             if event.between_s is not None:
                 self.between_s.append(event.between_s)
 
-    def _tune_memory_b(self) -> int:
-        """Return the memory of Tune's process; 0 if that has ended."""
-        if not self._tune:
-            below = psutil.Process().children(recursive=True)
-            self._tune = [each for each in below if each.name().startswith("ray::TuneActor")]
-        with suppress(psutil.Error):
-            return sum(each.memory_info().rss for each in self._tune)
-        return 0
+    def watch_tune(self, is_over: threading.Event) -> None:
+        """Read the memory of Tune's process, which lags behind the trials, until it is over."""
+        while not is_over.wait(0.5):
+            with suppress(psutil.Error):
+                if not self._tune:
+                    below = psutil.Process().children(recursive=True)
+                    self._tune = [p for p in below if p.name().startswith("ray::TuneActor")]
+                self.tune_b += [each.memory_info().rss for each in self._tune]
 
 
-def growth_b(memory_b: Sequence[int]) -> float:
-    """Return the slope of memory over trials, the first fifth of them left out."""
+def growth_b(memory_b: Sequence[int], num_trials: int) -> float:
+    """Return the slope of evenly read memory over trials, the first fifth left out."""
+    trials = np.linspace(0.0, num_trials, len(memory_b))
     first = len(memory_b) // 5
-    return float(np.polyfit(np.arange(len(memory_b) - first), memory_b[first:], 1)[0])
+    return float(np.polyfit(trials[first:], memory_b[first:], 1)[0])
 
 
-def watch(settings: Settings, folder: Path) -> Seen:
-    """Run a search at the driver's own clocks, with tracking."""
-    seen = Seen()
+@contextmanager
+def _tune_watched(seen: Seen) -> Iterator[None]:
+    is_over = threading.Event()
+    thread = threading.Thread(target=seen.watch_tune, args=(is_over,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def watch(settings: Settings, folder: Path, seen: Seen) -> None:
+    """Run a search at the driver's own clocks."""
     sizes = tuple(range(1024, 1024 + 64 * settings.num_trials, 64))
     problem = Problem(space=SearchSpace("gemm", {"n": sizes}), goal=goal_of("edp"))
     start_s, busy_s = time.monotonic(), time.process_time()
@@ -119,16 +132,19 @@ def watch(settings: Settings, folder: Path) -> Seen:
     seen.driver_s = time.process_time() - busy_s
     seen.wall_s = time.monotonic() - start_s
     seen.load = psutil.getloadavg()[1]
-    if summary.tune_trouble is not None:
-        raise RuntimeError(summary.tune_trouble)
-    return seen
+    seen.trouble = summary.tune_trouble
 
 
 def figures(settings: Settings | None = None) -> list[Figure]:
     """Return a search's idle gaps, its driver's time and its growth."""
     settings = settings or Settings()
-    with _ray(settings), tempfile.TemporaryDirectory(prefix="jl-") as folder:
-        seen = watch(settings, Path(folder))
+    seen = Seen()
+    with (
+        _ray(settings),
+        tempfile.TemporaryDirectory(prefix="jl-") as folder,
+        _tune_watched(seen),
+    ):
+        watch(settings, Path(folder), seen)
     return list(_figures(settings, seen))
 
 
@@ -159,6 +175,7 @@ def _figures(settings: Settings, seen: Seen) -> Iterator[Figure]:
         f"simulated GPU(s){waits}, MLflow {'on' if settings.tracked else 'off'}, "
         f"{seen.wall_s:.0f} s, load {seen.load:.1f} on {psutil.cpu_count()} cores"
     )
+    how = how if seen.trouble is None else f"{how}. {seen.trouble}"
     gaps_ms = 1e3 * np.array(seen.between_s)
     for name, share in (("median", 50), ("95th percentile", 95)):
         yield Figure(
@@ -178,10 +195,10 @@ def _figures(settings: Settings, seen: Seen) -> Iterator[Figure]:
     for name, memory_b in (("the driver's", seen.driver_b), ("Ray Tune's", seen.tune_b)):
         yield Figure(
             name=f"growth of {name} memory with every trial of a search",
-            measured=growth_b(memory_b) / 1e3,
+            measured=growth_b(memory_b, settings.num_trials) / 1e3,
             promised=20,
             unit="kB",
-            how=f"{memory_b[len(memory_b) // 5] / 1e6:.0f} MB after {len(memory_b) // 5} trials, "
+            how=f"{memory_b[len(memory_b) // 5] / 1e6:.0f} MB after a fifth of the trials, "
             f"{memory_b[-1] / 1e6:.0f} MB after all; {how}",
         )
 
