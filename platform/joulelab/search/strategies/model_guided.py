@@ -129,10 +129,12 @@ class ModelGuided(Strategy):
     def _gain(self, forecast: Forecast) -> Array:
         """Return the expected improvement on the best so far that keeps to the constraints.
 
-        As long as nothing measured keeps to them, return the probability to do so.
+        What is out counts as measured, with what is expected of it. As long as nothing keeps to
+        the constraints, return the probability to do so.
         """
-        measured = np.array([self._space.index(each) for each in self.evidence.measured])
-        kept = measured[forecast.feasible[measured] >= self.evidence.problem.confidence]
+        measured = [self._space.index(each) for each in self.evidence.measured]
+        tried = np.array([*measured, *self._out])
+        kept = tried[forecast.feasible[tried] >= self.evidence.problem.confidence]
         if not len(kept):
             return forecast.feasible.copy()
         best = int(kept[np.argmin(forecast.log_cost[kept])])
