@@ -20,6 +20,9 @@ BENCHMARKS = (
     "estimator_laws",
     "estimator",
     "simulation_error",
+    "search_clock",
+    "search_overhead",
+    "search_scaling",
 )
 
 

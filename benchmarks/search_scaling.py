@@ -328,14 +328,19 @@ def figures(settings: Settings | None = None) -> list[Figure]:
     """Return how far the rate falls behind that of one GPU while cores are left."""
     found = rates(settings or Settings())
     print_rates(found)
-    return [_figure(kind, found) for kind in dict.fromkeys(rate.kind for rate in found)]
+    kinds = dict.fromkeys(rate.kind for rate in found)
+    return [figure for kind in kinds for figure in _figures(kind, found)]
 
 
-def _figure(kind: Kind, found: Sequence[Rate]) -> Figure:
+def _figures(kind: Kind, found: Sequence[Rate]) -> list[Figure]:
+    """Return the figure of a kind of study; none where cores were left for one GPU alone."""
     mine = [rate for rate in found if rate.kind == kind]
-    free = [rate for rate in mine if rate.machine < BUSY] or mine[:1]
-    worst = min(free, key=lambda rate: share_of(rate, found))
-    return Figure(
+    free = [rate for rate in mine if rate.machine < BUSY]
+    many = [rate for rate in free if rate.num_gpus > mine[0].num_gpus]
+    if not many:
+        return []
+    worst = min(many, key=lambda rate: share_of(rate, found))
+    figure = Figure(
         name=f"loss of a {kind} over many GPUs against one, while cores are left",
         measured=100 * (1 - share_of(worst, found)),
         promised=100 * (1 - LINEAR),
@@ -343,6 +348,7 @@ def _figure(kind: Kind, found: Sequence[Rate]) -> Figure:
         how=f"at {worst.num_gpus} GPUs; cores left at {[rate.num_gpus for rate in free]} of "
         f"{[rate.num_gpus for rate in mine]} simulated GPUs, {mine[0].trial_s:.1f} s a trial",
     )
+    return [figure]
 
 
 if __name__ == "__main__":
