@@ -31,6 +31,11 @@ class Figure:
         return self.measured <= self.promised
 
 
+def share_figure(name: str, share: float, promised: float, how: str) -> Figure:
+    """Return the figure of a share, 0 to 1, told and promised in percent."""
+    return Figure(name=name, measured=100 * share, promised=promised, unit="%", how=how)
+
+
 def print_figures(figures: Sequence[Figure]) -> None:
     """Print one row per figure."""
     table = Table(title="Promised figures", title_justify="left", show_lines=True)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
-from figures import Figure, print_figures
+from figures import Figure, print_figures, share_figure
 from rich.console import Console
 from rich.table import Table
 from trace_recordings import LIMIT_W, simulated_traces
@@ -301,19 +301,23 @@ def _promised(scored: Sequence[Scored]) -> list[Figure]:
     both = f"{_MODEL}, A100; measured at the default clock and 0.7 of it"
     power, duration = warm.errors["power_w"], warm.errors["time_s"]
     figures = [
-        _error("power of an unseen application", power.mean, 4.5, how),
-        _error(f"the same, worst ({power.worst_name})", power.worst_application, 15.0, how),
-        _error("time of an unseen application", duration.mean, 6.0, how),
-        _error("EDP regret of the chosen clock", warm.regrets["edp_js"].mean, 2.5, how),
-        _error("power from two measured points", probed.errors["power_w"].mean, 1.5, both),
-        _error("EDP regret from two measured points", probed.regrets["edp_js"].mean, 0.6, both),
+        share_figure("power of an unseen application", power.mean, 4.5, how),
+        share_figure(f"the same, worst ({power.worst_name})", power.worst_application, 15.0, how),
+        share_figure("time of an unseen application", duration.mean, 6.0, how),
+        share_figure("EDP regret of the chosen clock", warm.regrets["edp_js"].mean, 2.5, how),
+        share_figure("power from two measured points", probed.errors["power_w"].mean, 1.5, both),
+        share_figure(
+            "EDP regret from two measured points", probed.regrets["edp_js"].mean, 0.6, both
+        ),
     ]
     interval = warm.intervals.get("power_w")
     if interval is not None:
         missed = abs(interval.coverage - 0.915)
         figures += [
-            _error("half width of 90 % intervals of power", interval.half_width, 12.0, how),
-            _error(f"their coverage, {interval.coverage:.3f}, off 0.915", missed, 3.5, f"{how}"),
+            share_figure("half width of 90 % intervals of power", interval.half_width, 12.0, how),
+            share_figure(
+                f"their coverage, {interval.coverage:.3f}, off 0.915", missed, 3.5, f"{how}"
+            ),
         ]
     return figures
 
@@ -347,10 +351,6 @@ def _speed_figures(speeds: Sequence[Speed], whole_s: float) -> list[Figure]:
             how="on two cores",
         ),
     ]
-
-
-def _error(name: str, share: float, promised: float, how: str) -> Figure:
-    return Figure(name=name, measured=100 * share, promised=promised, unit="%", how=how)
 
 
 def _percent(share: float) -> str:

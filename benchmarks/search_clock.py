@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import tyro
-from figures import Figure, print_figures
+from figures import Figure, print_figures, share_figure
 from rich.console import Console
 from rich.table import Table
 from search_surface import reading, surface_of
@@ -104,8 +104,10 @@ def _simulated(seeds: int) -> list[Figure]:
     _CONSOLE.print(table)
     how = f"{len(every)} searches: {len(_BOARDS)} GPUs x {len(_WORKLOADS)} workloads x {seeds}"
     return [
-        _share("EDP regret on the clock axis, simulated, mean", float(np.mean(every)), 1.0, how),
-        _share("the same, p95", float(np.quantile(every, 0.95)), 4.0, how),
+        share_figure(
+            "EDP regret on the clock axis, simulated, mean", float(np.mean(every)), 1.0, how
+        ),
+        share_figure("the same, p95", float(np.quantile(every, 0.95)), 4.0, how),
     ]
 
 
@@ -142,8 +144,8 @@ def _recorded(title: str, sweeps: list[Sweep], spec: GpuSpec) -> list[Figure]:
     how = f"{title}, {len(sweeps)} applications, {_NUM_PROBES} clocks measured once"
     alike = f"{how}; sweeps smoothed over {2 * _SMOOTH + 1} clocks"
     return [
-        _share("EDP regret on the clock axis, mean", float(np.mean(smooths)), 1.0, alike),
-        _share("the same, p95", float(np.quantile(smooths, 0.95)), 4.0, alike),
+        share_figure("EDP regret on the clock axis, mean", float(np.mean(smooths)), 1.0, alike),
+        share_figure("the same, p95", float(np.quantile(smooths, 0.95)), 4.0, alike),
     ]
 
 
@@ -200,10 +202,6 @@ def _smoothed(clocks_mhz: tuple[int, ...], values: np.ndarray) -> np.ndarray:
         near = slice(max(0, place - _SMOOTH), place + _SMOOTH + 1)
         found[place] = np.polyval(np.polyfit(x[near] - x[place], values[near], 2), 0.0)
     return found
-
-
-def _share(name: str, share: float, promised: float, how: str) -> Figure:
-    return Figure(name=name, measured=100 * share, promised=promised, unit="%", how=how)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 
 import numpy as np
 import tyro
-from figures import Figure, print_figures
+from figures import Figure, print_figures, share_figure
 from optuna_search import OptunaSearch
 from rich.console import Console
 from rich.table import Table
@@ -178,10 +178,12 @@ def _promised(runs: Sequence[Run], searches: Sequence[str], settings: Settings) 
     mean_size = np.mean([run.size for run in own])
     ratio, pair = max(_over_others(runs, searches))
     return [
-        _share("share of the grid until EDP is within 1 %, p95", p95 / size, 100 * _SHARE, how),
-        _share("EDP regret at the end, mean", float(np.mean(regrets)), 1.0, how),
-        _share("the same, p95", float(np.quantile(regrets, 0.95)), 1.0, how),
-        _share("optimum not in the set", missing, 5.0, f"{how}; mean set {mean_size:.0f}"),
+        share_figure(
+            "share of the grid until EDP is within 1 %, p95", p95 / size, 100 * _SHARE, how
+        ),
+        share_figure("EDP regret at the end, mean", float(np.mean(regrets)), 1.0, how),
+        share_figure("the same, p95", float(np.quantile(regrets, 0.95)), 1.0, how),
+        share_figure("optimum not in the set", missing, 5.0, f"{how}; mean set {mean_size:.0f}"),
         Figure(
             name="median trials to 1 % over those of the best other search",
             measured=ratio,
@@ -202,10 +204,6 @@ def _over_others(runs: Sequence[Run], searches: Sequence[str]) -> Iterator[tuple
         own = medians.pop("model-guided")
         for search, median in medians.items():
             yield own / median, f"{search} on {surface}"
-
-
-def _share(name: str, share: float, promised: float, how: str) -> Figure:
-    return Figure(name=name, measured=100 * share, promised=promised, unit="%", how=how)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,11 @@ class Figures:
     retention_u: float | None = None
     memory_b: float | None = None
 
+    @property
+    def retention_relative_u(self) -> float:
+        """Relative standard uncertainty of :attr:`retention`; 0 where it has none."""
+        return (self.retention_u or 0.0) / (self.retention or 1.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:

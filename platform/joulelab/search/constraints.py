@@ -122,7 +122,7 @@ def _excess(
         kept = _known(figures.retention, constraint)
         if kept <= 0:
             return inf, 0.0
-        return log(constraint.bound / kept), (figures.retention_u or 0.0) / kept
+        return log(constraint.bound / kept), figures.retention_relative_u
     if constraint.quantity == "slowdown":
         return _slowdown(constraint, figures, baseline)
     value, u = _bounded(constraint, figures)

@@ -73,7 +73,7 @@ class Goal:
             if quality <= 0:
                 return Cost(log=inf, u=0.0)
             value -= self.quality_exponent * log(quality)
-            variance += (self.quality_exponent * (figures.retention_u or 0.0) / quality) ** 2
+            variance += (self.quality_exponent * figures.retention_relative_u) ** 2
         return Cost(log=value, u=sqrt(variance))
 
     def _quality(self, figures: Figures) -> float:

@@ -28,6 +28,11 @@ class Kept:
         if self.u is not None and not 0 <= self.u < inf:
             raise ConfigError(f"u must be None or at least 0, got {self.u:g}.")
 
+    @property
+    def relative_u(self) -> float:
+        """Relative standard uncertainty of :attr:`retention`; 0 where it has none."""
+        return (self.u or 0.0) / (self.retention or 1.0)
+
 
 Qualities = Mapping[Cell, Kept]
 """What each cell keeps: quality depends on the workload's knobs, and on no clock."""

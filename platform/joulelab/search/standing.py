@@ -142,7 +142,7 @@ def _quality_error(
     outputs = [known[c.knobs].outputs if c.knobs in known else c.knobs for c in configurations]
     same = np.array([[one == other for other in outputs] for one in outputs], dtype=np.float64)
     means = [evidence.mean(each) for each in configurations]
-    u = [(f.retention_u or 0.0) / (f.retention or 1.0) if f else 0.0 for f in means]
+    u = [figures.retention_relative_u if figures else 0.0 for figures in means]
     return np.asarray(exponent**2 * np.outer(u, u) * same)
 
 

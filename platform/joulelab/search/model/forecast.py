@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.physics import CAP_SHARE
-from joulelab.search.base import Figures, Outcome
+from joulelab.search.base import Outcome
 from joulelab.search.constraints import Constraint
 from joulelab.search.evidence import Evidence, Problem
-from joulelab.search.kept import Kept
 from joulelab.search.model.belief import Expected, Observed, Rows
 from joulelab.search.model.cells import Likeness, Spread
 from joulelab.search.model.fields import MEMORY, QUALITY, field
@@ -98,6 +97,7 @@ class Forecaster:
         self._board = board_prior(evidence.problem.gpu, top_mhz)
         self._likeness = Likeness(self._cells)
         self._outputs = _outputs(evidence.problem, self.cell)
+        self._known_quality = _known_quality(evidence.problem)
 
     def forecast(self) -> Forecast:
         """Return what is expected now; at least one configuration must have been measured."""
@@ -200,10 +200,9 @@ class Forecaster:
 
     def _quality(self, valid: Sequence[Outcome]) -> tuple[Array, Array]:
         """Return the logarithm of what is kept of the quality and its standard deviation."""
-        known, space = self._evidence.problem.qualities, self._evidence.problem.space
-        if known:
-            kept = [known[each.knobs] for each in space]
-            return _log_kept(kept), np.array([(k.u or 0.0) / (k.retention or 1.0) for k in kept])
+        if self._known_quality is not None:
+            return self._known_quality
+        space = self._evidence.problem.space
         mean, deviation = self._field(QUALITY, valid, "retention")
         for each in valid:
             if each.figures is not None and each.figures.retention == 0:
@@ -221,7 +220,7 @@ class Forecaster:
         cell = self.cell[np.array([place for place, _ in told], dtype=np.intp)]
         values = np.array([getattr(figures, name) for _, figures in told])
         middle = float(np.mean(np.log(values))) if name == "memory_b" and told else 0.0
-        u = np.array([_retention_u(f) if name == "retention" else 0.0 for _, f in told])
+        u = np.array([f.retention_relative_u if name == "retention" else 0.0 for _, f in told])
         mean, deviation = field(self._likeness, spread, cell, np.log(values) - middle, u)
         return (mean + middle)[self.cell], deviation[self.cell]
 
@@ -267,13 +266,14 @@ def _power_w(outcome: Outcome) -> float:
     return inf if figures is None else figures.energy_j / figures.time_s
 
 
-def _log_kept(kept: Sequence[Kept]) -> Array:
+def _known_quality(problem: Problem) -> tuple[Array, Array] | None:
+    """Return what :meth:`Forecaster._quality` does, as far as it is known before any trial."""
+    if not problem.qualities:
+        return None
+    kept = [problem.qualities[each.knobs] for each in problem.space]
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log([each.retention for each in kept]))
-
-
-def _retention_u(figures: Figures) -> float:
-    return (figures.retention_u or 0.0) / (figures.retention or 1.0)
+        log_kept = np.log([each.retention for each in kept])
+    return log_kept, np.array([each.relative_u for each in kept])
 
 
 def _below(bound: float, value: Array, u: Array) -> Array:

@@ -27,6 +27,8 @@ def _is_hopeless(kept: Kept, problem: Problem) -> bool:
     floors = [each.bound for each in problem.constraints if each.quantity == "quality"]
     if kept.retention == 0:
         return bool(problem.goal.quality_exponent or floors)
-    u = (kept.u or 0.0) / kept.retention
     least = 1.0 - problem.confidence
-    return any(probability_below(0.0, log(b / kept.retention), u) < least for b in floors)
+    return any(
+        probability_below(0.0, log(bound / kept.retention), kept.relative_u) < least
+        for bound in floors
+    )
