@@ -34,11 +34,12 @@ ANY_BOARD = BoardPrior(
 """What the catalogue's GPUs scatter about."""
 
 _KNOWN_SD = (0.2, 0.15, 0.08, 0.2, 0.15)
-"""By how much a board may differ from what the catalogue says of its kind."""
+"""By how much a board may differ from what the catalogue says of its kind; estimates."""
 _LATEST_RIDGE, _LEAST_GAIN, _LEAST_BEND = 0.97, 0.02, 0.3
 
 BOUND = (2.0, -4.0)
-"""Expected log-odds of the share of time in which the device works: where the device bounds, and
+"""Expected log-odds of the share of time in which the device works, estimates: where the device
+bounds, and
 where the host does. Time that no clock changes looks alike where memory bounds, until the clock
 falls below the memory's knee."""
 
