@@ -39,9 +39,8 @@ _LATEST_RIDGE, _LEAST_GAIN, _LEAST_BEND = 0.97, 0.02, 0.3
 
 BOUND = (2.0, -4.0)
 """Expected log-odds of the share of time in which the device works, estimates: where the device
-bounds, and
-where the host does. Time that no clock changes looks alike where memory bounds, until the clock
-falls below the memory's knee."""
+bounds, and where the host does. Time that no clock changes looks alike where memory bounds, until
+the clock falls below the memory's knee."""
 
 
 def board_prior(spec: GpuSpec | None, top_mhz: int) -> BoardPrior:
