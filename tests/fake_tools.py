@@ -103,6 +103,7 @@ H200_SMI = {
     "clocks.current.memory": "3201",
     "temperature.gpu": "58",
     "temperature.memory": "46",
+    "memory.used": "2867",
     "clocks_event_reasons.active": "0x0000000000000004",
     "clocks_event_reasons_counters.sw_power_cap": "2762586",
     "clocks_event_reasons_counters.sw_thermal_slowdown": "1500000",

@@ -136,6 +136,7 @@ class FakeGpu:
             "temperature_c": 38,
             "memory_temperature_c": 46,
             "memory_power_mw": 48_943,
+            "memory_used_b": 3_006_267_392,
             "event_reasons": 1,
             "power_cap_ns": 2_162_585_920,
             "thermal_ns": 0,

@@ -7,7 +7,8 @@
  * GPU has none). Every call of a setter, allowed or not, is appended to `<root>/calls`.
  *
  * Values, error codes and their conditions follow what an H200 with driver 580.159 answered.
- * Compiled with -DBRANCH_535 the library lacks what that driver branch lacked.
+ * Compiled with -DBRANCH_535 the library lacks what that driver branch lacked, with -DBRANCH_470
+ * the way of telling memory that came with branch 510.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -39,6 +40,8 @@ typedef struct {
 typedef struct { unsigned long long time_us; Value value; } Sample;
 typedef struct { unsigned pid; unsigned long long memory_b; unsigned gpu, compute; } Process;
 typedef struct { unsigned version, sensor; int temperature; } Temperature;
+typedef struct { unsigned long long total_b, free_b, used_b; } Memory;
+typedef struct { unsigned version; unsigned long long total_b, reserved_b, free_b, used_b; } Memory2;
 typedef struct {
     char legacy_bus_id[16];
     unsigned domain, bus, device, pci_device, pci_subsystem;
@@ -396,6 +399,42 @@ Return nvmlDeviceGetTemperature(Device gpu, unsigned sensor, unsigned *temperatu
 {
     return sensor ? INVALID_ARGUMENT : read_unsigned(gpu, "temperature_c", temperature_c);
 }
+
+static Return read_memory(Device gpu, Memory2 *memory)
+{
+    double used_b = 0;
+    CHECKED(gpu);
+    Return status = reading(gpu, "memory_used_b", &used_b);
+    memory->total_b = 150754820096ull;
+    memory->reserved_b = 645922816ull;
+    memory->used_b = (unsigned long long)used_b;
+    memory->free_b = memory->total_b - memory->reserved_b - memory->used_b;
+    return status;
+}
+
+/* Since branch 510 what this one calls used holds what is reserved. */
+Return nvmlDeviceGetMemoryInfo(Device gpu, Memory *memory)
+{
+    Memory2 parts = {0};
+    Return status = read_memory(gpu, &parts);
+    memory->total_b = parts.total_b;
+    memory->free_b = parts.free_b;
+#ifdef BRANCH_470
+    memory->used_b = parts.used_b;
+#else
+    memory->used_b = parts.used_b + parts.reserved_b;
+#endif
+    return status;
+}
+
+#ifndef BRANCH_470
+Return nvmlDeviceGetMemoryInfo_v2(Device gpu, Memory2 *memory)
+{
+    if (memory->version != (2u << 24 | sizeof(Memory2)))
+        return VERSION_MISMATCH;
+    return read_memory(gpu, memory);
+}
+#endif
 
 static Return read_reasons(Device gpu, unsigned long long *reasons)
 {

@@ -20,6 +20,11 @@ def old_nvml_process(tmp_path_factory):
     yield from start(tmp_path_factory, "-DBRANCH_535")
 
 
+@pytest.fixture(scope="session")
+def oldest_nvml_process(tmp_path_factory):
+    yield from start(tmp_path_factory, "-DBRANCH_535", "-DBRANCH_470")
+
+
 @pytest.fixture
 def driver(tmp_path, nvml_process):
     """A driver of branch 580."""
@@ -30,3 +35,9 @@ def driver(tmp_path, nvml_process):
 def old_driver(tmp_path, old_nvml_process):
     """A driver of branch 535."""
     return FakeDriver(tmp_path / "driver", old_nvml_process)
+
+
+@pytest.fixture
+def oldest_driver(tmp_path, oldest_nvml_process):
+    """A driver of branch 470."""
+    return FakeDriver(tmp_path / "oldest_driver", oldest_nvml_process)

@@ -67,12 +67,14 @@ class Limits:
         max_latency_s: Longest time for a unit of work.
         max_power_w: Highest mean power.
         max_temperature_c: Highest temperature.
+        max_memory_gb: Most device memory in use, in units of 1e9 bytes.
     """
 
     max_slowdown: float | None = None
     max_latency_s: float | None = None
     max_power_w: float | None = None
     max_temperature_c: float | None = None
+    max_memory_gb: float | None = None
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:
@@ -82,5 +84,6 @@ class Limits:
             ("latency_s", self.max_latency_s),
             ("power_w", self.max_power_w),
             ("temperature_c", self.max_temperature_c),
+            ("memory_b", None if self.max_memory_gb is None else 1e9 * self.max_memory_gb),
         )
         return tuple(Constraint(quantity=n, bound=b) for n, b in bounds if b is not None)

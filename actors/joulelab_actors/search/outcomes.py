@@ -65,6 +65,7 @@ def _figures(phases: Sequence[Measurement]) -> Figures:
     energy_j = sum(m.energy_per_unit_j for m in phases)
     time_s = sum(m.time_per_unit_s for m in phases)
     heat_c = [c for m in phases for c in _temperatures(m)]
+    memory_b = [b for m in phases if (b := m.observed.memory_used_b) is not None]
     return Figures(
         energy_j=energy_j,
         energy_u_j=hypot(*(m.energy_per_unit_u_j for m in phases)),
@@ -72,6 +73,7 @@ def _figures(phases: Sequence[Measurement]) -> Figures:
         time_u_s=hypot(*(m.time_per_unit_u_s for m in phases)),
         power_w=energy_j / time_s,
         temperature_c=max(heat_c) if heat_c else None,
+        memory_b=max(memory_b) if memory_b else None,
         board=phases[0].device.uuid,
     )
 

@@ -27,7 +27,7 @@ _BOUNDS: dict[Quantity, str] = {
     "latency_s": "at most {bound:g} s for a unit of work",
     "power_w": "at most {bound:g} W",
     "temperature_c": "at most {bound:g} degrees Celsius",
-    "memory_b": "at most {bound:.4g} B of memory",
+    "memory_b": "at most {giga:.4g} GB of device memory",
 }
 
 
@@ -56,7 +56,7 @@ def goal_name(problem: Problem) -> str:
 def constraint_words(constraint: Constraint) -> str:
     """Say what a constraint asks for: ``"at most 5 % more time than the baseline"``."""
     bound = constraint.bound
-    return _BOUNDS[constraint.quantity].format(bound=bound, percent=100 * bound)
+    return _BOUNDS[constraint.quantity].format(bound=bound, percent=100 * bound, giga=bound / 1e9)
 
 
 def units_of(problem: Problem) -> str:

@@ -106,6 +106,8 @@ class DeviceState:
         power_cap_s: Seconds so far (any origin) that the power cap held the clocks down;
             ``None`` where the driver has no such counter.
         thermal_s: The same for thermal slowdown, software and hardware together.
+        memory_used_b: Device memory in use by whomever, in bytes, without what the driver
+            reserves for itself; ``None`` if unread.
     """
 
     sm_clock_mhz: int
@@ -116,6 +118,7 @@ class DeviceState:
     event_reasons: EventReason = EventReason.NONE
     power_cap_s: float | None = None
     thermal_s: float | None = None
+    memory_used_b: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,8 @@ class Observed:
         temperature_stop_c: GPU temperature at the end, in degrees Celsius.
         power_cap_share: Share of the time (0 to 1) that the power cap held the clocks down.
         thermal_share: The same for thermal slowdown.
+        memory_used_b: Most device memory in use on the whole board, in bytes, without what the
+            driver reserves; ``None`` if unread.
         memory_power_w: Mean power of the memory, in watts; ``None`` if unread.
         samples_energy_j: Energy of all windows from the power samples, in joules, for
             comparison with the counter; ``None`` where there were no samples.
@@ -91,6 +93,7 @@ class Observed:
     warmup_steady: bool | None = None
     sampler_share: float | None = None
     activity: Activity = field(default_factory=Activity)
+    memory_used_b: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,7 @@ class Conduct:
         power_cap_share: Share of the time that the power cap held the clocks down.
         thermal_share: The same for heat.
         longest_gap_s: Longest time without a look, ends of the interval included.
+        memory_used_b: Most device memory in use, in bytes; ``None`` if unread.
     """
 
     sm_clock_mhz: float
@@ -54,6 +55,7 @@ class Conduct:
     power_cap_share: float
     thermal_share: float
     longest_gap_s: float
+    memory_used_b: int | None = None
 
 
 def conduct_of(
@@ -83,6 +85,7 @@ def conduct_of(
         power_cap_share=_held_share(looks, start_s, stop_s, _CAP, attrgetter("power_cap_s")),
         thermal_share=_held_share(looks, start_s, stop_s, _THERMAL, attrgetter("thermal_s")),
         longest_gap_s=float(np.diff(at_s).max()),
+        memory_used_b=_most_memory_b(looks, start_s, stop_s),
     )
 
 
@@ -223,6 +226,16 @@ def _around(looks: Sequence[Look], start_s: float, stop_s: float) -> tuple[Look,
     before = [look for look in looks if look.at_s <= start_s]
     after = [look for look in looks if look.at_s >= stop_s]
     return (before[-1] if before else looks[0]), (after[0] if after else looks[-1])
+
+
+def _most_memory_b(looks: Sequence[Look], start_s: float, stop_s: float) -> int | None:
+    """Return the most memory in use at looks that tell it, those next to the interval included."""
+    told = [look for look in looks if look.state.memory_used_b is not None]
+    if not told:
+        return None
+    first, last = _around(told, start_s, stop_s)
+    near = [look.state.memory_used_b for look in told if first.at_s <= look.at_s <= last.at_s]
+    return max(used_b for used_b in near if used_b is not None)
 
 
 def _residency(clocks_mhz: Sequence[int], wanted_mhz: int | None) -> float | None:

@@ -82,7 +82,7 @@ class Device(ABC):
     def read_brief_state(self) -> DeviceState:
         """Read the state without what the driver is slow to tell, to be looked at often.
 
-        Memory temperature and the throttle counters may be ``None`` though
+        Memory in use, its temperature and the throttle counters may be ``None`` though
         :meth:`read_state` has them. A backend that is quick in everything reads it all.
         """
         return self.read_state()

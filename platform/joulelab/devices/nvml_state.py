@@ -37,6 +37,7 @@ class StateReader:
             memory_temperature_c=memory_c,
             power_cap_s=None if power_cap_ns is None else power_cap_ns * 1e-9,
             thermal_s=_total_s(thermal_ns),
+            memory_used_b=self._read_memory_used_b(),
         )
 
     def read_brief(self) -> DeviceState:
@@ -73,6 +74,14 @@ class StateReader:
             "the power limit", pynvml.nvmlDeviceGetEnforcedPowerLimit
         )
         return None if limit_mw is None else limit_mw * 1e-3
+
+    def _read_memory_used_b(self) -> int | None:
+        """Read what ``nvidia-smi`` calls used, which leaves out what the driver reserves."""
+        what, info = "its memory", pynvml.nvmlDeviceGetMemoryInfo
+        memory = self._gpu.ask_if_supported(what, info, pynvml.nvmlMemory_v2)
+        if memory is None:  # before driver 510, when nothing else was called used either
+            memory = self._gpu.ask_if_supported(what, info)
+        return None if memory is None else int(memory.used)
 
     def _read_event_reasons(self) -> EventReason:
         what = "the event reasons"

@@ -51,6 +51,7 @@ _READINGS = (
     "clocks.current.memory",
     "temperature.gpu",
     "temperature.memory",
+    "memory.used",
     "clocks_event_reasons.active",
     "clocks_event_reasons_counters.sw_power_cap",
     "clocks_event_reasons_counters.sw_thermal_slowdown",
@@ -139,6 +140,7 @@ class SmiDevice(Device):
         now = self._readings.latest()
         reasons = int(now["clocks_event_reasons.active"] or "0x0", 16)
         counters = "clocks_event_reasons_counters."
+        used_mib = number(now["memory.used"])
         return DeviceState(
             sm_clock_mhz=int(self._required(now, "clocks.current.sm")),
             mem_clock_mhz=int(self._required(now, "clocks.current.memory")),
@@ -150,6 +152,7 @@ class SmiDevice(Device):
             thermal_s=_total_s(
                 now, [f"{counters}sw_thermal_slowdown", f"{counters}hw_thermal_slowdown"]
             ),
+            memory_used_b=None if used_mib is None else round(used_mib) * 2**20,
         )
 
     @override

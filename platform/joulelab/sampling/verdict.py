@@ -125,6 +125,7 @@ def _seen(conduct: Conduct | None) -> Observed:
         temperature_stop_c=conduct.temperature_stop_c,
         power_cap_share=conduct.power_cap_share,
         thermal_share=conduct.thermal_share,
+        memory_used_b=conduct.memory_used_b,
     )
 
 

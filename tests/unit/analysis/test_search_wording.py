@@ -103,6 +103,7 @@ def test_what_the_power_cap_held_down_is_told_as_that_and_not_as_unmeasured():
         (Constraint(quantity="slowdown", bound=0.05), "at most 5 % more time than the baseline"),
         (Constraint(quantity="quality", bound=0.95), "at least 0.95 of the reference's quality"),
         (Constraint(quantity="power_w", bound=350), "at most 350 W"),
+        (Constraint(quantity="memory_b", bound=23.5e9), "at most 23.5 GB of device memory"),
     ],
 )
 def test_constraints_are_told_as_what_they_ask_for(constraint, words):

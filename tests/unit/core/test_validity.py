@@ -43,6 +43,22 @@ def window_of(energy_j, u_j=0.1, source="counter", work=1.0):
     )
 
 
+@pytest.mark.parametrize(
+    ("used_b", "most_b"),
+    [
+        (lambda t_s: int(1e9 if t_s < 3 else 2e9), 2_000_000_000),
+        (lambda t_s: 3_000_000_000 if t_s in (-0.5, 6.5) else None, 3_000_000_000),
+        (lambda t_s: int(9e9 if t_s < -0.5 or t_s > 6.5 else 1e9), 1_000_000_000),
+        (None, None),
+    ],
+    ids=["most of the looks", "looks next to the windows", "not of others", "unread"],
+)
+def test_memory_is_the_most_that_was_in_use(used_b, most_b):
+    conduct = conduct_of(looks_of(memory_used_b=used_b), LOCKED, 0.0, 6.0)
+
+    assert conduct.memory_used_b == most_b
+
+
 def test_a_clock_that_held_is_valid():
     assert reasons_of() == []
 

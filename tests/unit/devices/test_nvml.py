@@ -61,6 +61,7 @@ def test_state_holds_clocks_temperatures_limit_reasons_and_counters(driver):
     assert state.event_reasons is EventReason.SW_POWER_CAP
     assert state.power_cap_s == pytest.approx(2.16258592)
     assert state.thermal_s == pytest.approx(0.25)
+    assert state.memory_used_b == 3_006_267_392
 
 
 def test_event_reasons_that_a_newer_driver_adds_are_left_out(driver):
@@ -117,6 +118,26 @@ def test_a_sensor_that_the_board_lacks_is_unsupported_and_never_zero(driver):
     assert not capabilities.has_power_samples
     assert not capabilities.has_memory_power
     assert not capabilities.has_activity
+
+
+def test_memory_in_use_is_without_the_drivers_own_whatever_its_branch(driver, oldest_driver):
+    """The plain call counts what the driver reserves as used, but only since branch 510."""
+    for each in (driver, oldest_driver):
+        each.add().publish(memory_used_b=5_000_000_000)
+
+        assert each.run(lambda d: d.read_state()).memory_used_b == 5_000_000_000
+
+
+def test_memory_that_no_driver_tells_is_unread_and_never_zero(driver):
+    driver.add().publish(memory_used_b=None)
+
+    assert driver.run(lambda d: d.read_state()).memory_used_b is None
+
+
+def test_a_brief_look_leaves_memory_out(driver):
+    driver.add()
+
+    assert driver.run(lambda d: d.read_brief_state()).memory_used_b is None
 
 
 def test_an_old_driver_answers_by_its_own_names_and_numbers(old_driver):

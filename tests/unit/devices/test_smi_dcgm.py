@@ -70,6 +70,7 @@ def test_smi_reads_what_the_tool_prints_in_si_units(smi, opened):
     assert state.event_reasons is EventReason.SW_POWER_CAP
     assert state.power_cap_s == pytest.approx(2.762586)
     assert state.thermal_s == pytest.approx(1.5)
+    assert state.memory_used_b == 2867 * 2**20
 
 
 def test_smi_knows_who_the_gpu_is_and_what_it_can_be_set_to(smi, opened):
@@ -100,7 +101,10 @@ def test_smi_follows_a_change_within_a_few_periods(smi, opened):
 
 def test_a_value_that_the_board_lacks_is_unsupported_or_none_and_never_zero(smi, opened):
     smi.put_gpu(
-        power__draw__instant="[N/A]", power__draw="[N/A]", temperature__memory="[Not Supported]"
+        power__draw__instant="[N/A]",
+        power__draw="[N/A]",
+        temperature__memory="[Not Supported]",
+        memory__used="[N/A]",
     )
     device = opened(SmiDevice)
 
@@ -109,6 +113,7 @@ def test_a_value_that_the_board_lacks_is_unsupported_or_none_and_never_zero(smi,
     with pytest.raises(DeviceUnsupportedError):
         device.read_energy_j()
     assert device.read_state().memory_temperature_c is None
+    assert device.read_state().memory_used_b is None
 
 
 def test_plain_power_draw_stands_in_on_boards_without_an_instant_reading(smi, opened):

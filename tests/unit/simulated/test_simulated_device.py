@@ -209,11 +209,15 @@ def test_a_program_holds_its_memory_until_it_closes(tmp_path):
     device = typical(tmp_path)
     hosted = device.host(Toy(ToySettings(memory_b=2e9)))
     hosted.prepare()
+    device._driver.inject(Fault(kind="foreign_process", pid=4711, memory_b=5))
+    used_b = device.read_state().memory_used_b
+    device._driver.clear_faults()
     held = device.read_processes()
 
     hosted.close()
     hosted.close()
 
+    assert used_b == 2_000_000_005
     assert held == (GpuProcess(pid=os.getpid(), memory_b=2_000_000_000),)
     assert device.read_processes() == ()
 

@@ -211,6 +211,7 @@ class SimulatedDevice(Device):
             event_reasons=engine.governor.reasons,
             power_cap_s=engine.power_cap_s,
             thermal_s=engine.thermal_s,
+            memory_used_b=sum(each.memory_b or 0 for each in self._machine.processes()),
         )
 
     def _check(self, point: OperatingPoint) -> None:

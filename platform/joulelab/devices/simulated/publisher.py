@@ -39,7 +39,7 @@ def _readings(device: Device, probe: ActivityProbe) -> dict[str, str | int]:
         "power_cap_ns": round((state.power_cap_s or 0.0) * 1e9),
         "thermal_ns": round((state.thermal_s or 0.0) * 1e9),
     }
-    for key in ("mem_clock_mhz", "temperature_c", "memory_temperature_c"):
+    for key in ("mem_clock_mhz", "temperature_c", "memory_temperature_c", "memory_used_b"):
         if (value := getattr(state, key)) is not None:
             readings[key] = int(value)
     try:

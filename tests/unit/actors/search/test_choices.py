@@ -54,10 +54,11 @@ def test_a_power_limit_cannot_be_searched_without_setters(sites):
 
 
 def test_limits_that_are_given_become_constraints():
-    limits = Limits(max_slowdown=0.05, max_temperature_c=70.0)
+    limits = Limits(max_slowdown=0.05, max_temperature_c=70.0, max_memory_gb=24.0)
 
     assert limits.constraints == (
         Constraint(quantity="slowdown", bound=0.05),
         Constraint(quantity="temperature_c", bound=70.0),
+        Constraint(quantity="memory_b", bound=24e9),
     )
     assert Limits().constraints == ()
