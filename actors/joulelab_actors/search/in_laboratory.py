@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from joulelab.analysis.search_conclude import print_search
 from joulelab.analysis.search_result import SearchMethod, SearchResult
 from joulelab.search.evidence import Problem
-from joulelab.search.race import Race
+from joulelab.search.race import NUM_CONFIRMING, Race
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.placement import Site
@@ -53,9 +53,8 @@ def search_in(
         MeasurementError: If what was measured allows no answer.
     """
     screening = strategy_of(algorithm, problem, seed=seed)
-    strategy = Race(problem, screening, most_repeats=most_repeats)
-
     budget = budget or Budget()
+    strategy = Race(problem, screening, most_repeats=most_repeats, num_trials=budget.num_trials)
     progress = SearchProgress(problem, budget)
     results: list[SearchResult] = []
 
@@ -66,6 +65,7 @@ def search_in(
             budget=budget.words,
             most_repeats=most_repeats,
             stopped_by=stopped_by,
+            num_confirming=NUM_CONFIRMING if budget.num_trials else 0,
         )
         results.append(conclude_search(store, strategy.evidence, progress.course, method))
 

@@ -90,10 +90,16 @@ def _how(result: SearchResult) -> str:
 
 
 def _repeats(result: SearchResult) -> str:
+    num = result.method.num_confirming
+    last = (
+        f" The last {num} trials of the budget were kept for the best and the knee of the front."
+        if num
+        else ""
+    )
     return (
         "What could not be told apart from the best was repeated, up to "
         f"{result.method.most_repeats} times, and every board measured the baseline first and "
-        "again between the others."
+        f"again between the others.{last}"
     )
 
 

@@ -27,6 +27,7 @@ class SearchMethod:
         budget: Its bounds in words; ``""`` for none.
         most_repeats: Measurements of one configuration at most, as long as it may be the best.
         stopped_by: What ended it.
+        num_confirming: Trials at the end of its budget that went to the best and the knee.
     """
 
     algorithm: str
@@ -34,6 +35,7 @@ class SearchMethod:
     budget: str
     most_repeats: int
     stopped_by: str
+    num_confirming: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

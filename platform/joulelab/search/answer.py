@@ -94,7 +94,7 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
             "The best was measured on boards that nothing ties to the baseline's; measure the "
             "baseline on every board (sentinels do that)."
         )
-    front = pareto_front(_allowed(evidence, found, now))
+    front = measured_front(evidence, found, now)
     baseline_j = found[evidence.problem.space.baseline].figures.energy_j
     failed, capped = _unmeasured(evidence)
     return Answer(
@@ -110,6 +110,19 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
         failed=failed,
         capped=capped,
     )
+
+
+def measured_front(
+    evidence: Evidence, found: Mapping[Configuration, Compared], now: Standing
+) -> tuple[Choice, ...]:
+    """Return the front of what keeps to the constraints, the fastest first.
+
+    Args:
+        evidence: What was measured.
+        found: The same against the baseline; the best must be among it.
+        now: Where the search stands.
+    """
+    return pareto_front(_allowed(evidence, found, now))
 
 
 def pareto_front(choices: Sequence[Choice]) -> tuple[Choice, ...]:

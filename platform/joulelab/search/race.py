@@ -3,7 +3,8 @@
 Screening measures most configurations once. Those that cannot be told apart from the best then
 race: each is repeated, the least measured first, until it falls out, until none can be better than
 the best by more than what matters, or until repeats are used up (racing after Maron, Moore,
-"Hoeffding races", NeurIPS 1993, with the intervals of :mod:`joulelab.core.comparison`).
+"Hoeffding races", NeurIPS 1993, with the intervals of :mod:`joulelab.core.comparison`). Where the
+number of trials is bounded, the last ones confirm what the answer will name.
 """
 
 from collections import Counter
@@ -12,9 +13,15 @@ from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
 from joulelab.errors import ConfigError
+from joulelab.search.answer import knee_of, measured_front
 from joulelab.search.base import Outcome, Strategy
+from joulelab.search.compare import compared
 from joulelab.search.evidence import Evidence, Problem
 from joulelab.search.standing import LEVEL, Standing, standing
+
+NUM_CONFIRMING = 3
+"""Trials at the end of a budget: one more of the best, of the knee, and of either of them, or
+another of the baseline, which its GPU measures when it is due."""
 
 
 class Race(Strategy):
@@ -28,6 +35,7 @@ class Race(Strategy):
         most_repeats: Measurements of one configuration at most.
         tolerance: A relative regret that does not matter.
         level: Confidence of the comparisons.
+        num_trials: Trials that the search may make; ``None`` if that is not known.
 
     Raises:
         ConfigError: If ``most_repeats`` is below 1 or ``tolerance`` is negative.
@@ -41,6 +49,7 @@ class Race(Strategy):
         most_repeats: int = 5,
         tolerance: float = 0.01,
         level: float = LEVEL,
+        num_trials: int | None = None,
     ) -> None:
         if most_repeats < 1 or tolerance < 0:
             raise ConfigError(
@@ -50,12 +59,16 @@ class Race(Strategy):
         self.evidence = Evidence(problem)
         self._screening = screening
         self._most_repeats, self._tolerance, self._level = most_repeats, tolerance, level
+        self._num_trials = num_trials
         self._out: Counter[Configuration] = Counter()
         self._standing: Standing | None = None
 
     @override
     def ask(self) -> Configuration | None:
-        asked = self._screening.ask() or self._repeat()
+        if self._is_ending and (named := self._named()):
+            asked = None if self._awaits_news else min(named, key=self._tries)
+        else:
+            asked = self._screening.ask() or self._repeat()
         if asked is not None:
             self._out[asked] += 1
         return asked
@@ -78,6 +91,27 @@ class Race(Strategy):
         if self._standing is None:
             self._standing = standing(self.evidence, level=self._level)
         return self._standing
+
+    @property
+    def _is_ending(self) -> bool:
+        """Whether so few trials are left that they go to what the answer will name."""
+        made = len(self.evidence.outcomes) + self._out.total()
+        return self._num_trials is not None and self._num_trials - made <= NUM_CONFIRMING
+
+    @property
+    def _awaits_news(self) -> bool:
+        """Whether a configuration is out that was never measured, and may be the best."""
+        return any(num and self.evidence.mean(each) is None for each, num in self._out.items())
+
+    def _named(self) -> list[Configuration]:
+        """Return the best and the knee of the front, as far as they may be repeated."""
+        now = self.standing()
+        if now is None or self.evidence.baseline is None:
+            return []
+        found, named = compared(self.evidence, level=self._level), [now.best]
+        if now.best in found:
+            named.append(knee_of(measured_front(self.evidence, found, now)).configuration)
+        return [each for each in dict.fromkeys(named) if self._tries(each) < self._most_repeats]
 
     def _repeat(self) -> Configuration | None:
         """Return which contender to measure again; ``None`` if the decision is made."""

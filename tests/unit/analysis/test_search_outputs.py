@@ -35,6 +35,7 @@ METHOD = SearchMethod(
     budget="40 trials",
     most_repeats=5,
     stopped_by="the budget of 40 trials",
+    num_confirming=3,
 )
 KEPT = {"fp32": 1.0, "tf32": 0.999, "bf16": 0.991, "int8": 0.96}
 CLOCK = SearchSpace("vit", {"sm_clock_mhz": (1410, 1200, 1005, 900)})
@@ -162,6 +163,7 @@ def test_the_report_says_what_was_done_and_what_it_took(search):
     assert "model-guided, seed 7" in page
     assert "at most 30 % more time than the baseline" in page
     assert "The search was ended by the budget of 40 trials." in page
+    assert "The last 3 trials of the budget were kept for the best and the knee" in page
     assert "held down by the power cap" in page
     assert "1 throttled" in page
     assert "The power cap &lt;held&gt; the clock" in page

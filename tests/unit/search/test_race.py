@@ -14,6 +14,7 @@ from joulelab.search.constraints import Constraint
 from joulelab.search.evidence import Evidence
 from joulelab.search.race import Race
 from joulelab.search.standing import standing
+from joulelab.search.strategies import STRATEGIES
 from joulelab.search.strategies.grid import Grid
 from joulelab.search.strategies.model_guided import ModelGuided
 
@@ -143,6 +144,56 @@ def test_nothing_measured_has_no_standing():
 def test_a_race_without_repeats_or_with_a_negative_tolerance_is_refused(settings):
     with pytest.raises(ConfigError, match="most_repeats"):
         race_on(small_space(), **settings)
+
+
+def in_turns(race, surface, *, num_trials, at_once, seed=0):
+    """Measure with several trials out at once, the baseline first; return the outcomes."""
+    random, out = Random(seed), []
+    outcomes = [surface.outcome(surface.space.baseline, random)]
+    race.tell(outcomes[0])
+    while len(outcomes) < num_trials:
+        while len(out) < min(at_once, num_trials - len(outcomes)):
+            if (asked := race.ask()) is None:
+                break
+            out.append(asked)
+        outcomes.append(surface.outcome(out.pop(0), random))
+        race.tell(outcomes[-1])
+    return outcomes
+
+
+@pytest.mark.parametrize("name", ["front-guided", "model-guided", "random"])
+@pytest.mark.parametrize("at_once", [1, 4, 8])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_small_budget_ends_with_repeats_of_the_best_and_of_the_knee(name, at_once, seed):
+    """With 12 trials a search for a front once measured all of them once, the best as well."""
+    space = large_space()
+    problem = problem_on(space)
+    race = Race(problem, STRATEGIES[name](problem, seed=seed), num_trials=12)
+
+    in_turns(race, Surface(space, noise=0.005), num_trials=12, at_once=at_once, seed=seed)
+
+    found = answer(race.evidence, spent_j=1.0)
+    for choice in (found.best, found.knee):
+        assert len(race.evidence.repeats(choice.configuration)) >= 2
+
+
+def test_without_a_bound_of_trials_the_screening_goes_on():
+    space = large_space()
+    problem = problem_on(space)
+    race = Race(problem, STRATEGIES["front-guided"](problem))
+
+    in_turns(race, Surface(space, noise=0.005), num_trials=12, at_once=1)
+
+    assert len(race.evidence.measured) == 12
+
+
+def test_the_end_of_a_budget_keeps_to_the_most_repeats():
+    space = small_space()
+    race = race_on(space, most_repeats=2, num_trials=6)
+
+    searched(race, Surface(space, noise=1e-4), most=20)
+
+    assert max(len(race.evidence.repeats(each)) for each in space) == 2
 
 
 def test_a_model_guided_race_ends_with_a_settled_answer_in_a_fraction_of_the_grid():
