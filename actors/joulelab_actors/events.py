@@ -114,5 +114,16 @@ class TrackingDown:
     detail: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneBehind:
+    """A search has its answer, and waits for Ray Tune to take over its last trials.
+
+    Attributes:
+        num_left: Trials that Tune has yet to take over.
+    """
+
+    num_left: int
+
+
 PoolEvent = DeviceReady | TrialStarted | TrialMeasured | AttemptFailed | DeviceQuarantined
-StudyEvent = StudyStarted | PoolEvent | TrackingDown
+StudyEvent = StudyStarted | PoolEvent | TrackingDown | TuneBehind

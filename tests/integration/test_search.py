@@ -68,7 +68,7 @@ def tune_results(store):
 
 
 def test_what_a_strategy_asks_for_is_measured_told_and_a_trial_of_tunes(search, monkeypatch):
-    monkeypatch.setattr("joulelab_actors.search.tune_process._TRIALS_PER_EXPERIMENT", 3)
+    monkeypatch.setattr("joulelab_actors.search.tune_link.TRIALS_PER_EXPERIMENT", 3)
     strategy = Scripted(CANDIDATES)
 
     summary, store = search(strategy)

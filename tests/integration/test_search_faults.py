@@ -29,7 +29,13 @@ from joulelab.tracking.base import embedded_uri
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.sync import deliver
-from joulelab_actors.events import StudyStarted, TrackingDown, TrialMeasured, TrialStarted
+from joulelab_actors.events import (
+    StudyStarted,
+    TrackingDown,
+    TrialMeasured,
+    TrialStarted,
+    TuneBehind,
+)
 from joulelab_actors.placement import simulated_sites
 from joulelab_actors.search.budget import Budget
 from joulelab_actors.search.desk import Sentinel
@@ -101,16 +107,62 @@ def test_a_search_whose_actor_is_killed_tries_again_and_has_its_answer(search):
 def test_a_search_goes_on_without_tunes_process_and_says_so(search):
     def kill_tune(event):
         if isinstance(event, TrialMeasured):
-            for process in psutil.process_iter(["cmdline"]):
-                title = (process.info["cmdline"] or [""])[0]
-                if title.startswith("ray::TuneActor") and _is_ours(process):
-                    process.kill()
+            signal_tune(signal.SIGKILL)
 
     summary, store = search(Scripted(CANDIDATES * 2), on_event=kill_tune)
 
     assert summary.study.complete
     assert len(valid_trials(store)) == 2 * len(CANDIDATES)
     assert "Ray Tune failed" in summary.tune_trouble
+
+
+def test_a_search_does_not_wait_for_a_tune_that_stands_still(search, monkeypatch):
+    monkeypatch.setattr("joulelab_actors.search.tune_link.STALL_S", 3.0)
+    monkeypatch.setattr("joulelab_actors.search.tune_link.QUIET_S", 0.0)
+    stopped, behind = [], []
+
+    def stop_tune(event):
+        if isinstance(event, TrialMeasured) and not stopped:
+            stopped.extend(signal_tune(signal.SIGSTOP))
+        if isinstance(event, TuneBehind):
+            behind.append(event)
+
+    try:
+        summary, store = search(Scripted(CANDIDATES), on_event=stop_tune)
+    finally:
+        for process in stopped:
+            process.kill()
+
+    assert len(stopped) == 1
+    assert len(valid_trials(store)) == len(CANDIDATES)
+    assert "Ray Tune stood still for 3 s" in summary.tune_trouble
+    assert not behind  # a process that answers nothing says nothing of its backlog
+
+
+def test_the_user_is_told_that_a_search_waits_for_tune(search, monkeypatch):
+    monkeypatch.setattr("joulelab_actors.search.tune_link.QUIET_S", 0.0)
+    behind = []
+
+    def look(event):
+        if isinstance(event, TuneBehind):
+            behind.append(event.num_left)
+
+    summary, _ = search(Scripted(CANDIDATES), on_event=look)
+
+    assert summary.tune_trouble is None
+    assert behind == sorted(behind, reverse=True)
+    assert 0 < behind[0] <= len(CANDIDATES)
+
+
+def signal_tune(number):
+    """Send a signal to Tune's process of the search that runs; returns it."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        title = (process.info["cmdline"] or [""])[0]
+        if title.startswith("ray::TuneActor") and _is_ours(process):
+            process.send_signal(number)
+            found.append(process)
+    return found
 
 
 def _is_ours(process):

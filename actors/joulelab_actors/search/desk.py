@@ -10,9 +10,9 @@ from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError
 from joulelab.search.base import Outcome, Strategy
 from joulelab_actors.events import AttemptFailed, PoolEvent, TrialMeasured
+from joulelab_actors.search.backlog import TrialBook
 from joulelab_actors.search.budget import Account, Budget
 from joulelab_actors.search.history import History, trial_name
-from joulelab_actors.search.leases import TrialBook
 from joulelab_actors.search.outcomes import outcome_of, spent_j
 from joulelab_actors.source import TrialSource
 
@@ -49,7 +49,7 @@ class Desk(TrialSource):
     Args:
         strategy: Whom to ask.
         study: Name of the study.
-        leases: Told of every trial as it begins and ends.
+        book: Told of every trial as it ends.
         budget: When to stop.
         history: What earlier runs did; the strategy is told at once.
         check: Raises if a trial cannot be carried out.
@@ -63,7 +63,7 @@ class Desk(TrialSource):
         strategy: Strategy,
         *,
         study: str,
-        leases: TrialBook,
+        book: TrialBook,
         budget: Budget | None = None,
         history: History | None = None,
         check: Callable[[Trial], None] = lambda trial: None,
@@ -74,7 +74,7 @@ class Desk(TrialSource):
         history = history or History()
         self._strategy = strategy
         self._study = study
-        self._leases = leases
+        self._book = book
         self._check = check
         self._sentinel = sentinel
         self._score = score
@@ -135,8 +135,8 @@ class Desk(TrialSource):
             self._tell(self._scored(outcome))
         self.account.spend(history.energy_j - self.account.energy_j)
         self.account.start()
-        for trial in history.unfinished:
-            self._open(trial)
+        for _ in history.unfinished:
+            self.account.begin()
 
     def _is_due(self, uuid: str, sentinel: Sentinel) -> bool:
         return self._since_sentinel.get(uuid, sentinel.every) >= sentinel.every
@@ -154,18 +154,14 @@ class Desk(TrialSource):
         self._repeats[candidate] += 1
         self._number += 1
         self.trials.append(trial)
-        self._open(trial)
-        return trial
-
-    def _open(self, trial: Trial) -> None:
         self.account.begin()
-        self._leases.begin(trial)
+        return trial
 
     def _settle(self, trial: Trial, outcome: Outcome) -> None:
         scored = self._scored(outcome)
         self.num_settled += 1
         self._tell(scored)
-        self._leases.settle(trial.name, scored)
+        self._book.settle(trial, scored)
 
     def _tell(self, outcome: Outcome) -> None:
         self.account.end()

@@ -16,7 +16,7 @@ from joulelab.search.base import Outcome
 from joulelab.search.course import Course
 from joulelab.search.evidence import Problem
 from joulelab.tracking.study import ChartPoint
-from joulelab_actors.events import StudyStarted, TrialMeasured
+from joulelab_actors.events import StudyEvent, StudyStarted, TrialMeasured, TuneBehind
 from joulelab_actors.progress import StudyProgress
 from joulelab_actors.search.budget import Budget
 
@@ -57,6 +57,14 @@ class SearchProgress(StudyProgress):
         self._start_s: float | None = None
         self._recent: deque[tuple[float, int, float]] = deque(maxlen=_RECENT)
         self._tenths = 0
+        self._waits_for_tune = False
+
+    @override
+    def __call__(self, event: StudyEvent) -> None:
+        """Take note of an event."""
+        super().__call__(event)
+        if isinstance(event, TuneBehind):
+            self._show_tune(event)
 
     def follow(self, outcome: Outcome, spent_j: float) -> ChartPoint:
         """Take in what came of a trial, and show where the search stands.
@@ -122,6 +130,14 @@ class SearchProgress(StudyProgress):
             completed=share or 0.0,
             now=self.line,
         )
+
+    def _show_tune(self, event: TuneBehind) -> None:
+        """Say what is waited for: on a line that moves, elsewhere once."""
+        text = f"Ray Tune has yet to take over {event.num_left} of the search's trials"
+        if self._bar.disable and not self._waits_for_tune:
+            self._tell(text)
+        self._waits_for_tune = True
+        self._bar.update(self._task, now=text)
 
     @override
     def _tell_done(self) -> None:

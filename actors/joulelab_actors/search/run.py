@@ -21,7 +21,7 @@ from joulelab_actors.resume import check_feasible
 from joulelab_actors.search.budget import Budget
 from joulelab_actors.search.desk import Desk, Follower, Scorer, Sentinel
 from joulelab_actors.search.history import history_of
-from joulelab_actors.search.tune_process import TuneLink
+from joulelab_actors.search.tune_link import TuneLink
 from joulelab_actors.study import driver_store, no_gpu, open_study, tracker_of
 from joulelab_actors.tracker_actor import TrackerLink
 
@@ -110,7 +110,7 @@ def run_search(
         header = open_study(store, study, settings, tracking_uri)
         with (
             tracker_of(store, header, sites) as tracker,
-            TuneLink(folder / "tune", num_gpus=len(sites)) as tune,
+            TuneLink(folder / "tune", on_event) as tune,
         ):
             ledger = Ledger(store, sites, tracker, on_event)
             with closing(Pool(sites, actors)) as pool:
@@ -119,7 +119,7 @@ def run_search(
                 desk = Desk(
                     strategy,
                     study=study,
-                    leases=tune,
+                    book=tune,
                     budget=budget,
                     history=history,
                     check=partial(_check, sites=sites, observe_only=observe_only),

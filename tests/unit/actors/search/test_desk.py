@@ -8,10 +8,10 @@ from joulelab.devices.simulated import SimulatedDevice
 from joulelab.errors import ConfigError
 from joulelab.measure import Bench
 from joulelab_actors.events import AttemptFailed, TrialMeasured
+from joulelab_actors.search.backlog import Backlog
 from joulelab_actors.search.budget import Budget
 from joulelab_actors.search.desk import Desk, Sentinel
 from joulelab_actors.search.history import History, history_of
-from joulelab_actors.search.leases import Leases
 from joulelab_actors.search.outcomes import spent_j
 
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
@@ -56,7 +56,7 @@ def measured(records):
 
 
 def desk_of(strategy, **options):
-    return Desk(strategy, study="s", leases=Leases(), **options)
+    return Desk(strategy, study="s", book=Backlog(), **options)
 
 
 def failed(trial, *, retried=False):

@@ -8,7 +8,7 @@ from search_surfaces import problem_on, small_space
 
 from joulelab.search.base import Figures, Outcome
 from joulelab.search.constraints import Constraint
-from joulelab_actors.events import StudyStarted
+from joulelab_actors.events import StudyStarted, TuneBehind
 from joulelab_actors.search.budget import Budget
 from joulelab_actors.search.progress import SearchProgress
 
@@ -132,3 +132,14 @@ def test_a_capped_trial_is_followed_without_a_figure(show):
     values = dict(told[-1].values)
     assert values["num_capped"] == 1
     assert "trial_cost_ratio" not in values
+
+
+def test_a_log_says_once_that_tune_is_behind(show):
+    progress, _, _ = show(TEN)
+
+    for num_left in (70, 40, 10):
+        progress(TuneBehind(num_left=num_left))
+
+    text = progress._console.file.getvalue()
+    assert "Ray Tune has yet to take over 70 of the search's trials" in text
+    assert text.count("Ray Tune") == 1
