@@ -24,6 +24,9 @@ _ALGORITHMS = {
 }
 """What each algorithm chooses; others go by their names alone."""
 
+_MODELS = ("front-guided", "model-guided")
+_ALLOWING = ", and it is the physical model alone that allows for temperature"
+
 
 def search_paragraph(
     result: SearchResult,
@@ -43,6 +46,7 @@ def search_paragraph(
         _repeats(result),
         _windows(result, settings),
         _comparison(result),
+        _temperatures(result, measurements),
         _price(result),
     ]
     return " ".join(text for text in said if text)
@@ -124,6 +128,24 @@ def _comparison(result: SearchResult) -> str:
         "from the best were found by multiple comparisons with the best (Hsu 1984). Absolute "
         f"energies carry the calibration class of the boards' power sensors (some "
         f"{SENSOR_CLASS:.0%}), which cancels in ratios."
+    )
+
+
+def _temperatures(result: SearchResult, measurements: Sequence[Measurement]) -> str:
+    """Say at which temperatures energies are: they are compared as measured."""
+    heat_c: dict[str, list[float]] = {}
+    for each in measurements:
+        if each.valid and each.observed.temperature_stop_c is not None:
+            name = f"{each.configuration.config_hash} {each.phase}"
+            heat_c.setdefault(name, []).append(each.observed.temperature_stop_c)
+    if not heat_c:
+        return ""
+    every = [value for values in heat_c.values() for value in values]
+    apart_k = max(max(values) - min(values) for values in heat_c.values())
+    return (
+        f"Boards were at {min(every):g} to {max(every):g} degrees Celsius, in repeats of one "
+        f"configuration at most {apart_k:g} K apart; energies are as measured"
+        f"{_ALLOWING if result.method.algorithm in _MODELS else ''}."
     )
 
 

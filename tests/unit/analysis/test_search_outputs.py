@@ -17,7 +17,7 @@ from joulelab.analysis.search_conclude import REPORT, TABLE, print_search
 from joulelab.analysis.search_result import SearchMethod
 from joulelab.analysis.search_table import chosen_rows, search_table
 from joulelab.core.energy import EnergyWindow
-from joulelab.core.measurement import Finding
+from joulelab.core.measurement import Finding, Observed
 from joulelab.core.record import Record
 from joulelab.search.constraints import Constraint
 from joulelab.search.course import Course
@@ -67,6 +67,7 @@ def measured(space, place, number, *, num_boards=2, findings=()):
         unit="image",
         device=board(index),
         windows=windows,
+        observed=Observed(temperature_start_c=50.0, temperature_stop_c=50.0 + number % 4),
         findings=tuple(findings),
         provenance=provenance(number),
         sentinel=place == 0,
@@ -168,6 +169,17 @@ def test_the_report_says_what_was_done_and_what_it_took(search):
     assert "1 throttled" in page
     assert "The power cap &lt;held&gt; the clock" in page
     assert "<held>" not in page
+
+
+def test_the_report_says_how_warm_the_boards_were(search):
+    """Trials 0, 1, 36 and 37 are repeats of the baseline, at 50, 51, 50 and 51 degrees."""
+    page = (search[0].folder / REPORT).read_text(encoding="utf-8")
+
+    assert (
+        "Boards were at 50 to 53 degrees Celsius, in repeats of one configuration at most 1 K"
+        in (page)
+    )
+    assert "the physical model alone that allows for temperature" in page
 
 
 def test_the_answer_has_files_numbers_and_the_course(search):

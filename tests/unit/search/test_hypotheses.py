@@ -24,6 +24,7 @@ def observed(ratio, time_s, power_w):
         ratio=np.array(ratio),
         limit_w=np.full(len(ratio), np.inf),
         board=np.zeros(len(ratio), dtype=np.intp),
+        warmth_k=np.zeros(len(ratio)),
     )
     logs = np.log(np.column_stack([time_s, power_w]))
     return Observed(rows=rows, logs=logs, u=np.full_like(logs, 0.003))

@@ -35,13 +35,14 @@ LAW = np.array(
 """T1 = 1 s of core time alone; 100 W constant, 50 W clocked, 60 W pipes, 20 W memory."""
 
 
-def rows(cell, ratio, board=None):
+def rows(cell, ratio, board=None, warmth_k=None):
     n = len(cell)
     return Rows(
         cell=np.array(cell, dtype=np.intp),
         ratio=np.array(ratio, dtype=float),
         limit_w=np.full(n, np.inf),
         board=np.array(board if board is not None else [0] * n, dtype=np.intp),
+        warmth_k=np.zeros(n) if warmth_k is None else np.asarray(warmth_k),
     )
 
 
@@ -101,8 +102,9 @@ def curve(ratio, scale=1.0):
     return log_time_power(parameters, np.asarray(ratio), np.full(len(ratio), np.inf))
 
 
-def observed(cell, ratio, logs, board=None):
-    return Observed(rows=rows(cell, ratio, board), logs=logs, u=np.full(logs.shape, 0.002))
+def observed(cell, ratio, logs, board=None, warmth_k=None):
+    at = rows(cell, ratio, board, warmth_k)
+    return Observed(rows=at, logs=logs, u=np.full(logs.shape, 0.002))
 
 
 def test_three_clocks_tell_the_others_within_two_percent_and_within_the_stated_spread():
@@ -137,6 +139,34 @@ def test_a_board_that_draws_more_is_told_apart_from_a_cell_that_does():
 
     assert expected.logs[1, 1] - expected.logs[0, 1] == pytest.approx(0.05, abs=0.005)
     assert expected.logs[0, 1] == pytest.approx(curve([0.8])[0, 1], abs=0.005)
+
+
+def test_power_that_a_cold_board_saved_is_not_taken_for_the_clocks():
+    probes, cold_k = [1.0, 1.0, 0.8, 0.6], np.array([-10.0, 0.0, 0.0, 0.0])
+    logs = curve(probes)
+    logs[:, 1] += 0.003 * cold_k
+    told = Belief(CELLS, observed([0] * 4, probes, logs, warmth_k=cold_k), ANY_BOARD)
+    untold = Belief(CELLS, observed([0] * 4, probes, logs), ANY_BOARD)
+
+    true = curve([1.0])[0, 1]
+    error, blind = (
+        belief.expected(rows([0], [1.0])).logs[0, 1] - true for belief in (told, untold)
+    )
+
+    assert abs(error) < 0.006
+    assert blind < -0.01
+
+
+def test_how_power_grows_with_temperature_is_learnt_from_repeats():
+    warmth_k, probes = np.linspace(-10, 10, 8), [1.0] * 8
+    logs = curve(probes)
+    logs[:, 1] += 0.005 * warmth_k
+
+    belief = Belief(CELLS, observed([0] * 8, probes, logs, warmth_k=warmth_k), ANY_BOARD)
+
+    warm, cool = (belief.expected(rows([0], [1.0], warmth_k=[k])).logs[0] for k in (5.0, -5.0))
+    assert warm[1] - cool[1] == pytest.approx(10 * 0.005, rel=0.05)
+    assert warm[0] == cool[0]  # leakage takes no time
 
 
 def test_scatter_beyond_what_is_stated_widens_what_is_believed():

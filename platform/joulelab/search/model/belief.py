@@ -15,6 +15,7 @@ from scipy.linalg import block_diag, cho_factor, cho_solve  # type: ignore[impor
 from joulelab.search.model.cells import Likeness, Spread
 from joulelab.search.model.law import BOARD_PARAMETERS, CELL_PARAMETERS, log_time_power, slopes
 from joulelab.search.model.priors import BOUND, BoardPrior
+from joulelab.search.model.warmth import POWER_PER_K, POWER_PER_K_SD
 from joulelab.search.space import Cell
 
 Array = NDArray[np.float64]
@@ -54,12 +55,14 @@ class Rows:
         ratio: Requested clock over the highest.
         limit_w: Power at which the clock falls; infinite where it never does.
         board: Number of the board; 0 is the one that others are compared with.
+        warmth_k: By how much the board was warmer than such a power makes it.
     """
 
     cell: Index
     ratio: Array
     limit_w: Array
     board: Index
+    warmth_k: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -116,6 +119,7 @@ class Belief:
             *(likeness.covariance(spread) for spread in _SPREADS),
             np.diag(np.square(board.sd)),
             *[np.diag(np.square(_OFFSET_SD))] * (num_boards - 1),
+            POWER_PER_K_SD**2,
         )
         self.noise = 1.0
         weights = np.zeros_like(self._mean)
@@ -152,7 +156,7 @@ class Belief:
         if not prior.is_absolute:
             board[0] += first_log_power
         offsets = np.zeros(2 * (num_boards - 1))
-        return np.concatenate([np.repeat(cell, self._num_cells), board, offsets])
+        return np.concatenate([np.repeat(cell, self._num_cells), board, offsets, [POWER_PER_K]])
 
     def _variance(self, observed: Observed) -> Array:
         return ((observed.u**2 + _MISFIT**2) * self.noise).ravel()
@@ -219,8 +223,9 @@ class Belief:
 
     def _offsets(self, rows: Rows, parameters: Array) -> Array:
         start = _NUM_CELL * self._num_cells + _NUM_BOARD
-        offsets = np.concatenate([np.zeros(2), parameters[start:]]).reshape(-1, 2)
-        return np.asarray(offsets[rows.board])
+        offsets = np.concatenate([np.zeros(2), parameters[start:-1]]).reshape(-1, 2)[rows.board]
+        offsets[:, 1] += parameters[-1] * rows.warmth_k
+        return np.asarray(offsets)
 
     def _design(self, rows: Rows, local: Array) -> Array:
         """Return derivatives by all parameters from those by the parameters of each row."""
@@ -235,6 +240,7 @@ class Belief:
         for side in (0, 1):
             column = start + _NUM_BOARD + 2 * (rows.board[other] - 1) + side
             design[other, side, column] = 1.0
+        design[:, 1, -1] = rows.warmth_k
         return design
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import inf, log, nan
 
 import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.physics import CAP_SHARE
-from joulelab.search.base import Outcome
+from joulelab.search.base import Figures, Outcome
 from joulelab.search.constraints import Constraint
 from joulelab.search.evidence import Evidence, Problem
 from joulelab.search.model.belief import Expected, Observed, Rows
@@ -17,12 +17,10 @@ from joulelab.search.model.cells import Likeness, Spread
 from joulelab.search.model.fields import MEMORY, QUALITY, field
 from joulelab.search.model.hypotheses import Hypotheses
 from joulelab.search.model.priors import board_prior
+from joulelab.search.model.warmth import excess_k, warmth_line
 from joulelab.search.space import Cell, SearchSpace
 
 Array = NDArray[np.float64]
-
-_KELVIN_PER_W, _KELVIN_PER_W_SD, _TEMPERATURE_SD_C = 0.06, 0.03, 2.0
-"""Of a board over its coolest state: what sinks of data-centre boards come to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -144,6 +142,7 @@ class Forecaster:
             ratio=self.ratio[at],
             limit_w=np.array(limits),
             board=np.array([boards.index(f.board) for f in figures], dtype=np.intp),
+            warmth_k=np.where(np.isinf(limits), excess_k(*_heat(figures)), 0.0),
         )
         logs = [[log(f.time_s), log(f.energy_j / f.time_s)] for f in figures]
         u = [[f.time_u_s / f.time_s, f.energy_u_j / f.energy_j] for f in figures]
@@ -158,7 +157,13 @@ class Forecaster:
             for c in space
         ]
         board = np.zeros(len(space), dtype=np.intp)
-        return Rows(cell=self.cell, ratio=self.ratio, limit_w=np.array(limits), board=board)
+        return Rows(
+            cell=self.cell,
+            ratio=self.ratio,
+            limit_w=np.array(limits),
+            board=board,
+            warmth_k=np.zeros(len(space)),
+        )
 
     def _feasible(self, expected: Expected, covariance: Array, valid: Sequence[Outcome]) -> Array:
         total = np.ones(len(self.cell))
@@ -226,19 +231,11 @@ class Forecaster:
 
     def _temperature_c(self, expected: Expected, valid: Sequence[Outcome]) -> tuple[Array, Array]:
         """Return temperatures by a line over power: mean and standard deviation."""
-        told = [(_power_w(o), o.figures.temperature_c) for o in valid if o.figures is not None]
-        known = np.array([(w, c) for w, c in told if c is not None]).reshape(-1, 2)
         power_w = np.exp(expected.logs[:, 1])
-        if not len(known):
+        line = warmth_line(*_heat([each.figures for each in valid if each.figures is not None]))
+        if line is None:
             return np.zeros_like(power_w), np.full_like(power_w, inf)
-        middle_w, middle_c = known.mean(axis=0)
-        centred = known - (middle_w, middle_c)
-        precision = _KELVIN_PER_W_SD**-2 + np.sum(centred[:, 0] ** 2) / _TEMPERATURE_SD_C**2
-        pull = _KELVIN_PER_W / _KELVIN_PER_W_SD**2
-        slope = (pull + np.sum(centred.prod(axis=1)) / _TEMPERATURE_SD_C**2) / precision
-        away_w = power_w - middle_w
-        deviation = np.sqrt(away_w**2 / precision + _TEMPERATURE_SD_C**2)
-        return middle_c + slope * away_w, deviation
+        return line.at(power_w)
 
 
 def _cell(space: SearchSpace, configuration: Configuration) -> Cell:
@@ -259,6 +256,13 @@ def _outputs(problem: Problem, cell: NDArray[np.intp]) -> NDArray[np.intp]:
         return cell
     names = [problem.qualities[each.knobs].outputs for each in problem.space]
     return np.unique(names, return_inverse=True)[1].astype(np.intp)
+
+
+def _heat(figures: Sequence[Figures]) -> tuple[Array, Array]:
+    """Return power in watts, and temperature in degrees Celsius, NaN where it was not read."""
+    power_w = np.array([each.energy_j / each.time_s for each in figures])
+    heat_c = [nan if each.temperature_c is None else each.temperature_c for each in figures]
+    return power_w, np.array(heat_c)
 
 
 def _power_w(outcome: Outcome) -> float:
