@@ -1,5 +1,7 @@
 """Ray Tune at its own pace, in a process beside the pool's."""
 
+import ctypes
+import gc
 import os
 from dataclasses import asdict
 from typing import Any
@@ -70,6 +72,7 @@ class TuneActor:
         trainable = tune.with_parameters(FollowedTrial, backlog=here)
         while not self._backlog.is_over:
             self._fit(tune.with_resources(trainable, {"CPU": 0.01}))
+            give_back_memory()
 
     def _fit(self, trainable: Any) -> None:
         # Of Tune's writers only that of the results is wanted: TensorBoard's imports PyTorch and
@@ -94,6 +97,14 @@ class TuneActor:
             ),
         )
         tuner.fit()
+
+
+def give_back_memory() -> None:
+    """Give the system what is free; the C library would keep it, and take more the next time."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it, and needs it
+    if trim is not None:
+        trim(0)
 
 
 class _BacklogSearcher(Searcher):

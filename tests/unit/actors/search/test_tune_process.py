@@ -1,0 +1,22 @@
+"""What Ray Tune's process leaves behind of an experiment."""
+
+import ctypes
+
+import psutil
+import pytest
+
+from joulelab_actors.search.tune_process import give_back_memory
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc")
+def test_memory_of_what_is_over_is_given_back():
+    """Tune's process once grew by 43 kB with every trial, although nothing held its trials."""
+    blocks = [bytearray(2000) for _ in range(50_000)]
+    full_b = psutil.Process().memory_info().rss
+    kept = blocks[-1]  # above all others, so that the C library alone gives none of them back
+    del blocks
+
+    give_back_memory()
+
+    assert full_b - psutil.Process().memory_info().rss > 0.8 * 50_000 * 2000
+    assert len(kept) == 2000
