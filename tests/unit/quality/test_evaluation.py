@@ -1,10 +1,9 @@
-from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from coins import Coin, CoinSubject
 
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.quality import evaluation
@@ -14,12 +13,9 @@ from joulelab.quality.cache import ScoreCache
 from joulelab.quality.evaluation import evaluate, varying
 from joulelab.quality.kl_divergence import KlDivergence
 from joulelab.quality.perplexity import Perplexity
-from joulelab.quality.protocols import ReadsTokens
-from joulelab.quality.subject import Subject
 from joulelab.quality.text_data import TextData
 from joulelab.quality.token_agreement import TokenAgreement
 from joulelab.quality.uncertainty import mean_score
-from joulelab.workloads.base import Workload
 
 DATA = TextData(name="bytes", texts=("abcabcabcabc",))
 PERPLEXITY, DIVERGENCE, AGREEMENT = Perplexity(), KlDivergence(), TokenAgreement()
@@ -32,56 +28,23 @@ class CoinSettings:
     broken: bool = False
 
 
-class Coin(Workload[CoinSettings]):
-    """A workload whose network predicts the next byte with a certainty of its own."""
+class SetCoin(Coin):
+    """A coin whose certainty is a setting of its own."""
 
     settings_type: ClassVar = CoinSettings
-    unit: ClassVar = "token"
-    phases = ("read",)
-
-    def prepare(self):
-        raise AssertionError("scoring runs no workload")
-
-    run = close = cost = prepare
 
 
-class CoinSubject(Subject[Coin]):
-    """Opens a coin."""
-
-    metrics: ClassVar = ("perplexity",)
-    answers: ClassVar = (ReadsTokens,)
-    opened: ClassVar[list[float]] = []
-
-    @property
-    def identity(self) -> Mapping:
-        return {"certainty": self.workload.settings.certainty}
+class SetSubject(CoinSubject):
+    key = "certainty"
 
     @staticmethod
     def read_data(source):
         return DATA
 
-    @contextmanager
-    def open(self):
-        settings = self.workload.settings
+    def certainty_of(self, settings):
         if settings.broken:
             raise DeviceError("The device is full.")
-        type(self).opened.append(settings.certainty)
-        yield CoinNetwork(settings.certainty)
-
-
-@dataclass
-class CoinNetwork:
-    certainty: float
-    max_tokens: int = 32
-
-    def token_ids(self, text):
-        return list(text.encode())
-
-    def logits(self, token_ids):
-        right = np.roll(np.asarray(token_ids), -1)
-        table = np.full((len(right), 256), np.log((1 - self.certainty) / 255), dtype=np.float32)
-        table[np.arange(len(right)), right] = np.log(self.certainty)
-        return table
+        return settings.certainty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +65,9 @@ class Wobbly(Perplexity):
 
 @pytest.fixture(autouse=True)
 def _coins(monkeypatch):
-    monkeypatch.setattr(evaluation, "SUBJECTS", {"coin": CoinSubject})
-    monkeypatch.setattr(evaluation, "WORKLOADS", {"coin": Coin})
-    CoinSubject.opened = []
+    monkeypatch.setattr(evaluation, "SUBJECTS", {"coin": SetSubject})
+    monkeypatch.setattr(evaluation, "WORKLOADS", {"coin": SetCoin})
+    SetSubject.opened = []
 
 
 @pytest.fixture
@@ -133,7 +96,7 @@ def test_a_score_is_made_once(ask):
     second = ask([SHARP, BLUNT], [PERPLEXITY, DIVERGENCE])
 
     assert first == second
-    assert CoinSubject.opened == [0.8, 0.4]
+    assert SetSubject.opened == [0.8, 0.4]
 
 
 def test_knobs_without_effect_on_outputs_share_their_scores(ask):
@@ -141,7 +104,7 @@ def test_knobs_without_effect_on_outputs_share_their_scores(ask):
 
     ask([replace(SHARP, batch=64)], [PERPLEXITY])
 
-    assert CoinSubject.opened == [0.8]
+    assert SetSubject.opened == [0.8]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +120,7 @@ def test_another_metric_data_set_or_network_is_another_score(ask, settings, metr
 
     ask([settings], [metric], data)
 
-    assert len(CoinSubject.opened) == 2
+    assert len(SetSubject.opened) == 2
 
 
 def test_the_reference_is_asked_again_only_for_a_comparison_that_is_missing(ask):
@@ -165,17 +128,17 @@ def test_the_reference_is_asked_again_only_for_a_comparison_that_is_missing(ask)
 
     ask([SHARP, BLUNT, CoinSettings(certainty=0.2)], [PERPLEXITY, DIVERGENCE])
 
-    assert CoinSubject.opened == [0.8, 0.4, 0.8, 0.2]
+    assert SetSubject.opened == [0.8, 0.4, 0.8, 0.2]
 
 
 def test_another_reference_makes_another_comparison_but_no_other_perplexity(ask):
     ask([SHARP, BLUNT], [PERPLEXITY])
     ask([BLUNT, SHARP], [PERPLEXITY])
-    assert CoinSubject.opened == [0.8, 0.4]
+    assert SetSubject.opened == [0.8, 0.4]
 
     ask([SHARP, BLUNT], [DIVERGENCE])
     ask([BLUNT, SHARP], [DIVERGENCE])
-    assert CoinSubject.opened == [0.8, 0.4] * 2 + [0.4, 0.8]
+    assert SetSubject.opened == [0.8, 0.4] * 2 + [0.4, 0.8]
 
 
 def test_a_configuration_that_cannot_run_says_why_and_the_others_are_scored(ask):
@@ -208,7 +171,7 @@ def test_a_retention_has_an_interval_that_is_made_once_and_the_reference_has_non
     first, second = (ask([SHARP, BLUNT], [AGREEMENT, Wobbly()], several) for _ in range(2))
 
     assert first == second
-    assert CoinSubject.opened == [0.8, 0.4]
+    assert SetSubject.opened == [0.8, 0.4]
     assert first[1].quality.retention_low is None
     assert first[1].note == ""
     assert "every part of the data scores as the reference's" in first[2].note
@@ -224,7 +187,7 @@ def test_a_damaged_entry_is_scored_anew(ask, tmp_path):
     entry.write_text('{"value": 1}')
 
     assert ask([SHARP], [PERPLEXITY]) == expected
-    assert CoinSubject.opened == [0.8, 0.8]
+    assert SetSubject.opened == [0.8, 0.8]
 
 
 def test_a_score_survives_the_trip_to_disk_to_the_last_bit(tmp_path):

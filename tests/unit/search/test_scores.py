@@ -1,25 +1,20 @@
 """What a search knows of the quality before anything is measured."""
 
-from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import pytest
+from coins import Coin, CoinSubject
 
 from joulelab.core.quality import Quality
 from joulelab.errors import ConfigError, DeviceError, UnknownNameError
 from joulelab.quality import evaluation
 from joulelab.quality.cache import ScoreCache
-from joulelab.quality.protocols import ReadsTokens
-from joulelab.quality.subject import Subject
 from joulelab.quality.text_data import TextData
 from joulelab.search import scores, space
 from joulelab.search.kept import Kept
 from joulelab.search.scores import retention_u, score_space, scored_axes
 from joulelab.search.space import SearchSpace
-from joulelab.workloads.base import Workload
 
 CERTAINTY = {"fp32": 0.8, "bf16": 0.7, "int8": 0.4}
 TEXTS = tuple(f"{number} abcabcabc" for number in range(12))
@@ -31,65 +26,32 @@ class CoinSettings:
     batch: int = 1
 
 
-class Coin(Workload[CoinSettings]):
-    """A workload whose network tells the next byte with the certainty of its precision."""
+class PricedCoin(Coin):
+    """A coin whose certainty is that of its precision."""
 
     settings_type: ClassVar = CoinSettings
-    unit: ClassVar = "token"
-    phases = ("read",)
-
-    def prepare(self):
-        raise AssertionError("scoring runs no workload")
-
-    run = close = cost = prepare
 
 
-class CoinSubject(Subject[Coin]):
-    """Opens a coin, and counts how often."""
-
-    metrics: ClassVar = ("perplexity",)
-    answers: ClassVar = (ReadsTokens,)
-    opened: ClassVar[list[str]] = []
-
-    @property
-    def identity(self) -> Mapping:
-        return {"precision": self.workload.settings.precision}
+class PricedSubject(CoinSubject):
+    key = "precision"
 
     @staticmethod
     def read_data(source):
         return TextData(name="bytes", texts=TEXTS)
 
-    @contextmanager
-    def open(self):
-        precision = self.workload.settings.precision
-        type(self).opened.append(precision)
-        if precision not in CERTAINTY:
-            raise DeviceError(f"It lacks {precision}.")
-        yield CoinNetwork(CERTAINTY[precision])
-
-
-@dataclass
-class CoinNetwork:
-    certainty: float
-    max_tokens: int = 32
-
-    def token_ids(self, text):
-        return list(text.encode())
-
-    def logits(self, token_ids):
-        right = np.roll(np.asarray(token_ids), -1)
-        table = np.full((len(right), 256), np.log((1 - self.certainty) / 255), dtype=np.float32)
-        table[np.arange(len(right)), right] = np.log(self.certainty)
-        return table
+    def certainty_of(self, settings):
+        if settings.precision not in CERTAINTY:
+            raise DeviceError(f"It lacks {settings.precision}.")
+        return CERTAINTY[settings.precision]
 
 
 @pytest.fixture(autouse=True)
 def _coins(monkeypatch):
     for module in (evaluation, scores):
-        monkeypatch.setattr(module, "SUBJECTS", {"coin": CoinSubject})
+        monkeypatch.setattr(module, "SUBJECTS", {"coin": PricedSubject})
     for module in (evaluation, scores, space):
-        monkeypatch.setattr(module, "WORKLOADS", {"coin": Coin})
-    CoinSubject.opened = []
+        monkeypatch.setattr(module, "WORKLOADS", {"coin": PricedCoin})
+    PricedSubject.opened = []
 
 
 def scored(tmp_path, precisions, batches=(1, 8, 64)):
@@ -101,7 +63,7 @@ def scored(tmp_path, precisions, batches=(1, 8, 64)):
 def test_outputs_are_scored_once_whatever_the_batch_and_the_clock(tmp_path):
     made, found = scored(tmp_path, ("fp32", "bf16", "int8"))
 
-    assert sorted(CoinSubject.opened) == ["bf16", "fp32", "int8"]
+    assert sorted(PricedSubject.opened) == ["bf16", "fp32", "int8"]
     assert set(found.kept) == set(made.cells)
     kept = {dict(cell)["precision"]: each.retention for cell, each in found.kept.items()}
     assert kept == pytest.approx({"fp32": 1.0, "bf16": 0.7 / 0.8, "int8": 0.4 / 0.8})
@@ -110,11 +72,11 @@ def test_outputs_are_scored_once_whatever_the_batch_and_the_clock(tmp_path):
 
 def test_scores_come_from_the_cache_the_second_time(tmp_path):
     _, first = scored(tmp_path, ("fp32", "bf16"))
-    CoinSubject.opened = []
+    PricedSubject.opened = []
 
     _, second = scored(tmp_path, ("fp32", "bf16"))
 
-    assert CoinSubject.opened == []
+    assert PricedSubject.opened == []
     assert second == first
 
 
@@ -136,7 +98,7 @@ def test_a_baseline_without_a_score_is_refused(tmp_path):
 
 
 def test_a_workload_without_outputs_to_score_is_refused(monkeypatch):
-    monkeypatch.setattr(space, "WORKLOADS", {"coins": Coin})
+    monkeypatch.setattr(space, "WORKLOADS", {"coins": PricedCoin})
 
     with pytest.raises(UnknownNameError, match="coin"):
         score_space(SearchSpace("coins", {"batch": (1, 2)}))
