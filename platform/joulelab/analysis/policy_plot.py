@@ -1,6 +1,7 @@
-"""What every application loses at every clock, and the clocks of a policy, as one picture."""
+"""What every application loses at every operating point, and those of a policy, as one picture."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -9,7 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from joulelab.analysis.point_labels import Knob, knob_of, placed
 from joulelab.analysis.policy import Application, Policy
+from joulelab.analysis.policy_table import point_words
 from joulelab.analysis.style import BEST, CURVE, INK, MUTED, RC, tidy
 
 Array = NDArray[np.float64]
@@ -18,7 +21,8 @@ Curve = tuple[Array, Array]
 _HIGHEST = 60.0
 """Percent above the least cost up to which curves are drawn; the slowest clocks are beyond."""
 _NAMED = 8
-"""Curves that are named at their ends."""
+"""Curves of applications that are named at their ends; of several each, only the means are."""
+_DASHES = (0, (4, 2))
 
 
 def save_policy_plot(
@@ -26,9 +30,12 @@ def save_policy_plot(
 ) -> Path:
     """Draw the applications' curves and the points of ``policy`` into ``path``; returns it.
 
+    Curves go along the SM clock, or along the power limit or the memory clock where no other knob
+    has several values. There is one curve for each setting of the others.
+
     Args:
         applications: Those of the policy.
-        policy: Of points that are SM clocks.
+        policy: Its points are among theirs.
         path: A .png or .svg file.
         aim: Name of the cost.
     """
@@ -40,57 +47,93 @@ def save_policy_plot(
 
 
 def _draw(axes: Axes, applications: Sequence[Application], policy: Policy, aim: str) -> None:
-    tidy(axes, f"{aim} above each application's least", "%", "SM clock, MHz")
-    curves = {each.name: _curve(each) for each in applications}
-    top = min(_HIGHEST, 1.1 * max(float(above.max()) for _, above in curves.values()))
+    losses = {each.name: _losses(each) for each in applications}
+    knob = knob_of([label for known in losses.values() for label in known])
+    curves = {name: _curves(known, knob) for name, known in losses.items()}
+    tidy(axes, f"{aim} above each application's least", "%", knob.title)
+    every = [curve for own in curves.values() for curve in own.values()]
+    top = min(_HIGHEST, 1.1 * max(float(above.max()) for _, above in every))
     axes.set_ylim(-0.03 * top, top)
-    for name, curve in curves.items():
-        axes.plot(*curve, color=CURVE, alpha=0.45, linewidth=1.1)
-        if len(curves) <= _NAMED:
-            _name_end(axes, name, curve, MUTED)
-    mean = _mean(list(curves.values()))
-    axes.plot(*mean, color=INK, linewidth=2.2)
-    _name_end(axes, "mean of all", mean, INK)
+    for name, own in curves.items():
+        for rest, curve in own.items():
+            axes.plot(*curve, color=CURVE, alpha=0.45, linewidth=1.1)
+            if len(every) == len(curves) <= _NAMED:
+                _name_end(axes, _name(name, rest), curve, MUTED)
+    for rest in curves[applications[0].name]:
+        if all(rest in own for own in curves.values()):
+            mean = _mean([own[rest] for own in curves.values()])
+            axes.plot(*mean, color=INK, linewidth=2.2)
+            _name_end(axes, _name("mean of all", rest), mean, INK)
     for label in policy.points:
-        _draw_point(axes, _clock_mhz(label))
+        _draw_point(axes, label, knob, losses)
 
 
-def _draw_point(axes: Axes, clock_mhz: float) -> None:
-    axes.axvline(clock_mhz, color=BEST, linewidth=1.4, linestyle=(0, (4, 2)))
+def _draw_point(
+    axes: Axes, label: str, knob: Knob, losses: Mapping[str, Mapping[str, float]]
+) -> None:
+    """Mark a point by where it is; one that leaves the knob to the driver, by its mean loss."""
+    value, _ = placed(label, knob)
+    if value is None:
+        mean = _mean_loss([known[label] for known in losses.values()])
+        axes.axhline(mean, color=BEST, linewidth=1.4, linestyle=_DASHES)
+        axes.annotate(
+            point_words(label), (0, mean), xycoords=("axes fraction", "data"), xytext=(4, 2),
+            textcoords="offset points", color=BEST, va="bottom", fontsize=8.5,
+        )  # fmt: skip
+        return
+    axes.axvline(value, color=BEST, linewidth=1.4, linestyle=_DASHES)
     axes.annotate(
-        f"{clock_mhz:g} MHz", (clock_mhz, 1), xycoords=("data", "axes fraction"), xytext=(-2, -4),
+        point_words(label), (value, 1), xycoords=("data", "axes fraction"), xytext=(-2, -4),
         textcoords="offset points", color=BEST, ha="right", va="top", rotation=90, fontsize=8.5,
     )  # fmt: skip
 
 
 def _mean(curves: Sequence[Curve]) -> Curve:
-    shared = sorted(set.intersection(*(set(clocks.tolist()) for clocks, _ in curves)))
-    rows = [dict(zip(clocks.tolist(), above.tolist(), strict=True)) for clocks, above in curves]
-    logs = [[np.log1p(row[clock] / 100) for clock in shared] for row in rows]
-    return np.array(shared), 100 * np.expm1(np.mean(logs, axis=0))
+    rows = [dict(zip(at.tolist(), above.tolist(), strict=True)) for at, above in curves]
+    shared = sorted(set.intersection(*map(set, rows)))
+    return np.array(shared), np.array([_mean_loss([row[at] for row in rows]) for at in shared])
 
 
-def _curve(application: Application) -> Curve:
-    """Return clocks in MHz, ascending, and percent above the least cost of any of them."""
+def _mean_loss(losses: Sequence[float]) -> float:
+    return float(100 * np.expm1(np.mean(np.log1p(np.array(losses) / 100))))
+
+
+def _losses(application: Application) -> dict[str, float]:
+    """Return percent above the least cost of all points that can be set, by their labels."""
     fit = application.fit
-    found = sorted(
-        (_clock_mhz(label), float(fit.estimate[i]))
-        for i, label in enumerate(fit.configurations)
-        if label != application.default
-    )
-    clocks, costs = np.array(found).T
-    return clocks, 100 * np.expm1(costs - costs.min())
+    logs = dict(zip(fit.configurations, fit.estimate.tolist(), strict=True))
+    logs.pop(application.default or "", None)
+    least = min(logs.values())
+    return {label: float(100 * np.expm1(log - least)) for label, log in logs.items()}
+
+
+def _curves(losses: Mapping[str, float], knob: Knob) -> dict[str, Curve]:
+    """Return percent by the knob's ascending values, for each setting of the others."""
+    found: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for label, loss in losses.items():
+        value, rest = placed(label, knob)
+        if value is not None:
+            found[rest].append((value, loss))
+    return {rest: _columns(sorted(points)) for rest, points in found.items()}
+
+
+def _columns(points: Sequence[tuple[float, float]]) -> Curve:
+    values, losses = np.array(points).T
+    return values, losses
+
+
+def _name(name: str, rest: str) -> str:
+    return f"{name}, {point_words(rest)}" if rest else name
 
 
 def _name_end(axes: Axes, name: str, curve: Curve, color: str) -> None:
     """Write ``name`` where a curve ends, or where it leaves the picture."""
-    clocks, above = curve
-    last = int(np.flatnonzero(above <= axes.get_ylim()[1])[-1])
+    values, above = curve
+    shown = np.flatnonzero(above <= axes.get_ylim()[1])
+    if not len(shown):
+        return
+    last = int(shown[-1])
     axes.annotate(
-        name, (clocks[last], above[last]), xytext=(5, 0), textcoords="offset points", color=color,
+        name, (values[last], above[last]), xytext=(5, 0), textcoords="offset points", color=color,
         fontsize=8, va="center",
     )  # fmt: skip
-
-
-def _clock_mhz(label: str) -> float:
-    return float(label.removesuffix("MHz"))

@@ -42,8 +42,9 @@ def policy_table(policy: Policy, objective: str) -> Table:
 
 
 def point_words(label: str) -> str:
-    """Write a point's label as text: ``"1095 MHz"``."""
-    return label.replace("MHz", " MHz").replace("mem", "memory ").replace("-", ", ")
+    """Write a point's label as text: ``"1095 MHz"``, ``"1095 MHz, 300 W"``."""
+    spaced = label.replace("MHz", " MHz").replace("W", " W")
+    return spaced.replace("mem", "memory ").replace("-", ", ")
 
 
 def rows_of(policies: Sequence[Policy]) -> list[dict[str, object]]:

@@ -1,5 +1,6 @@
 """One clock, or a few, for many applications."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 from synthetic_results import sweep
 
 from joulelab.analysis.applications import applications_of
+from joulelab.analysis.point_labels import KNOBS, knob_of, placed
 from joulelab.analysis.policy import Application, policies
 from joulelab.analysis.policy_plot import save_policy_plot
-from joulelab.analysis.policy_table import policy_words, rows_of
+from joulelab.analysis.policy_table import point_words, policy_words, rows_of
 from joulelab.core.additive import fit_additive
 from joulelab.errors import ConfigError, MeasurementError
 
@@ -129,3 +131,45 @@ def test_a_policy_is_told_drawn_and_tabulated(tmp_path):
     rows = rows_of(found)
     assert len(rows) == 4
     assert rows[0]["regret"] == found[0].served[0].regret.value
+
+
+def over(name, costs):
+    """An application with a cost for each label."""
+    fit = fit_additive(list(costs), ["a"] * len(costs), list(costs.values()), [0.001] * len(costs))
+    return Application(name=name, fit=fit, default=None)
+
+
+@pytest.mark.parametrize(
+    ("labels", "axis", "named"),
+    [
+        (["300W", "400W", "500W"], "power limit, W", "400 W"),
+        (["mem2201MHz", "mem3201MHz", "mem3301MHz"], "memory clock, MHz", "memory 3201 MHz"),
+        (["900MHz-300W", "1200MHz-300W", "1500MHz-300W"], "SM clock, MHz", "1200 MHz, 300 W"),
+        (["900MHz-300W", "1200MHz", "1200MHz-300W", "900MHz"], "SM clock, MHz", "1200 MHz"),
+        (["900MHz", "300W", "1200MHz"], "SM clock, MHz", "300 W"),
+    ],
+    ids=["limits", "memory clocks", "clocks at a limit", "a grid", "clocks, or a limit"],
+)
+def test_points_of_any_knob_are_drawn(tmp_path, labels, axis, named):
+    """Points with a power limit once ended in a ValueError."""
+    costs = dict(zip(labels, (0.1, 0.0, 0.2, 0.3), strict=False))
+    every = [over("one", costs), over("other", {k: 2 * v for k, v in costs.items()})]
+    [policy] = policies(every, most_points=3)
+    assert point_words(policy.points[0]) == named
+
+    path = save_policy_plot(every, policy, tmp_path / "policy.svg", aim="EDP")
+
+    drawn = re.findall(r"<!-- (.*?) -->", path.read_text())
+    assert axis in drawn
+    assert named in drawn
+
+
+def test_a_point_is_placed_by_one_knob_and_named_by_the_others():
+    clock, limit, memory = KNOBS
+
+    assert placed("1410MHz-mem1215MHz-300W", clock) == (1410.0, "mem1215MHz-300W")
+    assert placed("1410MHz-mem1215MHz-300W", memory) == (1215.0, "1410MHz-300W")
+    assert placed("1410MHz-312.5W", limit) == (312.5, "1410MHz")
+    assert placed("300W", clock) == (None, "300W")
+    with pytest.raises(ConfigError, match="no axis"):
+        knob_of(["default"])
