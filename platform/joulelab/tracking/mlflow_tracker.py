@@ -1,7 +1,8 @@
 """Results in MLflow, through its client and without its global state.
 
-One experiment per study name, in it one parent run per sweep, and under that one nested run per
-measurement. The embedded store is one SQLite file at an absolute path; its artifacts lie beside it.
+One experiment per study name, in it one parent run per run of the study, and under that one nested
+run per measurement. The embedded store is one SQLite file at an absolute path; its artifacts lie
+beside it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -136,9 +137,7 @@ class MlflowTracker(Tracker):
             "provenance.git_sha": header.provenance.git_sha or "",
         }
         start_ms = _ms(header.provenance.started_at)
-        run = self._client.create_run(
-            self._experiment_id, start_ms, told, f"sweep {header.sweep_id}"
-        )
+        run = self._client.create_run(self._experiment_id, start_ms, told, header.title)
         self._log_values(run.info.run_id, dict(header.settings), {}, start_ms)
         return _started(run)
 

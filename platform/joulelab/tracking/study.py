@@ -37,6 +37,13 @@ class StudyHeader:
                 f"A study needs a name and a sweep_id, got {self.name!r} and {self.sweep_id!r}."
             )
 
+    @property
+    def title(self) -> str:
+        """What was run, by the script that ran it, and which run: ``"energy search 4f1c..."``."""
+        script = PurePosixPath(self.command[0] if self.command else "")
+        kind = script.stem.replace("_", " ") if script.suffix == ".py" else "study"
+        return f"{kind} {self.sweep_id}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartPoint:

@@ -86,6 +86,23 @@ def test_an_invalid_measurement_is_a_failed_run_with_its_reason(uri):
     assert "energy_per_unit_j" not in child.data.metrics
 
 
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (("experiments/energy_search.py", "llama"), "energy search sweep-1"),
+        (("/somewhere/dvfs_sweep.py",), "dvfs sweep sweep-1"),
+        (("-c",), "study sweep-1"),
+        ((), "study sweep-1"),
+    ],
+)
+def test_the_parent_run_is_named_by_what_was_run(uri, command, named):
+    """The run of a search was once named a sweep."""
+    begun(uri, command=command)
+
+    (parent,), _ = runs_of(uri)
+    assert parent.info.run_name == named
+
+
 def test_the_parent_run_tells_settings_and_answer(uri, tmp_path):
     report = tmp_path / "report.html"
     report.write_text("<html></html>")
