@@ -1,7 +1,7 @@
 """What a search found, with everything that tells it: in words, tables, plots and a report."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from joulelab.analysis.compared import drifts_of
@@ -11,7 +11,7 @@ from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
 from joulelab.search.answer import Answer
-from joulelab.search.compare import Compared, compared
+from joulelab.search.compare import Compared
 from joulelab.search.course import Step
 from joulelab.search.evidence import Evidence, Problem
 from joulelab.workloads import WORKLOADS
@@ -143,7 +143,7 @@ def search_result(
         problem=evidence.problem,
         method=method,
         answer=answer,
-        rows=_rows(evidence, answer, compared(evidence, level=level)),
+        rows=_rows(evidence, answer),
         steps=tuple(steps),
         boards=tuple({m.device.uuid: m.device for m in measurements}.values()),
         exclusions=tuple(_exclusion(m, evidence) for m in measurements if not m.valid),
@@ -152,10 +152,8 @@ def search_result(
     )
 
 
-def _rows(
-    evidence: Evidence, answer: Answer, found: Mapping[Configuration, Compared]
-) -> tuple[SearchRow, ...]:
-    space = evidence.problem.space
+def _rows(evidence: Evidence, answer: Answer) -> tuple[SearchRow, ...]:
+    space, found = evidence.problem.space, answer.compared
     tried = list(dict.fromkeys(outcome.candidate for outcome in evidence.outcomes))
     reasons = {o.candidate: o.reason for o in evidence.outcomes if o.reason is not None}
     invalid = Counter(o.candidate for o in evidence.outcomes if o.figures is None)

@@ -122,7 +122,7 @@ def write_search_csv(result: SearchResult, path: Path) -> None:
 
 _COLUMNS = (
     "workload", "unit", "num_valid", "num_invalid", "reason", "power_w", "temperature_c",
-    "energy_per_unit_j", "energy_per_unit_u_j", "time_per_unit_s", "time_per_unit_u_s",
+    "memory_b", "energy_per_unit_j", "energy_per_unit_u_j", "time_per_unit_s", "time_per_unit_u_s",
     "retention", "retention_u", "energy_ratio", "energy_ratio_low", "energy_ratio_high",
     "time_ratio", "time_ratio_low", "time_ratio_high", "cost_ratio", "cost_ratio_low",
     "cost_ratio_high", "is_baseline", "is_best", "in_set", "on_front", "is_knee", "is_feasible",
@@ -234,13 +234,14 @@ def _csv_row(result: SearchResult, row: SearchRow) -> list[object]:
 
 def _csv_figures(found: Compared | None) -> list[float | None]:
     if found is None:
-        return [None] * 17
+        return [None] * 18
     figures = found.figures
     ratios = [
         part
         for ratio in (found.energy_ratio, found.time_ratio, found.cost_ratio)
         for part in ((ratio.value, ratio.low, ratio.high) if ratio else (None, None, None))
     ]
-    values = [figures.power_w, figures.temperature_c, figures.energy_j, figures.energy_u_j]
+    values = [figures.power_w, figures.temperature_c, figures.memory_b, figures.energy_j,
+              figures.energy_u_j]  # fmt: skip
     return [*values, figures.time_s, figures.time_u_s, figures.retention, figures.retention_u,
             *ratios]  # fmt: skip

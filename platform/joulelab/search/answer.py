@@ -52,6 +52,7 @@ class Answer:
             the answer would be another one.
         capped: Configurations whose clock the power cap held down, so that they are the same as
             a lower clock: none of them is missed.
+        compared: All that was measured against the baseline, the first measured first.
     """
 
     standing: Standing
@@ -65,6 +66,7 @@ class Answer:
     pays_after: Interval | None
     failed: tuple[Configuration, ...]
     capped: tuple[Configuration, ...]
+    compared: Mapping[Configuration, Compared]
 
 
 def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answer:
@@ -109,6 +111,7 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
         pays_after=_pays_after(spent_j, baseline_j, best.energy_ratio),
         failed=failed,
         capped=capped,
+        compared=found,
     )
 
 
