@@ -1,6 +1,9 @@
 """What Ray Tune's process leaves behind of an experiment."""
 
 import ctypes
+import os
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -20,3 +23,16 @@ def test_memory_of_what_is_over_is_given_back():
 
     assert full_b - psutil.Process().memory_info().rss > 0.8 * 50_000 * 2000
     assert len(kept) == 2000
+
+
+@pytest.mark.slow
+def test_the_process_of_tunes_trials_gives_way_to_measuring():
+    script = (
+        "import os; from joulelab_actors.search.followed_trial import FollowedTrial; "
+        "FollowedTrial.setup(FollowedTrial.__new__(FollowedTrial), {}); print(os.nice(0))"
+    )
+    before = os.nice(0)
+
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+    assert int(ran.stdout) == min(before + 10, 19), ran.stderr
