@@ -10,7 +10,6 @@ from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_table import search_table, write_search_csv
 from joulelab.analysis.search_wording import sentence
 from joulelab.analysis.wording import board_words
-from joulelab.search.space import POINT_AXES
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer, RunMetrics
 
@@ -88,17 +87,20 @@ def _note(result: SearchResult) -> str:
 def _summary(result: SearchResult) -> list[tuple[str, float]]:
     """List the answer in numbers, under the names of the vocabulary."""
     found = result.answer
-    figures, point = found.best.figures, found.best.configuration.point
+    figures, space = found.best.figures, result.problem.space
+    chosen = dict(zip(space.axes, space.values(found.best.configuration), strict=True))
+    numbers = {name: value for name, value in chosen.items() if not isinstance(value, str | bool)}
     ratios = (
         ("energy_ratio", found.energy_ratio),
         ("time_ratio", found.time_ratio),
         ("cost_ratio", found.cost_ratio),
     )
     known = {
-        **{f"best.{name}": getattr(point, name) for name in POINT_AXES},
+        **{f"best.{name}": value for name, value in numbers.items()},
         "best.energy_per_unit_j": figures.energy_j,
         "best.time_per_unit_s": figures.time_s,
         "best.retention": figures.retention,
+        "best.memory_b": figures.memory_b,
         **{name: ratio.value for name, ratio in ratios},
         "num_in_set": len(found.standing.members),
         "num_trials": len(result.steps),

@@ -192,6 +192,9 @@ def test_the_answer_has_files_numbers_and_the_course(search):
     assert {name.rpartition(".")[2] for name in answer.files} == {"html", "csv", "png", "svg"}
     summary = dict(answer.summary)
     assert summary["cost_ratio"] == result.answer.cost_ratio.value
+    assert summary["best.batch"] == dict(result.answer.best.configuration.knobs)["batch"]
+    assert "best.precision" not in summary  # it has no number
+    assert summary["best.memory_b"] == 3e9
     assert summary["best.sm_clock_mhz"] == result.answer.best.configuration.point.sm_clock_mhz
     assert [point.step for point in answer.chart] == list(range(1, 41))
     last = dict(answer.chart[-1].values)
