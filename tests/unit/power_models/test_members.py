@@ -91,3 +91,22 @@ def test_a_residual_that_helps_nobody_leaves_physics_as_it_is():
     )
 
     assert residual == pytest.approx(plain)
+
+
+def test_a_residual_is_not_carried_to_a_gpu_that_was_never_seen():
+    """That of an A40 at its cap was, to an A100: 11 % of power where the law alone gave 3 %."""
+    rows = [
+        row | {"power_w": float(row["power_w"]) * (1.2 if row["sm_clock_mhz"] < 800 else 1.0)}
+        for row in rows_by_law(10)
+    ]
+    model, plain = (
+        POWER_MODELS[name](calibration_folds=0).fit(runs_of_rows(rows))
+        for name in ("physics_residual", "physics")
+    )
+    here, there = (
+        queries_of(runs_of_rows(rows_by_law(2, seed=7, gpu=gpu, clocks_mhz=clocks_mhz)))
+        for gpu, clocks_mhz in (("a100_sxm", (510, 705, 1410)), ("v100_pcie", (510, 705, 1380)))
+    )
+
+    assert np.abs(model.predict(here) / plain.predict(here) - 1.0).max() > 0.01
+    assert model.predict(there) == pytest.approx(plain.predict(there))

@@ -13,7 +13,7 @@ from joulelab.power_models.queries import queries_of
 from joulelab.power_models.readers import runs_of_rows
 
 A100_LIMIT_W = 400.0
-both = pytest.mark.parametrize("name", ["bayesian", "meta"])
+aware = pytest.mark.parametrize("name", ["bayesian", "meta", "physics"])
 
 
 def runs(*, gain=1.7, cap_w=np.inf, **kinds):
@@ -49,7 +49,7 @@ def test_only_values_at_the_cap_are_capped():
     assert clamped(queries, FREE.power_w, caps_w) == pytest.approx(CAPPED.power_w)
 
 
-@both
+@aware
 def test_power_below_the_cap_is_learned_as_without_it(name):
     free = POWER_MODELS[name](calibration_folds=0).fit(FREE)
 
@@ -59,7 +59,7 @@ def test_power_below_the_cap_is_learned_as_without_it(name):
     assert with_cap[below] == pytest.approx(without[below], rel=0.08)
 
 
-@both
+@aware
 def test_an_answer_is_never_above_the_cap_that_was_seen(name, tmp_path):
     asked = queries_of(runs(gain=2.5, seed=5))
     fitted(name).save(tmp_path)
@@ -69,7 +69,7 @@ def test_an_answer_is_never_above_the_cap_that_was_seen(name, tmp_path):
     assert predicted.max() == pytest.approx(A100_LIMIT_W)
 
 
-@both
+@aware
 def test_an_anchor_at_the_cap_is_not_taken_for_the_power_that_it_would_draw(name):
     """Told as exact, 400 W at the default clock would pull down all lower clocks."""
     unseen = runs(gain=2.2, cap_w=A100_LIMIT_W, seed=7)

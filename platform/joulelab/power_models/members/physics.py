@@ -12,23 +12,24 @@ from joulelab.hardware import GPUS
 from joulelab.power_models.members import physics_time
 from joulelab.power_models.members.anchored import AnchoredModel
 from joulelab.power_models.members.physics_inputs import profile_inputs, typical_inputs
-from joulelab.power_models.members.physics_power import (
-    DOUBT,
-    PowerShape,
-    lossless,
-    shape_by_catalogue,
+from joulelab.power_models.members.physics_power import PowerShape, shape_by_catalogue
+from joulelab.power_models.members.power_cap import caps_seen, clamped
+from joulelab.power_models.members.scatter import own_scatter
+from joulelab.power_models.members.shape_fit import (
+    LEAST_DYNAMIC,
+    ROWS_PER_PROFILE,
+    dynamic_of,
+    fitted_shape,
+    tamed,
 )
 from joulelab.power_models.members.thinning import thinned
-from joulelab.power_models.queries import Profile, Queries, queries_of
+from joulelab.power_models.queries import Queries, queries_of
 from joulelab.power_models.runs import Array, Index, Names, Runs
 from joulelab.power_models.state import State
 from joulelab.power_models.targets import measured, scale
 
-_ROW_ERROR = 0.03
-"""Relative error of the laws; larger ones count as outliers do."""
-_ROWS_PER_PROFILE = 3.0
-"""What the rows of one profile count for together: they err alike."""
-_LEAST_DYNAMIC = 1e-3
+_TIME_ERROR = 0.05
+"""Relative error of the law of time; larger ones count as outliers do."""
 _FIRST_DOUBT = np.array([2.0, 2.0])
 _DOUBTS = (0.02, 2.0)
 _GPU_DOUBT = 1.0
@@ -43,7 +44,8 @@ class PhysicsModel(AnchoredModel):
 
     Dynamic power is a sum over unit activities with weights of at least 0, so that nothing is
     drawn without work; constants of a GPU start from the catalogue and move as far as the runs
-    there say. A GPU never seen takes the catalogue's, moved as those of the others were.
+    there say. A GPU never seen takes the catalogue's, moved as those of the others were. Power at a
+    cap is known to be no less without it, and is answered up to the cap.
     """
 
     name: ClassVar[str] = "physics"
@@ -53,13 +55,14 @@ class PhysicsModel(AnchoredModel):
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
         self._typical = typical_inputs(queries)
         self._time_gpus = tuple(sorted({profile.gpu for profile in queries.profiles}))
-        kept = thinned(queries)
+        self.caps_w = self._caps_seen(queries, values)
+        scatter, kept = own_scatter(queries, values), thinned(queries)
         queries, values = queries.select(kept), values[kept]
         if self.target == "time_s":
-            self._time_weights = self._learned_time(queries, values)
+            self._time_weights = self._learned_time(queries, values, scatter)
         else:
-            self._moved = self._learned_shapes(queries, values)
-            self._weights = self._learned_weights(queries, values)
+            self._moved, board = self._learned_shapes(queries, values, scatter)
+            self._weights = self._learned_weights(queries, board)
         self._doubt = _FIRST_DOUBT
         self._doubt = self._learned_doubt(queries, values)
         return self
@@ -78,12 +81,11 @@ class PhysicsModel(AnchoredModel):
         Raises:
             ConfigError: Before ``fit``, or if a profile is missing.
         """
-        new = [gpu for gpu in anchors.boards if gpu not in self.domain.gpus]
-        if not new:
-            return super().adapt(anchors, profiled=profiled)
         queries = queries_of(anchors, profiled)
+        values = measured(anchors, self.target) / scale(queries, self.target)
         grown = copy.copy(self)
-        grown.place(queries, measured(anchors, self.target) / scale(queries, self.target), new)
+        grown.caps_w = {**self.caps_w, **self._caps_seen(queries, values)}
+        grown.place(queries, values, [g for g in anchors.boards if g not in self.domain.gpus])
         return super(PhysicsModel, grown).adapt(anchors, profiled=profiled)
 
     def place(self, queries: Queries, values: Array, gpus: Sequence[str]) -> None:
@@ -91,15 +93,17 @@ class PhysicsModel(AnchoredModel):
         for gpu in gpus:
             rows = self._rows_of(queries, gpu)
             here, there = queries.select(rows), values[rows]
+            scatter = own_scatter(here, there)
             used, counts = np.unique(here.profile, return_counts=True)
             if len(used) < 2 or counts.max() < 2:
                 continue
             if self.target == "time_s":
                 known = np.append(self._time_weights, np.zeros(2))
                 self._time_gpus = (*self._time_gpus, gpu)
-                self._time_weights = self._fitted_time(here, there, known, len(known) - 2)
+                self._time_weights = self._fitted_time(here, there, scatter, known, len(known) - 2)
                 continue
-            self._moved = {**self._moved, gpu: self._learned_shape(here, there, self._moved[""])}
+            moved, _ = self._learned_shape(here, there, scatter, self._moved[""])
+            self._moved = {**self._moved, gpu: moved}
             solved = self.solved(here, there)[used, 0] - self.guess(here)[used, 0]
             self._weights = {**self._weights, gpu: self._weights[""] * np.exp(np.median(solved))}
 
@@ -110,7 +114,7 @@ class PhysicsModel(AnchoredModel):
             return self._time_parameters(self._time_weights, queries, inputs)
         rows = zip(queries.profiles, inputs[:, :4], strict=True)
         dynamic = [self._weights.get(p.gpu, self._weights[""]) @ row for p, row in rows]
-        logs = np.log(np.maximum(dynamic, _LEAST_DYNAMIC))
+        logs = np.log(np.maximum(dynamic, LEAST_DYNAMIC))
         return np.column_stack([logs, np.zeros(len(logs))])
 
     @override
@@ -132,7 +136,7 @@ class PhysicsModel(AnchoredModel):
                 np.exp(each[rows, 0]),
                 np.exp(each[rows, 1]),
             )
-        return values
+        return clamped(queries, values, self.caps_w)
 
     @override
     def doubt(self) -> Array:
@@ -141,7 +145,11 @@ class PhysicsModel(AnchoredModel):
     @override
     def _state(self) -> State:
         known = super()._state()
-        values = {**known.values, "time_gpus": list(self._time_gpus)}
+        values = {
+            **known.values,
+            "time_gpus": list(self._time_gpus),
+            "caps_w": dict(self.caps_w),
+        }
         arrays = {**known.arrays, "typical": self._typical, "doubt": self._doubt}
         if self.target == "time_s":
             arrays["time_weights"] = self._time_weights
@@ -154,6 +162,7 @@ class PhysicsModel(AnchoredModel):
     def _restore(self, state: State) -> None:
         super()._restore(state)
         self._time_gpus = tuple(state.values.get("time_gpus", ()))
+        self.caps_w = state.values["caps_w"]
         self._typical, self._doubt = state.arrays["typical"], state.arrays["doubt"]
         if self.target == "time_s":
             self._time_weights = state.arrays["time_weights"]
@@ -162,55 +171,55 @@ class PhysicsModel(AnchoredModel):
             self._moved = {"": arrays["moved."], **state.prefixed("moved.").arrays}
             self._weights = {"": arrays["weights."], **state.prefixed("weights.").arrays}
 
-    def _learned_shapes(self, queries: Queries, values: Array) -> Mapping[str, Array]:
-        """Return by how much each GPU's shape departs from the catalogue; ``""`` is the mean."""
-        gpus = dict.fromkeys(profile.gpu for profile in queries.profiles)
-        moved = {}
-        for gpu in gpus:
+    def _caps_seen(self, queries: Queries, values: Array) -> Mapping[str, float]:
+        return caps_seen(queries, values) if self.target == "power_w" else {}
+
+    def _learned_shapes(
+        self, queries: Queries, values: Array, scatter: Array
+    ) -> tuple[Mapping[str, Array], Array]:
+        """Return by how much each GPU's shape departs from the catalogue; ``""`` is the mean.
+
+        And for each profile its power over the power limit at its clock, not a number where it
+        has no rows.
+        """
+        moved, board = {}, np.full(len(queries.profiles), np.nan)
+        for gpu in dict.fromkeys(profile.gpu for profile in queries.profiles):
             rows = self._rows_of(queries, gpu)
             if len(rows):
-                moved[gpu] = self._learned_shape(queries.select(rows), values[rows])
-        return {**moved, "": np.mean(list(moved.values()), axis=0)}
+                moved[gpu], own = self._learned_shape(queries.select(rows), values[rows], scatter)
+                board = np.where(np.isnan(own), board, own)
+        return {**moved, "": np.mean(list(moved.values()), axis=0)}, board
 
-    def _learned_shape(self, queries: Queries, values: Array, first: Array | float = 0.0) -> Array:
-        """Return by how much a GPU's shape departs from the catalogue, expected to be ``first``."""
-        spec = queries.profiles[queries.profile[0]].spec
-        start = shape_by_catalogue(spec) + first
-        inputs = profile_inputs(queries, self._typical)[queries.profile]
-        board = values / spec.default_power_limit_w
-        top = _at_profile(queries, board)[queries.profile]
-        weight = np.sqrt(_ROWS_PER_PROFILE / np.bincount(queries.profile)[queries.profile])
+    def _learned_shape(
+        self, queries: Queries, values: Array, scatter: Array, first: Array | float = 0.0
+    ) -> tuple[Array, Array]:
+        profile = queries.profiles[queries.profile[0]]
+        limit_w = profile.spec.default_power_limit_w
+        return fitted_shape(
+            queries,
+            values / limit_w,
+            profile_inputs(queries, self._typical),
+            scatter=scatter,
+            cap=self.caps_w.get(profile.gpu, np.inf) / limit_w,
+            first=first,
+        )
 
-        def misfit(moved: Array) -> Array:
-            shape = PowerShape.of(start + moved * DOUBT)
-            dynamic = _dynamic(shape, top, inputs)
-            predicted = shape.power(queries.clock_ratio, inputs, dynamic)
-            errors = np.log(predicted / board) / _ROW_ERROR
-            return np.concatenate([weight * _tamed(errors), moved])
-
-        found = least_squares(misfit, np.zeros(len(start)), max_nfev=40)
-        return np.asarray(first + found.x * DOUBT)
-
-    def _learned_weights(self, queries: Queries, values: Array) -> Mapping[str, Array]:
+    def _learned_weights(self, queries: Queries, board: Array) -> Mapping[str, Array]:
         """Return dynamic power over the power limit per activity, by GPU; ``""`` is for any."""
-        limits_w = np.array([p.spec.default_power_limit_w for p in queries.profiles])
-        board = _at_profile(queries, values / limits_w[queries.profile])
         inputs = profile_inputs(queries, self._typical)
         used = np.unique(queries.profile)
-        dynamic = np.array(
-            [self._dynamic_of(queries.profiles[i], board[i], inputs[i]) for i in used]
-        )
-        weights = {"": _weights(inputs[used, :4], dynamic, board[used])}
         labels = np.array([queries.profiles[i].gpu for i in used])
+        dynamic = np.empty(len(used))
+        for gpu in np.unique(labels):
+            own = used[labels == gpu]
+            shape = self._shape(gpu, queries.profiles[own[0]].spec.key)
+            dynamic[labels == gpu] = dynamic_of(shape, board[own], inputs[own])
+        weights = {"": _weights(inputs[used, :4], dynamic, board[used])}
         for gpu in np.unique(labels):
             own = labels == gpu
             if own.sum() >= _OWN_WEIGHTS:
                 weights[str(gpu)] = _weights(inputs[used[own], :4], dynamic[own], board[used[own]])
         return weights
-
-    def _dynamic_of(self, profile: Profile, board: float, inputs: Array) -> float:
-        shape = self._shape(profile.gpu, profile.spec.key)
-        return float(_dynamic(shape, np.array([board]), inputs[None, :])[0])
 
     def _learned_doubt(self, queries: Queries, values: Array) -> Array:
         """Return by how much the parameters of the profiles differ from those guessed for them."""
@@ -218,14 +227,23 @@ class PhysicsModel(AnchoredModel):
         moved = (self.solved(queries, values) - self.guess(queries))[used]
         return np.asarray(np.clip(np.sqrt(np.mean(moved**2, axis=0)), *_DOUBTS))
 
-    def _learned_time(self, queries: Queries, values: Array) -> Array:
+    def _learned_time(self, queries: Queries, values: Array, scatter: Array) -> Array:
         zeros = np.zeros(len(physics_time.WEIGHTS) + 2 * len(self._time_gpus))
-        return self._fitted_time(queries, values, zeros, 0)
+        return self._fitted_time(queries, values, scatter, zeros, 0)
 
-    def _fitted_time(self, queries: Queries, values: Array, known: Array, first: int) -> Array:
-        """Return the weights, of which those before ``first`` are known and the others near 0."""
+    def _fitted_time(
+        self, queries: Queries, values: Array, scatter: Array, known: Array, first: int
+    ) -> Array:
+        """Return the weights, of which those before ``first`` are known and the others near 0.
+
+        All values of a profile are over one measured time, whose scatter they have in common: as
+        much of their mean error as that may be is taken off.
+        """
         inputs = profile_inputs(queries, self._typical)
-        weight = np.sqrt(_ROWS_PER_PROFILE / np.bincount(queries.profile)[queries.profile])
+        count = np.bincount(queries.profile, minlength=len(scatter))
+        weight = np.sqrt(ROWS_PER_PROFILE / count[queries.profile])
+        row_error = np.hypot(_TIME_ERROR, scatter)
+        common = 1.0 / (1.0 + row_error**2 / np.maximum(ROWS_PER_PROFILE * scatter**2, 1e-12))
         of_gpus = np.full(len(known) - len(physics_time.DOUBT), _GPU_DOUBT)
         doubt = np.append(physics_time.DOUBT, of_gpus)[first:]
 
@@ -235,7 +253,10 @@ class PhysicsModel(AnchoredModel):
             predicted = physics_time.relative_time(
                 queries.clock_ratio, each, self._knee(queries, weights)
             )
-            return np.concatenate([weight * _tamed(np.log(predicted / values) / 0.05), moved])
+            errors = np.log(predicted / values)
+            mean = np.bincount(queries.profile, errors, len(scatter)) / np.maximum(count, 1)
+            left = errors - (common * mean)[queries.profile]
+            return np.concatenate([weight * tamed(left / row_error[queries.profile]), moved])
 
         found = least_squares(misfit, np.zeros(len(doubt)), max_nfev=60)
         return np.append(known[:first], found.x * doubt)
@@ -264,27 +285,6 @@ class PhysicsModel(AnchoredModel):
         return np.flatnonzero(chosen[queries.profile])
 
 
-def _dynamic(shape: PowerShape, board: Array, inputs: Array) -> Array:
-    """Return the dynamic power that explains board power at the clock of the profile."""
-    static = shape.static(np.ones(len(board)), inputs[:, 0])
-    return np.maximum(lossless(board) - static, _LEAST_DYNAMIC)
-
-
-def _at_profile(queries: Queries, values: Array) -> Array:
-    """Return the value of each profile at the query nearest to its own clock."""
-    found = np.full(len(queries.profiles), np.nan)
-    distance = np.abs(np.log(queries.clock_ratio))
-    for number in np.unique(queries.profile):
-        rows = np.flatnonzero(queries.profile == number)
-        found[number] = values[rows[np.argmin(distance[rows])]]
-    return found
-
-
 def _weights(inputs: Array, dynamic: Array, board: Array) -> Array:
     """Fit dynamic power to activities, errors relative to board power, no weight negative."""
     return np.asarray(nnls(inputs / board[:, None], dynamic / board)[0])
-
-
-def _tamed(errors: Array) -> Array:
-    """Return errors whose squares grow but linearly beyond 1 (soft L1)."""
-    return np.asarray(np.sign(errors) * np.sqrt(2.0 * (np.sqrt(1.0 + errors**2) - 1.0)))

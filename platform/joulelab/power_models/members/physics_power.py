@@ -2,12 +2,14 @@
 
 With ``r`` the clock over that of the profile and ``v`` the voltage over its minimum, the chip draws
 
-    P = p0 + l v^2 + a sm + D ((1 - m) g + m min(1, r / k))^e,   g = r v^2 / v(1)^2,
+    P = p0 + l v^2 + a sm + D ((1 - m) g + m R(1) / R(r))^e,   g = r v^2 / v(1)^2,
 
 where ``D`` is the dynamic power at ``r = 1``, ``a`` what an active device draws at any clock, ``m``
-the share of ``D`` that memory takes, which does not follow the voltage, and ``k`` the clock below
-which memory is starved. ``m`` is the power of memory at its activity over itself and what the core
-draws. Supply losses and heat add a term in ``P^2``.
+the share of ``D`` that memory takes, which does not follow the voltage but the rate of work:
+``R(r)`` is the roofline of ``physics_time``, so that memory is read at the same rate down to the
+clock that starves it where it bounds the work, and more slowly at any lower clock where the core
+does. ``m`` is the power of memory at its activity over itself and what the core draws; ``e`` is 1
+but for what its runs say. Supply losses and heat add a term in ``P^2``.
 """
 
 from dataclasses import dataclass
@@ -15,14 +17,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from joulelab.hardware.spec import GpuSpec
+from joulelab.power_models.members.physics_time import memory_over_core, roofline
 from joulelab.power_models.runs import Array
 
 _LOSS_AT_LIMIT = 0.15
 """Share of board power that is lost in the supply and in warmer silicon at the power limit:
 regulators lose about a tenth, and leakage doubles in 50 K (estimate)."""
 SHAPE = ("p0", "leakage", "active", "ridge", "voltage", "curvature", "knee", "memory")
-DOUBT = np.array([0.3, 1.0, 1.0, 0.1, 0.12, 1.5, 0.15, 1.0])
+DOUBT = np.array([0.3, 1.0, 0.5, 0.1, 0.12, 1.5, 0.15, 1.0])
 """Standard errors of what the catalogue says of each, in logs (curvature: of its odds)."""
+STEEPNESS_DOUBT = 0.1
+"""Standard deviation of the log of the exponent ``e`` among applications: those fitted to whole
+sweeps scatter by 0.07 (LLM stages) and 0.12 (HPC applications)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +92,9 @@ class PowerShape:
         memory = self.memory * dram_active
         share = memory / (memory + dynamic + 1e-9)
         core = ratio * self.squared_voltage(ratio) / self.squared_voltage(np.ones(1))
-        shape = (1.0 - share) * core + share * np.minimum(1.0, ratio / self.knee)
+        bound = memory_over_core(dram_active)
+        rate = roofline(1.0, bound, self.knee) / roofline(ratio, bound, self.knee)
+        shape = (1.0 - share) * core + share * rate
         return lossy(self.static(ratio, sm_active) + dynamic * shape**exponent)
 
 

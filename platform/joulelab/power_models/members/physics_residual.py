@@ -31,7 +31,8 @@ class PhysicsResidualModel(PhysicsModel):
     """Physics times the exponential of a residual that a Gaussian process learned.
 
     It learns from errors that physics makes for groups it was not fitted to, each anchored at
-    its profile, and so corrects the shape over clocks. Far from what was seen it is 0.
+    its profile, and so corrects the shape over clocks. Far from what was seen it is 0, as on a GPU
+    that was not: what the law leaves there is not known.
     """
 
     name: ClassVar[str] = "physics_residual"
@@ -41,6 +42,7 @@ class PhysicsResidualModel(PhysicsModel):
         self._points = np.zeros((0, len(_LENGTHS)))
         self._pull = np.zeros(0)
         self._sd = 0.0
+        self._gpus: tuple[str, ...] = ()
 
     @override
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
@@ -52,6 +54,7 @@ class PhysicsResidualModel(PhysicsModel):
         points = self._located(asked, self.solved_by_profile(queries, values))
         known = np.isfinite(errors)
         self._take(points[known], errors[known], groups[chosen][known])
+        self._gpus = tuple(sorted({profile.gpu for profile in queries.profiles}))
         return self
 
     @override
@@ -66,7 +69,8 @@ class PhysicsResidualModel(PhysicsModel):
             sm_clock_mhz=queries.of_profiles([p.clock_mhz for p in queries.profiles]),
         )
         near = near - _kernel(self._located(top, parameters), self._points, self._sd)
-        return np.asarray(plain * np.exp(near @ self._pull))
+        seen = queries.of_profiles([profile.gpu in self._gpus for profile in queries.profiles])
+        return np.asarray(plain * np.exp(seen * (near @ self._pull)))
 
     def solved_by_profile(self, queries: Queries, values: Array) -> Array:
         """Return parameters that meet each profile at the query nearest to its clock."""
@@ -82,13 +86,15 @@ class PhysicsResidualModel(PhysicsModel):
     def _state(self) -> State:
         known = super()._state()
         residual = {"points": self._points, "pull": self._pull, "sd": np.array(self._sd)}
-        return State(values=known.values, arrays={**known.arrays, **residual})
+        values = {**known.values, "gpus": list(self._gpus)}
+        return State(values=values, arrays={**known.arrays, **residual})
 
     @override
     def _restore(self, state: State) -> None:
         super()._restore(state)
         self._points, self._pull = state.arrays["points"], state.arrays["pull"]
         self._sd = float(state.arrays["sd"])
+        self._gpus = tuple(state.values["gpus"])
 
     def _held_out_errors(self, queries: Queries, values: Array, groups: Names) -> Array:
         """Return the logs of measured over predicted of anchored groups that were held out."""

@@ -24,9 +24,14 @@ def application_parameters(weights: Array, inputs: Array) -> Array:
     """Return the log-odds of ``h`` and the log of ``mu`` of each profile, shape (profiles, 2)."""
     sm, fp, _, dram, engine = inputs.T
     odds = weights[0] + weights[1] * sm + weights[2] * engine
-    dram = np.clip(dram, 1e-3, 1.0)
-    memory = weights[3] + weights[4] * fp + np.log(dram / (_CEILING - dram))
+    memory = weights[3] + weights[4] * fp + np.log(memory_over_core(dram))
     return np.column_stack([odds, memory])
+
+
+def memory_over_core(dram_active: Array) -> Array:
+    """Return the time for memory over that in the core at the clock of the profile."""
+    dram_active = np.clip(dram_active, 1e-3, 1.0)
+    return np.asarray(dram_active / (_CEILING - dram_active))
 
 
 def relative_time(ratio: Array, parameters: Array, knee: Array) -> Array:
@@ -34,10 +39,11 @@ def relative_time(ratio: Array, parameters: Array, knee: Array) -> Array:
     working = 1.0 / (1.0 + np.exp(-np.clip(parameters[:, 0], -30.0, 30.0)))
     memory = np.exp(np.clip(parameters[:, 1], -12.0, 6.0))
     return np.asarray(
-        1.0 - working + working * _roofline(ratio, memory, knee) / _roofline(1.0, memory, knee)
+        1.0 - working + working * roofline(ratio, memory, knee) / roofline(1.0, memory, knee)
     )
 
 
-def _roofline(ratio: Array | float, memory: Array, knee: Array) -> Array:
+def roofline(ratio: Array | float, memory: Array, knee: Array | float) -> Array:
+    """Return ``R`` at each clock ratio, ``memory`` being ``mu``."""
     starved = np.maximum(1.0, knee / ratio)
     return roofline_s(np.broadcast_to(1.0 / np.asarray(ratio), memory.shape), memory * starved)
