@@ -4,10 +4,10 @@
 Usage: python benchmarks/search_scaling.py [--gpus 1 8 64] [--trial-s 4] [--no-searches]
 
 GPUs are simulated and take wall time, so that what is seen is not how fast they are computed: a
-trial takes some 60 ms of a core and waits for the rest. Driver, Ray's nodes, actors, Tune's
-processes and one clock guard share the machine's cores. Rates are those of the time in which all
-GPUs are at work, and are compared with the rate of one GPU; CPU use is that of all processes of
-the benchmark, the driver's own apart.
+trial takes 0.1 to 0.2 s of a core, that of all other processes included, and waits for the rest.
+Driver, Ray's nodes, actors, Tune's processes and one clock guard share the machine's cores. Rates
+are those of the time in which all GPUs are at work, and are compared with the rate of one GPU; CPU
+use is that of all processes of the benchmark, the driver's own apart.
 """
 
 import shutil
