@@ -1,8 +1,12 @@
 """Conformal intervals from errors on applications that a model was not shown.
 
 A whole group (an application) is held out at a time, because rows of one application err alike.
-Each group counts the same, however many rows it has, and one group's worth of doubt stands for
-the application that will be asked about; so a level needs at least ``level / (1 - level)`` groups.
+Each group counts the same, however many rows it has. The application that will be asked about is
+one more group, none of whose errors are known: were each group but one error, it would have to
+count as one larger than all, so that a level needs at least ``level / (1 - level)`` groups. As far
+as rows of a group err differently that is too much, and how much doubt is needed is told by the
+groups themselves: that with which each is covered as promised by the errors of the others (cross
+validation of pooled quantiles; Dunn, Wasserman and Ramdas 2023 have pooling for groups).
 """
 
 from collections.abc import Sequence
@@ -17,6 +21,8 @@ from joulelab.power_models.runs import Array, Index, Names
 ANCHOR_SETS = ((1.0,), (1.0, 0.7))
 """Clock ratios at which held-out groups are anchored, to learn what errors are left then."""
 _NUM_BINS = 8
+_NUM_DOUBTS = 33
+"""How many shares of a group's worth of doubt are tried, from none to one."""
 _LEAST_GROWTH = 0.1
 """Errors next to an anchor count as at least this share of the errors far from it."""
 
@@ -90,11 +96,38 @@ class Calibration:
                 f"{int(np.ceil(level / (1 - level) - 1e-9))} groups that were held out, got "
                 f"{len(groups)}; the highest level is {highest:.3f}."
             )
-        weight = (1.0 / counts)[which] / (len(groups) + 1)
         order = np.argsort(scores)
-        reached = np.cumsum(weight[order])
-        position = min(int(np.searchsorted(reached, level - 1e-12)), len(order) - 1)
+        reached = np.zeros((len(groups), len(scores)))
+        reached[which[order], np.arange(len(scores))] = (1.0 / counts)[which[order]]
+        reached = np.cumsum(reached, axis=1)
+        needed = _needed(reached, level) * (len(groups) + 1)
+        position = min(int(np.searchsorted(reached.sum(axis=0), needed - 1e-9)), len(order) - 1)
         return float(scores[order][position])
+
+
+def _needed(reached: Array, level: float) -> float:
+    """Return the share of all groups and the one asked about that the quantile has to reach.
+
+    ``level`` if the latter counts as missed altogether, and less if it need not: of the shares at
+    which the others cover each group as promised, on average, those with the least coverage, and
+    of them the largest.
+
+    Args:
+        reached: For each group, which share of it each score reaches; scores ascend along rows.
+        level: What is promised.
+    """
+    num_groups = len(reached)
+    shares = level * np.linspace(num_groups / (num_groups + 1), 1.0, _NUM_DOUBTS)
+    others = reached.sum(axis=0) - reached
+    coverage = np.ones(_NUM_DOUBTS)
+    for number, share in enumerate(shares):
+        met = others >= share * num_groups - 1e-9
+        at = np.where(met.any(axis=1), met.argmax(axis=1), reached.shape[1] - 1)
+        coverage[number] = reached[np.arange(num_groups), at].mean()
+    enough = coverage >= level - 1e-9
+    if not enough.any():
+        return level
+    return float(shares[coverage <= coverage[enough].min() + 1e-9].max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

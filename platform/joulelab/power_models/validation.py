@@ -6,7 +6,7 @@ from typing import get_args
 
 import numpy as np
 
-from joulelab.power_models.baselines import best_fixed_ratio, measured_sweep, smoothed_best_mhz
+from joulelab.power_models.baselines import best_fixed_ratio, measured_sweep
 from joulelab.power_models.decision import Goal, Sweep, regret
 from joulelab.power_models.interval import Interval
 from joulelab.power_models.operating_model import OperatingModel, Quantity
@@ -20,6 +20,7 @@ from joulelab.power_models.scores import (
     interval_scores,
     regret_scores,
 )
+from joulelab.power_models.smoothing import smoothed_best_mhz, smoothed_regret
 from joulelab.power_models.splits import splits
 
 SCORED: tuple[Quantity, ...] = ("power_w", "time_s", "energy_j")
@@ -37,9 +38,12 @@ class Validated:
         anchors: Clock ratios at which held-out applications were measured; they are not scored.
         errors: By quantity.
         intervals: By quantity; empty where the model gives none.
-        regrets: By goal; empty where a split holds out parts of applications.
+        regrets: By goal, against the best measured point; empty where a split holds out parts of
+            applications.
         baselines: Regrets of clocks that need no model, by ``"maximum clock"``, ``"best fixed
             clock"`` and ``"measured, smoothed"``, what noise leaves of the best, then by goal.
+        smoothed: The same by ``"model"`` and by baseline, against the best of the smoothed sweep:
+            without what a lucky point gains by its scatter.
     """
 
     kind: str
@@ -48,6 +52,7 @@ class Validated:
     intervals: Mapping[Quantity, IntervalScores] = field(default_factory=dict)
     regrets: Mapping[Goal, RegretScores] = field(default_factory=dict)
     baselines: Mapping[str, Mapping[Goal, RegretScores]] = field(default_factory=dict)
+    smoothed: Mapping[str, Mapping[Goal, RegretScores]] = field(default_factory=dict)
 
 
 def validate(
@@ -94,6 +99,7 @@ class _Collected:
         self._predicted: dict[Quantity, list[Array]] = {name: [] for name in SCORED}
         self._intervals: dict[Quantity, list[Interval]] = {name: [] for name in SCORED}
         self._regrets: dict[str, dict[Goal, list[float]]] = {}
+        self._smoothed: dict[str, dict[Goal, list[float]]] = {}
 
     def add(self, model: OperatingModel, fixed: Mapping[Goal, float], tested: Index) -> None:
         """Ask a fitted model about the rows ``tested``.
@@ -123,11 +129,14 @@ class _Collected:
         rows = np.concatenate(self._scored).astype(np.intp)
         truth = {name: getattr(self._runs, name)[rows] for name in SCORED}
         label = np.char.add(np.char.add(self._runs.gpu[rows], " "), self._runs.application[rows])
-        scores = {
-            who: {goal: regret_scores(values) for goal, values in goals.items()}
-            for who, goals in self._regrets.items()
-            if kind != "clocks"
-        }
+        scores, smoothed = (
+            {
+                who: {goal: regret_scores(values) for goal, values in goals.items()}
+                for who, goals in regrets.items()
+                if kind != "clocks"
+            }
+            for regrets in (self._regrets, self._smoothed)
+        )
         return Validated(
             kind=kind,
             anchors=self._anchors,
@@ -142,6 +151,7 @@ class _Collected:
             },
             regrets=scores.pop("model", {}),
             baselines=scores,
+            smoothed=smoothed,
         )
 
     def _add_regrets(self, model: OperatingModel, fixed: Mapping[Goal, float], asked: Runs) -> None:
@@ -163,9 +173,11 @@ class _Collected:
                     "measured, smoothed": smoothed_best_mhz(truth, goal),
                 }
                 for who, clock_mhz in chosen.items():
-                    self._regrets.setdefault(who, {}).setdefault(goal, []).append(
-                        regret(truth, float(clock_mhz), goal)
-                    )
+                    for kept, found in (
+                        (self._regrets, regret(truth, float(clock_mhz), goal)),
+                        (self._smoothed, smoothed_regret(truth, float(clock_mhz), goal)),
+                    ):
+                        kept.setdefault(who, {}).setdefault(goal, []).append(found)
 
 
 def anchor_rows(asked: Runs, queries: Queries, anchors: Sequence[float]) -> Flags:
