@@ -6,7 +6,9 @@ Usage: python benchmarks/run.py power_models          (or ``make bench-models``)
 Measured tables lie in ../shared/data and are no part of the project; without them nothing is
 scored. Every member and baseline is told, those too that lose to simpler ones. Held-out
 applications are measured at no clock, at the default clock, or there and at 0.7 of it; what was
-measured is not scored.
+measured is not scored. Regrets are told against the best measured point, which is best by luck as
+well, and "smoothed", against the best of the sweep without its scatter; the last row says what a
+choice that could not be better would be charged against measured points, for the scatter alone.
 """
 
 import argparse
@@ -30,17 +32,21 @@ from trace_recordings import LIMIT_W, simulated_traces
 from joulelab.errors import JouleLabError
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
+from joulelab.power_models.baselines import measured_sweep
+from joulelab.power_models.decision import Goal
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import Queries, profile_of, sweep
 from joulelab.power_models.readers import Repeats, runs_of_rows
 from joulelab.power_models.runs import Runs
+from joulelab.power_models.smoothing import LuckScores, luck_of
 from joulelab.power_models.targets import Target
 from joulelab.power_models.traces import TRACE_MODELS
 from joulelab.power_models.validation import COLD, WARM, Validated, validate
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
 _PROBED = (1.0, 0.7)
-_CONSOLE = Console(width=150)
+_CONSOLE = Console(width=160)
+_GOALS: tuple[Goal, ...] = get_args(Goal)
 _LEVEL = 0.9
 _LEAST_APPLICATIONS = 11
 """A table with fewer has no intervals of that level once an application is held out."""
@@ -149,13 +155,15 @@ def figures(folder: Path = _DATA, names: Sequence[str] = ()) -> list[Figure]:
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         scored = _told([pool.submit(_score, folder, *task) for task in tasks])
         for data in tables:
+            luck = _luck(data.read(folder))
             for kind in data.kinds:
-                _print_scores([s for s in scored if (s.file, s.kind) == (data.file, kind)])
+                _print_scores([s for s in scored if (s.file, s.kind) == (data.file, kind)], luck)
         speeds = pool.submit(_speeds, tables[0].read(folder), names).result()
         if set(names) == set(POWER_MODELS):
             speeds += pool.submit(_trace_speeds).result()
     _print_speeds(speeds)
-    return [*_promised(scored), *_speed_figures(speeds, time.perf_counter() - start_s)]
+    of_edp = _luck(tables[0].read(folder))["edp_js"]
+    return [*_promised(scored, of_edp), *_speed_figures(speeds, time.perf_counter() - start_s)]
 
 
 def _told(tasks: Sequence[Future[Scored]]) -> list[Scored]:
@@ -251,12 +259,18 @@ def _print_speeds(speeds: Sequence[Speed]) -> None:
     _CONSOLE.print(table)
 
 
-def _print_scores(scored: Sequence[Scored]) -> None:
+def _luck(runs: Runs) -> dict[Goal, LuckScores]:
+    sweeps = [measured_sweep(runs.select(rows)) for _, rows in runs.by_pair()]
+    return {goal: luck_of(sweeps, goal) for goal in _GOALS}
+
+
+def _print_scores(scored: Sequence[Scored], luck: dict[Goal, LuckScores]) -> None:
     first = scored[0]
     columns = ("model", "measured at", "power", "median", "worst", "P95", "time", "worst", "energy")
     table = Table(
         *columns,
-        *("regret energy", "EDP", "ED2P", "coverage", "+-"),
+        *("regret\nenergy", "\nEDP", "\nED2P"),
+        *("smoothed\nenergy", "\nEDP", "\nED2P", "coverage", "+-"),
         title=f"{first.file}, held out: {first.kind}",
     )
     for one in scored:
@@ -265,8 +279,12 @@ def _print_scores(scored: Sequence[Scored]) -> None:
     told = next((one.validated for one in scored if one.validated), None)
     if told:
         for who, regrets in told[0].baselines.items():
-            cells = [_percent(regrets[goal].mean) for goal in ("energy_j", "edp_js", "ed2p_js2")]
+            both = (regrets, told[0].smoothed[who])
+            cells = [_percent(by_goal[goal].mean) for by_goal in both for goal in _GOALS]
             table.add_row(who, "", *[""] * 7, *cells)
+        if told[0].baselines:
+            expected = [_percent(luck[goal].mean) for goal in _GOALS]
+            table.add_row("true curves, expected", "", *[""] * 7, *expected, *["0.0 %"] * 3)
     _CONSOLE.print(table)
     for one in scored:
         if one.refused:
@@ -283,15 +301,16 @@ def _cells(each: Validated) -> list[str]:
         *(_percent(v) for v in (duration.mean, duration.worst_application)),
         _percent(each.errors["energy_j"].mean),
         *(
-            _percent(each.regrets[goal].mean) if goal in each.regrets else ""
-            for goal in ("energy_j", "edp_js", "ed2p_js2")
+            _percent(regrets[goal].mean) if goal in regrets else ""
+            for regrets in (each.regrets, each.smoothed.get("model", {}))
+            for goal in _GOALS
         ),
         "" if interval is None else f"{interval.coverage:.2f}",
         "" if interval is None else _percent(interval.half_width),
     ]
 
 
-def _promised(scored: Sequence[Scored]) -> list[Figure]:
+def _promised(scored: Sequence[Scored], luck: LuckScores) -> list[Figure]:
     found = {(one.file, one.kind, one.model): one.validated for one in scored}
     told = found.get(("a100_hpc_dvfs.csv", "application", _MODEL), ())
     if len(told) != 3:
@@ -299,15 +318,26 @@ def _promised(scored: Sequence[Scored]) -> list[Figure]:
     _, warm, probed = told
     how = f"{_MODEL}, A100, 21 applications, each held out; measured at the default clock"
     both = f"{_MODEL}, A100; measured at the default clock and 0.7 of it"
+    luckiest = (
+        "against the luckiest measured point, scatter included: "
+        f"{_percent(luck.mean)} (90 %: {_percent(luck.lower)} to {_percent(luck.upper)}) is "
+        "expected of choices by the true curves"
+    )
     power, duration = warm.errors["power_w"], warm.errors["time_s"]
     figures = [
         share_figure("power of an unseen application", power.mean, 4.5, how),
         share_figure(f"the same, worst ({power.worst_name})", power.worst_application, 15.0, how),
         share_figure("time of an unseen application", duration.mean, 6.0, how),
-        share_figure("EDP regret of the chosen clock", warm.regrets["edp_js"].mean, 2.5, how),
+        share_figure("EDP regret of the chosen clock", warm.regrets["edp_js"].mean, 2.5, luckiest),
+        share_figure(
+            "the same on smoothed sweeps", warm.smoothed["model"]["edp_js"].mean, 2.5, how
+        ),
         share_figure("power from two measured points", probed.errors["power_w"].mean, 1.5, both),
         share_figure(
-            "EDP regret from two measured points", probed.regrets["edp_js"].mean, 0.6, both
+            "EDP regret from two measured points", probed.regrets["edp_js"].mean, 0.6, luckiest
+        ),
+        share_figure(
+            "the same on smoothed sweeps", probed.smoothed["model"]["edp_js"].mean, 0.6, both
         ),
     ]
     interval = warm.intervals.get("power_w")

@@ -5,6 +5,8 @@ not bend the voltage for the others: the power that it would show at the clock o
 the measured one, and how much steeper than the law it is.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
@@ -16,7 +18,7 @@ from joulelab.power_models.members.physics_power import (
     shape_by_catalogue,
 )
 from joulelab.power_models.queries import Queries
-from joulelab.power_models.runs import Array
+from joulelab.power_models.runs import Array, Index
 
 LEAST_DYNAMIC = 1e-3
 ROWS_PER_PROFILE = 3.0
@@ -25,6 +27,7 @@ _ROW_ERROR = 0.015
 """Relative error of the law, fitted to single applications; larger ones count as outliers do."""
 _POINT_ERROR = 0.005
 """Relative error of one measured point, where a sweep scatters less."""
+_STEP = 1e-6
 _AT_CAP = 0.5
 """Standard error of the log of a power that a cap kept down."""
 
@@ -66,15 +69,21 @@ def fitted_shape(
     weight = np.sqrt(ROWS_PER_PROFILE / np.bincount(which))[which]
     row_error = np.hypot(_ROW_ERROR, sd)[which]
 
-    def misfit(moved: Array) -> Array:
+    def errors(moved: Array) -> Array:
         shared, level, own = np.split(moved * doubt, [len(DOUBT), len(DOUBT) + len(used)])
         shape = PowerShape.of(start + shared)
         dynamic = dynamic_of(shape, (top * np.exp(level))[which], activity)
         predicted = shape.power(ratio, activity, dynamic, np.exp(own)[which])
-        errors = np.log(np.minimum(predicted, cap) / board) / row_error
-        return np.concatenate([weight * tamed(errors), moved])
+        off = np.log(np.minimum(predicted, cap) / board) / row_error
+        return np.asarray(weight * tamed(off))
 
-    found = least_squares(misfit, np.zeros(len(doubt)), max_nfev=40).x * doubt
+    fit = least_squares(
+        lambda moved: np.concatenate([errors(moved), moved]),
+        np.zeros(len(doubt)),
+        jac=lambda moved: np.vstack([_slopes(errors, moved, which), np.eye(len(moved))]),
+        max_nfev=40,
+    )
+    found = fit.x * doubt
     tops = np.full(len(queries.profiles), np.nan)
     tops[used] = top * np.exp(found[len(DOUBT) :][: len(used)])
     return np.asarray(first + found[: len(DOUBT)]), tops
@@ -99,3 +108,25 @@ def at_profile(queries: Queries, values: Array) -> Array:
 def tamed(errors: Array) -> Array:
     """Return errors whose squares grow but linearly beyond 1 (soft L1)."""
     return np.asarray(np.sign(errors) * np.sqrt(2.0 * (np.sqrt(1.0 + errors**2) - 1.0)))
+
+
+def _slopes(errors: Callable[[Array], Array], moved: Array, which: Index) -> Array:
+    """Return the derivatives of ``errors`` by each parameter.
+
+    What is a profile's own moves its rows alone, so that those of all profiles are tried at once.
+
+    Args:
+        errors: Of the rows, by the parameters: shared ones, one of each profile, another of each.
+        moved: Where.
+        which: The profile of each row, counted from 0.
+    """
+    here, rows = errors(moved), np.arange(len(which))
+    found = np.zeros((len(which), len(moved)))
+    for column in range(len(DOUBT)):
+        found[:, column] = errors(moved + _STEP * np.eye(len(moved))[column]) - here
+    num_profiles = int(which.max()) + 1
+    for first in (len(DOUBT), len(DOUBT) + num_profiles):
+        step = np.zeros(len(moved))
+        step[first : first + num_profiles] = _STEP
+        found[rows, first + which] = errors(moved + step) - here
+    return found / _STEP
