@@ -73,7 +73,7 @@ def _figures(phases: Sequence[Measurement]) -> Figures:
         time_u_s=hypot(*(m.time_per_unit_u_s for m in phases)),
         power_w=energy_j / time_s,
         temperature_c=max(heat_c) if heat_c else None,
-        memory_b=max(memory_b) if memory_b else None,
+        memory_b=float(max(memory_b)) if memory_b else None,
         board=phases[0].device.uuid,
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from joulelab.analysis.search_chart import chart_point
+from joulelab.analysis.search_log import log_of, write_log
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_table import search_table, write_search_csv
 from joulelab.analysis.search_wording import sentence
@@ -19,7 +20,7 @@ REPORT, TABLE = "report.html", "search.csv"
 def write_search(
     store: ResultStore, result: SearchResult, runs: Mapping[str, Mapping[str, float]]
 ) -> Answer:
-    """Write answer, report, plots and table of a search into its results folder.
+    """Write answer, log, report, plots and table of a search into its results folder.
 
     Args:
         store: The search's results.
@@ -34,6 +35,7 @@ def write_search(
 
     plots = save_search_plots(result, store.folder) if can_plot_search(result) else ()
     write_search_csv(result, store.folder / TABLE)
+    write_log(store, log_of(result))
     write_search_report(result, store.read(), store.folder / REPORT, header=store.read_study())
     answer = Answer(
         note=_note(result),

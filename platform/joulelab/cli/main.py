@@ -65,6 +65,9 @@ COMMANDS = {
     "policy": Command(
         "joulelab.cli.policy:PolicyCommand", "Choose one clock, or a few, for many applications."
     ),
+    "report": Command(
+        "joulelab.cli.search_report:Report", "Make table, plots and report of a search anew."
+    ),
     "guard": Command("joulelab.cli.guard:Guard", "Run the clock guard of this node, or ask it."),
     "sync": Command("joulelab.cli.sync:Sync", "Deliver results that MLflow missed."),
 }

@@ -95,6 +95,11 @@ class SearchSpace(Sequence[Configuration]):
             raise ConfigError(f"The search space does not hold {value}; it has {self.summary}.")
         return place
 
+    @property
+    def knobs(self) -> Mapping[str, KnobValue]:
+        """Knobs of the workload that were given and are not searched."""
+        return self._fixed
+
     def restricted(self, axes: Mapping[str, Sequence[KnobValue]]) -> "SearchSpace":
         """Return the space of the same knobs with other values on the axes."""
         return SearchSpace(self.workload, axes, knobs=self._fixed)

@@ -14,14 +14,18 @@ from synthetic_results import board, header, measurement, provenance
 
 from joulelab.analysis.search_chart import chart_point
 from joulelab.analysis.search_conclude import REPORT, TABLE, print_search
+from joulelab.analysis.search_log import read_log
+from joulelab.analysis.search_log import result_of as restored
 from joulelab.analysis.search_result import SearchMethod
 from joulelab.analysis.search_table import chosen_rows, search_table
+from joulelab.cli.main import main
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, Observed
 from joulelab.core.record import Record
 from joulelab.search.constraints import Constraint
 from joulelab.search.course import Course
 from joulelab.search.evidence import Evidence
+from joulelab.search.kept import Kept
 from joulelab.search.space import SearchSpace
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.search.outcomes import outcome_of, spent_j
@@ -255,3 +259,57 @@ def test_what_is_not_known_is_absent_from_the_chart():
     values = dict(chart_point(course.add(early, spent_j=5.0)).values)
 
     assert set(values) == {"search_energy_j", "num_valid", "num_capped", "num_failed"}
+
+
+def test_a_search_is_told_again_from_its_folder_alone(tmp_path, places, capsys):
+    found = [measured(large_space(), place, number) for number, place in enumerate(places)]
+    found.append(measured(large_space(), 1, 38, findings=[CAPPED]))
+    limit = Constraint(quantity="slowdown", bound=0.3)
+    store, _ = concluded(tmp_path, large_space(), found, goal="qep", kept=KEPT, constraints=[limit])
+    answer, table = store.read_answer(), (tmp_path / TABLE).read_bytes()
+    for name in (*answer.files, "answer.json"):
+        (tmp_path / name).rename(tmp_path / f"{name}.before")
+    (tmp_path / "answer.json.before").rename(tmp_path / "answer.json")
+
+    assert main(["report", str(tmp_path)]) == 0
+
+    assert store.read_answer() == answer
+    assert (tmp_path / TABLE).read_bytes() == table
+    assert all((tmp_path / name).stat().st_size > 500 for name in answer.files)
+    page, before = ((tmp_path / n).read_text() for n in (REPORT, f"{REPORT}.before"))
+    assert re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL) == re.sub(
+        r"<svg.*?</svg>", "", before, flags=re.DOTALL
+    )
+    assert answer.note in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_is_no_search_that_ended_cannot_be_told_again(tmp_path, capsys):
+    ResultStore(tmp_path).append(Record(measurement=measurement(), trace=None))
+
+    assert main(["report", str(tmp_path)]) == 2
+
+    assert "must hold the log of a search that has ended" in capsys.readouterr().err
+
+
+def test_a_log_of_a_search_holds_all_that_it_was_asked(tmp_path):
+    cells = {cell: Kept(retention=0.98, outputs="a", u=0.001) for cell in large_space().cells}
+    limit = Constraint(quantity="memory_b", bound=24e9)
+    problem = replace(problem_on(large_space(), "qep", [limit]), qualities=cells, confidence=0.9)
+    evidence, course = Evidence(problem), Course(problem)
+    outcome = outcome_of([measured(large_space(), 0, 0)])
+    figures = replace(outcome.figures, retention=0.98, retention_u=0.001)
+    for collection in (evidence, course):
+        told = {"spent_j": 5.0} if collection is course else {}
+        collection.add(replace(outcome, figures=figures), **told)
+    store = ResultStore(tmp_path)
+    store.append(Record(measurement=measured(large_space(), 0, 0), trace=None))
+    result = conclude_search(store, evidence, course, METHOD)
+
+    again = restored(read_log(store), store.read())
+
+    assert again.problem.qualities == cells
+    assert (again.problem.constraints, again.problem.confidence) == ((limit,), 0.9)
+    assert again.problem.goal == problem.goal
+    assert list(again.problem.space) == list(problem.space)
+    assert again.method == METHOD
+    assert again.steps == result.steps
