@@ -1,15 +1,18 @@
 """Run a study of knobs at the driver's own clocks, from its grid to its answer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 
 from rich.console import Console
 
 from joulelab.analysis.conclude_knobs import KnobStudy, conclude_knobs, print_knobs
 from joulelab.analysis.knob_study import KnobResult
+from joulelab.core.configuration import Configuration
 from joulelab.core.plan import plan_sweep
 from joulelab.core.quality import Quality
 from joulelab.tracking.store import ResultStore
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.network import NetworkWorkload
 from joulelab_actors.laboratory import Laboratory
 
 SENTINEL_EVERY = 10
@@ -38,7 +41,8 @@ def measure_knobs(
         lab: Where it runs.
         kind: First part of the study's name.
         settings: Settings of the experiment, for the study's header.
-        repeats: Blocks; each holds every configuration once in its own random order.
+        repeats: Blocks; each holds every configuration once in its own random order, those that
+            run the same network one after the other, so that it is loaded once.
         seed: Seed of that order.
         score: Called once all is measured.
 
@@ -64,8 +68,15 @@ def measure_knobs(
             sentinel=asked[0],
             sentinel_every=SENTINEL_EVERY,
             seed=seed,
+            together=network_of,
         )
         lab.run(trials, sites, settings=settings, conclude=conclude)
     print_knobs(results[0], study.say, lab.study_dir(name))
     Console().print(f"\nAll runs in MLflow: {lab.ui_command}", soft_wrap=True, highlight=False)
     return 0 if results[0].complete else 1
+
+
+def network_of(configuration: Configuration) -> Hashable:
+    """Return what tells the network of ``configuration`` from others."""
+    workload = WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs))
+    return workload.network_key if isinstance(workload, NetworkWorkload) else configuration.knobs

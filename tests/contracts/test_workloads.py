@@ -157,3 +157,44 @@ def test_a_network_says_where_its_weights_come_from(name):
         known = [field.name for field in dataclasses.fields(WORKLOADS[name].settings_type)]
 
         assert "weights" in known, "provenance tags a result with the knob of that name"
+
+
+# Another value of each knob that says what a network is given.
+OTHER_INPUTS = {
+    "audio_seconds": 31.0, "batch": 3, "beams": 3, "confidence": 0.1, "context_tokens": 9,
+    "guidance": 2.0, "kv_cache": "static", "new_tokens": 3, "prompt_tokens": 5, "resolution": 64,
+    "rows": 2, "scheduler": "dpm++", "seed": 5, "steps": 1, "tokens": 6, "tokens_per_second": 0.2,
+}  # fmt: skip
+NETWORKS = [name for name in TINY if issubclass(WORKLOADS[name], NetworkWorkload)]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_is_run_again_on_other_inputs(name):
+    others = {knob: OTHER_INPUTS[knob] for knob in WORKLOADS[name].input_knobs}
+    first, other = tiny(name), WORKLOADS[name].from_knobs(TINY[name] | others)
+    first.prepare()
+    network = first.kept_network(first.network_key)
+
+    other.take_over(first)
+    first.close()
+    other.prepare()
+    try:
+        assert other.kept_network(other.network_key) is network
+        assert (network is not None) == first.is_network_kept
+        for phase in other.phases:
+            assert other.run(phase) == other.executions(phase) * other.work(phase)
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_of_other_knobs_is_built_anew(name):
+    first, other = tiny(name), WORKLOADS[name].from_knobs({**TINY[name], "precision": "bf16"})
+    first.prepare()
+    try:
+        other.take_over(first)
+
+        assert first.kept_network(other.network_key) is None
+        assert other.kept_network(other.network_key) is None
+    finally:
+        first.close()

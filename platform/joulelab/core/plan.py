@@ -6,7 +6,7 @@ its own random order, and the driver's default is measured again and again betwe
 sentinel for drift (randomised complete blocks; Montgomery, "Design and Analysis of Experiments").
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Literal
@@ -59,8 +59,13 @@ def plan_sweep(
     sentinel: Configuration | None = None,
     sentinel_every: int = 10,
     seed: int = 0,
+    together: Callable[[Configuration], Hashable] | None = None,
 ) -> tuple[Trial, ...]:
     """Return the trials of a sweep in randomised blocks with sentinels between them.
+
+    Where changing from one configuration to the next takes long, those of one kind can be measured
+    one after the other. Each block changes anew, so that repeats show what a change does (split
+    plots; Montgomery, "Design and Analysis of Experiments", 14.4).
 
     Args:
         study: Name of the study.
@@ -69,6 +74,8 @@ def plan_sweep(
         sentinel: What is measured again every ``sentinel_every`` trials; ``None`` for nothing.
         sentinel_every: Trials between two sentinels, at least 1.
         seed: Seed of the order; the same seed gives the same plan.
+        together: Names the kind of a configuration; kinds follow each other at random, and
+            configurations within a kind. By default all are of one kind.
 
     Raises:
         ConfigError: If ``repeats`` or ``sentinel_every`` is below 1.
@@ -80,8 +87,7 @@ def plan_sweep(
     random = Random(seed)  # noqa: S311 - an order of trials, not a secret
     trials: list[Trial] = []
     for repeat in range(repeats):
-        block = list(configurations)
-        random.shuffle(block)
+        block = _shuffled(configurations, together, random)
         trials += [_trial(study, configuration, repeat) for configuration in block]
     return _with_sentinels(trials, sentinel, sentinel_every)
 
@@ -118,6 +124,20 @@ def _chosen(
             check_on_grid(clock_mhz, grid_mhz)
         return sorted(set(clocks_mhz), reverse=True)
     return sorted({*grid_mhz[::every], *grid_mhz[-1:]}, reverse=True)
+
+
+def _shuffled(
+    configurations: Sequence[Configuration],
+    together: Callable[[Configuration], Hashable] | None,
+    random: Random,
+) -> list[Configuration]:
+    block = list(configurations)
+    random.shuffle(block)
+    if together is None:
+        return block
+    kinds = list(dict.fromkeys(map(together, configurations)))
+    random.shuffle(kinds)
+    return sorted(block, key=lambda configuration: kinds.index(together(configuration)))
 
 
 def _trial(study: str, configuration: Configuration, repeat: int) -> Trial:

@@ -49,8 +49,10 @@ class WorkloadHost:
         """
         key = (configuration.workload, configuration.knobs)
         if self._kept is None or self._kept.key != key:
-            self.close()
             workload = WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs))
+            if self._kept is not None:
+                workload.take_over(self._kept.workload)
+            self.close()
             self._kept = _Kept(key=key, workload=workload, hosted=self._device.host(workload))
         return self._kept.workload
 

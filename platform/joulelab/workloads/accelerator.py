@@ -5,7 +5,7 @@ Imports torch, so it is imported only by functions that run or trace a program.
 
 import gc
 import os
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -119,12 +119,21 @@ def operand(shape: Sequence[int], precision: str, data: Data, device: str) -> to
 
 
 @contextmanager
-def memory_errors(what: str) -> Generator[None]:
-    """Turn PyTorch's running out of memory in a ``with`` block into a :class:`DeviceError`."""
+def memory_errors(what: str, needed_b: Callable[[], float] | None = None) -> Generator[None]:
+    """Turn PyTorch's running out of memory in a ``with`` block into a :class:`DeviceError`.
+
+    Args:
+        what: What runs, for the message.
+        needed_b: Counts what it needs in bytes, at the least; asked once it is known to be too
+            much, because counting takes seconds.
+    """
     try:
         yield
     except torch.OutOfMemoryError as error:
-        raise DeviceError(f"{what} ran out of device memory; make it smaller. {error}") from error
+        needs = "" if needed_b is None else f" It needs {needed_b() / 1e9:.1f} GB at the least."
+        raise DeviceError(
+            f"{what} ran out of device memory; make it smaller.{needs} {error}"
+        ) from error
 
 
 @contextmanager

@@ -63,6 +63,12 @@ class Workload(ABC, Generic[Settings]):
         """
         return None
 
+    def take_over(self, other: "Workload[Any]") -> None:
+        """Keep of ``other``, which is about to be closed, what this one would make alike.
+
+        Called before :meth:`prepare`, on the device that ``other`` ran on.
+        """
+
     @abstractmethod
     def prepare(self) -> None:
         """Allocate, load and compile; nothing here is measured.

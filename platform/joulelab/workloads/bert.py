@@ -74,12 +74,12 @@ class Bert(NetworkWorkload[BertSettings]):
 
     settings_type: ClassVar = BertSettings
     unit: ClassVar = "sequence"
+    input_knobs: ClassVar = frozenset({"batch", "tokens"})
 
     @override
-    def load(self, device: Any) -> tuple[Any, Programs]:
-        network = self._network(device)
+    def programs(self, network: Any, device: Any) -> Programs:
         inputs = self._inputs(network.config.vocab_size, device)
-        return network, {"forward": lambda: network(**inputs)}
+        return {"forward": lambda: network(**inputs)}
 
     @override
     def work(self, phase: str) -> float:
@@ -95,7 +95,8 @@ class Bert(NetworkWorkload[BertSettings]):
         settings = self.settings
         return f"{settings.model} in {settings.precision} with batch {settings.batch}"
 
-    def _network(self, device: Any) -> Any:
+    @override
+    def network(self, device: Any) -> Any:
         import transformers  # only names until hub made it importable
 
         from joulelab.workloads import hub

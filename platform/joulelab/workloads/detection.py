@@ -93,6 +93,7 @@ class Detection(NetworkWorkload[DetectionSettings]):
 
     settings_type: ClassVar = DetectionSettings
     unit: ClassVar = "image"
+    input_knobs: ClassVar = frozenset({"batch", "confidence"})
 
     @property
     @override
@@ -100,13 +101,12 @@ class Detection(NetworkWorkload[DetectionSettings]):
         return _ULTRALYTICS_LICENCE if self.settings.runs_by_ultralytics else None
 
     @override
-    def load(self, device: Any) -> tuple[Any, Programs]:
-        if self.settings.runs_by_ultralytics:
-            from joulelab.workloads.yolov8_network import detection
-        else:
-            from joulelab.workloads.detection_network import detection
-        network, detect = detection(self.settings, device)
-        return network, {"forward": detect}
+    def network(self, device: Any) -> Any:
+        return self._library.network_of(self.settings, device)
+
+    @override
+    def programs(self, network: Any, device: Any) -> Programs:
+        return {"forward": self._library.detecting(network, self.settings, device)}
 
     @override
     def work(self, phase: str) -> float:
@@ -117,3 +117,13 @@ class Detection(NetworkWorkload[DetectionSettings]):
         from joulelab.estimator.models.detection import everything_survives
 
         return everything_survives()
+
+    @property
+    def _library(self) -> Any:
+        from joulelab.workloads import detection_network
+
+        if not self.settings.runs_by_ultralytics:
+            return detection_network
+        from joulelab.workloads import yolov8_network
+
+        return yolov8_network

@@ -22,6 +22,9 @@ class Diffusion(NetworkWorkload[DiffusionSettings]):
     settings_type: ClassVar = DiffusionSettings
     unit: ClassVar = "image"
     phases_of_network: ClassVar = ("text_encoder", "denoising", "vae")
+    input_knobs: ClassVar = frozenset(
+        {"batch", "steps", "resolution", "guidance", "scheduler", "seed"}
+    )
 
     def __init__(self, settings: DiffusionSettings) -> None:
         super().__init__(settings)
@@ -35,13 +38,18 @@ class Diffusion(NetworkWorkload[DiffusionSettings]):
         return f"{settings.model} in {settings.precision} with {settings.batch} x {side}x{side}"
 
     @override
-    def load(self, device: Any) -> tuple[Any, Programs]:
+    def network(self, device: Any) -> Any:
+        from joulelab.workloads.diffusion_parts import parts_of
+
+        return parts_of(self.settings, device).network
+
+    @override
+    def programs(self, network: Any, device: Any) -> Programs:
         import torch
 
-        from joulelab.workloads import diffusion_network, diffusion_parts
+        from joulelab.workloads import diffusion_network
 
-        settings = self.settings
-        parts = diffusion_parts.parts_of(settings, device)
+        settings, parts = self.settings, network.parts
         measured = diffusion_network.TextToImage(
             parts,
             settings,
@@ -50,7 +58,7 @@ class Diffusion(NetworkWorkload[DiffusionSettings]):
             seed=settings.seed,
         )
         self._images = lambda texts: diffusion_network.images_of(parts, settings, texts, device)
-        return parts.network, {
+        return {
             "text_encoder": measured.encode,
             "denoising": measured.denoising,
             "vae": measured.decode,

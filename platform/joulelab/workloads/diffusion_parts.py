@@ -61,10 +61,9 @@ class Parts:
     schedule: Mapping[str, Any]
 
     @property
-    def network(self) -> torch.nn.ModuleDict:
+    def network(self) -> "PipelineNetwork":
         """All networks as one, in inference mode."""
-        encoders = dict(zip(_ENCODERS, self.text_encoders, strict=False))
-        return torch.nn.ModuleDict({**encoders, "unet": self.unet, "vae": self.vae}).eval()
+        return PipelineNetwork(self)
 
     def tokens(self, texts: Sequence[str]) -> tuple[torch.Tensor, ...]:
         """Return the tokens of ``texts`` for each text encoder, shape (texts, PROMPT_TOKENS).
@@ -74,6 +73,21 @@ class Parts:
         if self.tokenizers:
             return tuple(_tokenized(tokenizer, texts) for tokenizer in self.tokenizers)
         return tuple(_bytes_as_tokens(encoder.config, texts) for encoder in self.text_encoders)
+
+
+class PipelineNetwork(torch.nn.ModuleDict):
+    """The networks of a pipeline as one, in inference mode.
+
+    Args:
+        parts: What the pipeline is made of.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        encoders = dict(zip(_ENCODERS, parts.text_encoders, strict=False))
+        super().__init__({**encoders, "unet": parts.unet, "vae": parts.vae})
+        self.parts = parts
+        """What the pipeline is made of."""
+        self.eval()
 
 
 def parts_of(settings: DiffusionSettings, device: torch.device) -> Parts:

@@ -50,14 +50,19 @@ class DigitsDiffusion(NetworkWorkload[DigitsDiffusionSettings]):
     settings_type: ClassVar = DigitsDiffusionSettings
     unit: ClassVar = "image"
     phases_of_network: ClassVar = ("denoising",)
+    input_knobs: ClassVar = frozenset({"batch", "steps", "scheduler"})
 
     @override
-    def load(self, device: Any) -> tuple[Any, Programs]:
-        from joulelab.workloads.digits_denoising import Denoising
+    def network(self, device: Any) -> Any:
         from joulelab.workloads.digits_diffusion_network import load_network
 
-        network = load_network(self.settings, device)
-        return network, {"denoising": Denoising(network, self.settings, self.settings.batch)}
+        return load_network(self.settings, device)
+
+    @override
+    def programs(self, network: Any, device: Any) -> Programs:
+        from joulelab.workloads.digits_denoising import Denoising
+
+        return {"denoising": Denoising(network, self.settings, self.settings.batch)}
 
     @override
     def work(self, phase: str) -> float:

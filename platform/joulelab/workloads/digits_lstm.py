@@ -45,17 +45,21 @@ class DigitsLstm(NetworkWorkload[DigitsLstmSettings]):
 
     settings_type: ClassVar = DigitsLstmSettings
     unit: ClassVar = "sequence"
+    input_knobs: ClassVar = frozenset({"batch", "rows"})
 
     @override
-    def load(self, device: Any) -> tuple[Any, Programs]:
+    def network(self, device: Any) -> Any:
         from joulelab.workloads.digits_lstm_network import load_network
+
+        return load_network(self.settings, device)
+
+    @override
+    def programs(self, network: Any, device: Any) -> Programs:
         from joulelab.workloads.digits_tensors import some_digits
 
-        settings = self.settings
-        network = load_network(settings, device)
-        images = some_digits(settings.batch, settings.precision, device)
-        rows = images[:, 0, : settings.rows].contiguous()
-        return network, {"forward": lambda: network(rows)}
+        images = some_digits(self.settings.batch, self.settings.precision, device)
+        rows = images[:, 0, : self.settings.rows].contiguous()
+        return {"forward": lambda: network(rows)}
 
     @override
     def work(self, phase: str) -> float:

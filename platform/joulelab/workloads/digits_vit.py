@@ -40,14 +40,17 @@ class DigitsVit(NetworkWorkload[DigitsVitSettings]):
     unit: ClassVar = "image"
 
     @override
-    def load(self, device: Any) -> tuple[Any, Programs]:
-        from joulelab.workloads.digits_tensors import some_digits
+    def network(self, device: Any) -> Any:
         from joulelab.workloads.digits_vit_network import load_network
 
-        settings = self.settings
-        network = load_network(settings, device)
-        images = some_digits(settings.batch, settings.precision, device)
-        return network, {"forward": lambda: network(pixel_values=images)}
+        return load_network(self.settings, device)
+
+    @override
+    def programs(self, network: Any, device: Any) -> Programs:
+        from joulelab.workloads.digits_tensors import some_digits
+
+        images = some_digits(self.settings.batch, self.settings.precision, device)
+        return {"forward": lambda: network(pixel_values=images)}
 
     @override
     def work(self, phase: str) -> float:

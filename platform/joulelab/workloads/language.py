@@ -1,6 +1,5 @@
 """Language models that generate: reading a prompt (prefill) and generating (decode)."""
 
-from abc import abstractmethod
 from typing import Any, ClassVar, TypeVar
 
 from typing_extensions import override
@@ -22,21 +21,21 @@ class LanguageWorkload(NetworkWorkload[Settings]):
 
     unit: ClassVar[str] = "token"
     phases_of_network: ClassVar[tuple[str, ...]] = ("prefill", "decode")
-
-    @abstractmethod
-    def network(self, device: Any) -> Any:
-        """Make the network on ``device``, a ``torch.device``."""
-
-    def generation(self, device: Any) -> Any:
-        """Return the :class:`~joulelab.workloads.generation.Generation` that runs on ``device``."""
-        from joulelab.workloads.generation import Generation
-
-        return Generation(self.network(device), self.settings)
+    input_knobs: ClassVar[frozenset[str]] = frozenset(
+        {"batch", "prompt_tokens", "new_tokens", "context_tokens", "kv_cache"}
+    )
 
     @override
-    def load(self, device: Any) -> tuple[Any, Programs]:
-        generation = self.generation(device)
-        return generation.network, {"prefill": generation.prefill, "decode": generation.decode}
+    def programs(self, network: Any, device: Any) -> Programs:
+        from joulelab.workloads.generation import Generation
+
+        generation = Generation(network, self.settings)
+        return {"prefill": generation.prefill, "decode": generation.decode}
+
+    @property
+    @override
+    def is_network_kept(self) -> bool:
+        return not self.settings.compile  # its graphs are freed with it
 
     @override
     def work(self, phase: str) -> float:

@@ -34,7 +34,7 @@ def trace_phases(workload: LanguageWorkload[Any]) -> tuple[tuple[PhaseCost, ...]
     """
     settings = workload.settings
     with fake_tensors():
-        generation: Generation = workload.generation(torch.device("cpu"))
+        generation = Generation(workload.network(torch.device("cpu")), settings)
         formats.store_in(generation.network, settings.precision)
         weights_b, calls = float(_weights_b(generation.network)), HostCalls()
         read = kernels_of(_traced(generation.prefill, generation, settings, calls))

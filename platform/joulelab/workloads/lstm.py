@@ -67,9 +67,9 @@ class Lstm(NetworkWorkload[LstmSettings]):
         return ("inference",) if self.settings.precision == "fp16" else ("inference", "train")
 
     @override
-    def load(self, device: Any) -> tuple[Any, Programs]:
+    def network(self, device: Any) -> Any:
         from joulelab.workloads.formats import storage_dtype
-        from joulelab.workloads.lstm_network import LstmClassifier, programs
+        from joulelab.workloads.lstm_network import LstmClassifier
         from joulelab.workloads.state_file import load_state
 
         settings = self.settings
@@ -77,7 +77,14 @@ class Lstm(NetworkWorkload[LstmSettings]):
             network = LstmClassifier(settings.geometry, storage_dtype(settings.precision))
             if settings.weights is not None:
                 load_state(network, settings.weights)
-            return network, programs(network, settings.batch, settings.sequence_tokens)
+        return network
+
+    @override
+    def programs(self, network: Any, device: Any) -> Programs:
+        from joulelab.workloads.lstm_network import programs
+
+        with device:
+            return programs(network, self.settings.batch, self.settings.sequence_tokens)
 
     @override
     def work(self, phase: str) -> float:

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from typing_extensions import override
@@ -38,8 +39,10 @@ Settings = TypeVar("Settings", bound=NetworkSettings)
 class NetworkWorkload(Workload[Settings]):
     """Builds a network, then runs its phases, each as often as :meth:`executions` says.
 
-    A subclass says how to build it (:meth:`load`) and what a phase's work is (:meth:`work`). The
-    same :meth:`load` runs on a device and, on tensors without memory, to count :meth:`cost`.
+    A subclass says how to build it (:meth:`network`), what its phases run (:meth:`programs`) and
+    what a phase's work is (:meth:`work`). The same :meth:`load` runs on a device and, on tensors
+    without memory, to count :meth:`cost`. Workloads that differ in their inputs alone run the same
+    network one after the other: it is not built again.
     """
 
     phases_of_network: ClassVar[tuple[str, ...]] = ("forward",)
@@ -47,19 +50,51 @@ class NetworkWorkload(Workload[Settings]):
     training_phases: ClassVar[tuple[str, ...]] = ()
     """Phases that train. Their programs only go forward and return the loss; the rest of a step
     of AdamW is added to them, when they are run and when their cost is counted."""
+    input_knobs: ClassVar[frozenset[str]] = frozenset({"batch"})
+    """Knobs that say what the network is given, and not what it is."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        self._network: Any = None
         self._programs: Programs = {}
 
     @abstractmethod
-    def load(self, device: Any) -> tuple[Any, Programs]:
-        """Build the network and its inputs on ``device``, a ``torch.device``.
+    def network(self, device: Any) -> Any:
+        """Build the network on ``device``, a ``torch.device``.
 
         Returns:
-            The network, a ``torch.nn.Module`` (a ``ModuleDict`` of several), in the precision of
-            :func:`joulelab.workloads.formats.storage_dtype`; and the programs of its phases.
+            A ``torch.nn.Module`` (a ``ModuleDict`` of several) in the precision of
+            :func:`joulelab.workloads.formats.storage_dtype`.
         """
+
+    @abstractmethod
+    def programs(self, network: Any, device: Any) -> Programs:
+        """Make inputs on ``device``, and return what the phases run on ``network``.
+
+        Args:
+            network: A network that :meth:`network` built, its layers perhaps quantised since.
+            device: Where it is, a ``torch.device``.
+        """
+
+    def load(self, device: Any) -> tuple[Any, Programs]:
+        """Build the network and its inputs on ``device``; return it, and what its phases run."""
+        network = self.network(device)
+        return network, self.programs(network, device)
+
+    @property
+    def network_key(self) -> tuple[object, ...]:
+        """What the network depends on: the workload, and its knobs but those of the inputs."""
+        knobs = asdict(self.settings)  # type: ignore[call-overload]
+        return type(self), *((k, v) for k, v in knobs.items() if k not in self.input_knobs)
+
+    @property
+    def is_network_kept(self) -> bool:
+        """Whether the network is the same after runs as before, and so may be run again."""
+        return not self.training_phases
+
+    def kept_network(self, key: tuple[object, ...]) -> Any:
+        """Return the network that has been prepared if it is that of ``key``, else ``None``."""
+        return self._network if self.is_network_kept and self.network_key == key else None
 
     @abstractmethod
     def work(self, phase: str) -> float:
@@ -85,19 +120,23 @@ class NetworkWorkload(Workload[Settings]):
         return self.phases_of_network
 
     @override
+    def take_over(self, other: Workload[Any]) -> None:
+        if isinstance(other, NetworkWorkload) and self.is_network_kept:
+            self._network = other.kept_network(self.network_key)
+
+    @override
     def prepare(self) -> None:
-        from joulelab.workloads import accelerator, formats
+        from joulelab.workloads import accelerator
         from joulelab.workloads.cost_cache import cached_cost
 
-        precision = self.settings.precision
         device = accelerator.select_device()
-        accelerator.require_precision(precision, device)
-        if device.type == "cuda":
-            accelerator.require_memory(cached_cost(self).resident_b, device, self.title)
-        with accelerator.memory_errors(self.title), accelerator.seeded(_SEED, device):
-            network, programs = self.load(device)
-            formats.store_in(network, precision)
-            self._programs = self._training_where_due(network, programs)
+        accelerator.require_precision(self.settings.precision, device)
+        with accelerator.memory_errors(self.title, lambda: cached_cost(self).resident_b):
+            if self._network is None:
+                self._network = self._stored(device)
+            with accelerator.seeded(_SEED, device):
+                programs = self.programs(self._network, device)
+            self._programs = self._training_where_due(self._network, programs)
         for phase in self.phases:  # loads the kernels
             self.run(phase)
 
@@ -121,10 +160,10 @@ class NetworkWorkload(Workload[Settings]):
 
     @override
     def close(self) -> None:
-        if self._programs:
+        if self._network is not None:
             from joulelab.workloads import accelerator
 
-            self._programs = {}
+            self._network, self._programs = None, {}
             accelerator.release_memory()
 
     @override
@@ -144,6 +183,15 @@ class NetworkWorkload(Workload[Settings]):
             ),
             resident_b=programs.resident_b,
         )
+
+    def _stored(self, device: Any) -> Any:
+        """Build the network and store it in its precision."""
+        from joulelab.workloads import accelerator, formats
+
+        with accelerator.seeded(_SEED, device):
+            network = self.network(device)
+            formats.store_in(network, self.settings.precision)
+        return network
 
     def _training_where_due(self, network: Any, programs: Programs) -> Programs:
         if not self.training_phases:

@@ -48,22 +48,23 @@ class Resnet50(NetworkWorkload[Resnet50Settings]):
     unit: ClassVar = "image"
 
     @override
-    def load(self, device: Any) -> tuple[Any, Programs]:
-        import torch
-
+    def network(self, device: Any) -> Any:
         from joulelab.workloads.state_file import load_state
-        from joulelab.workloads.vision_network import random_images, residual_network, settle_norms
+        from joulelab.workloads.vision_network import residual_network, settle_norms
 
         settings = self.settings
-        layout = torch.channels_last if settings.channels_last else torch.contiguous_format
-        network = residual_network("resnet50", settings.precision, layout, device)
-        images = random_images(settings.batch, settings.image_size, settings.precision, device)
-        images = images.to(memory_format=layout)
+        network = residual_network("resnet50", settings.precision, self._layout, device)
         if settings.weights is None:
+            images = self._images(device)
             settle_norms(network, lambda: network(images))
         else:
             load_state(network, settings.weights)
-        return network, {"forward": lambda: network(images)}
+        return network
+
+    @override
+    def programs(self, network: Any, device: Any) -> Programs:
+        images = self._images(device)
+        return {"forward": lambda: network(images)}
 
     @override
     def work(self, phase: str) -> float:
@@ -72,3 +73,16 @@ class Resnet50(NetworkWorkload[Resnet50Settings]):
     @override
     def executions(self, phase: str) -> int:
         return max(_IMAGES_PER_RUN // self.settings.batch, 1)
+
+    @property
+    def _layout(self) -> Any:
+        import torch
+
+        return torch.channels_last if self.settings.channels_last else torch.contiguous_format
+
+    def _images(self, device: Any) -> Any:
+        from joulelab.workloads.vision_network import random_images
+
+        settings = self.settings
+        images = random_images(settings.batch, settings.image_size, settings.precision, device)
+        return images.to(memory_format=self._layout)

@@ -46,14 +46,18 @@ class Vit(NetworkWorkload[VitSettings]):
     unit: ClassVar = "image"
 
     @override
-    def load(self, device: Any) -> tuple[Any, Programs]:
-        from joulelab.workloads.vision_network import classifier, random_images
+    def network(self, device: Any) -> Any:
+        from joulelab.workloads.vision_network import classifier
 
-        settings = self.settings
-        network = classifier(VIT[settings.model], settings, device)
+        return classifier(VIT[self.settings.model], self.settings, device)
+
+    @override
+    def programs(self, network: Any, device: Any) -> Programs:
+        from joulelab.workloads.vision_network import random_images
+
         size = network.config.image_size
-        images = random_images(settings.batch, size, settings.precision, device)
-        return network, {"forward": lambda: network(pixel_values=images)}
+        images = random_images(self.settings.batch, size, self.settings.precision, device)
+        return {"forward": lambda: network(pixel_values=images)}
 
     @override
     def work(self, phase: str) -> float:

@@ -20,6 +20,7 @@ class Whisper(NetworkWorkload[WhisperSettings]):
     settings_type: ClassVar = WhisperSettings
     unit: ClassVar = "audio second"
     phases_of_network: ClassVar = ("encoder", "decoder")
+    input_knobs: ClassVar = frozenset({"batch", "audio_seconds", "beams", "tokens_per_second"})
 
     @property
     @override
@@ -28,15 +29,17 @@ class Whisper(NetworkWorkload[WhisperSettings]):
         return f"whisper-{settings.model} in {settings.precision} with batch {settings.batch}"
 
     @override
-    def load(self, device: Any) -> tuple[Any, Programs]:
-        recognition = self.recognition(device)
-        return recognition.network, {"encoder": recognition.encode, "decoder": recognition.decode}
+    def network(self, device: Any) -> Any:
+        from joulelab.workloads.whisper_network import network_of
 
-    def recognition(self, device: Any) -> Any:
-        """Build the :class:`~joulelab.workloads.whisper_network.Recognition` on ``device``."""
-        from joulelab.workloads.whisper_network import Recognition, network_of
+        return network_of(self.settings, device)
 
-        return Recognition(network_of(self.settings, device), self.settings)
+    @override
+    def programs(self, network: Any, device: Any) -> Programs:
+        from joulelab.workloads.whisper_network import Recognition
+
+        recognition = Recognition(network, self.settings)
+        return {"encoder": recognition.encode, "decoder": recognition.decode}
 
     @override
     def work(self, phase: str) -> float:

@@ -22,7 +22,7 @@ def trace_phases(workload: Whisper) -> tuple[tuple[PhaseCost, ...], float]:
     """Return the costs of all windows of a run, and the most bytes held."""
     settings, calls = workload.settings, HostCalls()
     with fake_tensors():
-        recognition: Recognition = workload.recognition(torch.device("cpu"))
+        recognition = Recognition(workload.network(torch.device("cpu")), settings)
         formats.store_in(recognition.network, settings.precision)
 
         def traced(program: Callable[[], object], **state: Any) -> Program:

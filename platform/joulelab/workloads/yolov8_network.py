@@ -24,31 +24,38 @@ _NUM_CLASSES = 80  # of COCO, for which the networks were published
 _OVERLAP = 0.7  # intersection over union above which ultralytics predicts one object, not two
 
 
-def detection(
-    settings: DetectionSettings, device: torch.device
-) -> tuple[torch.nn.Module, Callable[[], object]]:
-    """Return a network, and what detects objects in one batch of random images.
-
-    Batch norms are folded into convolutions, and overlapping boxes suppressed, as the library
-    itself does when it predicts.
+def network_of(settings: DetectionSettings, device: torch.device) -> torch.nn.Module:
+    """Return a network on ``device``, its batch norms folded as the library does to predict.
 
     Raises:
         ConfigError: If ultralytics is not installed, or the weights cannot be read.
     """
-    suppressed = _library()[1]
-    images = random_images(settings.batch, settings.image_size, settings.precision, device)
     with unset_fake_temporarily():  # its constructor reads values
-        network = _network(settings, device)
+        network: Any = _network(settings, device)
     if settings.weights is None:
+        images = random_images(settings.batch, settings.image_size, settings.precision, device)
         settle_norms(network, lambda: network(images))
     with unset_fake_temporarily():
         network.fuse(verbose=False)
         _keep_strides_as_numbers(network)
+    built: torch.nn.Module = network
+    return built
+
+
+def detecting(
+    network: torch.nn.Module, settings: DetectionSettings, device: torch.device
+) -> Callable[[], object]:
+    """Return what detects objects in one batch of random images, as the library predicts.
+
+    Overlapping boxes are suppressed.
+    """
+    suppressed = _library()[1]
+    images = random_images(settings.batch, settings.image_size, settings.precision, device)
 
     def detect() -> object:
         return suppressed(network(images), conf_thres=settings.confidence, iou_thres=_OVERLAP)
 
-    return network, detect
+    return detect
 
 
 def _library() -> tuple[Any, Any]:

@@ -1,4 +1,5 @@
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -89,3 +90,27 @@ def test_trial_names_are_unique():
     )
 
     assert len({t.name for t in trials}) == len(trials)
+
+
+@given(seed=st.integers(), num=st.integers(2, 20))
+def test_configurations_of_a_kind_are_measured_one_after_the_other_in_every_block(seed, num):
+    def kind(configuration):
+        return configuration.point.sm_clock_mhz // 15 % 3
+
+    trials = plan_sweep("study", configurations(num), repeats=3, seed=seed, together=kind)
+
+    for repeat in range(3):
+        block = [t.configuration for t in trials if t.repeat == repeat]
+        assert Counter(block) == Counter(configurations(num))
+        changes = sum(kind(a) != kind(b) for a, b in pairwise(block))
+        assert changes == len({kind(each) for each in block}) - 1
+
+
+def test_kinds_follow_each_other_in_an_order_of_its_own_in_every_block():
+    def firsts(seed):
+        trials = plan_sweep(
+            "study", configurations(6), repeats=8, seed=seed, together=lambda each: each
+        )
+        return [tuple(t.configuration for t in trials[6 * k : 6 * k + 6]) for k in range(8)]
+
+    assert len(set(firsts(0))) > 1

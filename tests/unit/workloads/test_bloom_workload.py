@@ -6,6 +6,7 @@ import torch
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.workloads import accelerator
 from joulelab.workloads.bloom import GEOMETRIES, Bloom, BloomSettings
+from joulelab.workloads.generation import Generation
 
 CPU = torch.device("cpu")
 # Sums of the tensors in the published checkpoints.
@@ -31,7 +32,7 @@ def test_decode_generates_the_tokens_of_transformers_own_greedy_search(kv_cache)
         model="tiny", batch=2, precision="fp32", prompt_tokens=9, new_tokens=5, kv_cache=kv_cache
     )
     with accelerator.seeded(7, CPU):
-        generation = Bloom(settings).generation(CPU)
+        generation = Generation(Bloom(settings).network(CPU), settings)
     with torch.inference_mode():
         expected = generation.network.generate(
             generation.prompt,

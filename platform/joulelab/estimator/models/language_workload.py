@@ -24,7 +24,7 @@ def trace_language(workload: LanguageWorkload[Any]) -> Traced:
     settings = workload.settings
     as_run = settings.precision if is_quantised(settings.precision) else ""
     with fake_run(settings.model):
-        generation: Generation = workload.generation(torch.device("cpu"))
+        generation = Generation(workload.network(torch.device("cpu")), settings)
         network = generation.network
         store_in(network, settings.precision)
         prefill = trace_program(generation.prefill, network=network, inputs=generation.prompt)

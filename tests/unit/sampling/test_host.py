@@ -1,0 +1,75 @@
+"""A workload host keeps what the next trial can use again."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from joulelab import Configuration
+from joulelab.errors import ConfigError
+from joulelab.sampling.host import WorkloadHost
+
+TINY = {"model": "tiny", "precision": "fp32", "prompt_tokens": 8, "new_tokens": 2}
+
+
+@pytest.fixture
+def host():
+    """Return a host on a device that runs workloads in this process."""
+    device = SimpleNamespace(
+        host=lambda workload: workload, read_processes=tuple, read_state=lambda: None
+    )
+    host = WorkloadHost(device)
+    yield host
+    host.close()
+
+
+def network(host, **knobs):
+    """Prepare a tiny Llama with ``knobs`` and return its network."""
+    workload = host.make(Configuration.of("llama", TINY | knobs))
+    host.prepare()
+    return workload.kept_network(workload.network_key)
+
+
+def test_workloads_that_differ_in_inputs_run_one_network(host):
+    first = network(host, batch=1)
+
+    assert network(host, batch=2) is first
+    assert network(host, batch=2, prompt_tokens=5) is first
+    assert host.run("decode") == 4
+
+
+def test_another_precision_is_another_network(host):
+    assert network(host, precision="bf16") is not network(host)
+
+
+def test_a_network_that_comes_again_later_is_built_again(host):
+    first = network(host)
+    network(host, precision="bf16")
+
+    assert network(host) is not first
+
+
+def test_inputs_are_the_same_whether_the_network_was_there_or_not(host, monkeypatch):
+    from joulelab.workloads import vision_network  # imports torch
+
+    drawn = []
+    draw = vision_network.random_images
+
+    def noting(*args):
+        drawn.append(draw(*args))
+        return drawn[-1]
+
+    monkeypatch.setattr(vision_network, "random_images", noting)
+    for batch in (2, 1, 2):
+        host.make(Configuration.of("vit", {"model": "tiny", "precision": "fp32", "batch": batch}))
+        host.prepare()
+
+    assert drawn[0].tolist() == drawn[2].tolist()
+
+
+def test_knobs_that_are_refused_leave_what_is_prepared(host):
+    first = network(host)
+    with pytest.raises(ConfigError):
+        host.make(Configuration.of("llama", TINY | {"batch": 0}))
+
+    assert host.run("prefill") == 8
+    assert network(host, batch=2) is first
