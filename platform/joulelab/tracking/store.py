@@ -4,6 +4,7 @@ A results folder holds::
 
     study.json                    what was asked for, by which command and code
     answer.json                   what was found, once the study has ended
+    search.json                   what a search was asked and told, likewise
     measurements/<writer>.jsonl   one line per measurement, appended and never changed
     traces/<measurement>.parquet  power samples, on disk before the line that they belong to
     delivered/<writer>.jsonl      which measurements a tracking store already has
