@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from actor_fixtures import QUICK
 
+from joulelab.analysis.search_log import read_log, result_of
 from joulelab.errors import ConfigError
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads.digits_vit import DigitsVitSettings
@@ -68,7 +69,11 @@ def test_clock_batch_and_format_are_searched_for_energy_time_and_quality(run, ca
     assert kept["fp32"] == 1.0
     assert all(0.5 <= each <= 1.0 for each in kept.values())
     assert len({m.configuration.point.sm_clock_mhz for m in store.read()}) > 2
+    assert all(float(row["memory_b"]) > 0 for row in rows if row["energy_per_unit_j"])
+    named = [row for row in rows if "1" in (row["is_best"], row["is_knee"])]
+    assert all(int(row["num_valid"]) >= 2 for row in named)  # however small the budget
     assert store.read_answer().note
+    assert result_of(read_log(store), store.read()).answer.best.figures.retention >= 0.5
 
 
 def test_without_setters_batch_and_format_alone_are_searched(run):
