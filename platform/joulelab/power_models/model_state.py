@@ -21,8 +21,8 @@ def shared_state(
         "partly_unread": list(domain.partly_unread),
         "gpus": list(domain.gpus),
         "pairs": [
-            [*pair, correction.offset, correction.slope, list(correction.anchors)]
-            for pair, correction in corrections.pairs.items()
+            [*pair, each.offset, each.slope, list(each.anchors), list(each.pulls)]
+            for pair, each in corrections.pairs.items()
         ],
         "boards": dict(corrections.boards),
     }
@@ -43,8 +43,10 @@ def shared_of(state: State) -> tuple[TrainingDomain, Corrections, Calibration | 
         gpus=tuple(values["gpus"]),
     )
     pairs = {
-        (gpu, application): Correction(offset=offset, slope=slope, anchors=tuple(anchors))
-        for gpu, application, offset, slope, anchors in values["pairs"]
+        (gpu, application): Correction(
+            offset=offset, slope=slope, anchors=tuple(anchors), pulls=tuple(pulls)
+        )
+        for gpu, application, offset, slope, anchors, pulls in values["pairs"]
     }
     corrections = Corrections(pairs=pairs, boards=values["boards"])
     calibration = None
