@@ -9,11 +9,15 @@ CLOCKS_MHZ = (510, 705, 900, 1095, 1290, 1410)
 
 
 def law(*, fp, dram, sm, ratio, ridge=0.7, beta=1.0):
-    """Return power in W and time over that at the top clock: the law of the synthetic runs."""
+    """Return power in W and time over that at the top clock: the law of the synthetic runs.
+
+    Memory draws as it is read, the less of it in a second the longer the work takes.
+    """
     voltage = 1.0 + beta * np.maximum(0.0, ratio - ridge)
-    power_w = 60.0 + (15.0 + 60.0 * sm + 90.0 * fp) * ratio * voltage**2 + 70.0 * dram
     core = 1.0 - 0.8 * dram
-    return power_w, core / ratio + (1.0 - core)
+    time = core / ratio + (1.0 - core)
+    power_w = 60.0 + (15.0 + 60.0 * sm + 90.0 * fp) * ratio * voltage**2 + 70.0 * dram / time
+    return power_w, time
 
 
 def rows_by_law(num_applications=12, *, gpu="a100_sxm", clocks_mhz=CLOCKS_MHZ, seed=0, noise=0.0):

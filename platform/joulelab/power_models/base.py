@@ -152,8 +152,8 @@ class PowerModel(ABC):
     def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> Self:
         """Return a new model that knows some measured points; this one stays as it is.
 
-        One point of an application scales its predictions, several clocks also tilt them. On a
-        GPU that the model was not trained on, other applications take the mean scale.
+        One point of an application scales its predictions, two clocks also tilt them, and more
+        draw near ones to them. On an untrained GPU, other applications take the mean scale.
 
         Args:
             anchors: The points.
@@ -241,11 +241,12 @@ class PowerModel(ABC):
     def _half_width(self, queries: Queries, level: float) -> Array:
         calibration = self._known_calibration()
         log_ratio = np.log(queries.clock_ratio)
+        known = (0.0,) if self.target == "time_s" else ()  # profiles tell time, and power not
         half = np.empty(len(queries))
         for number, profile in enumerate(queries.profiles):
             rows = queries.profile == number
             correction = self.corrections.pairs.get(profile.pair)
-            anchors = () if correction is None else correction.anchors
+            anchors = known if correction is None else correction.anchors
             half[rows] = calibration.half_width(level, log_ratio[rows], anchors)
         return half
 

@@ -2,11 +2,11 @@
 
 A whole group (an application) is held out at a time, because rows of one application err alike.
 Each group counts the same, however many rows it has. The application that will be asked about is
-one more group, none of whose errors are known: were each group but one error, it would have to
-count as one larger than all, so that a level needs at least ``level / (1 - level)`` groups. As far
-as rows of a group err differently that is too much, and how much doubt is needed is told by the
-groups themselves: that with which each is covered as promised by the errors of the others (cross
-validation of pooled quantiles; Dunn, Wasserman and Ramdas 2023 have pooling for groups).
+one more group, whose errors are not known. If rows of a group err all alike it has to count as one
+whose errors are larger than all, so that a level needs at least ``level / (1 - level)`` groups. If
+they err as differently as rows of different groups, the many rows of the others tell the quantile
+by themselves. In between it counts for as much as rows of a group do err alike (their intraclass
+correlation), which keeps the promise in simulated tables of either kind and of both.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,6 @@ from joulelab.power_models.runs import Array, Index, Names
 ANCHOR_SETS = ((1.0,), (1.0, 0.7))
 """Clock ratios at which held-out groups are anchored, to learn what errors are left then."""
 _NUM_BINS = 8
-_NUM_DOUBTS = 33
-"""How many shares of a group's worth of doubt are tried, from none to one."""
 _LEAST_GROWTH = 0.1
 """Errors next to an anchor count as at least this share of the errors far from it."""
 
@@ -97,37 +95,25 @@ class Calibration:
                 f"{len(groups)}; the highest level is {highest:.3f}."
             )
         order = np.argsort(scores)
-        reached = np.zeros((len(groups), len(scores)))
-        reached[which[order], np.arange(len(scores))] = (1.0 / counts)[which[order]]
-        reached = np.cumsum(reached, axis=1)
-        needed = _needed(reached, level) * (len(groups) + 1)
-        position = min(int(np.searchsorted(reached.sum(axis=0), needed - 1e-9)), len(order) - 1)
+        weight = (1.0 / counts)[which]
+        reached = np.cumsum(weight[order])
+        plain = scores[order][np.searchsorted(reached, level * len(groups) - 1e-9)]
+        covered = np.bincount(which, weight * (scores <= plain)).astype(float)
+        needed = level * (len(groups) + _alike(covered))
+        position = min(int(np.searchsorted(reached, needed - 1e-9)), len(order) - 1)
         return float(scores[order][position])
 
 
-def _needed(reached: Array, level: float) -> float:
-    """Return the share of all groups and the one asked about that the quantile has to reach.
+def _alike(shares: Array) -> float:
+    """Return how much alike rows of a group are, 0 to 1, from the share covered of each group.
 
-    ``level`` if the latter counts as missed altogether, and less if it need not: of the shares at
-    which the others cover each group as promised, on average, those with the least coverage, and
-    of them the largest.
-
-    Args:
-        reached: For each group, which share of it each score reaches; scores ascend along rows.
-        level: What is promised.
+    The variance of the shares over that of single rows: 1 if each group is covered or missed as a
+    whole, and next to 0 if rows are so independently.
     """
-    num_groups = len(reached)
-    shares = level * np.linspace(num_groups / (num_groups + 1), 1.0, _NUM_DOUBTS)
-    others = reached.sum(axis=0) - reached
-    coverage = np.ones(_NUM_DOUBTS)
-    for number, share in enumerate(shares):
-        met = others >= share * num_groups - 1e-9
-        at = np.where(met.any(axis=1), met.argmax(axis=1), reached.shape[1] - 1)
-        coverage[number] = reached[np.arange(num_groups), at].mean()
-    enough = coverage >= level - 1e-9
-    if not enough.any():
-        return level
-    return float(shares[coverage <= coverage[enough].min() + 1e-9].max())
+    mean = shares.mean()
+    if not 0.0 < mean < 1.0:
+        return 1.0
+    return float(min(1.0, shares.var(ddof=1) / (mean * (1.0 - mean))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -218,6 +218,18 @@ def test_energy_and_its_interval_follow_from_power_and_time():
     assert half == pytest.approx(np.hypot(*halves))
 
 
+def test_time_is_known_at_the_clock_of_its_profile_before_anything_is_measured():
+    """It had one width at all clocks, as power has, which no time is measured for in a profile."""
+    model = made("ridge").fit(RUNS)
+    one = RUNS.select(RUNS.application == "app03")
+
+    power, time = (model.predict_interval(queries_of(one), q, 0.8) for q in ("power_w", "time_s"))
+
+    widths = [np.log(each.upper / each.lower) for each in (power, time)]
+    assert widths[0] == pytest.approx(np.full(len(one), widths[0][0]))
+    assert widths[1][-1] < 0.5 * widths[1][0]
+
+
 def test_a_query_outside_the_domain_is_widened_or_refused_and_told():
     rows = [row | {"tensor_active": 0.9} for row in rows_by_law(1, seed=7)]
     queries = queries_of(runs_of_rows(rows))
