@@ -24,6 +24,7 @@ _COLUMNS = (
     "worst",
     "energy",
     "EDP regret",
+    "smoothed",
     "coverage",
     "+-",
 )
@@ -93,7 +94,7 @@ def _show(found: Mapping[str, list[Validated]], refused: Mapping[str, str]) -> N
         for each in scores:
             table.add_row(name, *_cells(each))
     for who, regrets in _baselines(found).items():
-        table.add_row(who, *[""] * 6, regrets)
+        table.add_row(who, *[""] * 6, *regrets)
     console = terminal()
     console.print(table)
     for name, reason in refused.items():
@@ -103,6 +104,7 @@ def _show(found: Mapping[str, list[Validated]], refused: Mapping[str, str]) -> N
 def _cells(each: Validated) -> list[str]:
     power, time, energy = (each.errors[name] for name in ("power_w", "time_s", "energy_j"))
     regret, interval = each.regrets.get("edp_js"), each.intervals.get("power_w")
+    smoothed = each.smoothed.get("model", {}).get("edp_js")
     return [
         ", ".join(f"{anchor:g}" for anchor in each.anchors) or "nothing",
         _percent(power.mean),
@@ -111,15 +113,20 @@ def _cells(each: Validated) -> list[str]:
         _percent(time.worst_application),
         _percent(energy.mean),
         "" if regret is None else _percent(regret.mean),
+        "" if smoothed is None else _percent(smoothed.mean),
         "" if interval is None else f"{interval.coverage:.2f}",
         "" if interval is None else _percent(interval.half_width),
     ]
 
 
-def _baselines(found: Mapping[str, list[Validated]]) -> dict[str, str]:
+def _baselines(found: Mapping[str, list[Validated]]) -> dict[str, tuple[str, str]]:
+    """Return EDP regrets by baseline, against the best measured point and the smoothed sweep."""
     for scores in found.values():
-        goals = scores[0].baselines
-        return {who: _percent(regrets["edp_js"].mean) for who, regrets in goals.items()}
+        both = scores[0].baselines, scores[0].smoothed
+        return {
+            who: (_percent(both[0][who]["edp_js"].mean), _percent(both[1][who]["edp_js"].mean))
+            for who in both[0]
+        }
     return {}
 
 
