@@ -96,7 +96,8 @@ def _how(result: SearchResult) -> str:
 def _repeats(result: SearchResult) -> str:
     num = result.method.num_confirming
     last = (
-        f" The last {num} trials of the budget were kept for the best and the knee of the front."
+        f" With the last {num} trials of the budget the best and the knee of the front were "
+        "repeated where they had been measured once."
         if num
         else ""
     )

@@ -27,7 +27,8 @@ class SearchMethod:
         budget: Its bounds in words; ``""`` for none.
         most_repeats: Measurements of one configuration at most, as long as it may be the best.
         stopped_by: What ended it.
-        num_confirming: Trials at the end of its budget that went to the best and the knee.
+        num_confirming: Trials at the end of its budget that were kept for repeats of the best
+            and the knee.
     """
 
     algorithm: str

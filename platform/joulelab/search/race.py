@@ -8,6 +8,7 @@ number of trials is bounded, the last ones confirm what the answer will name.
 """
 
 from collections import Counter
+from math import inf
 
 from typing_extensions import override
 
@@ -20,8 +21,10 @@ from joulelab.search.evidence import Evidence, Problem
 from joulelab.search.standing import LEVEL, Standing, standing
 
 NUM_CONFIRMING = 3
-"""Trials at the end of a budget: one more of the best, of the knee, and of either of them, or
-another of the baseline, which its GPU measures when it is due."""
+"""Trials at the end of a budget that may go to repeats of the best and of the knee: one for each,
+and one to spare for another best, or for a baseline that its GPU measures when it is due."""
+_CONFIRMED = 2
+"""Measurements that what an answer names has at least."""
 
 
 class Race(Strategy):
@@ -65,10 +68,10 @@ class Race(Strategy):
 
     @override
     def ask(self) -> Configuration | None:
-        if self._is_ending and (named := self._named()):
-            asked = None if self._awaits_news else min(named, key=self._tries)
-        else:
+        if self._num_left > NUM_CONFIRMING:
             asked = self._screening.ask() or self._repeat()
+        else:
+            asked = None if self._awaits_news else self._last()
         if asked is not None:
             self._out[asked] += 1
         return asked
@@ -93,10 +96,21 @@ class Race(Strategy):
         return self._standing
 
     @property
-    def _is_ending(self) -> bool:
-        """Whether so few trials are left that they go to what the answer will name."""
+    def _num_left(self) -> float:
+        """How many trials the budget leaves; infinite if it does not bound them."""
         made = len(self.evidence.outcomes) + self._out.total()
-        return self._num_trials is not None and self._num_trials - made <= NUM_CONFIRMING
+        return inf if self._num_trials is None else self._num_trials - made
+
+    def _last(self) -> Configuration | None:
+        """Return what to measure with one of the last trials.
+
+        The very last one is a repeat: what it found new could not be confirmed.
+        """
+        named = self._named()
+        least = min(named, key=self._tries, default=None)
+        if least is not None and (self._num_left <= 1 or self._tries(least) < _CONFIRMED):
+            return least
+        return self._screening.ask() or self._repeat()
 
     @property
     def _awaits_news(self) -> bool:

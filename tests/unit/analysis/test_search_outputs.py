@@ -171,7 +171,7 @@ def test_the_report_says_what_was_done_and_what_it_took(search):
     assert "model-guided, seed 7" in page
     assert "at most 30 % more time than the baseline" in page
     assert "The search was ended by the budget of 40 trials." in page
-    assert "The last 3 trials of the budget were kept for the best and the knee" in page
+    assert "With the last 3 trials of the budget the best and the knee of the front were" in page
     assert "held down by the power cap" in page
     assert "1 throttled" in page
     assert "The power cap &lt;held&gt; the clock" in page

@@ -177,6 +177,21 @@ def test_a_small_budget_ends_with_repeats_of_the_best_and_of_the_knee(name, at_o
         assert len(race.evidence.repeats(choice.configuration)) >= 2
 
 
+def test_the_end_of_a_budget_repeats_no_more_than_it_takes():
+    """The last three trials once all went to the best, where one had been enough."""
+    space = large_space()
+    surface, problem = Surface(space, noise=0.002), problem_on(space)
+    race = Race(problem, STRATEGIES["model-guided"](problem), num_trials=13)
+    race.tell(surface.outcome(space.baseline, Random(1)))
+
+    outcomes = in_turns(race, surface, num_trials=12, at_once=1)
+
+    counts = Counter(outcome.candidate for outcome in outcomes)
+    last = [outcome.candidate for outcome in outcomes[-3:]]
+    assert last[0] == last[2] == race.standing().best
+    assert counts[last[1]] == 1  # something new, as what may be the best was confirmed already
+
+
 def test_without_a_bound_of_trials_the_screening_goes_on():
     space = large_space()
     problem = problem_on(space)
