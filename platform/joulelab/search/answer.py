@@ -1,35 +1,15 @@
 """What a search found: the choice, its equals, what it saves, the trade-offs, and what it cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration
-from joulelab.core.pareto import non_dominated
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.search.base import Figures
 from joulelab.search.compare import Compared, compared
 from joulelab.search.evidence import Evidence
 from joulelab.search.standing import LEVEL, Standing, standing
-
-Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A configuration with what was measured of it, repeats taken together.
-
-    Attributes:
-        configuration: The configuration.
-        figures: Its energy and time on the average board and its quality, with standard
-            uncertainties.
-    """
-
-    configuration: Configuration
-    figures: Figures
+from joulelab.search.trade_off import Choice, knee_of, pareto_front
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,35 +106,6 @@ def measured_front(
         now: Where the search stands.
     """
     return pareto_front(_allowed(evidence, found, now))
-
-
-def pareto_front(choices: Sequence[Choice]) -> tuple[Choice, ...]:
-    """Return what no other of ``choices`` beats in energy, time and quality, the fastest first.
-
-    Quality counts if all were evaluated.
-    """
-    kept = non_dominated(_costs(choices))
-    front = [choice for choice, on_front in zip(choices, kept, strict=True) if on_front]
-    return tuple(sorted(front, key=lambda choice: choice.figures.time_s))
-
-
-def knee_of(front: Sequence[Choice]) -> Choice:
-    """Return the trade-off nearest to the ideal point that has the best of each quantity.
-
-    Distances are between logarithms, each over its range on the front.
-    """
-    costs = _costs(front)
-    low, high = costs.min(axis=0), costs.max(axis=0)
-    scaled = (costs - low) / np.where(high > low, high - low, 1.0)
-    return front[int(np.argmin(np.sum(scaled**2, axis=1)))]
-
-
-def _costs(choices: Sequence[Choice]) -> Array:
-    figures = [choice.figures for choice in choices]
-    columns = [[f.energy_j for f in figures], [f.time_s for f in figures]]
-    if all(f.retention for f in figures):
-        columns.append([1.0 / f.retention for f in figures if f.retention])
-    return np.log(np.array(columns, dtype=np.float64).T)
 
 
 def _allowed(

@@ -14,11 +14,12 @@ from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
 from joulelab.errors import ConfigError
-from joulelab.search.answer import knee_of, measured_front
+from joulelab.search.answer import measured_front
 from joulelab.search.base import Outcome, Strategy
 from joulelab.search.compare import compared
 from joulelab.search.evidence import Evidence, Problem
 from joulelab.search.standing import LEVEL, Standing, standing
+from joulelab.search.trade_off import knee_of
 
 NUM_CONFIRMING = 3
 """Trials at the end of a budget that may go to repeats of the best and of the knee: one for each,

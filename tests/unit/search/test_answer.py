@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from search_surfaces import problem_on, small_space
 
-from joulelab.core.configuration import Configuration
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.search.answer import Choice, answer, knee_of, pareto_front
+from joulelab.search.answer import answer
 from joulelab.search.base import Figures, Outcome
 from joulelab.search.constraints import Constraint
 from joulelab.search.evidence import Evidence
@@ -32,11 +31,6 @@ def evidence_of(*measured, goal="energy", constraints=()):
     for place, each in enumerate(measured):
         evidence.add(Outcome(candidate=SPACE[place], figures=each))
     return evidence
-
-
-def choice(energy_j, time_s, retention=None):
-    found = figures(energy_j, time_s, retention=retention)
-    return Choice(configuration=Configuration.of("gemm", {"n": energy_j}), figures=found)
 
 
 def test_an_answer_compares_with_the_baseline_with_intervals():
@@ -81,21 +75,6 @@ def test_the_front_leaves_out_what_breaks_a_constraint():
 
     assert [each.configuration for each in found.front] == [SPACE[0], SPACE[1]]
     assert found.best.configuration == SPACE[1]
-
-
-def test_the_front_holds_what_nothing_beats_in_energy_time_and_quality():
-    fast, frugal, good = choice(3.0, 1.0, 0.9), choice(1.0, 3.0, 0.9), choice(4.0, 4.0, 1.0)
-    beaten = choice(3.5, 1.5, 0.9)
-
-    assert pareto_front([good, beaten, frugal, fast]) == (fast, frugal, good)
-    assert pareto_front([choice(4.0, 4.0), choice(1.0, 3.0)])[0].figures.energy_j == 1.0
-
-
-def test_the_knee_is_nearest_to_the_best_of_each_quantity():
-    front = [choice(100.0, 1.0), choice(2.0, 2.0), choice(1.0, 100.0)]
-
-    assert knee_of(front) == front[1]
-    assert knee_of(front[:1]) == front[0]
 
 
 def test_an_answer_without_the_baseline_is_refused():
