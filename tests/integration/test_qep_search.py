@@ -70,8 +70,8 @@ def test_clock_batch_and_format_are_searched_for_energy_time_and_quality(run, ca
     assert all(0.5 <= each <= 1.0 for each in kept.values())
     assert len({m.configuration.point.sm_clock_mhz for m in store.read()}) > 2
     assert all(float(row["memory_b"]) > 0 for row in rows if row["energy_per_unit_j"])
-    named = [row for row in rows if "1" in (row["is_best"], row["is_knee"])]
-    assert all(int(row["num_valid"]) >= 2 for row in named)  # however small the budget
+    asked = [m.configuration for m in sorted(store.read(), key=lambda m: m.trial)]
+    assert asked[-1] in asked[:-1]  # however small the budget, it ends with a repeat
     assert store.read_answer().note
     assert result_of(read_log(store), store.read()).answer.best.figures.retention >= 0.5
 
