@@ -25,7 +25,7 @@ NUM_CONFIRMING = 3
 """Trials at the end of a budget that may go to repeats of the best and of the knee: one for each,
 and one to spare for another best, or for a baseline that its GPU measures when it is due."""
 _CONFIRMED = 2
-"""Measurements that what an answer names has at least."""
+"""Measurements that what an answer names is to have; the last repeat may name something else."""
 
 
 class Race(Strategy):
