@@ -12,6 +12,9 @@ from pathlib import Path
 
 from joulelab.core.measurement import Provenance
 
+UNKNOWN_VERSION = "unknown"
+"""Version of a package that is run from its sources without being installed."""
+
 
 def collect_provenance(
     *, weights: str | None = None, licence: str | None = None, ray_job_id: str | None = None
@@ -44,7 +47,7 @@ def joulelab_version() -> str:
     try:
         return version("joulelab")
     except PackageNotFoundError:
-        return "unknown"
+        return UNKNOWN_VERSION
 
 
 @cache

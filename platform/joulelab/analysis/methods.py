@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from joulelab.analysis.knob_study import KnobPhase
 from joulelab.analysis.sweep import PhaseResult
-from joulelab.analysis.wording import OBJECTIVE_NAMES, board_words, device_words
+from joulelab.analysis.wording import OBJECTIVE_NAMES, board_words, device_words, software_words
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 
@@ -60,15 +60,15 @@ def methods_paragraph(
 
 def grid_paragraph(phase: KnobPhase, measurements: Sequence[Measurement]) -> str:
     """Describe how a phase of a study of knobs was measured, in sentences to quote."""
-    boards = f"{len(phase.boards)} {board_words(phase.boards[0])} board"
+    num_boards = len(phase.boards)
+    boards = f"{num_boards} {board_words(phase.boards[0])} board{'s' if num_boards > 1 else ''}"
     drivers = ", ".join(sorted({board.driver_version for board in phase.boards}))
-    versions = ", ".join(sorted({m.provenance.joulelab_version for m in measurements}))
     num_invalid = sum(bool(exclusion.findings) for exclusion in phase.exclusions)
     num = sum(row.num_valid + row.num_invalid for row in phase.rows)
     return (
-        f"Energy and time per {phase.unit} of {phase.title} were measured with joulelab {versions} "
-        f"on {boards}{'s' if len(phase.boards) > 1 else ''} (driver {drivers}) at the driver's own "
-        f"clocks for {len(phase.rows)} combinations of "
+        f"Energy and time per {phase.unit} of {phase.title} were measured with "
+        f"{software_words(measurements)} on {boards} (driver {drivers}) at the driver's own clocks "
+        f"for {len(phase.rows)} combinations of "
         f"{' and '.join(axis.knob for axis in phase.axes)}, in randomised blocks. {num_invalid} of "
         f"{num} measurements broke the validity contract or could not be made, and were excluded. "
         "An additive model of combinations and boards was fitted to the logarithms by least "
@@ -85,10 +85,9 @@ def _what(phase: PhaseResult, measurements: Sequence[Measurement]) -> str:
     drivers = ", ".join(sorted({board.driver_version for board in phase.boards}))
     knobs = ", ".join(f"{name} {value}" for name, value in phase.knobs)
     points = len([row for row in phase.rows if not row.point.is_default])
-    versions = sorted({m.provenance.joulelab_version for m in measurements})
     return (
         f"Energy and time per {phase.unit} of {phase.title}{f' ({knobs})' if knobs else ''} were "
-        f"measured with joulelab {', '.join(versions)} on {boards} (driver {drivers}) at the "
+        f"measured with {software_words(measurements)} on {boards} (driver {drivers}) at the "
         f"driver's default and at {points} other operating point{'' if points == 1 else 's'}."
     )
 

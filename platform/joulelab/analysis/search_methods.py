@@ -6,7 +6,7 @@ from joulelab.analysis.methods import SENSOR_CLASS, SOURCES
 from joulelab.analysis.quantities import quantity
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_wording import constraint_words, goal_name, significant, units_of
-from joulelab.analysis.wording import board_words
+from joulelab.analysis.wording import board_words, software_words
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 
@@ -54,7 +54,6 @@ def search_paragraph(
 
 def _what(result: SearchResult, measurements: Sequence[Measurement]) -> str:
     num, space = len(result.boards), result.problem.space
-    versions = ", ".join(sorted({m.provenance.joulelab_version for m in measurements}))
     drivers = ", ".join(sorted({board.driver_version for board in result.boards}))
     phases = sorted({m.phase for m in measurements})
     summed = f", {' and '.join(phases)} together," if len(phases) > 1 else ""
@@ -65,11 +64,12 @@ def _what(result: SearchResult, measurements: Sequence[Measurement]) -> str:
         if limits
         else ""
     )
+    boards = f"{num} {board_words(result.boards[0])} board{'s' if num > 1 else ''}"
     return (
         f"The configuration of {space.workload} with the lowest {goal_name(result.problem)} per "
-        f"{result.unit}{summed} was searched for with joulelab {versions} among {len(space)} "
-        f"({space.summary}, and the driver's own clock) on {num} {board_words(result.boards[0])} "
-        f"board{'s' if num > 1 else ''} (driver {drivers}){kept}."
+        f"{result.unit}{summed} was searched for with {software_words(measurements)} among "
+        f"{len(space)} ({space.summary}, and the driver's own clock) on {boards} (driver "
+        f"{drivers}){kept}."
     )
 
 

@@ -1,11 +1,14 @@
 """Results of a sweep in words, the same in the terminal, in plots and in the report."""
 
+from collections.abc import Iterable
 from math import floor, log10
 
 from joulelab.analysis.quantities import uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.core.additive import Interval
 from joulelab.core.device import DeviceIdentity
+from joulelab.core.measurement import Measurement
+from joulelab.provenance import UNKNOWN_VERSION
 
 NOT_HARDWARE = {"simulated": "simulated ", "replay": "replayed "}
 """What to say before the name of a board of these backends."""
@@ -19,6 +22,20 @@ def percent(interval: Interval, *, sign: bool = True) -> str:
     decimals = min(max(-floor(log10(half)), 1), 3) if half > 0 else 1
     plus = "+" if sign else ""
     return f"{100 * interval.value:{plus}.{decimals}f} % ± {half:.{decimals}f} %"
+
+
+def software_words(measurements: Iterable[Measurement]) -> str:
+    """Say with what was measured, ``"joulelab 0.1.0 (commit e17541d6)"``; several with "and"."""
+    origins = {(m.provenance.joulelab_version, m.provenance.git_sha) for m in measurements}
+    return " and ".join(_software(*origin) for origin in sorted(origins, key=str))
+
+
+def _software(version: str, git_sha: str | None) -> str:
+    name = "joulelab" if version == UNKNOWN_VERSION else f"joulelab {version}"
+    if git_sha is None:
+        return name
+    commit, _, changes = git_sha.partition("-")
+    return f"{name} (commit {commit[:8]}{', with changes' if changes else ''})"
 
 
 def point_name(row: SweepRow) -> str:

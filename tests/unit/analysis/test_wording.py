@@ -5,7 +5,7 @@ import pytest
 from synthetic_results import measurement, sweep
 
 from joulelab.analysis.analyse import analyse_sweep
-from joulelab.analysis.wording import percent, phase_names, sentence
+from joulelab.analysis.wording import percent, phase_names, sentence, software_words
 from joulelab.core.additive import Interval
 from joulelab.core.measurement import Finding
 
@@ -24,6 +24,23 @@ CLOCKS_MHZ = tuple(range(600, 1951, 75))
 )
 def test_percentages_show_the_digits_that_count(value, half, expected):
     assert percent(Interval(value=value, low=value - half, high=value + half)) == expected
+
+
+def from_software(version, git_sha):
+    made = measurement()
+    return replace(
+        made, provenance=replace(made.provenance, joulelab_version=version, git_sha=git_sha)
+    )
+
+
+def test_software_is_named_by_version_and_commit():
+    sha = "0123456789abcdef"
+    found = [from_software("0.1.0", sha), from_software("unknown", f"{sha}-dirty")]
+
+    assert software_words(found[:1] * 2) == "joulelab 0.1.0 (commit 01234567)"
+    assert software_words(found[1:]) == "joulelab (commit 01234567, with changes)"
+    assert " and " in software_words(found)
+    assert software_words([from_software("0.1.0", None)]) == "joulelab 0.1.0"
 
 
 def test_a_clear_saving_is_recommended_with_its_price():
