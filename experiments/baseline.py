@@ -84,7 +84,7 @@ def main(config: Baseline) -> int:
     Console().print(baseline_table(baseline_rows(measurements)))
     write_baseline_csv(measurements, folder / "baseline.csv")
     print(f"Table: {folder / 'baseline.csv'}")
-    return 0 if summary.complete else 1
+    return summary.exit_code or int(not summary.complete)
 
 
 if __name__ == "__main__":

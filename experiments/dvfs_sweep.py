@@ -72,8 +72,8 @@ def main(config: DvfsSweep[object]) -> int:
             trials, sites, settings=config, conclude=lambda s: conclude_sweep(s, config.objective)
         )
     print_sweep(lab.study_dir(summary.study), config.objective)
-    print(f"\nAll runs in MLflow: {lab.ui_command}")
-    return 1 if summary.failed or summary.unfinished else 0
+    print(f"\n{lab.where_tracked}")
+    return summary.exit_code
 
 
 def plan(config: DvfsSweep[object], sites: Sequence[Site]) -> tuple[Trial, ...]:

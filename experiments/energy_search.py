@@ -69,8 +69,8 @@ def main(config: EnergySearch[object]) -> int:
             lab, sites, problem(config, sites), study=name, settings=config,
             algorithm=config.algorithm, budget=config.budget, seed=config.seed,
         )  # fmt: skip
-    print(f"{found.words}\nAll runs in MLflow: {lab.ui_command}")
-    return 1 if found.study.failed or found.study.unfinished else 0
+    print(f"{found.words}\n{lab.where_tracked}")
+    return found.study.exit_code
 
 
 def problem(config: EnergySearch[object], sites: Sequence[Site]) -> Problem:

@@ -89,8 +89,8 @@ def main(config: QepSearch[object]) -> int:
             lab, sites, problem, study=name, settings=config,
             algorithm=config.algorithm, budget=config.budget, seed=config.seed,
         )  # fmt: skip
-    print(f"{found.words}\nAll runs in MLflow: {lab.ui_command}")
-    return 1 if found.study.failed or found.study.unfinished else 0
+    print(f"{found.words}\n{lab.where_tracked}")
+    return found.study.exit_code
 
 
 if __name__ == "__main__":

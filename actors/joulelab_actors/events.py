@@ -115,6 +115,17 @@ class TrackingDown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StudyInterrupted:
+    """A signal ended the measuring; the study concludes from what it has.
+
+    Attributes:
+        study: Name of the study, under which it goes on.
+    """
+
+    study: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TuneBehind:
     """A search has its answer, and waits for Ray Tune to take over its last trials.
 
@@ -126,4 +137,4 @@ class TuneBehind:
 
 
 PoolEvent = DeviceReady | TrialStarted | TrialMeasured | AttemptFailed | DeviceQuarantined
-StudyEvent = StudyStarted | PoolEvent | TrackingDown | TuneBehind
+StudyEvent = StudyStarted | PoolEvent | StudyInterrupted | TrackingDown | TuneBehind

@@ -47,7 +47,8 @@ def measure_knobs(
         score: Called once all is measured.
 
     Returns:
-        The exit code: 0 if every combination has figures or cannot have any.
+        The exit code: 0 if every combination has figures or cannot have any, 130 if it was
+        interrupted.
 
     Raises:
         ConfigError: If the workload refuses every combination.
@@ -57,7 +58,9 @@ def measure_knobs(
     results: list[KnobResult] = []
 
     def conclude(store: ResultStore) -> None:
-        results.append(conclude_knobs(store, study, score()))
+        results.append(conclude_knobs(store, study))
+        if quality := score():  # takes minutes, and costs nobody the answer that there is
+            results.append(conclude_knobs(store, study, quality))
 
     with lab.open() as sites:
         name = lab.study_name(f"{kind}-{study.grid.workload}", sites)
@@ -70,10 +73,12 @@ def measure_knobs(
             seed=seed,
             together=network_of,
         )
-        lab.run(trials, sites, settings=settings, conclude=conclude)
-    print_knobs(results[0], study.say, lab.study_dir(name))
-    Console().print(f"\nAll runs in MLflow: {lab.ui_command}", soft_wrap=True, highlight=False)
-    return 0 if results[0].complete else 1
+        summary = lab.run(trials, sites, settings=settings, conclude=conclude)
+    print_knobs(results[-1], study.say, lab.study_dir(name))
+    Console().print(f"\n{lab.where_tracked}", soft_wrap=True, highlight=False, markup=False)
+    if summary.interrupted:
+        return summary.exit_code
+    return 0 if results[-1].complete else 1
 
 
 def network_of(configuration: Configuration) -> Hashable:

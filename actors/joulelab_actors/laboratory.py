@@ -100,9 +100,12 @@ class Laboratory:
         return self._root / study
 
     @property
-    def ui_command(self) -> str:
-        """Command that serves the MLflow pages of all studies."""
-        return f"python -m joulelab.tracking.ui {self.results_dir}"
+    def where_tracked(self) -> str:
+        """Where all studies can be compared, as a line to print; empty without such a place."""
+        if self.store_uri is None:
+            return ""
+        pages = self.tracking_uri or f"python -m joulelab.tracking.ui {self.results_dir}"
+        return f"All runs in MLflow: {pages}"
 
     @property
     def store_uri(self) -> str | None:

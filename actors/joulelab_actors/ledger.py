@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from joulelab.cli.errors import INTERRUPTED
 from joulelab.core.measurement import Finding, InvalidReason
 from joulelab.core.record import Record
 from joulelab.core.trial import Trial
@@ -36,6 +37,7 @@ class StudySummary:
         failed: Trials that ended without a measurement, and why, by name.
         unfinished: Names of the trials that no GPU was left for.
         quarantined: GPUs that were taken out of service, and why, by UUID.
+        interrupted: Whether a signal ended the measuring.
         between_s: Median wall time between two measurings on a GPU; ``None`` for too few.
         delivery: What the tracking store has got; ``None`` without one.
         wall_s: Wall time of this run.
@@ -50,6 +52,7 @@ class StudySummary:
     failed: Mapping[str, str]
     unfinished: tuple[str, ...]
     quarantined: Mapping[str, str]
+    interrupted: bool
     between_s: float | None
     delivery: DeliveryReport | None
     wall_s: float
@@ -58,6 +61,13 @@ class StudySummary:
     def complete(self) -> bool:
         """Whether every trial has a valid measurement."""
         return self.num_skipped + self.num_valid == self.num_trials
+
+    @property
+    def exit_code(self) -> int:
+        """What the study's command returns: 0, 1 if trials went unmeasured, 130 if interrupted."""
+        if self.interrupted:
+            return INTERRUPTED
+        return 1 if self.failed or self.unfinished else 0
 
 
 class Ledger:
@@ -120,6 +130,7 @@ class Ledger:
         num_trials: int,
         num_skipped: int,
         unfinished: Sequence[Trial],
+        interrupted: bool,
         wall_s: float,
     ) -> StudySummary:
         """Close the books."""
@@ -133,6 +144,7 @@ class Ledger:
             failed=dict(self._failed),
             unfinished=tuple(trial.name for trial in unfinished),
             quarantined=dict(self.quarantined),
+            interrupted=interrupted,
             between_s=median(self._between_s) if self._between_s else None,
             delivery=self._delivery,
             wall_s=wall_s,

@@ -45,7 +45,7 @@ def measure_matrix(
         budget_s: Seconds to fill with cells, by their estimates; ``None`` for all.
 
     Returns:
-        The exit code: 0 if every cell has figures or cannot have any.
+        The exit code: 0 if every cell has figures or cannot have any, 130 if it was interrupted.
 
     Raises:
         ConfigError: If there is nothing to measure, or a budget too small for the next cell.
@@ -60,9 +60,9 @@ def measure_matrix(
         known = ResultStore(lab.study_dir(name)).read()
         todo = rest_of_matrix(_trials(name, matrix, repeats), known, again=again)
         chosen = _within(todo, matrix, lab.procedure, budget_s)
-        if chosen:
-            lab.run(chosen, sites, settings=settings, conclude=conclude)
-    return tell_matrix(matrix, replace(lab, study=name))
+        ended = lab.run(chosen, sites, settings=settings, conclude=conclude) if chosen else None
+    told = tell_matrix(matrix, replace(lab, study=name))
+    return ended.exit_code if ended is not None and ended.interrupted else told
 
 
 def tell_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = None) -> int:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import ray
@@ -79,22 +79,34 @@ class Pool:
             self._enlist(site, settings, deadline_s)
 
     def run(
-        self, trials: Sequence[Trial], source: TrialSource | None = None
+        self,
+        trials: Sequence[Trial],
+        source: TrialSource | None = None,
+        *,
+        untied: Collection[str] = (),
+        must_stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[PoolEvent]:
         """Measure ``trials``, then those of ``source``; what happens is yielded as it happens.
 
         The source is asked again after every event, when whoever takes the events has dealt with
         it. Ends when every trial is measured or given up and no more will come, when the source
-        has none although none is out, or when no GPU is left in service.
+        has none although none is out, when no GPU is left in service, or when it must stop; what
+        is out then stays unfinished.
+
+        Args:
+            trials: In the order in which to measure them.
+            source: Where more come from.
+            untied: GPUs that are to begin with a sentinel.
+            must_stop: Asked at least once a second.
 
         Raises:
             TrackingError: If an actor cannot store what it measured.
         """
-        self._schedule = Schedule(trials, self._members, **self._limits)
+        self._schedule = Schedule(trials, self._members, untied=untied, **self._limits)
         self._source = source or NothingMore()
         for uuid, detail in self._out_of_service.items():
             yield DeviceQuarantined(uuid=uuid, detail=detail)
-        while self._schedule.unfinished or not self._source.is_done:
+        while not must_stop() and (self._schedule.unfinished or not self._source.is_done):
             yield from self._hand_out()
             awaited = {m.awaited: m for m in self._in_service() if m.awaited is not None}
             if not awaited:

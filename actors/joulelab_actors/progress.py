@@ -12,6 +12,7 @@ from joulelab_actors.events import (
     AttemptFailed,
     DeviceQuarantined,
     StudyEvent,
+    StudyInterrupted,
     StudyStarted,
     TrackingDown,
     TrialMeasured,
@@ -74,6 +75,11 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
             case DeviceQuarantined():
                 self._busy.pop(event.uuid, None)
                 self.say(f"[red]{event.uuid} is out of service:[/] {event.detail}")
+            case StudyInterrupted():
+                self.say(
+                    "[yellow]Interrupted:[/] concluding from what was measured; once more to leave "
+                    f"at once. The study goes on with --study {event.study}"
+                )
             case TrackingDown():
                 self.say(f"[yellow]MLflow takes no results:[/] {event.detail}")
             case _:

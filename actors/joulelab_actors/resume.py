@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from joulelab.core.measurement import Measurement
-from joulelab.core.plan import check_on_grid
+from joulelab.core.plan import again, check_on_grid
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError
 from joulelab_actors.placement import Site
@@ -34,6 +34,33 @@ def check_feasible(trials: Sequence[Trial], sites: Sequence[Site], *, observe_on
         if point.sm_clock_mhz is not None:
             for site in sites:
                 check_on_grid(point.sm_clock_mhz, site.capabilities.sm_clocks_mhz)
+
+
+def ties(
+    trials: Sequence[Trial], known: Sequence[Measurement], uuids: Sequence[str]
+) -> tuple[list[Trial], frozenset[str]]:
+    """Return sentinels to be measured besides, so that every GPU measures one, and who has none.
+
+    GPUs are compared by what all of them measured, and what only one of them measured has no
+    figure. The plan of a study does not know how many GPUs will carry it out, nor whether it
+    will go on on others.
+
+    Args:
+        trials: All trials of the study; without a sentinel among them none is added.
+        known: What its results folder holds.
+        uuids: GPUs that carry it out now.
+    """
+    planned = [trial for trial in trials if trial.sentinel]
+    rest = rest_of(trials, known)
+    if not planned or not rest:
+        return [], frozenset()
+    tied = {m.device.uuid for m in known if m.sentinel and m.settled}
+    untied = frozenset(uuids) - tied
+    num_missing = min(len(untied), len(rest)) - sum(trial.sentinel for trial in rest)
+    measured = [m.repeat for m in known if m.sentinel]
+    first = 1 + max([*(trial.repeat for trial in planned), *measured])
+    added = [again(planned[0], repeat) for repeat in range(first, first + max(num_missing, 0))]
+    return added, untied
 
 
 def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial]:

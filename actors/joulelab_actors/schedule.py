@@ -6,7 +6,7 @@ done again goes first, to another GPU if there is one.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from joulelab.core.trial import Trial
@@ -26,6 +26,8 @@ class Schedule:
     Args:
         trials: In the order of the plan; their names are unique.
         uuids: GPUs in service.
+        untied: Those that are to begin with a sentinel, if there are enough: GPUs are compared
+            by what all of them measured.
         max_tries: How often a trial is tried in all.
         max_strikes: Failures in a row that put a GPU out of service.
 
@@ -38,6 +40,7 @@ class Schedule:
         trials: Sequence[Trial],
         uuids: Iterable[str],
         *,
+        untied: Collection[str] = (),
         max_tries: int = 3,
         max_strikes: int = 3,
     ) -> None:
@@ -47,6 +50,7 @@ class Schedule:
             self.add(trial)
         self._out: dict[str, _Waiting] = {}
         self._strikes = dict.fromkeys(uuids, 0)
+        self._untied = set(untied) & self._strikes.keys()
         self._max_tries = max_tries
         self._max_strikes = max_strikes
 
@@ -76,12 +80,23 @@ class Schedule:
     def take(self, uuid: str) -> Trial | None:
         """Give ``uuid`` the next trial that it may do; ``None`` if there is none for it."""
         others = len(self._strikes) > 1
-        for place, waiting in enumerate(self._waiting):
-            if not (others and waiting.avoid == uuid):
-                del self._waiting[place]
-                self._out[waiting.trial.name] = waiting
-                return waiting.trial
-        return None
+        allowed = [w for w in self._waiting if not (others and w.avoid == uuid)]
+        given = self._first_of(allowed, uuid)
+        if given is None:
+            return None
+        self._waiting.remove(given)
+        self._out[given.trial.name] = given
+        self._untied.discard(uuid)
+        return given.trial
+
+    def _first_of(self, allowed: Sequence[_Waiting], uuid: str) -> _Waiting | None:
+        """Return what is next, but sentinels first to those that are to begin with one."""
+        sentinels = [waiting for waiting in allowed if waiting.trial.sentinel]
+        if uuid in self._untied and sentinels:
+            return sentinels[0]
+        are_kept = uuid not in self._untied and len(sentinels) <= len(self._untied)
+        free = (w for w in allowed if not (are_kept and w.trial.sentinel))
+        return next(free, None)
 
     def put_back(self, trial: Trial) -> None:
         """Take back a trial that was handed out but not begun."""
@@ -115,3 +130,4 @@ class Schedule:
     def retire(self, uuid: str) -> None:
         """Give ``uuid`` no more trials."""
         self._strikes.pop(uuid, None)
+        self._untied.discard(uuid)

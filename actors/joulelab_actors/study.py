@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from uuid import uuid4
@@ -16,12 +16,13 @@ from joulelab.provenance import collect_provenance
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader, flat_settings
 from joulelab_actors.cuda import is_hardware
-from joulelab_actors.events import StudyEvent, StudyStarted
+from joulelab_actors.events import StudyEvent, StudyInterrupted, StudyStarted
 from joulelab_actors.gpu_actor import ActorSettings
+from joulelab_actors.interruption import Interruption
 from joulelab_actors.ledger import Ledger, StudySummary
 from joulelab_actors.placement import Site
 from joulelab_actors.pool import Pool
-from joulelab_actors.resume import check_feasible, rest_of
+from joulelab_actors.resume import check_feasible, rest_of, ties
 from joulelab_actors.tracker_actor import TrackerLink
 
 
@@ -41,7 +42,9 @@ def run_study(
     """Measure ``trials`` on ``sites``, each result durable before anybody is told of it.
 
     Started again with the same ``results_dir``, it goes on where it ended, however it ended:
-    trials with valid measurements in the folder are skipped.
+    trials with valid measurements in the folder are skipped. A GPU that has not measured the
+    study's sentinel begins with it. Ctrl-C or SIGTERM end the measuring, and the study concludes
+    from what it has.
 
     Args:
         trials: In the order in which to measure them; all of one study, with unique names.
@@ -69,7 +72,10 @@ def run_study(
     )
     with closing(driver_store(folder)) as store:
         header = open_study(store, trials[0].study, settings, tracking_uri)
-        todo = rest_of(trials, store.read())
+        known = store.read()
+        added, untied = ties(trials, known, [site.uuid for site in sites])
+        trials = [*added, *trials]
+        todo = rest_of(trials, known)
         num_skipped = len(trials) - len(todo)
         on_event(
             StudyStarted(
@@ -80,9 +86,19 @@ def run_study(
         )
         with tracker_of(store, header, sites) as tracker:
             ledger = Ledger(store, sites, tracker, on_event)
-            unfinished = _measure(todo, sites, actors, ledger) if todo else ()
+            unfinished: tuple[Trial, ...] = ()
+            with Interruption() as interruption:
+                if todo:
+                    with closing(Pool(sites, actors)) as pool:
+                        _measure(pool, todo, untied, ledger, interruption)
+                        unfinished = pool.unfinished
+            if interruption.noted:
+                on_event(StudyInterrupted(study=header.name))
+            elif todo and len(unfinished) == len(todo):
+                raise no_gpu(ledger)
             if conclude is not None:
-                conclude(store)
+                with interruption.excuses():
+                    conclude(store)
             if tracker is not None:
                 ledger.note_delivery(tracker.finish())
     return ledger.summary(
@@ -90,20 +106,20 @@ def run_study(
         num_trials=len(trials),
         num_skipped=num_skipped,
         unfinished=unfinished,
+        interrupted=interruption.noted,
         wall_s=time.monotonic() - start_s,
     )
 
 
 def _measure(
-    trials: Sequence[Trial], sites: Sequence[Site], settings: ActorSettings, ledger: Ledger
-) -> tuple[Trial, ...]:
-    with closing(Pool(sites, settings)) as pool:
-        for event in pool.run(trials):
-            ledger.note(event)
-        unfinished = pool.unfinished
-    if len(unfinished) == len(trials):
-        raise no_gpu(ledger)
-    return unfinished
+    pool: Pool,
+    trials: Sequence[Trial],
+    untied: Collection[str],
+    ledger: Ledger,
+    interruption: Interruption,
+) -> None:
+    for event in pool.run(trials, untied=untied, must_stop=interruption.is_noted):
+        ledger.note(event)
 
 
 def no_gpu(ledger: Ledger) -> DeviceError:

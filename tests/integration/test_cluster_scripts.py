@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
@@ -17,7 +18,7 @@ from joulelab.tracking.store import ResultStore, study_folders
 
 ROOT = Path(__file__).parents[2]
 SWEEP = ["experiments/dvfs_sweep.py", "gemm", "--every", "40", "--repeats", "1", "--num-gpus", "2"]
-NUM_TRIALS = 6  # the default clock, every 40th of 110 and the lowest, and a sentinel
+NUM_TRIALS = 7  # the default clock, every 40th of 110 and the lowest, and a sentinel for each GPU
 
 # SLURM's commands as far as ray.sbatch needs them: a step of one leader per node, on this machine.
 SRUN = """#!/bin/bash
@@ -143,29 +144,51 @@ def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(
     assert len(measured(plain)) == len(measured(snapshot)) == NUM_TRIALS
 
 
-@pytest.mark.slow
-def test_a_slurm_job_runs_its_experiment_over_its_nodes_and_leaves_nothing(place, environment):
+@pytest.fixture
+def allocation(place, environment):
+    """What a shell holds in an allocation of two nodes."""
     commands = place / "bin"
     commands.mkdir()
     for name, text in (("srun", SRUN), ("scancel", SCANCEL)):
         (commands / name).write_text(text)
         (commands / name).chmod(0o755)
-    environment |= {
+    return environment | {
         "PATH": f"{commands}:{environment['PATH']}",
         "SLURM_JOB_ID": "7",
         "SLURM_JOB_NUM_NODES": "2",
         "SLURM_SUBMIT_DIR": str(ROOT),
     }
+
+
+@pytest.mark.slow
+def test_a_slurm_job_runs_its_experiment_over_its_nodes_and_leaves_nothing(place, allocation):
     results = place / "results"
 
-    job = shell(
-        f"cluster/ray.sbatch {' '.join(SWEEP)} --results-dir {results}".replace(
-            "cluster/ray", "bash cluster/ray"
-        ),
-        environment,
-    )
+    job = shell(f"bash cluster/ray.sbatch {' '.join(SWEEP)} --results-dir {results}", allocation)
 
     assert job.returncode == 0, job.stdout + job.stderr
     assert len(measured(results)) == NUM_TRIALS
+    left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
+    assert not left
+
+
+@pytest.mark.slow
+def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has(place, allocation):
+    results = place / "results"
+    sweep = [word.replace("1", "500") for word in SWEEP]
+    command = ["bash", "cluster/ray.sbatch", *sweep, "--results-dir", results]
+    with (place / "job.log").open("w") as log:
+        job = subprocess.Popen(command, cwd=ROOT, env=allocation, stdout=log, stderr=log)
+        while not any(results.glob("*/measurements/*.jsonl")):
+            assert job.poll() is None, (place / "job.log").read_text()
+            time.sleep(0.5)
+        job.send_signal(signal.SIGTERM)
+        code = job.wait(timeout=90)
+
+    said = (place / "job.log").read_text()
+    [study] = study_folders(results)
+    assert code == 143, said
+    assert "Interrupted: concluding from what was measured" in said
+    assert ResultStore(study).read_answer() is not None, said
     left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
     assert not left

@@ -103,6 +103,27 @@ def test_a_killed_search_goes_on_where_it_was_and_measures_nothing_twice(search,
     assert max(Counter(m.trial for m in store.read() if m.valid).values()) == 1
 
 
+def test_an_interrupted_search_concludes_from_what_it_has_and_goes_on_later(search):
+    reasons, events = [], []
+
+    def interrupt(event):
+        events.append(event)
+        if isinstance(event, TrialMeasured) and len(events) > 12:
+            signal.raise_signal(signal.SIGINT)
+
+    first, _ = search(
+        Scripted(CANDIDATES * 5),
+        on_event=interrupt,
+        conclude=lambda store, stopped_by: reasons.append(stopped_by),
+    )
+    second, store = search(Scripted(CANDIDATES * 5))
+
+    assert reasons == ["an interruption"]
+    assert first.study.exit_code == 130
+    assert second.study.exit_code == 0
+    assert Counter(m.configuration for m in store.read() if m.valid) == Counter(CANDIDATES * 5)
+
+
 def test_a_trial_whose_actor_is_killed_is_retried_and_told_once(search):
     killed = []
 

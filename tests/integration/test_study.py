@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 import ray
-from actor_fixtures import QUICK, gemm, trial, trials
+from actor_fixtures import CLOCKS_MHZ, QUICK, STUDY, gemm, trial, trials
 
+from joulelab.analysis.compared import comparable
+from joulelab.core.plan import plan_sweep
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault
 from joulelab.errors import ConfigError, DeviceError
@@ -20,6 +22,7 @@ from joulelab.tracking.sync import deliver
 from joulelab_actors.events import (
     AttemptFailed,
     DeviceReady,
+    StudyInterrupted,
     TrackingDown,
     TrialMeasured,
     TrialStarted,
@@ -248,3 +251,55 @@ def test_what_a_gpu_cannot_compute_is_recorded_with_its_reason_and_the_rest_go_o
     assert by_trial["fp16"].valid
     assert [f.reason for f in by_trial["bf16"].findings] == ["unsupported"]
     assert list(summary.failed) == ["bf16"]
+
+
+def test_a_study_of_one_block_compares_all_its_gpus(study):
+    asked = [gemm(clock) for clock in CLOCKS_MHZ]
+    plan = plan_sweep(STUDY, asked, repeats=1, sentinel=asked[0])
+    events = []
+
+    summary, store = study(plan, on_event=events.append)
+
+    begun = {}
+    for event in of_kind(events, TrialStarted):
+        begun.setdefault(event.uuid, event.trial.sentinel)
+    measurements = store.read()
+    counted, apart = comparable(measurements, lambda m: m.configuration.point.label, "990MHz")
+    assert begun == dict.fromkeys({m.device.uuid for m in measurements}, True)
+    assert summary.complete
+    assert len(begun) == 3
+    assert (len(counted), apart) == (len(asked) + 3, ())
+
+
+def test_an_interrupted_study_concludes_from_what_it_has_and_goes_on_later(study):
+    events, concluded = [], []
+
+    def interrupt(event):
+        events.append(event)
+        if isinstance(event, TrialMeasured) and len(of_kind(events, TrialMeasured)) == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    plan = trials(repeats=3)
+    first, _ = study(plan, on_event=interrupt, conclude=lambda s: concluded.append(s.read()))
+    second, store = study(plan)
+
+    assert of_kind(events, StudyInterrupted) == [StudyInterrupted(study=STUDY)]
+    assert (first.interrupted, first.exit_code) == (True, 130)
+    assert [len(known) for known in concluded] == [first.num_valid]
+    assert 3 <= first.num_valid < len(plan)
+    assert len(first.unfinished) == len(plan) - first.num_valid
+    assert (second.interrupted, second.exit_code) == (False, 0)
+    assert second.num_skipped >= first.num_valid
+    assert Counter(m.trial for m in store.read() if m.valid) == Counter(t.name for t in plan)
+
+
+def test_a_study_interrupted_before_it_can_say_anything_is_just_interrupted(study):
+    def interrupt(event):
+        if isinstance(event, DeviceReady):
+            signal.raise_signal(signal.SIGINT)
+
+    def conclude(store):
+        raise ConfigError("There is nothing to say.")
+
+    with pytest.raises(KeyboardInterrupt, match="nothing to say"):
+        study(trials(), num_gpus=1, on_event=interrupt, conclude=conclude)

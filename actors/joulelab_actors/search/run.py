@@ -12,8 +12,9 @@ from joulelab.core.trial import Trial
 from joulelab.search.base import Outcome, Strategy
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint
-from joulelab_actors.events import StudyEvent, StudyStarted
+from joulelab_actors.events import StudyEvent, StudyInterrupted, StudyStarted
 from joulelab_actors.gpu_actor import ActorSettings
+from joulelab_actors.interruption import Interruption
 from joulelab_actors.ledger import Ledger, StudySummary
 from joulelab_actors.placement import Site
 from joulelab_actors.pool import Pool
@@ -76,7 +77,8 @@ def run_search(
 
     Each result is durable before anybody is told of it. Started again with the same
     ``results_dir``, the strategy is told what is there, and the search goes on: nothing is
-    measured a second time unless the strategy asks for a repeat.
+    measured a second time unless the strategy asks for a repeat. Ctrl-C or SIGTERM end the
+    measuring, and the search concludes from what it has.
 
     Args:
         strategy: What to measure next; it must not have been told anything yet.
@@ -113,7 +115,7 @@ def run_search(
             TuneLink(folder / "tune", on_event) as tune,
         ):
             ledger = Ledger(store, sites, tracker, on_event)
-            with closing(Pool(sites, actors)) as pool:
+            with Interruption() as interruption, closing(Pool(sites, actors)) as pool:
                 # Only now: until then an actor of a driver that was killed may have been storing.
                 history = history_of(store.read())
                 desk = Desk(
@@ -128,10 +130,13 @@ def run_search(
                     follow=_charted(follow, tracker),
                 )
                 on_event(_started(desk, sites))
-                _measure(pool, desk, history.unfinished, ledger)
-            stopped_by = desk.stopped_by or _why_idle(ledger, sites)
+                _measure(pool, desk, history.unfinished, ledger, interruption)
+            if interruption.noted:
+                on_event(StudyInterrupted(study=study))
+            stopped_by = desk.stopped_by or _why_idle(ledger, sites, interruption)
             if conclude is not None:
-                conclude(store, stopped_by)
+                with interruption.excuses():
+                    conclude(store, stopped_by)
             if tracker is not None:
                 ledger.note_delivery(tracker.finish())
     return SearchSummary(
@@ -140,6 +145,7 @@ def run_search(
             num_trials=len(desk.trials),
             num_skipped=desk.num_recalled,
             unfinished=pool.unfinished,
+            interrupted=interruption.noted,
             wall_s=time.monotonic() - start_s,
         ),
         stopped_by=stopped_by,
@@ -156,11 +162,13 @@ def _started(desk: Desk, sites: Sequence[Site]) -> StudyStarted:
     )
 
 
-def _measure(pool: Pool, desk: Desk, begun: Sequence[Trial], ledger: Ledger) -> None:
-    for event in pool.run(begun, desk):
+def _measure(
+    pool: Pool, desk: Desk, begun: Sequence[Trial], ledger: Ledger, interruption: Interruption
+) -> None:
+    for event in pool.run(begun, desk, must_stop=interruption.is_noted):
         ledger.note(event)
         desk.note(event)
-    if ledger.quarantined and not desk.num_settled:
+    if ledger.quarantined and not desk.num_settled and not interruption.noted:
         raise no_gpu(ledger)
 
 
@@ -179,7 +187,9 @@ def _check(trial: Trial, sites: Sequence[Site], *, observe_only: bool) -> None:
     check_feasible([trial], sites, observe_only=observe_only)
 
 
-def _why_idle(ledger: Ledger, sites: Sequence[Site]) -> str:
+def _why_idle(ledger: Ledger, sites: Sequence[Site], interruption: Interruption) -> str:
+    if interruption.noted:
+        return "an interruption"
     if len(ledger.quarantined) == len(sites):
         return "no GPU left in service"
     return "the strategy, which asked for nothing although nothing was out"

@@ -24,6 +24,6 @@ def exit_code(run: Callable[[], int], *, name: str) -> int:
     except JouleLabError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return BAD_REQUEST
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted.", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(f"{name}: {f'interrupted. {interrupt}'.rstrip()}", file=sys.stderr)
         return INTERRUPTED

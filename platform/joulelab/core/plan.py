@@ -140,6 +140,16 @@ def _shuffled(
     return sorted(block, key=lambda configuration: kinds.index(together(configuration)))
 
 
+def again(sentinel: Trial, repeat: int) -> Trial:
+    """Return a further repeat of a sentinel of a plan."""
+    return _sentinel(sentinel.study, sentinel.configuration, repeat)
+
+
+def _sentinel(study: str, configuration: Configuration, repeat: int) -> Trial:
+    trial = _trial(study, configuration, repeat)
+    return replace(trial, name=f"sentinel-{trial.name}", sentinel=True)
+
+
 def _trial(study: str, configuration: Configuration, repeat: int) -> Trial:
     name = f"{configuration.point.label}-{configuration.config_hash[:6]}-r{repeat}"
     return Trial(study=study, name=name, configuration=configuration, repeat=repeat)
@@ -152,7 +162,6 @@ def _with_sentinels(
         return tuple(trials)
     planned: list[Trial] = []
     for start in range(0, len(trials), every):
-        watch = _trial(trials[0].study, sentinel, start // every)
-        planned.append(replace(watch, name=f"sentinel-{watch.name}", sentinel=True))
+        planned.append(_sentinel(trials[0].study, sentinel, start // every))
         planned += trials[start : start + every]
     return tuple(planned)

@@ -3,14 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from actor_fixtures import QUICK, gemm, simulated_gpus, trial, trials
+from actor_fixtures import CLOCKS_MHZ, QUICK, STUDY, gemm, simulated_gpus, trial, trials
 
 from joulelab.core.measurement import Finding
+from joulelab.core.plan import plan_sweep
 from joulelab.devices import DEVICES
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab_actors.gpu_actor import ActorSettings, GpuActor
 from joulelab_actors.placement import Site
-from joulelab_actors.resume import check_feasible, rest_of
+from joulelab_actors.resume import check_feasible, rest_of, ties
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +92,45 @@ def test_an_unknown_workload_is_refused_with_the_closest_name(sites):
 def test_a_study_needs_trials(sites):
     with pytest.raises(ConfigError, match="no trials"):
         check_feasible([], sites, observe_only=False)
+
+
+def planned(num, *, repeats=1):
+    """Return a plan of clocks with a sentinel before every two of them."""
+    clocks = [gemm(clock) for clock in CLOCKS_MHZ[:num]]
+    return plan_sweep(STUDY, clocks, repeats=repeats, sentinel=gemm(), sentinel_every=2)
+
+
+def test_every_gpu_of_a_study_has_a_sentinel_to_begin_with():
+    added, untied = ties(planned(4), [], ["a", "b", "c"])
+
+    [sentinel] = added
+    assert untied == {"a", "b", "c"}
+    assert sentinel.sentinel
+    assert sentinel.configuration == gemm()
+    assert sentinel.name not in {trial.name for trial in planned(4)}
+
+
+def test_a_study_that_goes_on_on_another_gpu_gets_it_a_sentinel_of_its_own(measured):
+    plan = planned(1)
+    done = replace(measured, trial=plan[0].name, configuration=gemm(), sentinel=True, study=STUDY)
+
+    added, untied = ties(plan, [done], [done.device.uuid, "other"])
+
+    assert untied == {"other"}
+    assert [trial.repeat for trial in added] == [1]
+    again, _ = ties(plan, [done, replace(done, trial=added[0].name, repeat=1)], ["third"])
+    assert [trial.repeat for trial in again] == [2]
+
+
+def test_no_sentinel_is_added_where_none_is_planned_or_nothing_is_left(measured):
+    plan = planned(1)
+    done = [replace(measured, trial=t.name, configuration=t.configuration) for t in plan]
+
+    assert ties([trial()], [], ["a", "b"]) == ([], frozenset())
+    assert ties(plan, done, ["a", "b"]) == ([], frozenset())
+
+
+def test_no_more_sentinels_are_added_than_there_is_left_to_do():
+    added, _ = ties(planned(1), [], [f"gpu-{i}" for i in range(8)])
+
+    assert len(added) == 1

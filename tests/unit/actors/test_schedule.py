@@ -10,9 +10,13 @@ from joulelab.errors import ConfigError
 from joulelab_actors.schedule import Schedule
 
 
-def trials(count):
+def trials(count, sentinels=()):
+    """Return trials t0, t1, ...; the numbers ``sentinels`` are sentinels."""
     configuration = Configuration.of("idle")
-    return [Trial(study="s", name=f"t{i}", configuration=configuration) for i in range(count)]
+    return [
+        Trial(study="s", name=f"t{i}", configuration=configuration, sentinel=i in sentinels)
+        for i in range(count)
+    ]
 
 
 def names(taken):
@@ -97,6 +101,29 @@ def test_a_plan_can_grow_while_it_is_carried_out():
         schedule.add(first)
 
 
+def test_a_gpu_that_is_not_tied_begins_with_a_sentinel_and_the_others_leave_it_one():
+    schedule = Schedule(trials(6, sentinels=(1, 4)), ["a", "b", "c"], untied={"b", "c"})
+
+    taken = [schedule.take(uuid) for uuid in ("a", "a", "b", "a", "c", "a")]
+
+    assert names(taken) == ["t0", "t2", "t1", "t3", "t4", "t5"]
+
+
+def test_sentinels_beyond_those_that_are_waited_for_keep_their_place():
+    schedule = Schedule(trials(4, sentinels=(0, 2)), ["a", "b"], untied={"b"})
+
+    assert names([schedule.take("a"), schedule.take("b")]) == ["t0", "t2"]
+
+
+def test_no_sentinel_is_kept_for_a_gpu_that_is_out_of_service():
+    schedule = Schedule(trials(1, sentinels=(0,)), ["a", "b"], untied={"b"})
+
+    assert schedule.take("a") is None
+    schedule.retire("b")
+
+    assert schedule.take("a").name == "t0"
+
+
 def test_two_trials_of_one_name_are_refused():
     with pytest.raises(ConfigError, match="'t0' is double"):
         Schedule(trials(1) * 2, ["a"])
@@ -106,8 +133,11 @@ def test_two_trials_of_one_name_are_refused():
 def test_no_trial_is_lost_or_doubled_whatever_happens(data):
     """Deaths, put-backs, retries and retirements in any order: every trial ends once."""
     uuids = ["a", "b", "c"]
-    planned = trials(data.draw(st.integers(1, 12)))
-    schedule = Schedule(planned, uuids, max_tries=3)
+    planned = trials(
+        data.draw(st.integers(1, 12)), sentinels=data.draw(st.sets(st.integers(0, 11)))
+    )
+    untied = data.draw(st.sets(st.sampled_from(uuids)))
+    schedule = Schedule(planned, uuids, untied=untied, max_tries=3)
     out, ended = [], []
 
     while schedule.unfinished and (out or schedule.in_service):
@@ -129,3 +159,4 @@ def test_no_trial_is_lost_or_doubled_whatever_happens(data):
             ended.append(trial.name)
         left = names(schedule.unfinished)
         assert sorted(left + ended) == sorted(names(planned))
+    assert not schedule.unfinished
