@@ -20,9 +20,8 @@ from typing import Annotated, Generic, TypeVar
 
 import tyro
 
-from joulelab.analysis.conclude_knobs import KnobStudy
 from joulelab.analysis.knob_grid import Axis, knob_grid
-from joulelab.analysis.knob_wording import say_batches
+from joulelab.analysis.knob_log import KnobStudy
 from joulelab.cli.errors import exit_code
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.workloads.llama_settings import LlamaSettings
@@ -62,7 +61,7 @@ def main(config: BatchScaling[object]) -> int:
     knobs = asdict(config.workload)  # type: ignore[call-overload]
     grid = knob_grid(workload_name(config.workload), knobs, axes)
     return measure_knobs(
-        KnobStudy(grid=grid, say=say_batches, panels=("energy", "trade")),
+        KnobStudy(grid=grid, about="batches", panels=("energy", "trade")),
         config.lab,
         kind="batch",
         settings=config,

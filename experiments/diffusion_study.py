@@ -21,10 +21,9 @@ from typing import Annotated, Generic, TypeVar
 
 import tyro
 
-from joulelab.analysis.conclude_knobs import KnobStudy
 from joulelab.analysis.knob_grid import Axis, knob_grid
+from joulelab.analysis.knob_log import KnobStudy
 from joulelab.analysis.knob_score import scored
-from joulelab.analysis.knob_wording import say_steps
 from joulelab.cli.errors import exit_code
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.workloads.diffusion_settings import DiffusionSettings
@@ -71,7 +70,7 @@ def main(config: DiffusionStudy[object]) -> int:
     ]
     grid = knob_grid(workload_name(config.workload), knobs, axes, whole="image")
     return measure_knobs(
-        KnobStudy(grid=grid, say=say_steps, panels=("energy", "time")),
+        KnobStudy(grid=grid, about="steps", panels=("energy", "time")),
         config.lab,
         kind="diffusion",
         settings=config,

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from joulelab.analysis.conclude_knobs import KnobStudy, conclude_knobs, print_knobs
+from joulelab.analysis.conclude_knobs import conclude_knobs, print_knobs
+from joulelab.analysis.knob_log import KnobStudy
 from joulelab.analysis.knob_study import KnobResult
 from joulelab.core.configuration import Configuration
 from joulelab.core.plan import plan_sweep
@@ -74,7 +75,7 @@ def measure_knobs(
             together=network_of,
         )
         summary = lab.run(trials, sites, settings=settings, conclude=conclude)
-    print_knobs(results[-1], study.say, lab.study_dir(name))
+    print_knobs(results[-1], study, lab.study_dir(name))
     Console().print(f"\n{lab.where_tracked}", soft_wrap=True, highlight=False, markup=False)
     if summary.interrupted:
         return summary.exit_code

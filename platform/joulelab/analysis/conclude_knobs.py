@@ -2,17 +2,16 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from joulelab.analysis.knob_grid import KnobGrid
+from joulelab.analysis.knob_log import KnobLog, KnobStudy, write_knob_log
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, Panel, analyse_knobs
 from joulelab.analysis.knob_table import MINOR, knob_legend, knob_sheet, write_knob_csv
-from joulelab.analysis.knob_wording import Say, sentence
+from joulelab.analysis.knob_wording import sentence
 from joulelab.analysis.methods import grid_paragraph, uncertainty_statement
 from joulelab.analysis.table import fitting, lay_out
 from joulelab.analysis.wording import board_words
@@ -24,25 +23,10 @@ from joulelab.tracking.study import Answer
 REPORT, TABLE, PLOT = "report.html", "study.csv", "study"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnobStudy:
-    """How a grid of knobs is told.
-
-    Attributes:
-        grid: What is measured.
-        say: Says what a phase shows.
-        panels: Columns of the plot.
-    """
-
-    grid: KnobGrid
-    say: Say
-    panels: tuple[Panel, ...]
-
-
 def conclude_knobs(
     store: ResultStore, study: KnobStudy, quality: Sequence[tuple[Quality, ...]] = ()
 ) -> KnobResult:
-    """Analyse a study and write answer, report, plot and table into its results folder.
+    """Analyse a study and write answer, log, report, plot and table into its results folder.
 
     Args:
         store: The study's results.
@@ -63,6 +47,7 @@ def conclude_knobs(
     panels = _panels(study, quality)
     plots = save_knob_plot(drawn, panels, answer, store.folder / PLOT) if drawn else ()
     write_knob_csv(result, store.folder / TABLE)
+    write_knob_log(store, KnobLog(study=study, quality=tuple(quality)))
     write_page(
         store.folder / REPORT,
         study=result.study,
@@ -79,7 +64,7 @@ def conclude_knobs(
 
 
 def print_knobs(
-    result: KnobResult, say: Say, folder: Path, *, console: Console | None = None
+    result: KnobResult, study: KnobStudy, folder: Path, *, console: Console | None = None
 ) -> None:
     """Print what a study found: a table of each phase, the answer, and where the rest is."""
     console = console or Console()
@@ -88,7 +73,7 @@ def print_knobs(
     for phase in result.phases:
         console.print(f"\n[bold]{phase.title}[/] on {board_words(phase.boards[0])}")
         console.print(fitting(console, partial(_lay_out, phase), MINOR))
-    console.print(sentence(result, say), style="bold", highlight=False, markup=False)
+    console.print(sentence(result, study.say), style="bold", highlight=False, markup=False)
     answer = ResultStore(folder).read_answer()
     for file in answer.files if answer is not None else ():
         console.print(f"  {folder / file}", soft_wrap=True, highlight=False)

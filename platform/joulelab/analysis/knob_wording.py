@@ -19,9 +19,19 @@ from joulelab.analysis.wording import percent
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
 from joulelab.core.statistics import line_slope
+from joulelab.registry import Registry
 
 Say = Callable[[KnobPhase], str]
 """Says in one sentence what a phase shows; ``""`` where that is not worth one."""
+
+SAYINGS: Registry[Say] = Registry(
+    "subject of a study",
+    {
+        name: f"joulelab.analysis.knob_wording:say_{name}"
+        for name in ("formats", "batches", "lengths", "sizes", "steps")
+    },
+)
+"""What studies of knobs are about, and what is said of it."""
 
 _LITTLE = 0.05
 """A doubling of the batch that saves less is called saturated."""

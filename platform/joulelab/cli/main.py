@@ -66,7 +66,7 @@ COMMANDS = {
         "joulelab.cli.policy:PolicyCommand", "Choose one clock, or a few, for many applications."
     ),
     "report": Command(
-        "joulelab.cli.search_report:Report", "Make table, plots and report of a search anew."
+        "joulelab.cli.study_report:Report", "Make tables, plots and reports of studies anew."
     ),
     "guard": Command("joulelab.cli.guard:Guard", "Run the clock guard of this node, or ask it."),
     "sync": Command("joulelab.cli.sync:Sync", "Deliver results that MLflow missed."),

@@ -9,9 +9,10 @@ from rich.console import Console
 from synthetic_results import header, measurement
 
 from joulelab import Configuration, EnergyWindow
-from joulelab.analysis.conclude_knobs import KnobStudy, conclude_knobs, print_knobs
+from joulelab.analysis.conclude_knobs import conclude_knobs, print_knobs
 from joulelab.analysis.knob_findings import crossover, equals, losses, winners
 from joulelab.analysis.knob_grid import Axis, knob_grid
+from joulelab.analysis.knob_log import LOG, KnobStudy
 from joulelab.analysis.knob_panels import apart
 from joulelab.analysis.knob_study import analyse_knobs
 from joulelab.analysis.knob_table import write_knob_csv
@@ -24,10 +25,11 @@ from joulelab.analysis.knob_wording import (
     sentence,
 )
 from joulelab.analysis.phase_sum import summed
+from joulelab.cli.main import main
 from joulelab.core.measurement import Finding
 from joulelab.core.quality import Quality
 from joulelab.core.record import Record
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.tracking.store import ResultStore
 
 BATCHES = (1, 4, 16)
@@ -255,7 +257,7 @@ def concluded(tmp_path):
                 else measured(case.configuration, 8.0 / case.values[1], 1.0, repeat=repeat)
             )
             store.append(Record(measurement=made, trace=None))
-    told = KnobStudy(grid=grid, say=say_formats, panels=("energy", "trade"))
+    told = KnobStudy(grid=grid, about="formats", panels=("energy", "trade"))
     return store, told, conclude_knobs(store, told)
 
 
@@ -263,7 +265,7 @@ def test_what_cannot_run_is_a_row_with_its_reason_in_the_table(concluded):
     store, told, result = concluded
     console = Console(width=100, file=StringIO())
 
-    print_knobs(result, told.say, store.folder, console=console)
+    print_knobs(result, told, store.folder, console=console)
 
     text = console.file.getvalue()
     assert "cannot run [1]" in text
@@ -282,6 +284,37 @@ def test_a_study_leaves_report_table_and_plot(concluded):
     assert "The &lt;GPU&gt; has no bf16." in page
     assert "<svg" in page
     assert dict(answer.summary)["best.decode.energy_per_unit_j"] == pytest.approx(2.0)
+
+
+def test_a_study_is_told_again_from_its_folder_alone(concluded, capsys):
+    store, told, _ = concluded
+    scores = [(quality(0.9),) if case.configuration else () for case in told.grid.cases]
+    conclude_knobs(store, told, scores)
+    answer, table = store.read_answer(), (store.folder / "study.csv").read_bytes()
+    for name in answer.files:
+        (store.folder / name).unlink()
+
+    assert main(["report", str(store.folder)]) == 0
+
+    assert store.read_answer() == answer
+    assert (store.folder / "study.csv").read_bytes() == table
+    assert "ssim" in table.decode()
+    assert all((store.folder / name).stat().st_size > 500 for name in answer.files)
+    assert answer.note in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_damaged_log_is_named(concluded, capsys):
+    store, _, _ = concluded
+    (store.folder / LOG).write_text('{"study": 1}')
+
+    assert main(["report", str(store.folder)]) == 2
+
+    assert f"{LOG} is no log of a study of knobs" in capsys.readouterr().err
+
+
+def test_nothing_is_said_of_an_unknown_subject():
+    with pytest.raises(UnknownNameError, match="formats"):
+        KnobStudy(grid=formats(("fp32",), (1,)), about="format", panels=("energy",))
 
 
 def test_the_csv_holds_every_combination_in_si_units(concluded, tmp_path):

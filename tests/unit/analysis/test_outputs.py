@@ -20,6 +20,7 @@ from joulelab.analysis.plots import can_plot, inline_svg, save_plot
 from joulelab.analysis.report import write_report
 from joulelab.analysis.table import fitting_table, phase_table
 from joulelab.analysis.wording import sentence
+from joulelab.cli.main import main
 from joulelab.core.measurement import Finding, Observed
 from joulelab.core.record import Record
 from joulelab.tracking.store import ResultStore
@@ -255,6 +256,21 @@ def concluded(tmp_path_factory):
     for m in sweep(CLOCKS_MHZ) + sweep(CLOCKS_MHZ, phase="prefill", seed=1):
         store.append(Record(measurement=m, trace=None))
     return store, conclude_sweep(store)
+
+
+def test_a_sweep_is_told_again_from_its_folder_alone(tmp_path, capsys):
+    store = ResultStore(tmp_path)
+    store.write_study(header(settings=(("objective", "ed2p"),)))
+    store.append(*(Record(measurement=m, trace=None) for m in sweep(CLOCKS_MHZ)))
+    before = conclude_sweep(store, "ed2p").answer
+    for name in before.files:
+        (tmp_path / name).unlink()
+
+    assert main(["report", str(tmp_path)]) == 0
+
+    assert store.read_answer() == before
+    assert all((tmp_path / name).stat().st_size > 500 for name in before.files)
+    assert "ED2P" in capsys.readouterr().out
 
 
 def test_the_conclusion_of_a_sweep_is_in_its_folder(concluded):

@@ -283,12 +283,12 @@ def test_a_search_is_told_again_from_its_folder_alone(tmp_path, places, capsys):
     assert answer.note in " ".join(capsys.readouterr().out.split())
 
 
-def test_what_is_no_search_that_ended_cannot_be_told_again(tmp_path, capsys):
+def test_what_is_no_study_that_ended_cannot_be_told_again(tmp_path, capsys):
     ResultStore(tmp_path).append(Record(measurement=measurement(), trace=None))
 
     assert main(["report", str(tmp_path)]) == 2
 
-    assert "must hold the log of a search that has ended" in capsys.readouterr().err
+    assert "must hold a sweep, or the log of a search" in capsys.readouterr().err
 
 
 def test_a_log_of_a_search_holds_all_that_it_was_asked(tmp_path):
