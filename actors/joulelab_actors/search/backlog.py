@@ -67,6 +67,12 @@ class Backlog:
             trial, self._taken[tune_id] = self._waiting.popleft()
             return trial
 
+    def wait(self) -> bool:
+        """Wait for a trial that ends; return whether there is one, or none will be ever."""
+        with self._news:
+            self._news.wait_for(lambda: self._waiting or self._closed)
+            return bool(self._waiting)
+
     def result(self, tune_id: str) -> dict[str, Any]:
         """Return what came of a trial that Tune has taken, however often it asks."""
         with self._news:

@@ -18,6 +18,7 @@ from joulelab.core.trial import Trial
 from joulelab.search.base import Outcome
 from joulelab_actors.search.backlog import Advance, Backlog
 from joulelab_actors.search.followed_trial import TRIAL, FollowedTrial
+from joulelab_actors.search.lean_trials import LeanTrials
 
 TRIALS_PER_EXPERIMENT = 250
 """Tune keeps its trials as long as an experiment lasts, so a long search makes several."""
@@ -67,10 +68,13 @@ class TuneActor:
 
     @ray.method(concurrency_group="tune")
     def run(self) -> None:
-        """Run experiments until Tune has taken over all that there will ever be."""
+        """Run experiments until Tune has taken over all that there will ever be.
+
+        One begins once there is a trial for it: none is without.
+        """
         here = ray.get_runtime_context().current_actor
         trainable = tune.with_parameters(FollowedTrial, backlog=here)
-        while not self._backlog.is_over:
+        while self._backlog.wait():
             self._fit(tune.with_resources(trainable, {"CPU": 0.01}))
             give_back_memory()
 
@@ -90,7 +94,7 @@ class TuneActor:
             run_config=tune.RunConfig(
                 name=uuid4().hex[:8],
                 storage_path=self._folder,
-                callbacks=[JsonLoggerCallback()],  # type: ignore[no-untyped-call]
+                callbacks=[JsonLoggerCallback(), LeanTrials()],  # type: ignore[no-untyped-call]
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=3),
                 verbose=0,

@@ -65,6 +65,23 @@ def test_tune_does_not_wait_for_trials_of_a_search_that_has_ended():
     assert backlog.take("2", timeout_s=60.0) is None
 
 
+def test_an_experiment_begins_with_a_trial_and_never_without_one():
+    """A search of 250 trials once ended with an experiment that had none."""
+    backlog = Backlog()
+    late = threading.Timer(0.05, backlog.settle, (trial("late"), OUTCOME))
+    late.start()
+
+    before = backlog.wait()
+    backlog.take("1", timeout_s=0.0)
+    end = threading.Timer(0.05, backlog.close)
+    end.start()
+    after = backlog.wait()
+
+    late.join()
+    end.join()
+    assert (before, after) == (True, False)
+
+
 def test_it_knows_how_far_tune_has_come():
     backlog = backlog_of("a", "b", "c")
     backlog.take("1", timeout_s=0.0)

@@ -20,7 +20,7 @@ def clock():
 
 def test_tune_may_take_any_time_as_long_as_it_advances(clock):
     """A fixed limit once left a search of a thousand trials without most of Tune's tables."""
-    lag = Lag(clock)
+    lag = Lag(STALL_S, clock)
 
     for num_done in range(50):
         lag.note(Advance(num_done=num_done, num_left=50 - num_done))
@@ -30,7 +30,7 @@ def test_tune_may_take_any_time_as_long_as_it_advances(clock):
 
 
 def test_tune_that_stands_still_is_ended_with_what_it_lacks(clock):
-    lag = Lag(clock)
+    lag = Lag(STALL_S, clock)
     lag.note(Advance(num_done=3, num_left=7))
     clock.now_s += 0.6 * STALL_S
     lag.note(Advance(num_done=3, num_left=7))
@@ -41,7 +41,7 @@ def test_tune_that_stands_still_is_ended_with_what_it_lacks(clock):
 
 
 def test_tune_that_never_answers_is_ended_too(clock):
-    lag = Lag(clock)
+    lag = Lag(STALL_S, clock)
 
     clock.now_s += 1.1 * STALL_S
 
@@ -49,7 +49,7 @@ def test_tune_that_never_answers_is_ended_too(clock):
 
 
 def test_a_short_wait_is_not_worth_telling(clock):
-    lag = Lag(clock)
+    lag = Lag(STALL_S, clock)
     lag.note(Advance(num_done=0, num_left=9))
     clock.now_s += 0.9 * QUIET_S
     short = lag.is_worth_telling
