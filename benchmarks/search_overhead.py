@@ -6,8 +6,8 @@ Usage: python benchmarks/search_overhead.py [--num-trials 1000] [--num-gpus 2] [
 A GPU is idle from the end of one measuring to the start of the next: while the records are stored
 and reported, and the strategy is told and asked. At its end a search waits for what MLflow and Tune
 have not taken over by then. The driver's time is that of all its threads on a processor. Memory is
-the resident one of the driver after every trial, and of Tune's process as it follows; its growth is
-the slope of a line through what lies beyond the first fifth of the trials.
+the resident one of the driver and of Tune's process, by the number of trials measured by then; its
+growth is the slope of a line through what lies beyond the first fifth of the trials.
 
 Simulated GPUs are computed by the cores that the search needs itself. With ``--trial-s`` they wait
 on the wall besides, as long as a short trial of a real GPU.
@@ -18,7 +18,7 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,8 +71,9 @@ class Seen:
 
     Attributes:
         between_s: Idle gaps.
-        driver_b: The driver's memory after every trial.
-        tune_b: That of Tune's process, twice a second.
+        num_measured: Trials measured by now.
+        driver_b: The driver's memory by the trials measured.
+        tune_b: That of Tune's process, likewise, looked at twice a second.
         driver_s: The driver's processor time.
         measured_s: When the last trial had been measured, since the start.
         wall_s: When the search was over, since the start.
@@ -81,8 +82,9 @@ class Seen:
     """
 
     between_s: list[float] = field(default_factory=list)
-    driver_b: list[int] = field(default_factory=list)
-    tune_b: list[int] = field(default_factory=list)
+    num_measured: int = 0
+    driver_b: dict[int, int] = field(default_factory=dict)
+    tune_b: dict[int, int] = field(default_factory=dict)
     driver_s: float = 0.0
     measured_s: float = 0.0
     wall_s: float = 0.0
@@ -94,7 +96,8 @@ class Seen:
         """Take note of an event."""
         if isinstance(event, TrialMeasured):
             self.measured_s = time.monotonic()
-            self.driver_b.append(psutil.Process().memory_info().rss)
+            self.num_measured += 1
+            self.driver_b[self.num_measured] = psutil.Process().memory_info().rss
             if event.between_s is not None:
                 self.between_s.append(event.between_s)
 
@@ -105,14 +108,19 @@ class Seen:
                 if not self._tune:
                     below = psutil.Process().children(recursive=True)
                     self._tune = [p for p in below if p.name().startswith("ray::TuneActor")]
-                self.tune_b += [each.memory_info().rss for each in self._tune]
+                for each in self._tune:
+                    self.tune_b[self.num_measured] = each.memory_info().rss
 
 
-def growth_b(memory_b: Sequence[int], num_trials: int) -> float:
-    """Return the slope of evenly read memory over trials, the first fifth left out."""
-    trials = np.linspace(0.0, num_trials, len(memory_b))
-    first = len(memory_b) // 5
-    return float(np.polyfit(trials[first:], memory_b[first:], 1)[0])
+def later_b(memory_b: Mapping[int, int]) -> dict[int, int]:
+    """Return memory by the number of trials, the first fifth of them left out."""
+    return {num: read_b for num, read_b in memory_b.items() if num >= max(memory_b) / 5}
+
+
+def growth_b(memory_b: Mapping[int, int]) -> float:
+    """Return the slope of memory over trials, the first fifth of them left out."""
+    later = later_b(memory_b)
+    return float(np.polyfit([*later], [*later.values()], 1)[0])
 
 
 @contextmanager
@@ -217,12 +225,19 @@ def _figures(settings: Settings, seen: Seen) -> Iterator[Figure]:
     for name, memory_b in (("the driver's", seen.driver_b), ("Ray Tune's", seen.tune_b)):
         yield Figure(
             name=f"growth of {name} memory with every trial of a search",
-            measured=growth_b(memory_b, settings.num_trials) / 1e3,
+            measured=growth_b(memory_b) / 1e3,
             promised=20,
             unit="kB",
-            how=f"{memory_b[len(memory_b) // 5] / 1e6:.0f} MB after a fifth of the trials, "
-            f"{memory_b[-1] / 1e6:.0f} MB after all; {how}",
+            how=_course(memory_b) + how,
         )
+
+
+def _course(memory_b: Mapping[int, int]) -> str:
+    first_b, *_, last_b = (later := later_b(memory_b)).values()
+    return (
+        f"{first_b / 1e6:.0f} MB after a fifth of the trials, {last_b / 1e6:.0f} MB after all, "
+        f"{max(later.values()) / 1e6:.0f} MB at most; "
+    )
 
 
 if __name__ == "__main__":
