@@ -20,6 +20,7 @@ BENCHMARKS = (
     "estimator_laws",
     "estimator",
     "simulation_error",
+    "study_error",
     "search_clock",
     "search_overhead",
     "search_scaling",
