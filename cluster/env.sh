@@ -22,6 +22,8 @@ export RAY_USAGE_STATS_ENABLED=0
 # Ray's workers give way to every other process of the node (niceness 15); a program that is
 # measured must not.
 export RAY_worker_niceness=0
+# Until it kills, `ray job stop` waits so long for a study to conclude from what it has.
+export RAY_JOB_STOP_WAIT_TIME_S=60
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
 
 # ray.init(), `ray job submit` and experiments find the cluster by these.

@@ -20,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 SWEEP = ["experiments/dvfs_sweep.py", "gemm", "--every", "40", "--repeats", "1", "--num-gpus", "2"]
 NUM_TRIALS = 7  # the default clock, every 40th of 110 and the lowest, and a sentinel for each GPU
 
+LONG_SWEEP = [word.replace("1", "500") for word in SWEEP]
+
 # SLURM's commands as far as ray.sbatch needs them: a step of one leader per node, on this machine.
 SRUN = """#!/bin/bash
 for script; do :; done
@@ -118,6 +120,13 @@ def head(place, environment):
     assert not left
 
 
+def wait_for_measurements(results, limit_s=120):
+    deadline_s = time.monotonic() + limit_s
+    while not any(results.glob("*/measurements/*.jsonl")):
+        assert time.monotonic() < deadline_s, "nothing was measured"
+        time.sleep(0.5)
+
+
 def measured(folder):
     [study] = study_folders(folder)
     return ResultStore(study).read()
@@ -142,6 +151,22 @@ def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(
     assert as_file.returncode == 0, as_file.stdout + as_file.stderr
     assert as_snapshot.returncode == 0, as_snapshot.stdout + as_snapshot.stderr
     assert len(measured(plain)) == len(measured(snapshot)) == NUM_TRIALS
+
+
+@pytest.mark.slow
+def test_a_job_that_is_stopped_concludes_from_what_it_has(head, place, environment):
+    results = place / "results"
+    sweep = [*LONG_SWEEP, "--guard-socket", f"{place}/guard.sock", "--results-dir", f"{results}"]
+    submit = ". cluster/env.sh; ray job submit --no-wait --submission-id it --"
+    submitted = shell(f"{submit} {' '.join(sweep)}", environment)
+    assert submitted.returncode == 0, submitted.stderr
+    wait_for_measurements(results)
+
+    stopped = shell(". cluster/env.sh; ray job stop it; ray job logs it", environment)
+
+    [study] = study_folders(results)
+    assert "Interrupted: concluding from what was measured" in stopped.stdout
+    assert ResultStore(study).read_answer() is not None, stopped.stdout
 
 
 @pytest.fixture
@@ -175,13 +200,10 @@ def test_a_slurm_job_runs_its_experiment_over_its_nodes_and_leaves_nothing(place
 @pytest.mark.slow
 def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has(place, allocation):
     results = place / "results"
-    sweep = [word.replace("1", "500") for word in SWEEP]
-    command = ["bash", "cluster/ray.sbatch", *sweep, "--results-dir", results]
+    command = ["bash", "cluster/ray.sbatch", *LONG_SWEEP, "--results-dir", results]
     with (place / "job.log").open("w") as log:
         job = subprocess.Popen(command, cwd=ROOT, env=allocation, stdout=log, stderr=log)
-        while not any(results.glob("*/measurements/*.jsonl")):
-            assert job.poll() is None, (place / "job.log").read_text()
-            time.sleep(0.5)
+        wait_for_measurements(results)
         job.send_signal(signal.SIGTERM)
         code = job.wait(timeout=90)
 
