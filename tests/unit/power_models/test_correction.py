@@ -41,3 +41,15 @@ def test_what_lies_on_a_line_pulls_at_nothing():
     found = correction_of(AT, 0.02 + 0.1 * AT)
 
     assert found.pulls == pytest.approx((0.0, 0.0, 0.0), abs=1e-12)
+
+
+def test_a_slope_is_taken_for_as_much_as_scattered_points_can_tell():
+    """Slopes of 0.1 are usual: 5 % at 0.7 of the clock is one if points are exact."""
+    log_ratio, error = np.array([0.0, -0.35]), np.array([0.0, 0.05])
+
+    exact, scattered, useless = (correction_of(log_ratio, error, sd) for sd in (0.0, 0.02, 10.0))
+
+    kept = 0.35**2 / 2 / (0.35**2 / 2 + 0.2**2)
+    assert exact.slope == pytest.approx(-0.05 / 0.35)
+    assert scattered.slope == pytest.approx(kept * exact.slope)
+    assert useless.at(log_ratio) == pytest.approx([0.025, 0.025], abs=1e-4)

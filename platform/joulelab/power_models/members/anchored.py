@@ -2,12 +2,12 @@
 
 A law scaled as a whole at one clock is wrong at others: idle power does not grow with the load.
 So an anchor moves the parameters of its application, and only what the law cannot follow is scaled.
+Two anchors or more are readings that scatter: see ``readings``.
 """
 
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,14 +16,13 @@ from typing_extensions import override
 
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import ANCHOR_SETS, Calibration
+from joulelab.power_models.correction import Corrections
+from joulelab.power_models.members.readings import READING_ERROR, fitted_to
 from joulelab.power_models.queries import Queries, queries_of
 from joulelab.power_models.runs import Array, Index, Names, Runs
 from joulelab.power_models.splits import group_folds
 from joulelab.power_models.state import State
 from joulelab.power_models.targets import measured, scale
-
-_ANCHOR_ERROR = 0.005
-"""Relative standard error of a measured point."""
 
 
 class AnchoredModel(PowerModel):
@@ -35,6 +34,8 @@ class AnchoredModel(PowerModel):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.known: Mapping[tuple[str, str], Array] = {}
+        self.scatters = np.zeros(0)
+        """Relative scatter of single readings of each application that it learned from."""
 
     @abstractmethod
     def guess(self, queries: Queries) -> Array:
@@ -73,14 +74,15 @@ class AnchoredModel(PowerModel):
         queries = queries_of(anchors, profiled)
         self._check_inside(queries)
         values = measured(anchors, self.target) / scale(queries, self.target)
-        unadapted = super().adapt(anchors, profiled=profiled).corrections
+        boards = super().adapt(anchors, profiled=profiled).corrections.boards
         adapted = copy.copy(self)
-        solved = self.solved(queries, values)
-        told = {p.pair: row for p, row in zip(queries.profiles, solved, strict=True)}
+        parameters, scatter = self._read(queries, values)
+        told = {p.pair: row for p, row in zip(queries.profiles, parameters, strict=True)}
         adapted.known = {**self.known, **told}
-        found = super(AnchoredModel, adapted).adapt(anchors, profiled=profiled)
-        found.corrections = replace(found.corrections, boards=unadapted.boards)
-        return found
+        log_error = np.log(values / adapted.answer(queries))
+        found = self.corrections.with_anchors(queries, log_error, self.domain.gpus, scatter)
+        adapted.corrections = Corrections(pairs=found.pairs, boards=boards)
+        return adapted
 
     def solved(self, queries: Queries, values: Array) -> Array:
         """Return the parameters of each profile that meet ``values``, near the guessed ones."""
@@ -98,12 +100,16 @@ class AnchoredModel(PowerModel):
         pairs = list(self.known)
         rows = [self.known[pair] for pair in pairs]
         known = np.array(rows).reshape(len(pairs), self.num_parameters)
-        return State(values={"known": [list(pair) for pair in pairs]}, arrays={"known": known})
+        return State(
+            values={"known": [list(pair) for pair in pairs]},
+            arrays={"known": known, "scatters": self.scatters},
+        )
 
     @override
     def _restore(self, state: State) -> None:
         pairs = [(gpu, application) for gpu, application in state.values["known"]]
         self.known = dict(zip(pairs, state.arrays["known"], strict=True))
+        self.scatters = state.arrays["scatters"]
 
     @override
     def _calibrated(self, queries: Queries, values: Array, groups: Names) -> Calibration | None:
@@ -136,12 +142,44 @@ class AnchoredModel(PowerModel):
         Not a number at the anchors themselves.
         """
         anchors = _nearest(queries, ratios)
-        parameters = self.solved(queries.select(anchors), values[anchors])
+        measured_at = queries.select(anchors)
+        parameters, scatter = self._read(measured_at, values[anchors])
         errors = np.log(values / self.law(queries, parameters))
-        corrections = self.corrections.with_anchors(queries.select(anchors), errors[anchors], ())
+        corrections = self.corrections.with_anchors(measured_at, errors[anchors], (), scatter)
         left = errors - corrections.log_factor(queries)
         left[anchors] = np.nan
         return left
+
+    def _read(self, queries: Queries, values: Array) -> tuple[Array, Array]:
+        """Return the parameters that readings tell of each profile, and the scatter of these.
+
+        The scatter is 0 where a profile was read once: that is met.
+        """
+        parameters, scatter = self.solved(queries, values), np.zeros(len(queries.profiles))
+        for number in range(len(queries.profiles)):
+            rows = np.flatnonzero(queries.profile == number)
+            if len(rows) > 1:
+                parameters[number], scatter[number] = self._read_often(
+                    queries.select(rows), values[rows], number
+                )
+        return parameters, scatter
+
+    def _read_often(self, queries: Queries, values: Array, number: int) -> tuple[Array, float]:
+        parameters, doubt = self.guess(queries), self.doubt()
+        guess = parameters[number].copy()
+
+        def law(moved: Array) -> Array:
+            parameters[number] = guess + moved * doubt
+            return np.log(self.law(queries, parameters))
+
+        fit = fitted_to(
+            law,
+            np.log(values),
+            len(guess),
+            scatters=self.scatters,
+            free_level=self.target == "time_s",
+        )
+        return guess + fit.moved * doubt, fit.scatter
 
     def _solved(self, queries: Queries, values: Array, guesses: Array, number: int) -> Array:
         guess, doubt = guesses[number], self.doubt()
@@ -149,7 +187,7 @@ class AnchoredModel(PowerModel):
 
         def misfit(moved: Array) -> Array:
             parameters[number] = guess + moved * doubt
-            errors = np.log(self.law(queries, parameters) / values) / _ANCHOR_ERROR
+            errors = np.log(self.law(queries, parameters) / values) / READING_ERROR
             return np.concatenate([errors, moved])
 
         found = least_squares(misfit, np.zeros(len(guess)), max_nfev=50)

@@ -57,6 +57,7 @@ class PhysicsModel(AnchoredModel):
         self._time_gpus = tuple(sorted({profile.gpu for profile in queries.profiles}))
         self.caps_w = self._caps_seen(queries, values)
         scatter, kept = own_scatter(queries, values), thinned(queries)
+        self.scatters = scatter[scatter > 0.0]
         queries, values = queries.select(kept), values[kept]
         if self.target == "time_s":
             self._time_weights = self._learned_time(queries, values, scatter)
