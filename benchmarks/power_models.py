@@ -5,7 +5,7 @@ Usage: python benchmarks/run.py power_models          (or ``make bench-models``)
 
 Measured tables lie in ../shared/data and are no part of the project; without them nothing is
 scored. Every member and baseline is told, those too that lose to simpler ones. Held-out
-applications are measured at no clock, at the default clock, or there and at 0.7 of it; what was
+applications are measured at no clock, at the default clock, or there and at 0.6 of it; what was
 measured is not scored. Regrets are told against the best measured point, which is best by luck as
 well, and "smoothed", against the best of the sweep without its scatter; the last row says what a
 choice that could not be better would be charged against measured points, for the scatter alone.
@@ -33,6 +33,7 @@ from joulelab.errors import JouleLabError
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.baselines import measured_sweep
+from joulelab.power_models.calibration import SECOND_POINT
 from joulelab.power_models.decision import Goal
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import Queries, profile_of, sweep
@@ -44,7 +45,7 @@ from joulelab.power_models.traces import TRACE_MODELS
 from joulelab.power_models.validation import COLD, WARM, Validated, validate
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
-_PROBED = (1.0, 0.7)
+_PROBED = (1.0, SECOND_POINT)
 _CONSOLE = Console(width=160)
 _GOALS: tuple[Goal, ...] = get_args(Goal)
 _LEVEL = 0.9
@@ -317,7 +318,7 @@ def _promised(scored: Sequence[Scored], luck: LuckScores) -> list[Figure]:
         return []
     _, warm, probed = told
     how = f"{_MODEL}, A100, 21 applications, each held out; measured at the default clock"
-    both = f"{_MODEL}, A100; measured at the default clock and 0.7 of it"
+    both = f"{_MODEL}, A100; measured at the default clock and {SECOND_POINT:g} of it"
     luckiest = (
         "against the luckiest measured point, scatter included: "
         f"{_percent(luck.mean)} (90 %: {_percent(luck.lower)} to {_percent(luck.upper)}) is "
