@@ -1,8 +1,11 @@
 """Active learning: which clock to measure next, until the choice of a clock is settled.
 
 A clock may still be the best one if the lower end of its cost is below the upper end of the cost
-of the clock chosen so far. Of those, the one with the lowest lower end is measured next. The
-choice is settled when no clock may be better by more than a tolerance.
+of the clock chosen so far. The choice is settled when no clock may be better by more than a
+tolerance. Until then the clock is measured after which the least regret is to be expected, where
+the models are laws whose curves can be drawn (see ``worth``); of those as good the fastest, where
+the laws err least. Of other models it is, of the clocks that may be best, the one with the lowest
+lower end.
 """
 
 from collections.abc import Callable
@@ -12,9 +15,15 @@ import numpy as np
 
 from joulelab.errors import ConfigError
 from joulelab.power_models.decision import Goal
-from joulelab.power_models.operating_model import OperatingModel
-from joulelab.power_models.queries import Profile, sweep
+from joulelab.power_models.members.anchored import AnchoredModel
+from joulelab.power_models.operating_model import TIME_EXPONENT, OperatingModel
+from joulelab.power_models.queries import Profile, Queries, sweep
 from joulelab.power_models.runs import Array, Runs, joined
+from joulelab.power_models.worth import expected_regrets
+
+_NUM_CURVES = 128
+_ALIKE = 0.001
+"""Expected regrets that differ by less are alike: draws and laws are no surer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +77,34 @@ def suggestion(
     fresh = ~np.isin(np.round(clocks, 3), np.round(known, 3))
     open_ = fresh & (interval.lower < interval.upper[best])
     settled = worst <= tolerance or not open_.any()
-    following = int(np.argmin(np.where(open_, interval.lower, np.inf)))
+    worth = regrets_after(model, queries, goal)
+    if worth is None:
+        following = int(np.argmin(np.where(open_, interval.lower, np.inf)))
+    else:
+        following = _fastest_of_best(np.where(fresh, worth, np.inf), clocks)
     return Suggestion(
         best_mhz=float(clocks[best]),
         possible_regret=worst,
         next_mhz=None if settled else float(clocks[following]),
     )
+
+
+def regrets_after(model: OperatingModel, queries: Queries, goal: Goal) -> Array | None:
+    """Return the regret to be expected once each clock was measured besides.
+
+    Args:
+        model: Fitted, and adapted to what was measured of the application.
+        queries: One profile at the clocks to choose among.
+        goal: What is minimised.
+
+    Returns:
+        One number per query; ``None`` if the models are not laws whose curves can be drawn.
+    """
+    if not (isinstance(model.power, AnchoredModel) and isinstance(model.time, AnchoredModel)):
+        return None
+    power = model.power.drawn(queries, _NUM_CURVES, seed=1)
+    time = model.time.drawn(queries, _NUM_CURVES, seed=2)
+    return expected_regrets(power, time, TIME_EXPONENT[goal])
 
 
 def settle(
@@ -119,3 +150,7 @@ def settle(
         if found.next_mhz is None or len(runs) >= most:
             return found, runs
         runs = joined(runs, measure(found.next_mhz))
+
+
+def _fastest_of_best(worth: Array, clocks_mhz: Array) -> int:
+    return int(np.argmax(np.where(worth <= worth.min() + _ALIKE, clocks_mhz, 0.0)))

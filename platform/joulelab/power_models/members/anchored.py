@@ -8,6 +8,7 @@ Two anchors or more are readings that scatter: see ``readings``.
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from joulelab.power_models.runs import Array, Index, Names, Runs
 from joulelab.power_models.splits import group_folds
 from joulelab.power_models.state import State
 from joulelab.power_models.targets import measured, scale
+from joulelab.power_models.worth import Drawn, drawn_from
 
 
 class AnchoredModel(PowerModel):
@@ -94,6 +96,40 @@ class AnchoredModel(PowerModel):
                     queries.select(rows), values[rows], parameters, number
                 )
         return parameters
+
+    def drawn(self, queries: Queries, num_curves: int, *, seed: int = 0) -> Drawn:
+        """Draw curves that an application may have, its anchors being known.
+
+        Args:
+            queries: One profile at the clocks of the curves.
+            num_curves: How many.
+            seed: Of the draws.
+        """
+        profile = queries.profiles[0]
+        center = self.known.get(profile.pair, self.guess(queries)[0])
+        correction = self.corrections.pairs.get(profile.pair)
+        anchors = np.zeros(1 if self.target == "time_s" else 0)
+        if correction is not None:
+            anchors = np.array(correction.anchors)
+        everywhere = replace(
+            queries,
+            profile=np.zeros(len(queries) + len(anchors), dtype=np.intp),
+            sm_clock_mhz=np.append(queries.sm_clock_mhz, profile.clock_mhz * np.exp(anchors)),
+        )
+
+        def law(moved: Array) -> Array:
+            return np.log(self.law(everywhere, (center + moved * self.doubt())[None, :]))
+
+        scatter = float(np.median(self.scatters)) if len(self.scatters) else READING_ERROR
+        return drawn_from(
+            law,
+            self.num_parameters,
+            np.log(everywhere.clock_ratio),
+            num_anchors=len(anchors),
+            scatter=scatter,
+            num_curves=num_curves,
+            seed=seed,
+        )
 
     @override
     def _state(self) -> State:
