@@ -70,20 +70,64 @@ def test_the_catalogue_says_where_voltage_starts_to_rise():
     assert board_prior(None, 1980) is ANY_BOARD
 
 
-def test_a_probe_is_worth_most_where_it_tells_what_bounds_time():
+def known_at(*told):
+    """Return what is forecast of an H200 after readings of power at ratios of its clock."""
     space = SearchSpace("gemm", {"sm_clock_mhz": H200.study_clocks_mhz})
     evidence = Evidence(Problem(space=space, goal=goal_of("edp"), gpu=H200))
     forecaster = Forecaster(evidence)
-    at = {ratio: 1 + int(np.argmin(abs(forecaster.ratio[1:] - ratio))) for ratio in (0.4, 0.7, 0.9)}
-    for place, power_w in ((0, 220.0), (at[0.7], 160.0)):
+    for ratio, power_w in told:
+        place = 0 if ratio == 1.0 else place_of(forecaster, ratio)
         figures = Figures(
             energy_j=power_w, energy_u_j=0.5, time_s=1.0, time_u_s=0.002, power_w=power_w, board="b"
         )
         evidence.add(Outcome(candidate=space[place], figures=figures))
-    forecast = forecaster.forecast()
+    return forecaster, forecaster.forecast()
 
-    every = np.arange(len(space))
-    below, above = lowest_after(forecast, np.array([at[0.4], at[0.9]]), every, forecast.covariance)
 
-    assert below < above - 0.02
-    assert above <= forecast.log_cost.min() + 1e-9
+def place_of(forecaster, ratio):
+    return 1 + int(np.argmin(abs(forecaster.ratio[1:] - ratio)))
+
+
+def test_a_probe_is_worth_most_where_it_tells_what_bounds_time():
+    forecaster, forecast = known_at((1.0, 220.0), (0.7, 160.0))
+    every = np.arange(len(forecaster.ratio))
+    places = np.array([place_of(forecaster, ratio) for ratio in (0.4, 0.9)])
+
+    below, above = lowest_after(forecast, places, every)
+
+    assert below < above - 0.05
+
+
+def test_a_probe_tells_little_that_another_one_will_tell_that_is_out():
+    forecaster, forecast = known_at((1.0, 220.0), (0.7, 160.0))
+    every = np.arange(len(forecaster.ratio))
+    out, near, far = (place_of(forecaster, ratio) for ratio in (0.4, 0.42, 0.9))
+
+    alone = lowest_after(forecast, np.array([near, far]), every)
+    beside = lowest_after(forecast, np.array([near, far]), every, [out])
+
+    assert alone[1] - alone[0] > 0.05
+    assert abs(beside[1] - beside[0]) < 0.01
+    assert beside.max() <= alone.min() + 0.005
+
+
+def test_draws_keep_to_what_was_measured_and_scatter_where_nothing_was():
+    forecaster, forecast = known_at((1.0, 220.0), (0.7, 160.0))
+    measured = np.array([0, place_of(forecaster, 0.7)])
+
+    drawn = forecast.belief.drawn(forecast.rows)
+
+    assert drawn[:, measured].mean(axis=0) == pytest.approx(forecast.logs[measured], abs=0.005)
+    assert drawn[:, measured].std(axis=0).max() < 0.01
+    assert drawn[:, place_of(forecaster, 0.3), 0].std() > 0.05
+
+
+def test_what_a_hypothesis_says_is_drawn_as_often_as_it_is_likely():
+    forecaster, forecast = known_at((1.0, 220.0), (0.7, 160.0))
+    low = place_of(forecaster, 0.25)
+
+    time_s = np.exp(forecast.belief.drawn(forecast.rows)[:, low, 0])
+
+    of_host = forecast.belief.weights[1]
+    assert 0.02 < of_host < 0.98
+    assert np.mean(time_s < 1.2) == pytest.approx(of_host, abs=0.1)

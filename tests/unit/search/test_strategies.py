@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from search_surfaces import CLOCKS_MHZ, Surface, large_space, problem_on, searched, small_space
 
+from joulelab.hardware.catalogue import GPUS
+from joulelab.search.base import Figures, Outcome
 from joulelab.search.constraints import Constraint
+from joulelab.search.evidence import Problem
+from joulelab.search.goal import goal_of
 from joulelab.search.space import SearchSpace
 from joulelab.search.strategies import STRATEGIES
 from joulelab.search.strategies.model_guided import ModelGuided
@@ -110,6 +114,45 @@ def test_the_best_within_a_slowdown_limit_is_found_and_not_a_faster_or_slower_on
     chosen = strategy.evidence.ranked()[0]
     assert chosen in allowed
     assert surface.truth(chosen)[0] < 1.01 * best_j
+
+
+def told(strategy, asked, *, time_s, power_w):
+    figures = Figures(
+        energy_j=power_w * time_s,
+        energy_u_j=0.003 * power_w * time_s,
+        time_s=time_s,
+        time_u_s=0.002 * time_s,
+        power_w=power_w,
+        board="one",
+    )
+    strategy.tell(Outcome(candidate=asked, figures=figures))
+
+
+@pytest.mark.parametrize("name", ["a100_sxm", "v100_sxm2", "h200_sxm", "l4", "rtx_4090"])
+def test_the_first_probe_is_where_memory_and_host_differ_and_the_next_is_elsewhere(name):
+    spec = GPUS[name]
+    space = SearchSpace("gemm", {"sm_clock_mhz": spec.study_clocks_mhz})
+    strategy = ModelGuided(Problem(space=space, goal=goal_of("edp"), gpu=spec))
+    full_w = 0.6 * spec.default_power_limit_w
+
+    told(strategy, strategy.ask(), time_s=1.0, power_w=full_w)
+    first = strategy.ask()
+    told(strategy, first, time_s=1.3, power_w=0.5 * full_w)
+    second = strategy.ask()
+
+    first_mhz, second_mhz = first.point.sm_clock_mhz, second.point.sm_clock_mhz
+    assert first_mhz < spec.timing.memory_knee_mhz
+    assert abs(second_mhz - first_mhz) > 0.05 * max(spec.study_clocks_mhz)
+
+
+def test_what_is_asked_for_before_the_baseline_is_known_goes_to_a_clock_set_beforehand():
+    space = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ}, knobs={"batch": 64})
+    strategy = ModelGuided(problem_on(space))
+
+    baseline, ahead = strategy.ask(), strategy.ask()
+
+    assert baseline == space.baseline
+    assert ahead.point.sm_clock_mhz == pytest.approx(0.7 * max(CLOCKS_MHZ), abs=8)
 
 
 def test_several_asks_at_once_do_not_all_look_at_the_same_cell():

@@ -64,6 +64,16 @@ class Rows:
     board: Index
     warmth_k: Array
 
+    def at(self, places: Index) -> "Rows":
+        """Return some of the rows."""
+        return Rows(
+            cell=self.cell[places],
+            ratio=self.ratio[places],
+            limit_w=self.limit_w[places],
+            board=self.board[places],
+            warmth_k=self.warmth_k[places],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Observed:
@@ -93,6 +103,25 @@ class Expected:
     slopes: Array
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellBelief:
+    """The parameters of a cell, and those of the board.
+
+    Attributes:
+        likeliest: Their most likely values; shape ``(11,)``.
+        prior: Covariance before anything was measured; shape ``(11, 11)``.
+        covariance: What is left of it.
+        measured: Where the cell was measured.
+        variance: Of a logarithm of time or power around the law.
+    """
+
+    likeliest: Array
+    prior: Array
+    covariance: Array
+    measured: Rows
+    variance: float
+
+
 class Belief:
     """Parameters of the law, given measurements.
 
@@ -113,7 +142,7 @@ class Belief:
         working: float = BOUND[0],
     ) -> None:
         likeness = Likeness(cells)
-        self._num_cells = len(cells)
+        self._num_cells, self._observed = len(cells), observed
         self._mean = self._prior_mean(observed, board, num_boards, working)
         self._prior = block_diag(
             *(likeness.covariance(spread) for spread in _SPREADS),
@@ -140,6 +169,19 @@ class Belief:
         logs = log_time_power(local, rows.ratio, rows.limit_w)
         design = self._design(rows, slopes(local, rows.ratio, rows.limit_w))
         return Expected(logs=logs + self._offsets(rows, self._parameters), slopes=design)
+
+    def of_cell(self, cell: int) -> "CellBelief":
+        """Return what is believed of a cell by itself, on the first board."""
+        of_cell = np.arange(_NUM_CELL) * self._num_cells + cell
+        own = np.concatenate([of_cell, _NUM_CELL * self._num_cells + np.arange(_NUM_BOARD)])
+        rows = self._observed.rows
+        return CellBelief(
+            likeliest=self._parameters[own],
+            prior=self._prior[np.ix_(own, own)],
+            covariance=self.covariance[np.ix_(own, own)],
+            measured=rows.at(np.flatnonzero((rows.cell == cell) & (rows.board == 0))),
+            variance=_MISFIT**2,
+        )
 
     def misfit(self) -> float:
         """Return the standard deviation of time and of power around the law, relative."""

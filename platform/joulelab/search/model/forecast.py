@@ -43,6 +43,9 @@ class Forecast:
             shape ``(n,)``.
         noise: Variance of the logarithms of time and power of one more trial.
         unexplained: Variance of a logarithm of cost around the law.
+        belief: What all this follows from.
+        rows: The configurations, as the law sees them.
+        time_exponent: Of time in the cost, of which power is the other factor.
     """
 
     log_cost: Array
@@ -57,6 +60,9 @@ class Forecast:
     log_quality: Array
     noise: float
     unexplained: float
+    belief: Hypotheses
+    rows: Rows
+    time_exponent: float
 
     def given(self, places: Sequence[int]) -> Array:
         """Return the covariance once the configurations at ``places`` are measured as well."""
@@ -104,7 +110,8 @@ class Forecaster:
         boards = {f.board: None for f in (each.figures for each in valid) if f is not None}
         observed = self._observed(valid, list(boards))
         belief = Hypotheses(self._cells, observed, self._board, len(boards))
-        expected = belief.expected(self._rows(valid))
+        rows = self._rows(valid)
+        expected = belief.expected(rows)
         exponent = 1.0 + problem.goal.time_exponent
         quality, quality_u = self._quality(valid)
         log_cost = expected.logs[:, 1] + exponent * expected.logs[:, 0]
@@ -127,6 +134,9 @@ class Forecaster:
             log_quality=quality,
             noise=belief.noise * float(np.mean(observed.u**2)) + belief.misfit**2,
             unexplained=(1.0 + exponent**2) * belief.misfit**2,
+            belief=belief,
+            rows=rows,
+            time_exponent=exponent,
         )
 
     def _observed(self, valid: Sequence[Outcome], boards: Sequence[str]) -> Observed:

@@ -7,16 +7,22 @@ there is one more unknown, along which predictions move from the mean to its own
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag  # type: ignore[import-untyped]
+from scipy.stats import norm, qmc  # type: ignore[import-untyped]
 
 from joulelab.search.model.belief import Belief, Expected, Observed, Rows
+from joulelab.search.model.draws import drawn
+from joulelab.search.model.law import NUM_PARAMETERS
 from joulelab.search.model.priors import BOUND, BoardPrior
 from joulelab.search.space import Cell
 
 Array = NDArray[np.float64]
+
+_LOG2_DRAWS = 8
 
 
 class Hypotheses:
@@ -50,3 +56,28 @@ class Hypotheses:
         own = [root * each.slopes for root, each in zip(share, found, strict=True)]
         apart = [root * (each.logs - logs) for root, each in zip(share, found, strict=True)]
         return Expected(logs=logs, slopes=np.concatenate([*own, np.stack(apart, axis=2)], axis=2))
+
+    def drawn(self, rows: Rows) -> Array:
+        """Return logarithms of time and power of ``rows`` under draws of what is unknown.
+
+        A hypothesis is drawn from as often as it is likely.
+
+        Args:
+            rows: Configurations of one cell, on the first board.
+
+        Returns:
+            Shape ``(draws, n, 2)``.
+        """
+        normals = _normals()
+        ends = np.round(np.cumsum(self.weights) * len(normals)).astype(np.intp)
+        parts = zip(self._beliefs, np.split(normals, ends[:-1]), strict=True)
+        cell = int(rows.cell[0])
+        found = [drawn(belief.of_cell(cell), rows, part) for belief, part in parts if len(part)]
+        return np.concatenate(found)
+
+
+@cache
+def _normals() -> Array:
+    """Return points that fill a standard normal distribution evenly; shape ``(draws, 11)``."""
+    points: Array = norm.ppf(qmc.Sobol(NUM_PARAMETERS, seed=0).random_base2(_LOG2_DRAWS))
+    return points

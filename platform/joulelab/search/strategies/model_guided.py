@@ -17,9 +17,10 @@ from joulelab.search.standing import LEVEL
 Array = NDArray[np.float64]
 
 PROBE_RATIO = 0.7
-"""Clock over the highest at which a cell is probed first: about where voltage starts to rise."""
+"""Clock over the highest at which a cell is first probed that is asked for before anything is
+known: about where voltage starts to rise."""
 _NUM_PROBES = 2
-"""Clocks at which the baseline's cell is probed, the second where that tells most of the choice."""
+"""Clocks besides the baseline's at which its cell is probed."""
 _MOST_FAILURES = 2
 _LOST = 1e3
 """Finite logarithm of a cost that is infinite."""
@@ -28,10 +29,11 @@ _LOST = 1e3
 class ModelGuided(Strategy):
     """Expected improvement under the constraints, on a law of time and power.
 
-    It starts with the baseline and two probes of its clock axis, the second where that tells most
-    of which clock to choose. What cells have in common is shared, so that most are measured once
-    or not at all. What is still out counts as known in how far it will narrow the model, so that
-    several trials out at once do not ask the same.
+    It starts with the baseline and two probes of its clock axis, each where that is expected to
+    tell most of which clock to choose; only what is asked for before the baseline's outcome is
+    known goes to a clock that is set beforehand. What cells have in common is shared, so that most
+    are measured once or not at all. What is still out counts as known in how far it will narrow
+    the model, so that several trials out at once do not ask the same.
 
     Args:
         problem: What is searched for.
@@ -90,12 +92,12 @@ class ModelGuided(Strategy):
         """Return the place of what to measure next; ``None`` if nothing is worth it now."""
         free = self._free()
         waiting = not self.evidence.measured
-        for place in self._opening if waiting else self._opening[:_NUM_PROBES]:
+        for place in self._opening if waiting else self._opening[:1]:
             if free[place]:
                 return place
         if waiting or not free.any():
             return None
-        if (probe := self._last_probe(free)) is not None:
+        if (probe := self._probe(free)) is not None:
             return probe
         forecast = self.forecast()
         gain = self._gain(forecast)
@@ -103,7 +105,7 @@ class ModelGuided(Strategy):
         best = int(np.argmax(gain))
         return best if gain[best] > self._tolerance else None
 
-    def _last_probe(self, free: NDArray[np.bool_]) -> int | None:
+    def _probe(self, free: NDArray[np.bool_]) -> int | None:
         """Return where a probe of the baseline's cell tells most; ``None`` if it had its probes."""
         cell = self._forecaster.cell
         tried = {self._space.index(outcome.candidate) for outcome in self.evidence.outcomes}
@@ -111,8 +113,7 @@ class ModelGuided(Strategy):
         left = own[free[own]]
         if not len(left) or len((tried | set(self._out)) & set(own.tolist())) > _NUM_PROBES:
             return None
-        forecast = self.forecast()
-        lowest = lowest_after(forecast, left, own, forecast.given(self._out))
+        lowest = lowest_after(self.forecast(), left, own, self._out)
         return int(left[np.argmin(lowest)])
 
     def _free(self) -> NDArray[np.bool_]:
