@@ -1,18 +1,19 @@
 #!/usr/bin/env python
 """How far off the clock is that three measured clocks lead to.
 
-Usage: python benchmarks/search_clock.py [--seeds 5] [--data FOLDER]
+Usage: python benchmarks/search_clock.py [--seeds 5] [--redraws 0] [--data FOLDER]
 
 Simulated GPUs of the catalogue follow a law of the kind that the model-guided search assumes, with
 figures that it starts from, so they show what noise and few trials cost. Sweeps that were measured
 show what the law misses. These lie in ../shared/data and are no part of the project; each of their
-clocks was measured once, so the regret is that over the smoothed sweep.
+clocks was measured once, so the regret is that over the smoothed sweep. How much of a figure is
+luck shows when the scatter around the smoothed sweeps is drawn again.
 """
 
 import csv
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,10 +57,12 @@ class Settings:
 
     Attributes:
         seeds: How often each simulated sweep is searched.
+        redraws: How often the scatter of each recorded sweep is drawn again.
         data: Folder of the recorded sweeps.
     """
 
     seeds: int = 5
+    redraws: int = 0
     data: Path = _DATA
 
 
@@ -85,11 +88,12 @@ def figures(settings: Settings | None = None) -> list[Figure]:
     settings = settings or Settings()
     found = _simulated(settings.seeds)
     if (path := settings.data / "a100_hpc_dvfs.csv").is_file():
-        found += _recorded("A100", list(_sweeps(path, {})), GPUS["a100_sxm"])
+        found += _of_file("A100", list(_sweeps(path, {})), GPUS["a100_sxm"], settings.redraws)
     if (path := settings.data / "llm_stage_dvfs.csv").is_file():
         for name, board in (("A100", "a100_sxm"), ("A40", "a40")):
             sweeps = list(_sweeps(path, {"gpu": name}))
-            found += _recorded(f"{name}, stages of language models", sweeps, GPUS[board])
+            title = f"{name}, stages of language models"
+            found += _of_file(title, sweeps, GPUS[board], settings.redraws)
     return found
 
 
@@ -126,6 +130,36 @@ def _of_board(
                 strategy.tell(surface.outcome(space.index(asked), random))
         found.append(float(np.expm1(regrets[_chosen(strategy)])))
     return found
+
+
+def _of_file(title: str, sweeps: list[Sweep], spec: GpuSpec, redraws: int) -> list[Figure]:
+    found = _recorded(title, sweeps, spec)
+    return found + _redrawn(title, sweeps, spec, redraws) if redraws else found
+
+
+def _redrawn(title: str, sweeps: list[Sweep], spec: GpuSpec, redraws: int) -> list[Figure]:
+    """Return the regrets where the scatter of each sweep is drawn again."""
+    regrets = []
+    for sweep in sweeps:
+        edp = _smoothed(sweep.clocks_mhz, np.log(sweep.energy_j * sweep.time_s))
+        for seed in range(redraws):
+            chosen = _three_probes(_drawn_again(sweep, seed), spec)
+            regrets.append(float(np.expm1(edp[chosen] - edp.min())))
+    how = f"{title}, {len(sweeps)} applications x {redraws}"
+    return [
+        share_figure("EDP regret, scatter drawn again, mean", float(np.mean(regrets)), 1.0, how),
+        share_figure("the same, p95", float(np.quantile(regrets, 0.95)), 4.0, how),
+    ]
+
+
+def _drawn_again(sweep: Sweep, seed: int) -> Sweep:
+    """Return the smoothed sweep with errors as far apart, and as much in common, as its own."""
+    logs = np.log([sweep.energy_j, sweep.time_s])
+    smooth = np.array([_smoothed(sweep.clocks_mhz, each) for each in logs])
+    random, spread = np.random.default_rng(seed), np.cov(logs - smooth)
+    errors = random.multivariate_normal(np.zeros(2), spread, len(sweep.clocks_mhz)).T
+    energy_j, time_s = np.exp(smooth + errors)
+    return replace(sweep, energy_j=energy_j, time_s=time_s)
 
 
 def _recorded(title: str, sweeps: list[Sweep], spec: GpuSpec) -> list[Figure]:
