@@ -6,37 +6,40 @@ luckiest point and with the smoothed sweep, and what the luck is worth can be to
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from statsmodels.nonparametric.smoothers_lowess import lowess
 
 from joulelab.errors import ConfigError
 from joulelab.power_models.decision import Goal, Sweep
 from joulelab.power_models.members.scatter import off_neighbours
 from joulelab.power_models.runs import Array
 
-_DEGREES = range(2, 7)
-_SPARE_POINTS = 3
-"""So many points more than a polynomial's degree are required to smooth by it."""
-_HUBER = 1.345
-"""Errors beyond this many standard deviations count less, in proportion."""
-_ROUNDS = 20
+_SPANS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+"""Shares of a sweep's points that a line is fitted to, around each point."""
+_FEWEST = 5
+"""Usable points from which on a sweep is smoothed."""
+_NEAREST = 9
+"""Points that a line is fitted to, if there are as many: enough to outvote one that is far off."""
+_FOLDS = 8
+"""Parts of a sweep that are foretold from the others, to find the span."""
+_ROUNDS = 3
+"""How often points far off their line are given less weight."""
 
 
 def smoothed_cost(measured: Sweep, goal: Goal) -> Array:
     """Return the cost of each row on a smooth curve, infinite where a row is not usable.
 
-    The logarithm of the cost is a polynomial in that of the clock, fitted so that outliers count
-    less (Huber); its degree, 2 to 6, is the one that foretells left-out points best. Fewer than
-    five usable rows are returned as they are.
+    The logarithm of the cost is smoothed over that of the clock by lines fitted around each point,
+    to which outliers count less (LOWESS, Cleveland 1979); the span is the one that foretells
+    left-out points best. Fewer than five usable rows are returned as they are.
     """
     cost = measured.cost(goal)
     known = np.flatnonzero(np.isfinite(cost))
-    degrees = [degree for degree in _DEGREES if degree + _SPARE_POINTS <= len(known)]
-    if degrees:
-        height = np.log(measured.sm_clock_mhz[known])
-        height = (height - height.mean()) / (height.std() + 1e-12)
-        fits = [_fitted(height, np.log(cost[known]), degree) for degree in degrees]
-        cost[known] = np.exp(min(fits, key=lambda fit: fit[0])[1])
+    if len(known) >= _FEWEST:
+        logs = _smooth(tuple(np.log(measured.sm_clock_mhz[known])), tuple(np.log(cost[known])))
+        cost[known] = np.exp(logs)
     return cost
 
 
@@ -83,7 +86,7 @@ def luck_of(sweeps: list[Sweep], goal: Goal, *, replays: int = 1000, seed: int =
         cost, smooth = sweep.cost(goal), smoothed_cost(sweep, goal)
         order = np.argsort(sweep.sm_clock_mhz)
         order = order[np.isfinite(cost[order])]
-        if len(order) < min(_DEGREES) + _SPARE_POINTS:
+        if len(order) < _FEWEST:
             continue
         scatter = off_neighbours(np.log(cost[order]))
         drawn = random.choice(scatter, (replays, len(order)))
@@ -97,15 +100,25 @@ def luck_of(sweeps: list[Sweep], goal: Goal, *, replays: int = 1000, seed: int =
     return LuckScores(mean=float(means.mean()), lower=float(lower), upper=float(upper))
 
 
-def _fitted(height: Array, logs: Array, degree: int) -> tuple[float, Array]:
-    """Return the mean absolute error for left-out points, and the fitted values."""
-    design = np.vander(height, degree + 1)
-    weight, fitted, leverage = np.ones(len(logs)), logs, np.zeros(len(logs))
-    for _ in range(_ROUNDS):
-        basis, _ = np.linalg.qr(design * np.sqrt(weight)[:, None])
-        fitted = basis @ (basis.T @ (logs * np.sqrt(weight))) / np.sqrt(weight)
-        leverage = np.minimum(np.sum(basis**2, axis=1), 1.0 - 1e-9)
-        error = np.abs(logs - fitted)
-        spread = 1.4826 * np.median(error) + 1e-12
-        weight = 1.0 / np.maximum(1.0, error / (_HUBER * spread))
-    return float(np.mean(np.abs(logs - fitted) / (1.0 - leverage))), fitted
+@lru_cache(maxsize=1024)  # every model is compared with the same sweeps
+def _smooth(height: tuple[float, ...], logs: tuple[float, ...]) -> Array:
+    x, y = np.array(height), np.array(logs)
+    spans = [span for span in _SPANS if span * len(x) >= _NEAREST] or [1.0]
+    return _lowess(x, y, min(spans, key=lambda span: _left_out_error(x, y, span)), at=x)
+
+
+def _left_out_error(height: Array, logs: Array, span: float) -> float:
+    """Return the sum of absolute errors for points that every eighth time are left out."""
+    fold = np.argsort(np.argsort(height)) % _FOLDS
+    error = 0.0
+    for k in range(_FOLDS):
+        kept, out = fold != k, fold == k
+        error += float(
+            np.abs(logs[out] - _lowess(height[kept], logs[kept], span, height[out])).sum()
+        )
+    return error
+
+
+def _lowess(height: Array, logs: Array, span: float, at: Array) -> Array:
+    smoothed: Array = lowess(logs, height, frac=span, it=_ROUNDS, xvals=at)
+    return smoothed

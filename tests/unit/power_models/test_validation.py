@@ -184,6 +184,18 @@ def test_a_lucky_point_is_not_charged_against_the_smoothed_sweep():
     assert smoothed_best_mhz(lucky, "energy_j") == pytest.approx(1000.0, abs=100.0)
 
 
+def test_a_kink_is_not_smoothed_away():
+    """Above 1 GHz memory sets the time, below it the core: EDP is least at the kink.
+
+    At 1.1 GHz it is 11 % more; the best polynomial of up to six degrees makes 4 % of that.
+    """
+    kinked = replace(scattered(sd=0.003), time_s=np.maximum(1e3 / CLOCKS_MHZ, 1.0))
+
+    assert smoothed_best_mhz(kinked, "edp_js") == pytest.approx(1000.0, abs=40.0)
+    assert smoothed_regret(kinked, 1000.0, "edp_js") < 0.02
+    assert 0.06 < smoothed_regret(kinked, 1100.0, "edp_js") < 0.11
+
+
 def test_what_scatter_costs_the_best_choice_is_the_least_of_so_many_normal_numbers():
     """A flat curve: of 51 normal numbers of 1 % the least is expected at -2.26 %.
 
