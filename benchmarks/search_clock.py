@@ -27,6 +27,7 @@ from joulelab.core.configuration import KnobValue
 from joulelab.core.physics import CAP_SHARE
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import GPUS
+from joulelab.power_models.smoothing import smoothed_logs
 from joulelab.search.base import Outcome
 from joulelab.search.evidence import Problem
 from joulelab.search.goal import goal_of
@@ -35,8 +36,6 @@ from joulelab.search.strategies.model_guided import ModelGuided
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
 _NUM_PROBES = 3
-_SMOOTH = 4
-"""Clocks to either side over which a recorded sweep is smoothed."""
 _BOARDS = ("v100_sxm2", "a100_sxm", "h100_sxm", "h200_sxm", "a40", "l4", "rtx_4090")
 _WORKLOADS: tuple[tuple[str, Mapping[str, KnobValue]], ...] = (
     ("vit", {"batch": 1, "precision": "fp16"}),
@@ -176,7 +175,7 @@ def _recorded(title: str, sweeps: list[Sweep], spec: GpuSpec) -> list[Figure]:
         table.add_row(sweep.name, f"{sweep.clocks_mhz[chosen]} MHz", *cells)
     _CONSOLE.print(table)
     how = f"{title}, {len(sweeps)} applications, {_NUM_PROBES} clocks measured once"
-    alike = f"{how}; sweeps smoothed over {2 * _SMOOTH + 1} clocks"
+    alike = f"{how}; regret over the smoothed sweep"
     return [
         share_figure("EDP regret on the clock axis, mean", float(np.mean(smooths)), 1.0, alike),
         share_figure("the same, p95", float(np.quantile(smooths, 0.95)), 4.0, alike),
@@ -230,12 +229,7 @@ def _scatter(sweep: Sweep) -> tuple[float, float]:
 
 
 def _smoothed(clocks_mhz: tuple[int, ...], values: np.ndarray) -> np.ndarray:
-    """Return local parabolas through ``values``: readings of one run each scatter by 1 to 2 %."""
-    x, found = np.array(clocks_mhz, dtype=float), np.empty_like(values)
-    for place in range(len(x)):
-        near = slice(max(0, place - _SMOOTH), place + _SMOOTH + 1)
-        found[place] = np.polyval(np.polyfit(x[near] - x[place], values[near], 2), 0.0)
-    return found
+    return smoothed_logs(np.array(clocks_mhz, dtype=float), values)
 
 
 if __name__ == "__main__":

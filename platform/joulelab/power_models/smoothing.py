@@ -37,10 +37,20 @@ def smoothed_cost(measured: Sweep, goal: Goal) -> Array:
     """
     cost = measured.cost(goal)
     known = np.flatnonzero(np.isfinite(cost))
-    if len(known) >= _FEWEST:
-        logs = _smooth(tuple(np.log(measured.sm_clock_mhz[known])), tuple(np.log(cost[known])))
-        cost[known] = np.exp(logs)
+    cost[known] = np.exp(smoothed_logs(measured.sm_clock_mhz[known], np.log(cost[known])))
     return cost
+
+
+def smoothed_logs(clocks_mhz: Array, logs: Array) -> Array:
+    """Return the logarithm of a quantity at each clock without its scatter, likewise.
+
+    Args:
+        clocks_mhz: Clocks, in any order; shape ``(n,)``.
+        logs: Logarithm of what was measured there; shape ``(n,)``.
+    """
+    if len(logs) < _FEWEST:
+        return logs
+    return _smooth(tuple(np.log(clocks_mhz)), tuple(logs))
 
 
 def smoothed_best_mhz(measured: Sweep, goal: Goal) -> float:
@@ -121,4 +131,6 @@ def _left_out_error(height: Array, logs: Array, span: float) -> float:
 
 def _lowess(height: Array, logs: Array, span: float, at: Array) -> Array:
     smoothed: Array = lowess(logs, height, frac=span, it=_ROUNDS, xvals=at)
+    if not np.isfinite(smoothed).all():  # points without any scatter have no outliers either
+        smoothed = lowess(logs, height, frac=span, it=0, xvals=at)
     return smoothed

@@ -15,7 +15,12 @@ from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, queries_of, sweep
 from joulelab.power_models.readers import runs_of_rows
 from joulelab.power_models.scores import error_scores, interval_scores
-from joulelab.power_models.smoothing import luck_of, smoothed_best_mhz, smoothed_regret
+from joulelab.power_models.smoothing import (
+    luck_of,
+    smoothed_best_mhz,
+    smoothed_cost,
+    smoothed_regret,
+)
 from joulelab.power_models.splits import group_folds, splits
 from joulelab.power_models.validation import COLD, WARM, validate
 
@@ -182,6 +187,15 @@ def test_a_lucky_point_is_not_charged_against_the_smoothed_sweep():
     assert regret(lucky, 1000.0, "energy_j") > 0.2
     assert smoothed_regret(lucky, 1000.0, "energy_j") < 0.01
     assert smoothed_best_mhz(lucky, "energy_j") == pytest.approx(1000.0, abs=100.0)
+
+
+@pytest.mark.parametrize("num", [5, 8, 20, 51])
+def test_points_without_scatter_stay_where_they_are(num):
+    flat = Sweep(
+        sm_clock_mhz=CLOCKS_MHZ[:num], power_w=np.full(num, 100.0), time_s=np.full(num, 2.0)
+    )
+
+    assert smoothed_cost(flat, "energy_j") == pytest.approx(200.0)
 
 
 def test_a_kink_is_not_smoothed_away():
