@@ -1,6 +1,7 @@
 """What every test runs under."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,15 @@ settings.register_profile(
     "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same")
+
+
+@pytest.fixture
+def heeded():
+    """Let SIGINT interrupt, also where it is ignored, as in what a shell runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
 
 _RAY = Path(__file__).parent / "integration"
 

@@ -103,7 +103,7 @@ def test_a_killed_search_goes_on_where_it_was_and_measures_nothing_twice(search,
     assert max(Counter(m.trial for m in store.read() if m.valid).values()) == 1
 
 
-def test_an_interrupted_search_concludes_from_what_it_has_and_goes_on_later(search):
+def test_an_interrupted_search_concludes_from_what_it_has_and_goes_on_later(search, heeded):
     reasons, events = [], []
 
     def interrupt(event):

@@ -285,7 +285,8 @@ def test_an_interrupted_study_concludes_from_what_it_has_and_goes_on_later(study
 
     assert of_kind(events, StudyInterrupted) == [StudyInterrupted(study=STUDY)]
     assert (first.interrupted, first.exit_code) == (True, 130)
-    assert [len(known) for known in concluded] == [first.num_valid]
+    # What was stored but not yet reported when it stopped is concluded from as well.
+    assert [len(known) >= first.num_valid for known in concluded] == [True]
     assert 3 <= first.num_valid < len(plan)
     assert len(first.unfinished) == len(plan) - first.num_valid
     assert (second.interrupted, second.exit_code) == (False, 0)
@@ -293,7 +294,7 @@ def test_an_interrupted_study_concludes_from_what_it_has_and_goes_on_later(study
     assert Counter(m.trial for m in store.read() if m.valid) == Counter(t.name for t in plan)
 
 
-def test_a_study_interrupted_before_it_can_say_anything_is_just_interrupted(study):
+def test_a_study_interrupted_before_it_can_say_anything_is_just_interrupted(study, heeded):
     def interrupt(event):
         if isinstance(event, DeviceReady):
             signal.raise_signal(signal.SIGINT)

@@ -15,7 +15,7 @@ def interrupt(number=signal.SIGINT):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_is_noted_and_a_later_one_interrupts(number, monkeypatch):
+def test_the_first_signal_is_noted_and_a_later_one_interrupts(number, monkeypatch, heeded):
     with Interruption() as interruption:
         assert not interruption.is_noted()
         interrupt(number)
@@ -59,7 +59,7 @@ def test_outside_the_main_thread_it_leaves_signals_alone():
     assert seen == [before]
 
 
-def test_what_cannot_be_concluded_after_a_signal_is_the_interruption():
+def test_what_cannot_be_concluded_after_a_signal_is_the_interruption(heeded):
     with Interruption() as interruption:
         interrupt()
 
