@@ -104,12 +104,13 @@ def test_a_killed_search_goes_on_where_it_was_and_measures_nothing_twice(search,
 
 
 def test_an_interrupted_search_concludes_from_what_it_has_and_goes_on_later(search, heeded):
-    reasons, events = [], []
+    reasons, measured = [], []
 
     def interrupt(event):
-        events.append(event)
-        if isinstance(event, TrialMeasured) and len(events) > 12:
-            signal.raise_signal(signal.SIGINT)
+        if isinstance(event, TrialMeasured):
+            measured.append(event)
+            if len(measured) == 5:
+                signal.raise_signal(signal.SIGINT)
 
     first, _ = search(
         Scripted(CANDIDATES * 5),
