@@ -48,10 +48,6 @@ class Interruption(AbstractContextManager["Interruption"]):
             # A handler that was not set from Python is known as None.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
-    def is_noted(self) -> bool:
-        """Whether a signal came, as a question to be asked again and again."""
-        return self.noted
-
     @contextmanager
     def excuses(self) -> Generator[None]:
         """Conclude within this: what an interrupted study cannot say is no fault of its own.

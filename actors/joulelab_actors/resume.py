@@ -37,7 +37,10 @@ def check_feasible(trials: Sequence[Trial], sites: Sequence[Site], *, observe_on
 
 
 def ties(
-    trials: Sequence[Trial], known: Sequence[Measurement], uuids: Sequence[str]
+    trials: Sequence[Trial],
+    rest: Sequence[Trial],
+    known: Sequence[Measurement],
+    uuids: Sequence[str],
 ) -> tuple[list[Trial], frozenset[str]]:
     """Return sentinels to be measured besides, so that every GPU measures one, and who has none.
 
@@ -47,11 +50,11 @@ def ties(
 
     Args:
         trials: All trials of the study; without a sentinel among them none is added.
+        rest: Those that are left to do.
         known: What its results folder holds.
         uuids: GPUs that carry it out now.
     """
     planned = [trial for trial in trials if trial.sentinel]
-    rest = rest_of(trials, known)
     if not planned or not rest:
         return [], frozenset()
     tied = {m.device.uuid for m in known if m.sentinel and m.settled}

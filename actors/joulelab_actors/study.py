@@ -73,13 +73,12 @@ def run_study(
     with closing(driver_store(folder)) as store:
         header = open_study(store, trials[0].study, settings, tracking_uri)
         known = store.read()
-        added, untied = ties(trials, known, [site.uuid for site in sites])
-        trials = [*added, *trials]
-        todo = rest_of(trials, known)
-        num_skipped = len(trials) - len(todo)
+        rest = rest_of(trials, known)
+        added, untied = ties(trials, rest, known, [site.uuid for site in sites])
+        todo, num_skipped = [*added, *rest], len(trials) - len(rest)
         on_event(
             StudyStarted(
-                num_trials=len(trials),
+                num_trials=num_skipped + len(todo),
                 num_skipped=num_skipped,
                 uuids=tuple(site.uuid for site in sites),
             )
@@ -103,7 +102,7 @@ def run_study(
                 ledger.note_delivery(tracker.finish())
     return ledger.summary(
         study=header.name,
-        num_trials=len(trials),
+        num_trials=num_skipped + len(todo),
         num_skipped=num_skipped,
         unfinished=unfinished,
         interrupted=interruption.noted,
@@ -118,7 +117,7 @@ def _measure(
     ledger: Ledger,
     interruption: Interruption,
 ) -> None:
-    for event in pool.run(trials, untied=untied, must_stop=interruption.is_noted):
+    for event in pool.run(trials, untied=untied, must_stop=lambda: interruption.noted):
         ledger.note(event)
 
 

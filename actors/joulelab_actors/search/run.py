@@ -165,7 +165,7 @@ def _started(desk: Desk, sites: Sequence[Site]) -> StudyStarted:
 def _measure(
     pool: Pool, desk: Desk, begun: Sequence[Trial], ledger: Ledger, interruption: Interruption
 ) -> None:
-    for event in pool.run(begun, desk, must_stop=interruption.is_noted):
+    for event in pool.run(begun, desk, must_stop=lambda: interruption.noted):
         ledger.note(event)
         desk.note(event)
     if ledger.quarantined and not desk.num_settled and not interruption.noted:

@@ -17,9 +17,9 @@ def interrupt(number=signal.SIGINT):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_is_noted_and_a_later_one_interrupts(number, monkeypatch, heeded):
     with Interruption() as interruption:
-        assert not interruption.is_noted()
+        assert not interruption.noted
         interrupt(number)
-        assert interruption.is_noted()
+        assert interruption.noted
         interrupt(number)  # still the same, sent twice
         monkeypatch.setattr("joulelab_actors.interruption._ONE_S", 0.0)
         with pytest.raises(KeyboardInterrupt):

@@ -100,8 +100,12 @@ def planned(num, *, repeats=1):
     return plan_sweep(STUDY, clocks, repeats=repeats, sentinel=gemm(), sentinel_every=2)
 
 
+def tied(plan, known, uuids):
+    return ties(plan, rest_of(plan, known), known, uuids)
+
+
 def test_every_gpu_of_a_study_has_a_sentinel_to_begin_with():
-    added, untied = ties(planned(4), [], ["a", "b", "c"])
+    added, untied = tied(planned(4), [], ["a", "b", "c"])
 
     [sentinel] = added
     assert untied == {"a", "b", "c"}
@@ -114,11 +118,11 @@ def test_a_study_that_goes_on_on_another_gpu_gets_it_a_sentinel_of_its_own(measu
     plan = planned(1)
     done = replace(measured, trial=plan[0].name, configuration=gemm(), sentinel=True, study=STUDY)
 
-    added, untied = ties(plan, [done], [done.device.uuid, "other"])
+    added, untied = tied(plan, [done], [done.device.uuid, "other"])
 
     assert untied == {"other"}
     assert [trial.repeat for trial in added] == [1]
-    again, _ = ties(plan, [done, replace(done, trial=added[0].name, repeat=1)], ["third"])
+    again, _ = tied(plan, [done, replace(done, trial=added[0].name, repeat=1)], ["third"])
     assert [trial.repeat for trial in again] == [2]
 
 
@@ -126,11 +130,11 @@ def test_no_sentinel_is_added_where_none_is_planned_or_nothing_is_left(measured)
     plan = planned(1)
     done = [replace(measured, trial=t.name, configuration=t.configuration) for t in plan]
 
-    assert ties([trial()], [], ["a", "b"]) == ([], frozenset())
-    assert ties(plan, done, ["a", "b"]) == ([], frozenset())
+    assert tied([trial()], [], ["a", "b"]) == ([], frozenset())
+    assert tied(plan, done, ["a", "b"]) == ([], frozenset())
 
 
 def test_no_more_sentinels_are_added_than_there_is_left_to_do():
-    added, _ = ties(planned(1), [], [f"gpu-{i}" for i in range(8)])
+    added, _ = tied(planned(1), [], [f"gpu-{i}" for i in range(8)])
 
     assert len(added) == 1
