@@ -36,6 +36,9 @@ my_address() {
     hostname -I | tr ' ' '\n' | grep -E '^[0-9]+(\.[0-9]+){3}$' | grep -v '^127\.' | head -n 1
 }
 
+# Another Ray that answers there would be taken for this job's, and refuse its token.
+taken() { (: <>"/dev/tcp/$1/$2") 2>/dev/null; }
+
 # Write a file so that who waits for it never reads half of it.
 publish() {
     printf '%s' "$2" >"$1.tmp"
@@ -86,6 +89,10 @@ if [ "$rank" = 0 ]; then
     [ -s "$RAY_AUTH_TOKEN_PATH" ] \
         || publish "$RAY_AUTH_TOKEN_PATH" "$(python -c 'import secrets; print(secrets.token_hex(32))')"
     address=$(my_address)
+    if taken "$address" "$RAY_PORT"; then
+        echo "Port $RAY_PORT of $address is taken. Set RAY_PORT to the first of five free ports." >&2
+        exit 1
+    fi
     publish "$RUN_DIR/api" "http://127.0.0.1:$DASHBOARD_PORT"
     publish "$RUN_DIR/head" "$address:$RAY_PORT"
     run ray start --head --node-ip-address="$address" --port="$RAY_PORT" \

@@ -1,6 +1,7 @@
 """The shell scripts that start clusters, and jobs submitted to one."""
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -60,12 +61,15 @@ def environment(place):
 
 
 def free_ports(count):
-    """Return the first of ``count`` neighbouring ports that nobody uses now."""
-    for first in range(23000, 30000, 20):
+    """Return the first of ``count`` neighbouring ports that nobody uses now.
+
+    Somewhere at random, since another who looks at this moment finds the same ones free.
+    """
+    for first in random.sample(range(20000, 32000, count), 100):
         try:
             for port in range(first, first + count):
                 with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
+                    probe.bind(("", port))
         except OSError:
             continue
         return first
@@ -118,6 +122,16 @@ def head(place, environment):
         assert stopped.returncode == 0, stopped.stderr + log.read_text()
     left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
     assert not left
+
+
+def test_a_port_that_another_program_has_is_refused_before_anyone_is_told_of_it(environment):
+    with socket.create_server(("", int(environment["RAY_PORT"]))):
+        started = shell("cluster/ray_node.sh", environment)
+
+    assert started.returncode == 1
+    assert f"Port {environment['RAY_PORT']} of " in started.stderr
+    assert "Set RAY_PORT" in started.stderr
+    assert not Path(environment["RUN_DIR"], "head").exists()
 
 
 def wait_for_measurements(results, count=6, limit_s=120):
