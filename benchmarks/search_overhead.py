@@ -2,12 +2,16 @@
 """What a search costs beyond the measuring: strategy, Ray Tune, Ray, the results store, MLflow.
 
 Usage: python benchmarks/search_overhead.py [--num-trials 1000] [--num-gpus 2] [--trial-s 1]
+       python benchmarks/search_overhead.py --algorithm model-guided --num-trials 60 --trial-s 1
 
 A GPU is idle from the end of one measuring to the start of the next: while the records are stored
 and reported, and the strategy is told and asked. At its end a search waits for what MLflow and Tune
 have not taken over by then. The driver's time is that of all its threads on a processor. Memory is
 the resident one of the driver and of Tune's process, by the number of trials measured by then; its
 growth is the slope of a line through what lies beyond the first fifth of the trials.
+
+A strategy with a model searches the grid of a study, 61 clocks x 6 sizes x 4 number formats, the
+others as many sizes as there are trials.
 
 Simulated GPUs are computed by the cores that the search needs itself. With ``--trial-s`` they wait
 on the wall besides, as long as a short trial of a real GPU.
@@ -31,6 +35,9 @@ from figures import Figure, print_figures
 from paced_device import paced
 
 from joulelab.core.procedure import Procedure
+from joulelab.errors import GuardError
+from joulelab.guard import GuardClient
+from joulelab.hardware.catalogue import GPUS
 from joulelab.search.evidence import Problem
 from joulelab.search.goal import goal_of
 from joulelab.search.space import SearchSpace
@@ -44,6 +51,18 @@ from joulelab_actors.session import NAMESPACE, connected
 
 _VIRTUAL_S = 30.0
 """Virtual time of a trial of the usual procedure, about."""
+_GPU = "a100_sxm"
+_GRID = {
+    "sm_clock_mhz": GPUS[_GPU].study_clocks_mhz,
+    "n": (512, 1024, 2048, 4096, 6144, 8192),
+    "precision": ("fp32", "tf32", "fp16", "bf16"),
+}
+_MODELLED = ("model-guided",)
+_FEW = 100
+"""Gaps from which on a 95th percentile is more than one of them. The longest is at the end of a
+model's search, where it has nothing to ask for until it is told."""
+_MANY = 1000
+"""Trials from which on memory is followed: of fewer, what is loaded on the way is most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,17 +157,20 @@ def _tune_watched(seen: Seen) -> Iterator[None]:
 def watch(settings: Settings, folder: Path, seen: Seen) -> None:
     """Run a search at the driver's own clocks."""
     sizes = tuple(range(1024, 1024 + 64 * settings.num_trials, 64))
-    problem = Problem(space=SearchSpace("gemm", {"n": sizes}), goal=goal_of("edp"))
+    is_modelled, socket = settings.algorithm in _MODELLED, folder / "guard.sock"
+    space = SearchSpace("gemm", _GRID if is_modelled else {"n": sizes})
+    problem = Problem(space=space, goal=goal_of("edp"), gpu=GPUS[_GPU])
     start_s, busy_s = time.monotonic(), time.process_time()
     summary = run_search(
         strategy_of(settings.algorithm, problem),
         study="overhead",
-        sites=simulated_sites("h200_sxm", settings.num_gpus, str(folder / "driver")),
+        sites=simulated_sites(_GPU, settings.num_gpus, str(folder / "driver")),
         results_dir=folder / "results",
         procedure=Procedure(),
         budget=Budget(num_trials=settings.num_trials),
         tracking_uri=embedded_uri(folder) if settings.tracked else None,
-        observe_only=True,
+        observe_only=not is_modelled,
+        guard_socket=socket,
         on_event=seen,
     )
     seen.driver_s = time.process_time() - busy_s
@@ -156,11 +178,15 @@ def watch(settings: Settings, folder: Path, seen: Seen) -> None:
     seen.wall_s = time.monotonic() - start_s
     seen.load = psutil.getloadavg()[1]
     seen.trouble = summary.tune_trouble
+    with suppress(GuardError):  # none answers where no clock was set
+        GuardClient(socket, start=False).stop()
 
 
 def figures(settings: Settings | None = None) -> list[Figure]:
     """Return a search's idle gaps, its driver's time and its growth."""
-    settings = settings or Settings()
+    if settings is None:
+        modelled = Settings(algorithm="model-guided", num_trials=60, trial_s=1.0)
+        return figures(Settings()) + figures(modelled)
     seen = Seen()
     with (
         _ray(settings),
@@ -194,34 +220,37 @@ def _ray(settings: Settings) -> Iterator[None]:
 def _figures(settings: Settings, seen: Seen) -> Iterator[Figure]:
     waits = f" that wait {settings.trial_s:g} s a trial" if settings.trial_s else ""
     how = (
-        f"{settings.num_trials} trials of {settings.algorithm} search on {settings.num_gpus} "
+        f"{seen.num_measured} trials of {settings.algorithm} search on {settings.num_gpus} "
         f"simulated GPU(s){waits}, MLflow {'on' if settings.tracked else 'off'}, "
         f"{seen.wall_s:.0f} s, load {seen.load:.1f} on {psutil.cpu_count()} cores"
     )
     how = how if seen.trouble is None else f"{how}. {seen.trouble}"
     gaps_ms = 1e3 * np.array(seen.between_s)
-    for name, share in (("median", 50), ("95th percentile", 95)):
+    shares = [("median", 50), ("95th percentile", 95)]
+    for name, share in shares if len(gaps_ms) >= _FEW else shares[:1]:
         yield Figure(
             name=f"a GPU's idle gap between two trials of a search ({name})",
             measured=float(np.percentile(gaps_ms, share)),
             promised=50,
             unit="ms",
-            how=how,
+            how=f"{max(gaps_ms):.0f} ms at most; {how}",
         )
     yield Figure(
         name="the driver's processor time for a trial of a search",
-        measured=1e3 * seen.driver_s / settings.num_trials,
+        measured=1e3 * seen.driver_s / seen.num_measured,
         promised=300,
         unit="ms",
         how=how,
     )
     yield Figure(
         name="a search's wait at its end for what MLflow and Ray Tune lack, for each of its trials",
-        measured=1e3 * (seen.wall_s - seen.measured_s) / settings.num_trials,
+        measured=1e3 * (seen.wall_s - seen.measured_s) / seen.num_measured,
         promised=100,
         unit="ms",
         how=f"measuring ended after {seen.measured_s:.0f} s; {how}",
     )
+    if seen.num_measured < _MANY:
+        return
     for name, memory_b in (("the driver's", seen.driver_b), ("Ray Tune's", seen.tune_b)):
         yield Figure(
             name=f"growth of {name} memory with every trial of a search",

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from joulelab.search.model.belief import Belief, Observed, Rows
 from joulelab.search.model.cells import Likeness, Spread
 from joulelab.search.model.fields import QUALITY, field
 from joulelab.search.model.law import log_time_power, slopes
 from joulelab.search.model.priors import ANY_BOARD
+from joulelab.search.model.threads import one_thread
 
 INF = np.array([np.inf])
 CELLS = tuple(
@@ -63,6 +65,37 @@ def test_a_limit_lowers_the_clock_until_it_holds():
 
     assert power_w == pytest.approx(165.0, rel=1e-4)
     assert time_s == pytest.approx(2.0, rel=1e-4)  # as at half the clock, where it draws 165 W
+
+
+@pytest.mark.parametrize("limit_w", [125.0, 165.0, 185.0, 230.0])
+def test_power_at_a_clock_that_is_held_is_the_limit(limit_w):
+    """Also at the ridge, where power has a kink, and for rows that are held or not."""
+    ratio = np.array([0.3, 0.7, 0.71, 0.9, 1.0])
+
+    free_w, held_w = (
+        np.exp(log_time_power(np.repeat(LAW, 5, axis=0), ratio, np.full(5, bound)))[:, 1]
+        for bound in (np.inf, limit_w)
+    )
+
+    assert held_w == pytest.approx(np.minimum(free_w, limit_w), rel=1e-6)
+
+
+def test_the_clock_does_not_fall_below_the_least_to_keep_to_a_limit():
+    found_w = np.exp(log_time_power(LAW, np.array([1.0]), np.array([80.0])))[0, 1]
+
+    assert 100.0 < found_w < 110.0
+
+
+def test_linear_algebra_uses_one_thread_for_as_long_as_it_is_asked_to():
+    def threads():
+        return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+
+    before = threads()
+    with one_thread():
+        within = threads()
+
+    assert set(within) == {1}
+    assert threads() == before
 
 
 def test_slopes_are_those_of_the_law():

@@ -28,7 +28,8 @@ NUM_PARAMETERS: Final = len(CELL_PARAMETERS) + len(BOARD_PARAMETERS)
 _STEP = 1e-5
 _LEAST_RATIO = 0.05
 _LATEST_RIDGE = 0.98
-_HALVINGS = 22
+_PARTS, _CUTS = 4, 6
+_LEAST_W = 1e-12
 
 
 def log_time_power(parameters: Array, ratio: Array, limit_w: Array) -> Array:
@@ -62,14 +63,21 @@ def slopes(parameters: Array, ratio: Array, limit_w: Array) -> Array:
 
 
 def _held(parameters: Array, ratio: Array, limit_w: Array) -> Array:
-    """Return the highest clock ratio at which power is within the limit, by halving."""
-    low, high = np.full_like(ratio, _LEAST_RATIO), ratio.copy()
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        above = _share_and_power(parameters, middle)[1] > limit_w
-        high = np.where(above, middle, high)
-        low = np.where(above, low, middle)
-    return low
+    """Return the highest clock ratio at which power is within the limit; it grows with the clock.
+
+    Few calls with many clocks each, since most of a call with few rows is not arithmetic.
+    """
+    rows, steps = np.arange(len(ratio)), np.linspace(0.0, 1.0, _PARTS + 1)
+    low, high = np.full_like(ratio, _LEAST_RATIO), ratio
+    repeated = np.repeat(parameters, len(steps), axis=0)
+    for _ in range(_CUTS):
+        tried = low[:, None] + (high - low)[:, None] * steps
+        power_w = _share_and_power(repeated, tried.ravel())[1].reshape(tried.shape)
+        over = np.clip(np.sum(power_w <= limit_w[:, None], axis=1), 1, _PARTS)
+        low, high = tried[rows, over - 1], tried[rows, over]
+    low_w, high_w = power_w[rows, over - 1], power_w[rows, over]
+    share = (limit_w - low_w) / np.maximum(high_w - low_w, _LEAST_W)
+    return np.asarray(low + (high - low) * np.clip(share, 0.0, 1.0))
 
 
 def _share_and_power(parameters: Array, ratio: Array) -> tuple[Array, Array]:

@@ -12,6 +12,7 @@ from joulelab.search.model.equals import expected_equals
 from joulelab.search.model.forecast import Forecast, Forecaster
 from joulelab.search.model.hopeless import hopeless
 from joulelab.search.model.lookahead import lowest_after
+from joulelab.search.model.threads import one_thread
 from joulelab.search.standing import LEVEL
 
 Array = NDArray[np.float64]
@@ -77,6 +78,7 @@ class ModelGuided(Strategy):
     def is_done(self) -> bool:
         return not self._out and self._next() is None
 
+    @one_thread()
     def forecast(self) -> Forecast:
         """Return what is expected of every configuration; something must have been measured."""
         if self._forecast is None:
@@ -88,6 +90,7 @@ class ModelGuided(Strategy):
         confidence = self.evidence.problem.confidence
         return expected_equals(self.forecast(), self._space, confidence=confidence, level=level)
 
+    @one_thread()
     def _next(self) -> int | None:
         """Return the place of what to measure next; ``None`` if nothing is worth it now."""
         free = self._free()
