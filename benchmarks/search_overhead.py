@@ -155,7 +155,7 @@ def _tune_watched(seen: Seen) -> Iterator[None]:
 
 
 def watch(settings: Settings, folder: Path, seen: Seen) -> None:
-    """Run a search at the driver's own clocks."""
+    """Run a search, one without a model at the driver's own clocks."""
     sizes = tuple(range(1024, 1024 + 64 * settings.num_trials, 64))
     is_modelled, socket = settings.algorithm in _MODELLED, folder / "guard.sock"
     space = SearchSpace("gemm", _GRID if is_modelled else {"n": sizes})
