@@ -227,6 +227,15 @@ def test_what_scatter_costs_the_best_choice_is_the_least_of_so_many_normal_numbe
         )
 
 
+def test_scatter_costs_the_best_choice_less_once_a_sweep_is_smoothed():
+    flat = [scattered(sd=0.01, seed=seed, power_w=CLOCKS_MHZ / 1e3) for seed in range(3)]
+
+    lucky = luck_of(flat, "energy_j", replays=20)
+    smoothed = luck_of(flat, "energy_j", replays=20, is_smoothed=True)
+
+    assert 0.0 < smoothed.mean < 0.5 * lucky.mean
+
+
 def test_energy_and_its_interval_follow_from_power_and_time():
     model = made("ridge").fit(RUNS)
     queries = queries_of(runs_by_law(2, seed=7))
