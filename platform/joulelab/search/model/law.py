@@ -29,6 +29,7 @@ _STEP = 1e-5
 _LEAST_RATIO = 0.05
 _LATEST_RIDGE = 0.98
 _PARTS, _CUTS = 4, 6
+"""Into how many parts a range of clocks is cut, and how often, until power is a line within one."""
 _LEAST_W = 1e-12
 
 
