@@ -155,6 +155,7 @@ def figures(folder: Path = _DATA, names: Sequence[str] = ()) -> list[Figure]:
     tasks = [(data, kind, name) for data in tables for name in names for kind in data.kinds]
     os.environ["OMP_NUM_THREADS"] = "1"  # the workers share the cores
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
+        smoothed = pool.submit(_smoothed_luck, tables[0].read(folder))
         scored = _told([pool.submit(_score, folder, *task) for task in tasks])
         for data in tables:
             luck = _luck(data.read(folder))
@@ -163,11 +164,10 @@ def figures(folder: Path = _DATA, names: Sequence[str] = ()) -> list[Figure]:
         speeds = pool.submit(_speeds, tables[0].read(folder), names).result()
         if set(names) == set(POWER_MODELS):
             speeds += pool.submit(_trace_speeds).result()
-        smoothed = pool.submit(_smoothed_luck, tables[0].read(folder)).result()
     _print_speeds(speeds)
     lucky = _luck(tables[0].read(folder))["edp_js"]
-    figures = _promised(scored, lucky, smoothed)
-    return [*figures, *_speed_figures(speeds, time.perf_counter() - start_s)]
+    promised = _promised(scored, lucky, smoothed.result())
+    return [*promised, *_speed_figures(speeds, time.perf_counter() - start_s)]
 
 
 def _told(tasks: Sequence[Future[Scored]]) -> list[Scored]:
@@ -264,7 +264,8 @@ def _print_speeds(speeds: Sequence[Speed]) -> None:
 
 
 def _luck(runs: Runs) -> dict[Goal, LuckScores]:
-    return {goal: luck_of(_sweeps(runs), goal) for goal in _GOALS}
+    sweeps = _sweeps(runs)
+    return {goal: luck_of(sweeps, goal) for goal in _GOALS}
 
 
 def _smoothed_luck(runs: Runs) -> LuckScores:

@@ -31,6 +31,7 @@ from search_surface import Surface, reading, surface_of
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import GPUS
+from joulelab.power_models.members.power_cap import NEAR
 from joulelab.power_models.smoothing import smoothed_logs
 from joulelab.search.base import Outcome
 from joulelab.search.evidence import Problem
@@ -40,9 +41,9 @@ from joulelab.search.strategies.model_guided import ModelGuided
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
 _NUM_PROBES = 3
-_HELD_SHARE = 0.97
+_HELD_SHARE = 1.0 - NEAR
 """Share of its limit from which on a recorded board is taken to be held at it. A driver would say
-so; the A40 shows it by 283 to 296 W of 300 W wherever its clock should be above 1450 MHz."""
+so; the A40 shows it by 291 to 297 W of 300 W wherever its clock should be above 1550 MHz."""
 _BOARDS = ("v100_sxm2", "a100_sxm", "h100_sxm", "h200_sxm", "a40", "l4", "rtx_4090")
 _WORKLOADS: tuple[tuple[str, Mapping[str, KnobValue]], ...] = (
     ("vit", {"batch": 1, "precision": "fp16"}),

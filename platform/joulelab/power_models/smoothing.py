@@ -50,7 +50,7 @@ def smoothed_logs(clocks_mhz: Array, logs: Array) -> Array:
     """
     if len(logs) < _FEWEST:
         return logs
-    return _smooth(tuple(np.log(clocks_mhz)), tuple(logs))
+    return _smooth(tuple(np.log(clocks_mhz)), tuple(logs)).copy()
 
 
 def smoothed_best_mhz(measured: Sweep, goal: Goal) -> float:

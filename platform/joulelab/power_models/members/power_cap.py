@@ -7,7 +7,7 @@ import numpy as np
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Flags, Names
 
-_NEAR = 0.03
+NEAR = 0.03
 """How far (relative) from its limit a capped board is kept."""
 _LEAST_ROWS = 3
 
@@ -28,15 +28,15 @@ def caps_seen(queries: Queries, power_w: Array) -> dict[str, float]:
     label = _labels(queries)
     share = power_w / limits_w(queries)
     for gpu in dict.fromkeys(label.tolist()):
-        near = (label == gpu) & (np.abs(share - 1.0) <= _NEAR)
-        if near.sum() >= _LEAST_ROWS and share[label == gpu].max() <= 1.0 + _NEAR:
+        near = (label == gpu) & (np.abs(share - 1.0) <= NEAR)
+        if near.sum() >= _LEAST_ROWS and share[label == gpu].max() <= 1.0 + NEAR:
             found[gpu] = float(np.median(power_w[near]))
     return found
 
 
 def capped(queries: Queries, power_w: Array, caps_w: Mapping[str, float]) -> Flags:
     """Return which values are those of a cap."""
-    return np.asarray(power_w >= (1.0 - _NEAR) * _cap_w(queries, caps_w))
+    return np.asarray(power_w >= (1.0 - NEAR) * _cap_w(queries, caps_w))
 
 
 def clamped(queries: Queries, power_w: Array, caps_w: Mapping[str, float]) -> Array:

@@ -17,6 +17,7 @@ from joulelab.power_models.members.physics_power import (
     lossless,
     shape_by_catalogue,
 )
+from joulelab.power_models.members.power_cap import NEAR
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Index
 
@@ -62,7 +63,7 @@ def fitted_shape(
     doubt = np.concatenate(
         [
             DOUBT,
-            np.where(top >= 0.97 * cap, _AT_CAP, np.maximum(sd, _POINT_ERROR)),
+            np.where(top >= (1.0 - NEAR) * cap, _AT_CAP, np.maximum(sd, _POINT_ERROR)),
             np.full(len(used), STEEPNESS_DOUBT),
         ]
     )

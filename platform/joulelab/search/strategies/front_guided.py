@@ -7,7 +7,6 @@ from typing_extensions import override
 from joulelab.search.evidence import Problem
 from joulelab.search.front import expected_growth, front_places
 from joulelab.search.model.forecast import Forecast
-from joulelab.search.model.threads import one_thread
 from joulelab.search.strategies.model_guided import ModelGuided
 
 Array = NDArray[np.float64]
@@ -48,7 +47,6 @@ class FrontGuided(ModelGuided):
         self._front_tolerance = front_tolerance
 
     @override
-    @one_thread()
     def _next(self) -> int | None:
         place = super()._next()
         if place is not None or not self.evidence.measured:

@@ -55,6 +55,7 @@ class ModelGuided(Strategy):
         del seed
 
     @override
+    @one_thread()
     def ask(self) -> Configuration | None:
         place = self._next()
         if place is None:
@@ -75,6 +76,7 @@ class ModelGuided(Strategy):
 
     @property
     @override
+    @one_thread()
     def is_done(self) -> bool:
         return not self._out and self._next() is None
 
@@ -90,7 +92,6 @@ class ModelGuided(Strategy):
         confidence = self.evidence.problem.confidence
         return expected_equals(self.forecast(), self._space, confidence=confidence, level=level)
 
-    @one_thread()
     def _next(self) -> int | None:
         """Return the place of what to measure next; ``None`` if nothing is worth it now."""
         free = self._free()
