@@ -285,9 +285,9 @@ def test_an_interrupted_study_concludes_from_what_it_has_and_goes_on_later(study
 
     assert of_kind(events, StudyInterrupted) == [StudyInterrupted(study=STUDY)]
     assert (first.interrupted, first.exit_code) == (True, 130)
-    # What was stored but not yet reported when it stopped, one a GPU, is concluded from as well.
+    # Each GPU may have stored a trial, and the next that waited, that were not yet reported.
     [known] = concluded
-    assert 0 <= len(known) - first.num_valid <= 3
+    assert first.num_valid <= len(known) <= first.num_valid + 2 * 3
     assert 3 <= first.num_valid < len(plan)
     assert len(first.unfinished) == len(plan) - first.num_valid
     assert (second.interrupted, second.exit_code) == (False, 0)
