@@ -155,8 +155,10 @@ class FakeGpu:
             (self.folder / name).write_text(text + "\n")
 
     def read(self, name: str) -> str | None:
-        path = self.folder / name
-        return path.read_text().strip() if path.exists() else None
+        try:
+            return (self.folder / name).read_text().strip()
+        except FileNotFoundError:  # a guard may take it away at any time
+            return None
 
     def publish(self, **readings: float | None) -> None:
         """Publish readings; ``None`` takes one away."""
