@@ -1,7 +1,5 @@
 """Simulated GPUs and short procedures for tests of actors."""
 
-import psutil
-
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
@@ -33,10 +31,3 @@ def trial(sm_clock_mhz=None, repeat=0, **changes):
 
 def trials(repeats=1, clocks_mhz=CLOCKS_MHZ):
     return [trial(clock, repeat) for repeat in range(repeats) for clock in clocks_mhz]
-
-
-def await_end_of_actors(limit_s=15):
-    """Wait until killed GPU actors are gone: what they still store, a study that goes on reads."""
-    titles = psutil.process_iter(["cmdline"])
-    alive = [p for p in titles if (p.info["cmdline"] or [""])[0].startswith("ray::GpuActor")]
-    psutil.wait_procs(alive, timeout=limit_s)

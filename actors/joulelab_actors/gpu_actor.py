@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from joulelab.core.record import Record
 from joulelab.core.trial import Trial
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device, ObserveOnly
-from joulelab.errors import ConfigError, JouleLabError
+from joulelab.errors import ConfigError, JouleLabError, TrackingError
 from joulelab.measure import Bench
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.control import GuardedControl
@@ -131,6 +132,8 @@ class GpuActor:
         hostname = socket.gethostname()
         self._writer = f"{address.uuid}@{hostname}-{os.getpid()}"
         self._store = ResultStore(Path(settings.results_dir), self._writer)
+        self._storing = threading.Lock()
+        self._is_abandoned = False
         self._control: GuardedControl | None = None
         self._device: Device | None = None
         self._bench: Bench | None = None
@@ -161,6 +164,7 @@ class GpuActor:
 
         Raises:
             JouleLabError: If there is not even an invalid measurement to return.
+            TrackingError: If it cannot be stored, or is no longer to be.
         """
         bench = self._open_bench()
         self._trial, start_s = trial.name, time.monotonic()
@@ -169,7 +173,7 @@ class GpuActor:
         try:
             records = bench.measure(trial)
             self._measured_s = time.monotonic()
-            self._store.append(*records)
+            self._keep(records)
             self._num_measured += 1
         finally:
             self._trial = None
@@ -193,11 +197,23 @@ class GpuActor:
             pid=os.getpid(),
         )
 
+    @ray.method(concurrency_group="control")
+    def abandon(self) -> None:
+        """Store nothing from now on: whoever is told so can read the store for the last time."""
+        with self._storing:
+            self._is_abandoned = True
+
     @ray.method(concurrency_group="measure")
     def close(self) -> None:
         """Give the device back at its former settings. Safe to call twice."""
         self._let_go()
         self._store.close()
+
+    def _keep(self, records: tuple[Record, ...]) -> None:
+        with self._storing:
+            if self._is_abandoned:
+                raise TrackingError(f"The study on {self._address.uuid} ended; nothing is stored.")
+            self._store.append(*records)
 
     def _open_device(self) -> Device:
         if self._device is None:

@@ -64,8 +64,14 @@ class Member:
         self.work.append((self._handle.measure.remote(trial), trial))
 
     def release(self) -> Any:
-        """Ask the actor to give its device back; returns the call, or ``None`` if it is busy."""
-        return None if self.work or self.readiness is None else self._handle.close.remote()
+        """Ask the actor to give its device back, or if it is busy, to store nothing more.
+
+        Returns:
+            The call; ``None`` if the actor was never ready.
+        """
+        if self.readiness is None:
+            return None
+        return self._handle.abandon.remote() if self.work else self._handle.close.remote()
 
     def kill(self) -> None:
         """End the actor; the clock guard restores what its lease had set."""

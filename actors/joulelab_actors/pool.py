@@ -122,7 +122,10 @@ class Pool:
         return self._schedule.unfinished
 
     def close(self) -> None:
-        """End the actors; each gives its device back first, if it can. Safe to call twice."""
+        """End the actors; each gives its device back first, if it can. Safe to call twice.
+
+        What they store, they have stored by then: a study can go on at once.
+        """
         members, self._members = list(self._members.values()), {}
         releases = [call for member in members if (call := member.release()) is not None]
         if releases:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import ray
-from actor_fixtures import CLOCKS_MHZ, QUICK, await_end_of_actors, gemm
+from actor_fixtures import CLOCKS_MHZ, QUICK, gemm
 from scripted_strategy import Scripted
 
 from joulelab.tracking.store import ResultStore
@@ -117,7 +117,6 @@ def test_an_interrupted_search_concludes_from_what_it_has_and_goes_on_later(sear
         on_event=interrupt,
         conclude=lambda store, stopped_by: reasons.append(stopped_by),
     )
-    await_end_of_actors()
     second, store = search(Scripted(CANDIDATES * 5))
 
     assert reasons == ["an interruption"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import ray
-from actor_fixtures import CLOCKS_MHZ, QUICK, STUDY, await_end_of_actors, gemm, trial, trials
+from actor_fixtures import CLOCKS_MHZ, QUICK, STUDY, gemm, trial, trials
 
 from joulelab.analysis.compared import comparable
 from joulelab.core.plan import plan_sweep
@@ -281,7 +281,6 @@ def test_an_interrupted_study_concludes_from_what_it_has_and_goes_on_later(study
 
     plan = trials(repeats=3)
     first, _ = study(plan, on_event=interrupt, conclude=lambda s: concluded.append(s.read()))
-    await_end_of_actors()
     second, store = study(plan)
 
     assert of_kind(events, StudyInterrupted) == [StudyInterrupted(study=STUDY)]

@@ -11,7 +11,7 @@ from actor_fixtures import QUICK, simulated_gpus, trial
 
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.simulated import DriverStore, Fault
-from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError
+from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError, TrackingError
 from joulelab.guard import GuardClient
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.cuda import require_cuda_sees_only
@@ -61,6 +61,16 @@ def test_what_an_actor_stored_can_be_recalled_after_its_death(actor, settings):
 
     assert record.measurement == report.records[0].measurement
     assert record.trace.power_w.tolist() == report.records[0].trace.power_w.tolist()
+
+
+def test_an_abandoned_actor_stores_nothing_more(actor, settings):
+    actor.measure(trial())
+    actor.abandon()
+
+    with pytest.raises(TrackingError, match="nothing is stored"):
+        actor.measure(trial(repeat=1))
+
+    assert len(ResultStore(Path(settings.results_dir)).read()) == 1
 
 
 def test_another_attempt_of_the_same_trial_is_not_recalled(actor, settings):
