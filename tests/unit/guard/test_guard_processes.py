@@ -304,7 +304,7 @@ def test_stop_returns_when_both_processes_are_gone(client, address, gpu):
 
 
 def test_an_idle_guard_ends_with_its_watchdog(client):
-    ensure_guard(client.socket_path, idle_exit_s=0.2)
+    ensure_guard(client.socket_path, idle_exit_s=1.5)
 
     until(lambda: not daemons(client.socket_path))
 
