@@ -33,10 +33,15 @@ def driver(tmp_path, nvml_process):
 
 
 def test_nvml_shows_the_load_of_the_simulated_gpu(gpu, driver):
-    power_w, state = driver.run(lambda d: (d.read_power_w(), d.read_state()), uuid=UUID)
+    """Its clock still falls to what the power cap allows, and a busy machine publishes late."""
+    assert any(shows_the_load(gpu, driver) for _ in range(20))
+    assert gpu.read_power_w() > 500
 
-    assert power_w == pytest.approx(gpu.read_power_w(), rel=0.15)
-    assert state.sm_clock_mhz == pytest.approx(gpu.read_state().sm_clock_mhz, abs=60)
+
+def shows_the_load(gpu, driver):
+    power_w, state = driver.run(lambda d: (d.read_power_w(), d.read_state()), uuid=UUID)
+    own_w, own_mhz = gpu.read_power_w(), gpu.read_state().sm_clock_mhz
+    return abs(power_w / own_w - 1) < 0.15 and abs(state.sm_clock_mhz - own_mhz) <= 60
 
 
 def test_the_energy_counter_keeps_up_with_the_simulated_one(gpu, driver):
