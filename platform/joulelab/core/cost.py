@@ -43,8 +43,8 @@ class KernelCost:
         weight_b: Bytes among ``dram_b`` that are read of parameters, >= 0.
         written_b: Bytes among ``dram_b`` that are written, >= 0.
         dtype: Number format of the operands, as PyTorch names it; empty if unknown.
-        reread_b: Bytes beyond ``dram_b`` that its own way of blocking reads again of the last
-            cache, >= 0.
+        reread_b: Bytes beyond ``dram_b`` that its own way of blocking reads again, at about the
+            pace of the last cache, >= 0.
         shape: Of matrix work: independent products, rows, columns, length of a dot product (as
             :class:`joulelab.estimator.program.MatrixShape`); ``None`` of other work or unknown.
         steps: Loads that each thread waits for one after the other where a kernel has no other

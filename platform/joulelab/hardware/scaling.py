@@ -19,6 +19,7 @@ COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
     "elementwise": ("timing.elementwise_slowdown",),
     "reread": ("timing.reread_slowdown",),
     "pipe_efficiency": ("timing.pipe_efficiency",),
+    "constant_power": ("power.constant_w",),
     "core_power": ("power.sm_w_per_ghz", "power.pipe_w_per_ghz"),
 }
 """Figures that each coefficient scales; of a mapping, all its entries."""

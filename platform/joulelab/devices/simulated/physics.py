@@ -114,7 +114,7 @@ class PhaseModel:
             return _Times(execution_s=wait_s)
         slowdown = self._spec.mem_clocks_mhz[0] / mem_clock_mhz
         load = self._load.at(clock_mhz, memory_slowdown=slowdown)
-        device_s = load.kernels_s + load.overhead_s
+        device_s = load.kernels_s + load.overhead_s + load.waits_s
         return _Times(
             execution_s=self._load.elapsed_s(device_s) + wait_s,
             device_s=device_s,
