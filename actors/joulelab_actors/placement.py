@@ -4,7 +4,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -80,6 +80,10 @@ class _Sighting:
     trouble: str | None = None
 
 
+_Node: TypeAlias = dict[str, Any]
+_Call: TypeAlias = tuple[Callable[..., _Sighting], tuple[Any, ...]]
+
+
 def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
     """Find the GPUs of ``backend`` on every node of the connected cluster.
 
@@ -92,9 +96,8 @@ def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
         DeviceNotFoundError: If no node has a device; says why, node by node.
     """
     DEVICES[backend]  # a wrong name is told here rather than by every node
-    nodes = _alive_nodes()
-    calls = [(_look, (backend, store)) for _ in nodes]
-    return _sites(backend, nodes, _ask(nodes, calls))
+    nodes, sightings = _ask_all(lambda nodes: [(_look, (backend, store)) for _ in nodes])
+    return _sites(backend, nodes, sightings)
 
 
 def simulated_sites(key: str, num_gpus: int, store: str | None = None) -> tuple[Site, ...]:
@@ -110,12 +113,13 @@ def simulated_sites(key: str, num_gpus: int, store: str | None = None) -> tuple[
     """
     if num_gpus < 1:
         raise ConfigError(f"num_gpus must be at least 1, got {num_gpus}.")
-    nodes = _alive_nodes()[:num_gpus]
-    calls = [
-        (_simulate, (key, num_gpus, store, tuple(range(first, num_gpus, len(nodes)))))
-        for first in range(len(nodes))
-    ]
-    return _sites("simulated", nodes, _ask(nodes, calls))
+
+    def deal(nodes: Sequence[_Node]) -> list[_Call]:
+        hands = [tuple(range(first, num_gpus, len(nodes))) for first in range(len(nodes))]
+        return [(_simulate, (key, num_gpus, store, hand)) for hand in hands if hand]
+
+    nodes, sightings = _ask_all(deal)
+    return _sites("simulated", nodes, sightings)
 
 
 def study_clocks_mhz(sites: Sequence[Site]) -> tuple[int, ...]:
@@ -126,16 +130,32 @@ def study_clocks_mhz(sites: Sequence[Site]) -> tuple[int, ...]:
     return tuple(clock for clock in spec.study_clocks_mhz if clock in settable)
 
 
-def _alive_nodes() -> list[dict[str, Any]]:
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+def _ask_all(
+    calls_for: Callable[[Sequence[_Node]], list[_Call]],
+) -> tuple[list[_Node], list[_Sighting]]:
+    """Ask the nodes of the cluster, each what is for it; anew if one turns out to be gone.
+
+    Ray takes a node that vanished for alive until it has missed it for some seconds.
+    """
+    while True:
+        nodes = _alive_nodes()
+        calls = calls_for(nodes)
+        nodes = nodes[: len(calls)]
+        try:
+            return nodes, _ask(nodes, calls)
+        except ray.exceptions.TaskUnschedulableError as error:
+            alive = {node["NodeID"] for node in _alive_nodes()}
+            if alive.issuperset(node["NodeID"] for node in nodes):
+                raise DeviceError(f"A node cannot be asked for its GPUs: {error}") from error
+
+
+def _alive_nodes() -> list[_Node]:
+    nodes: list[_Node] = ray.nodes()  # type: ignore[no-untyped-call]
     alive = [node for node in nodes if node["Alive"]]
     return sorted(alive, key=lambda node: (node["NodeManagerHostname"], node["NodeID"]))
 
 
-def _ask(
-    nodes: Sequence[dict[str, Any]],
-    calls: Sequence[tuple[Callable[..., _Sighting], tuple[Any, ...]]],
-) -> list[_Sighting]:
+def _ask(nodes: Sequence[_Node], calls: Sequence[_Call]) -> list[_Sighting]:
     refs = [
         ray.remote(function)
         .options(
@@ -175,7 +195,7 @@ def _sites(
     return sites
 
 
-def _sites_on(node: dict[str, Any], sighting: _Sighting) -> list[Site]:
+def _sites_on(node: _Node, sighting: _Sighting) -> list[Site]:
     """Take all that were found, or only those that the node was told to offer."""
     declared = {name for name in node["Resources"] if name.startswith("dev:")}
     sites = []

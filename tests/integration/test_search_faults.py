@@ -242,10 +242,12 @@ def other_node(cluster, short_folder):
             if process.name() == "raylet":
                 process.kill()
 
-    yield new.pop(), vanish
+    yield next(iter(new)), vanish
     vanish()
     started.terminate()
     started.wait()
+    while new <= {node["NodeID"] for node in ray.nodes() if node["Alive"]}:
+        time.sleep(0.2)
 
 
 @pytest.mark.slow
@@ -270,6 +272,17 @@ def test_a_search_goes_on_when_a_node_vanishes(search, other_node, tmp_path):
     assert Counter(o.candidate for o in strategy.told) == Counter(CANDIDATES * 2)
     assert all(outcome.figures for outcome in strategy.told)
     assert valid_trials(store)[gone[0]] == 1
+
+
+@pytest.mark.slow
+def test_gpus_are_found_right_after_a_node_vanished(other_node, tmp_path):
+    node_id, vanish = other_node
+    vanish()
+
+    sites = simulated_sites("h200_sxm", 8, str(tmp_path / "driver"))
+
+    assert len({site.uuid for site in sites}) == 8
+    assert node_id not in {site.node_id for site in sites}
 
 
 def test_budgets_end_a_search_within_a_trial_and_a_larger_one_lets_it_go_on(search):
