@@ -116,9 +116,9 @@ def simulated_sites(key: str, num_gpus: int, store: str | None = None) -> tuple[
 
     def deal(nodes: Sequence[_Node]) -> list[_Call]:
         hands = [tuple(range(first, num_gpus, len(nodes))) for first in range(len(nodes))]
-        return [(_simulate, (key, num_gpus, store, hand)) for hand in hands if hand]
+        return [(_simulate, (key, num_gpus, store, hand)) for hand in hands]
 
-    nodes, sightings = _ask_all(deal)
+    nodes, sightings = _ask_all(deal, most=num_gpus)
     return _sites("simulated", nodes, sightings)
 
 
@@ -131,18 +131,16 @@ def study_clocks_mhz(sites: Sequence[Site]) -> tuple[int, ...]:
 
 
 def _ask_all(
-    calls_for: Callable[[Sequence[_Node]], list[_Call]],
+    calls_for: Callable[[Sequence[_Node]], list[_Call]], *, most: int | None = None
 ) -> tuple[list[_Node], list[_Sighting]]:
-    """Ask the nodes of the cluster, each what is for it; anew if one turns out to be gone.
+    """Ask up to ``most`` nodes, each what is for it; anew if one turns out to be gone.
 
     Ray takes a node that vanished for alive until it has missed it for some seconds.
     """
     while True:
-        nodes = _alive_nodes()
-        calls = calls_for(nodes)
-        nodes = nodes[: len(calls)]
+        nodes = _alive_nodes()[:most]
         try:
-            return nodes, _ask(nodes, calls)
+            return nodes, _ask(nodes, calls_for(nodes))
         except ray.exceptions.TaskUnschedulableError as error:
             alive = {node["NodeID"] for node in _alive_nodes()}
             if alive.issuperset(node["NodeID"] for node in nodes):
