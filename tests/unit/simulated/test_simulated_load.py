@@ -163,7 +163,7 @@ def test_threads_that_wait_for_each_load_take_a_time_for_each_step(name, where):
 
 
 def test_loops_that_wait_draw_the_power_of_waiting():
-    """LSTMs and bicubic interpolation on an H200: 118 to 155 W, 118 to 122 W between kernels."""
+    """LSTMs and bicubic interpolation in 16 bits on an H200: 119 to 147 W, 118 W without."""
     loop = product(64, 1024, 1024)
     waiting = PhaseModel(H200, phase(replace(loop, steps=1e5))).at(1980, 3201)
     idle = PhaseModel(H200, phase(wait_s=1.0)).at(1980, 3201)
