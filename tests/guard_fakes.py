@@ -1,5 +1,13 @@
-"""A driver in memory, and devices that turn its knobs, for tests of the clock guard."""
+"""A driver in memory, guards that serve it in a thread, and processes that borrow from a guard."""
 
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 
 from joulelab.core.device import (
@@ -11,7 +19,15 @@ from joulelab.core.device import (
 )
 from joulelab.core.point import OperatingPoint
 from joulelab.devices.base import Device
-from joulelab.errors import ConfigError, DeviceLostError, DeviceNotFoundError, DevicePermissionError
+from joulelab.errors import (
+    ConfigError,
+    DeviceLostError,
+    DeviceNotFoundError,
+    DevicePermissionError,
+    GuardError,
+)
+from joulelab.guard.client import GuardClient
+from joulelab.guard.server import GuardServer
 from joulelab.sampling.clock import MonotonicClock
 
 SM_CLOCKS_MHZ = tuple(range(1980, 330, -15))
@@ -90,16 +106,11 @@ class FakeDevice(Device):
             mem_clock_mhz=point.mem_clock_mhz or 3201,
             temperature_c=40.0,
             power_limit_w=point.power_limit_w or DEFAULT_LIMIT_W,
+            held=point if self._driver.tells_locks else None,
         )
 
     def read_processes(self) -> tuple[GpuProcess, ...]:
         return ()
-
-    def read_point(self):
-        self._require_found()
-        if not self._driver.tells_locks:
-            return super().read_point()
-        return self._driver.point(self._uuid)
 
     def apply(self, point):
         clock_mhz = point.sm_clock_mhz
@@ -143,3 +154,75 @@ class FakeDevice(Device):
 
 def _knobs(point: OperatingPoint) -> dict[str, float]:
     return {name: value for name, value in asdict(point).items() if value is not None}
+
+
+BORROWER = """
+import os, sys, time
+from pathlib import Path
+from joulelab.core.device import DeviceAddress
+from joulelab.core.point import OperatingPoint
+from joulelab.guard.client import GuardClient
+address = DeviceAddress(backend="simulated", uuid=sys.argv[2], store=sys.argv[3])
+lease = GuardClient(Path(sys.argv[1])).lease(address, "borrower", ttl_s=float(sys.argv[4]))
+lease.apply(OperatingPoint(sm_clock_mhz=1095))
+child = os.fork() if sys.argv[5:] == ["forks"] else None
+if child != 0:
+    print("set", child, flush=True)
+time.sleep(60)
+"""
+
+
+def until(condition, timeout_s=10.0):
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.002)
+    return condition()
+
+
+@contextmanager
+def serving(settings, driver):
+    settings.make_folders()
+    server = GuardServer(settings, driver.open)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    until(settings.socket_path.exists)
+    client = GuardClient(settings.socket_path, start=False)
+    try:
+        yield client
+    finally:
+        driver.faults.clear()
+        if settings.socket_path.exists():
+            link = socket.socket(socket.AF_UNIX)
+            link.connect(str(settings.socket_path))
+            while thread.is_alive():
+                link.sendall(b'{"do":"stop"}\n')
+                thread.join(0.1)
+            link.close()
+        thread.join()
+
+
+def status_of(client):
+    """The status of a guard with a watchdog; ``None`` while there is none."""
+    with suppress(GuardError):
+        status = client.status()
+        return status if status.watchdog_pid is not None else None
+    return None
+
+
+@contextmanager
+def borrower(client, address, ttl_s=30.0, *extra):
+    """A process, in a session of its own, that has set a clock and holds it."""
+    command = [sys.executable, "-c", BORROWER, client.socket_path, address.uuid, address.store]
+    with subprocess.Popen(
+        [*command, str(ttl_s), *extra], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stdout.readline().startswith("set")
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def is_locked(gpu):
+    return gpu.read("locked_sm_mhz") is not None

@@ -11,7 +11,9 @@ from joulelab_actors.recall import workload_of
 
 DEVICE_IS_OUT: frozenset[InvalidReason] = frozenset({"device_lost", "permission_denied"})
 """Findings after which a device can be used no more."""
-MACHINERY: frozenset[InvalidReason] = DEVICE_IS_OUT.union({"actor_died", "lease_lost"})
+MACHINERY: frozenset[InvalidReason] = DEVICE_IS_OUT.union(
+    {"actor_died", "foreign_setting", "lease_lost"}
+)
 """Findings that speak of the machinery and not of the operating point: to be tried again."""
 
 

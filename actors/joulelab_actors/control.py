@@ -4,16 +4,16 @@ from pathlib import Path
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
+from joulelab.core.receipt import Receipt
 from joulelab.errors import GuardError
 from joulelab.guard import GuardClient, Lease
 
 
 class GuardedControl:
-    """A :class:`~joulelab.devices.base.Control` that outlives the leases it works with.
+    """A :class:`~joulelab.devices.control.Control` that outlives the leases it works with.
 
-    The first point that is applied takes a lease, so a device that is only ever measured at
-    its defaults needs no guard. A lease that was lost (the guard died, or took it back) fails
-    the measurement under it; the next point takes a new one.
+    The first point that is applied takes a lease. A lease that was lost (the guard died, or took
+    it back) fails the measurement under it; the next point takes a new one.
 
     Args:
         address: The device.
@@ -27,14 +27,14 @@ class GuardedControl:
         self._client = GuardClient(socket_path)
         self._lease: Lease | None = None
 
-    def apply(self, point: OperatingPoint) -> None:
-        """Put ``point`` in force.
+    def apply(self, point: OperatingPoint) -> Receipt:
+        """Put ``point`` in force, and the driver's default for every other knob.
 
         Raises:
             GuardError: If there is no lease to be had, or it is lost just now.
             JouleLabError: What the device says.
         """
-        self._held_lease().apply(point)
+        return self._held_lease().apply(point)
 
     def reset(self) -> None:
         """Return every knob to what it was; the guard does so by itself for a lost lease."""

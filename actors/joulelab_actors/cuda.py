@@ -1,14 +1,6 @@
 """Is the GPU that CUDA computes on the one whose sensors are read?"""
 
-from joulelab.core.device import DeviceAddress
 from joulelab.errors import DeviceError
-
-_HARDWARE = frozenset({"nvml", "smi", "dcgm"})
-
-
-def is_hardware(address: DeviceAddress) -> bool:
-    """Return whether programs run on the device itself, and not in arithmetic or from a record."""
-    return address.backend in _HARDWARE
 
 
 def require_cuda_sees_only(uuid: str) -> None:

@@ -16,12 +16,14 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
 from joulelab.core.trial import Trial
 from joulelab.devices import DEVICES
-from joulelab.devices.base import Device, ObserveOnly
+from joulelab.devices.base import Device
+from joulelab.devices.choice import is_hardware
 from joulelab.errors import ConfigError, JouleLabError, TrackingError
+from joulelab.guard import ObserveOnly
 from joulelab.measure import Bench
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.control import GuardedControl
-from joulelab_actors.cuda import is_hardware, require_cuda_sees_only
+from joulelab_actors.cuda import require_cuda_sees_only
 from joulelab_actors.version import code_version
 
 _log = logging.getLogger(__name__)
@@ -235,12 +237,13 @@ class GpuActor:
         return self._bench
 
     def _new_control(self) -> ObserveOnly | GuardedControl:
-        if self._settings.observe_only:
-            return ObserveOnly()
         guard = self._settings.guard_socket
+        socket_path = None if guard is None else Path(guard)
+        if self._settings.observe_only:
+            return ObserveOnly(self._open_device(), self._address, guard_socket=socket_path)
         self._control = GuardedControl(
             self._address,
-            socket_path=None if guard is None else Path(guard),
+            socket_path=socket_path,
             note=f"actor of {self._settings.results_dir}",
         )
         return self._control

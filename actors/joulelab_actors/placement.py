@@ -11,9 +11,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.devices import DEVICES
+from joulelab.devices.choice import is_hardware
 from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError
 from joulelab.hardware import spec_for
-from joulelab_actors.cuda import is_hardware
 
 _LOOK_TIMEOUT_S = 120.0
 

@@ -26,7 +26,7 @@ def check_feasible(trials: Sequence[Trial], sites: Sequence[Site], *, observe_on
     for trial in {trial.configuration: trial for trial in trials}.values():
         workload_of(trial)
         point = trial.configuration.point
-        if observe_only and not point.is_default:
+        if observe_only and point.locks_clocks:
             raise ConfigError(
                 f"observe-only calls no setter, but trial {trial.name!r} asks for {point.label}; "
                 "measure at the driver's clocks (--mode baseline), or allow control."

@@ -11,11 +11,11 @@ from uuid import uuid4
 
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
+from joulelab.devices.choice import is_hardware
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.provenance import collect_provenance
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader, flat_settings
-from joulelab_actors.cuda import is_hardware
 from joulelab_actors.events import StudyEvent, StudyInterrupted, StudyStarted
 from joulelab_actors.gpu_actor import ActorSettings
 from joulelab_actors.interruption import Interruption

@@ -8,6 +8,7 @@
     - DeviceLostError         the device fell off the bus or its driver went away
     - DevicePermissionError   no right to set clocks or power limits
     - DeviceUnsupportedError  this device has no such sensor or control
+    - ForeignSettingError     a clock lock or power limit is in force that was not asked for
   + GuardError                the clock guard is absent, refused, or lost the lease
   + MeasurementError          the number would be wrong, so none is returned
     - DeviceHotError          the board did not cool down in time
@@ -49,6 +50,10 @@ class DevicePermissionError(DeviceError):
 
 class DeviceUnsupportedError(DeviceError):
     """The device has no such sensor or control."""
+
+
+class ForeignSettingError(DeviceError):
+    """A clock lock or a power limit is in force that the measurement did not ask for."""
 
 
 class GuardError(JouleLabError):

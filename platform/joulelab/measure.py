@@ -19,13 +19,16 @@ from joulelab.core.measurement import Finding, InvalidReason, Observed, Provenan
 from joulelab.core.point import OperatingPoint
 from joulelab.core.precision import more_windows
 from joulelab.core.procedure import Procedure
+from joulelab.core.receipt import Receipt
 from joulelab.core.record import Record, record_of
 from joulelab.core.trial import Trial
-from joulelab.devices.base import Control, Device, applied
+from joulelab.devices.base import Device
+from joulelab.devices.control import Control, OwnControl, applied
 from joulelab.errors import (
     DeviceHotError,
     DeviceLostError,
     DevicePermissionError,
+    ForeignSettingError,
     GuardError,
     JouleLabError,
     MeasurementError,
@@ -51,7 +54,7 @@ class Bench:
 
     Args:
         device: The device to measure.
-        control: Who may turn its knobs; ``None`` means the device itself.
+        control: Who may turn its knobs; ``None`` means this process itself.
         procedure: How to measure.
         tell: Called with what is being done next, in a few words, never within a window.
     """
@@ -67,7 +70,7 @@ class Bench:
         self._device = device
         self._clock = device.clock
         self._identity = device.identity()
-        self._control: Control = device if control is None else control
+        self._control: Control = OwnControl(device) if control is None else control
         self._procedure = procedure or Procedure()
         self._tell = tell
         self._host = WorkloadHost(device)
@@ -93,8 +96,8 @@ class Bench:
 
         A phase that could not be measured, or whose numbers must not be believed, comes back
         as an invalid measurement with the reasons; nothing is raised for it. Invalid phases
-        have no windows if the device was lost, the lease ended, permission was refused or the
-        workload failed.
+        have no windows if the device was lost, the lease ended, permission was refused, something
+        else was set that may not be undone, or the workload failed.
 
         Args:
             trial: What to measure.
@@ -120,9 +123,10 @@ class Bench:
             self._tell(f"Preparing {trial.configuration.workload}")
             self._host.prepare()
             self._cool_down()
-            with applied(self._control, trial.configuration.point):
+            with applied(self._control, trial.configuration.point) as receipt:
+                session.receipt = receipt
                 self._measure_phases(session, workload.phases, records)
-        except (DeviceLostError, DevicePermissionError, GuardError, MeasurementError) as error:
+        except _TOLD as error:
             finding = Finding(reason=_reason_of(error), detail=str(error))
             logger.warning("%s: %s: %s", trial.name, finding.reason, finding.detail)
             records += [
@@ -143,9 +147,10 @@ class Bench:
                 point,
                 wait_s=self._procedure.settle_s + 2 * instruments.tick_s,
             )
+            held_since_s = self._clock.now_s()
             session.idle = self._idle(instruments)
             for phase in phases:
-                verdict = self._measure_phase(phase, point, instruments)
+                verdict = self._measure_phase(phase, point, instruments, held_since_s)
                 records.append(self._record(session, phase, verdict))
 
     def _cool_down(self) -> None:
@@ -168,7 +173,7 @@ class Bench:
         return 0.0
 
     def _measure_phase(
-        self, phase: str, point: OperatingPoint, instruments: Instruments
+        self, phase: str, point: OperatingPoint, instruments: Instruments, held_since_s: float
     ) -> Verdict:
         loop = WindowLoop(
             self._clock, partial(self._host.run, phase), instruments.edges, instruments.check
@@ -181,6 +186,8 @@ class Bench:
             readings,
             intervals,
             point=point,
+            capabilities=self._device.capabilities(),
+            held_since_s=held_since_s,
             own_pids=self._host.own_pids,
             last_pids=self._host.pids(),
             warmup=warmup,
@@ -220,6 +227,7 @@ class Bench:
             observed=verdict.observed,
             findings=verdict.findings,
             trace=verdict.trace,
+            receipt=session.receipt,
         )
 
 
@@ -227,10 +235,13 @@ _REASONS: tuple[tuple[type[JouleLabError], InvalidReason], ...] = (
     (DeviceLostError, "device_lost"),
     (DevicePermissionError, "permission_denied"),
     (GuardError, "lease_lost"),
+    (ForeignSettingError, "foreign_setting"),
     (DeviceHotError, "not_cooled"),
     (WorkloadRefusedError, "unsupported"),
     (WorkloadFailedError, "workload_failed"),
 )
+_TOLD: tuple[type[JouleLabError], ...] = (MeasurementError, *(kind for kind, _ in _REASONS))
+"""What ends a measurement and is told in it, as a finding."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -241,6 +252,7 @@ class _Session:
     unit: str
     provenance: Provenance
     idle: EnergyWindow | None = None
+    receipt: Receipt | None = None
 
 
 def _reason_of(error: JouleLabError) -> InvalidReason:

@@ -6,10 +6,14 @@ from typing import Literal
 
 from joulelab.analysis.quantities import PLUS_MINUS
 from joulelab.cli.devices import clocks_in_words, duration_in_words, tick_in_words
-from joulelab.core.device import Capabilities, EventReason
+from joulelab.core.device import Capabilities, DeviceAddress, EventReason
+from joulelab.core.point import OperatingPoint
+from joulelab.core.settings import wrong_settings
 from joulelab.devices.base import Device
 from joulelab.devices.nvml_errors import HOW_TO_GET_PERMISSION
-from joulelab.errors import DeviceUnsupportedError, JouleLabError
+from joulelab.errors import JouleLabError
+from joulelab.guard import GuardClient, default_socket_path
+from joulelab.guard.observer import owed_on
 from joulelab.sampling.calibration import (
     measure_latencies,
     measure_observer_effect,
@@ -43,16 +47,16 @@ class Check:
     advice: str = ""
 
 
-def check_device(device: Device) -> Iterator[Check]:
+def check_device(device: Device, address: DeviceAddress) -> Iterator[Check]:
     """Run every check on an idle device; one that cannot be made fails and the rest go on."""
     for what, check in _CHECKS.items():
         try:
-            yield check(what, device)
+            yield check(what, device, address)
         except JouleLabError as error:
             yield Check(what=what, status="fail", found=str(error), advice="Mend this first.")
 
 
-def _check_processes(what: str, device: Device) -> Check:
+def _check_processes(what: str, device: Device, address: DeviceAddress) -> Check:
     pids = [str(process.pid) for process in device.read_processes()]
     if not pids:
         return Check(what=what, status="ok", found="nobody else computes on it")
@@ -64,7 +68,7 @@ def _check_processes(what: str, device: Device) -> Check:
     )
 
 
-def _check_mig(what: str, device: Device) -> Check:
+def _check_mig(what: str, device: Device, address: DeviceAddress) -> Check:
     mode = device.identity().mig_enabled
     if mode:
         advice = "Energy and power are told of the whole GPU only: choose one without MIG."
@@ -72,12 +76,12 @@ def _check_mig(what: str, device: Device) -> Check:
     return Check(what=what, status="ok", found="none" if mode is None else "off")
 
 
-def _check_ecc(what: str, device: Device) -> Check:
+def _check_ecc(what: str, device: Device, address: DeviceAddress) -> Check:
     found = {True: "on", False: "off", None: "this board has none"}[device.identity().ecc_enabled]
     return Check(what=what, status="ok", found=f"{found}; recorded with every result")
 
 
-def _check_persistence(what: str, device: Device) -> Check:
+def _check_persistence(what: str, device: Device, address: DeviceAddress) -> Check:
     mode = device.identity().persistence_mode
     if mode is False:
         return Check(
@@ -89,37 +93,44 @@ def _check_persistence(what: str, device: Device) -> Check:
     return Check(what=what, status="ok", found="on" if mode else "none")
 
 
-def _check_settings(what: str, device: Device) -> Check:
-    try:
-        held = device.read_point()
-    except DeviceUnsupportedError:
-        return _check_power_limit(what, device)
-    if held.is_default:
+def _check_guard(what: str, device: Device, address: DeviceAddress) -> Check:
+    entry = owed_on(address)
+    if entry is not None:
+        point = "" if entry.requested is None else f" at {entry.requested.label}"
+        return Check(
+            what=what,
+            status="fail",
+            found=f"its journal says that pid {entry.pid} set it{point} at {entry.time}, and not "
+            "that it was restored",
+            advice="Wait until that study ends; if it has, `joulelab guard --restore`.",
+        )
+    socket_path = default_socket_path(address)
+    if not socket_path.exists():
+        return Check(what=what, status="ok", found="owes nothing; one starts when it is needed")
+    status = GuardClient(socket_path, start=False).status()
+    return Check(what=what, status="ok", found=f"guard {status.pid} answers and owes nothing")
+
+
+def _check_settings(what: str, device: Device, address: DeviceAddress) -> Check:
+    state, capabilities = device.read_state(), device.capabilities()
+    wrong = wrong_settings(state, OperatingPoint(), capabilities)
+    if wrong:
+        return Check(
+            what=what,
+            status="fail",
+            found="; ".join(wrong),
+            advice="Somebody left it so: have it reset, or name a power limit that is the site's "
+            "policy in every study.",
+        )
+    if state.held is not None:
         return Check(what=what, status="ok", found="the driver's defaults")
-    return Check(
-        what=what,
-        status="warn",
-        found=f"held at {held.label}",
-        advice="Somebody left it so: reset it, or keep in mind that it is the baseline.",
-    )
+    told = "a lock would show under load"
+    if capabilities.unlocked_sm_clock_mhz is None:
+        told = "whether clocks are locked, this driver and board do not tell"
+    return Check(what=what, status="ok", found=f"default power limit; {told}")
 
 
-def _check_power_limit(what: str, device: Device) -> Check:
-    limit_w, default_w = (
-        device.read_state().power_limit_w,
-        device.capabilities().default_power_limit_w,
-    )
-    if limit_w is None or default_w is None or abs(limit_w - default_w) < 1:
-        return Check(what=what, status="ok", found="default power limit; locks cannot be read back")
-    return Check(
-        what=what,
-        status="warn",
-        found=f"power limit {limit_w:g} W instead of {default_w:g} W",
-        advice="If that is the site's policy, it is your baseline; else have it reset.",
-    )
-
-
-def _check_heat(what: str, device: Device) -> Check:
+def _check_heat(what: str, device: Device, address: DeviceAddress) -> Check:
     state = device.read_state()
     if state.event_reasons & _HEAT:
         held = ", ".join(str(flag.name) for flag in state.event_reasons & _HEAT)
@@ -129,7 +140,7 @@ def _check_heat(what: str, device: Device) -> Check:
     return Check(what=what, status="ok", found=f"{warmth}not held down by heat")
 
 
-def _check_counter(what: str, device: Device) -> Check:
+def _check_counter(what: str, device: Device, address: DeviceAddress) -> Check:
     if not device.capabilities().has_energy_counter:
         advice = "Energy comes from sampled power: use windows of 10 s and more."
         return Check(what=what, status="warn", found="none", advice=advice)
@@ -143,7 +154,7 @@ def _check_counter(what: str, device: Device) -> Check:
     )
 
 
-def _check_samples(what: str, device: Device) -> Check:
+def _check_samples(what: str, device: Device, address: DeviceAddress) -> Check:
     if not device.capabilities().has_power_samples:
         advice = "Power is polled; the counter has nothing finer to be checked against."
         return Check(what=what, status="warn", found="no buffer", advice=advice)
@@ -153,7 +164,7 @@ def _check_samples(what: str, device: Device) -> Check:
     return Check(what=what, status="ok", found=found)
 
 
-def _check_latency(what: str, device: Device) -> Check:
+def _check_latency(what: str, device: Device, address: DeviceAddress) -> Check:
     latencies = measure_latencies(device)
     slowest = max(latencies, key=lambda latency: latency.p95_s)
     slow = slowest.p95_s > SLOWEST_READ_S
@@ -169,7 +180,7 @@ def _check_latency(what: str, device: Device) -> Check:
     )
 
 
-def _check_observer(what: str, device: Device) -> Check:
+def _check_observer(what: str, device: Device, address: DeviceAddress) -> Check:
     if not device.capabilities().has_energy_counter:
         return Check(what=what, status="warn", found="unknown: it takes an energy counter")
     effect = measure_observer_effect(device)
@@ -187,7 +198,7 @@ def _check_observer(what: str, device: Device) -> Check:
     )
 
 
-def _check_permission(what: str, device: Device) -> Check:
+def _check_permission(what: str, device: Device, address: DeviceAddress) -> Check:
     capabilities = device.capabilities()
     found = _matrix(capabilities)
     if capabilities.can_set_clocks:
@@ -214,11 +225,12 @@ def _matrix(capabilities: Capabilities) -> str:
     return f"read: {read}; set: {sets} ({clocks_in_words(capabilities.sm_clocks_mhz)})"
 
 
-_CHECKS: dict[str, Callable[[str, Device], Check]] = {
+_CHECKS: dict[str, Callable[[str, Device, DeviceAddress], Check]] = {
     "foreign processes": _check_processes,
     "MIG": _check_mig,
     "ECC": _check_ecc,
     "persistence mode": _check_persistence,
+    "clock guard": _check_guard,
     "settings": _check_settings,
     "heat": _check_heat,
     "energy counter": _check_counter,

@@ -64,7 +64,7 @@ def _examine(address: DeviceAddress) -> list[Check]:
             Check(what="opening it", status="fail", found=str(error), advice="Mend this first.")
         ]
     try:
-        return list(check_device(device))
+        return list(check_device(device, address))
     finally:
         device.close()
 

@@ -13,6 +13,7 @@ from joulelab.guard.client import GuardClient
 from joulelab.guard.process import run_guard
 from joulelab.guard.protocol import GuardStatus
 from joulelab.guard.settings import GuardSettings, default_socket_path
+from joulelab.guard.start import ensure_guard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class Guard:
         ttl_s: Longest time that a borrower may ask to keep a device without renewing.
         status: Say who holds what, instead of running.
         stop: Restore everything and end the guard that runs.
+        restore: Restore what a guard that died left set, and say so.
         json: Print one JSON object instead of text.
     """
 
@@ -37,6 +39,7 @@ class Guard:
     ttl_s: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 600.0
     status: bool = False
     stop: bool = False
+    restore: bool = False
     json: bool = False
 
     def run(self) -> int:
@@ -46,12 +49,16 @@ class Guard:
             0, or 1 if a device could not be restored.
 
         Raises:
-            ConfigError: If both ``status`` and ``stop`` are asked for.
+            ConfigError: If more than one of ``status``, ``stop`` and ``restore`` is asked for.
             GuardError: If a guard runs already, or none answers.
         """
-        if self.status and self.stop:
-            raise ConfigError("--status and --stop exclude each other; give one of them.")
-        if self.status:
+        if self.status + self.stop + self.restore > 1:
+            raise ConfigError(
+                "--status, --stop and --restore exclude each other; give one of them."
+            )
+        if self.restore:
+            ensure_guard(self._socket_path)
+        if self.status or self.restore:
             return self._tell(GuardClient(self._socket_path, start=False).status())
         if self.stop:
             GuardClient(self._socket_path, start=False).stop()

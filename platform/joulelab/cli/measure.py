@@ -19,9 +19,10 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
 from joulelab.core.trial import Trial
-from joulelab.devices.base import Control, ObserveOnly
+from joulelab.devices.base import Device
+from joulelab.devices.control import Control
 from joulelab.errors import ConfigError
-from joulelab.guard import GuardClient
+from joulelab.guard import GuardClient, ObserveOnly
 from joulelab.measure import Bench
 from joulelab.tracking.codec import to_json
 from joulelab.tracking.vocabulary import metrics
@@ -42,7 +43,8 @@ class Measure(Generic[Settings]):
         store: Folder of driver state or recordings, for devices that are not hardware.
         sm_clock_mhz: Locked SM clock; by default the driver's own.
         mem_clock_mhz: Locked memory clock; by default the driver's own.
-        power_limit_w: Board power limit; by default the driver's own.
+        power_limit_w: Board power limit; by default the driver's own. Under --observe-only it must
+            be in force already.
         observe_only: Call no setter, ever: measure at the clocks that there are.
         procedure: How to measure.
         guard_socket: Socket of the clock guard that clocks are borrowed from; by default the
@@ -78,7 +80,7 @@ class Measure(Generic[Settings]):
         device = open_device(address)
         try:
             with (
-                self._control(address, configuration.point) as control,
+                self._control(address, device) as control,
                 progress() as tell,
                 Bench(device, control=control, procedure=self.procedure, tell=tell) as bench,
             ):
@@ -98,17 +100,17 @@ class Measure(Generic[Settings]):
             mem_clock_mhz=self.mem_clock_mhz,
             power_limit_w=self.power_limit_w,
         )
-        if self.observe_only and not point.is_default:
+        if self.observe_only and point.locks_clocks:
             raise ConfigError(
                 "--observe-only measures at the driver's own clocks; drop it, or drop "
-                "--sm-clock-mhz, --mem-clock-mhz and --power-limit-w."
+                "--sm-clock-mhz and --mem-clock-mhz."
             )
         return Configuration.of(workload_name(self.workload), self.workload, point)
 
     @contextmanager
-    def _control(self, address: DeviceAddress, point: OperatingPoint) -> Generator[Control]:
-        if point.is_default:
-            yield ObserveOnly()
+    def _control(self, address: DeviceAddress, device: Device) -> Generator[Control]:
+        if self.observe_only:
+            yield ObserveOnly(device, address, guard_socket=self.guard_socket)
             return
         with GuardClient(self.guard_socket).lease(address, note="joulelab measure") as lease:
             yield lease

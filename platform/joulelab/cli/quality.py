@@ -18,9 +18,9 @@ from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
 from joulelab.core.trial import Trial
-from joulelab.devices.base import ObserveOnly
 from joulelab.errors import ConfigError, JouleLabError
 from joulelab.estimator.question import knob_value
+from joulelab.guard import ObserveOnly
 from joulelab.measure import Bench
 from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.base import Metric
@@ -141,7 +141,8 @@ class Quality(Generic[Settings]):
         address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
         device = open_device(address)
         try:
-            with Bench(device, control=ObserveOnly(), procedure=self.procedure, tell=tell) as bench:
+            control = ObserveOnly(device, address)
+            with Bench(device, control=control, procedure=self.procedure, tell=tell) as bench:
                 return [_cost(bench, Configuration.of(name, each)) for each in settings]
         finally:
             device.close()

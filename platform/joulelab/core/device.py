@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Flag
 
+from joulelab.core.point import OperatingPoint
+
 
 class EventReason(Flag):
     """Why the clocks are not at their maximum; NVML's ``nvmlClocksEventReason*`` bits."""
@@ -79,6 +81,9 @@ class Capabilities:
         has_activity: :meth:`Device.activity` works.
         can_set_clocks: Whether *this process* may set clocks; ``None`` where only a try
             would tell and none was made.
+        unlocked_sm_clock_mhz: Where the SM clock of this board stays under load while nothing
+            holds it down, so that a lower one shows a lock; ``None`` where it varies.
+        unlocked_mem_clock_mhz: The same for the memory clock.
     """
 
     sm_clocks_mhz: tuple[int, ...]
@@ -90,6 +95,8 @@ class Capabilities:
     has_memory_power: bool
     has_activity: bool
     can_set_clocks: bool | None
+    unlocked_sm_clock_mhz: int | None = None
+    unlocked_mem_clock_mhz: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +115,8 @@ class DeviceState:
         thermal_s: The same for thermal slowdown, software and hardware together.
         memory_used_b: Device memory in use by whomever, in bytes, without what the driver
             reserves for itself; ``None`` if unread.
+        held: Locks and power limit that the driver says are set; ``None`` where it does not
+            tell, as NVML does not.
     """
 
     sm_clock_mhz: int
@@ -119,6 +128,7 @@ class DeviceState:
     power_cap_s: float | None = None
     thermal_s: float | None = None
     memory_used_b: int | None = None
+    held: OperatingPoint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from joulelab.core.configuration import Configuration
 from joulelab.core.device import Activity, DeviceIdentity
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.quality import Quality
+from joulelab.core.receipt import Receipt
 from joulelab.core.statistics import mean_u
 from joulelab.errors import ConfigError, MeasurementError
 
@@ -21,6 +22,7 @@ InvalidReason = Literal[
     "counter_reset",
     "device_lost",
     "foreign_process",
+    "foreign_setting",
     "lease_lost",
     "not_cooled",
     "not_steady",
@@ -71,6 +73,7 @@ class Observed:
         thermal_share: The same for thermal slowdown.
         memory_used_b: Most device memory in use on the whole board, in bytes, without what the
             driver reserves; ``None`` if unread.
+        power_limit_w: Board power limit in force, in watts; ``None`` if unread.
         memory_power_w: Mean power of the memory, in watts; ``None`` if unread.
         samples_energy_j: Energy of all windows from the power samples, in joules, for
             comparison with the counter; ``None`` where there were no samples.
@@ -94,6 +97,7 @@ class Observed:
     sampler_share: float | None = None
     activity: Activity = field(default_factory=Activity)
     memory_used_b: int | None = None
+    power_limit_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +156,8 @@ class Measurement:
         schema_version: Version of this layout.
         quality: What the outputs of the configuration are worth, one entry per metric; empty
             where they were not scored. Outputs depend on no clock, so it is scored apart.
+        receipt: What was in force right after the operating point was; ``None`` if it never was,
+            or in results of versions that did not keep it.
     """
 
     measurement_id: str
@@ -171,6 +177,7 @@ class Measurement:
     sentinel: bool = False
     schema_version: int = SCHEMA_VERSION
     quality: tuple[Quality, ...] = ()
+    receipt: Receipt | None = None
 
     def __post_init__(self) -> None:
         if not (self.windows or self.findings):

@@ -4,6 +4,8 @@ from dataclasses import dataclass, fields
 
 from joulelab.errors import ConfigError
 
+_MOST = 1e6
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatingPoint:
@@ -22,13 +24,20 @@ class OperatingPoint:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{field.name} must be positive or None, got {value}.")
+            if value is not None and not 0 < value < _MOST:
+                raise ConfigError(
+                    f"{field.name} must be positive and below {_MOST:g}, or None, got {value:g}."
+                )
 
     @property
     def is_default(self) -> bool:
-        """Whether every knob is left to the driver, so that no setter need be called."""
+        """Whether every knob is left to the driver."""
         return self == OperatingPoint()
+
+    @property
+    def locks_clocks(self) -> bool:
+        """Whether a clock is to be locked, which only a setter can bring about."""
+        return self.sm_clock_mhz is not None or self.mem_clock_mhz is not None
 
     @property
     def label(self) -> str:

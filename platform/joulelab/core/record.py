@@ -6,6 +6,7 @@ from uuid import uuid4
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, Measurement, Observed, Provenance
+from joulelab.core.receipt import Receipt
 from joulelab.core.trace import PowerTrace
 from joulelab.core.trial import Trial
 
@@ -35,6 +36,7 @@ def record_of(
     observed: Observed | None = None,
     findings: tuple[Finding, ...] = (),
     trace: PowerTrace | None = None,
+    receipt: Receipt | None = None,
 ) -> Record:
     """Return what became of one phase of ``trial`` on ``device``, under a new identifier.
 
@@ -57,5 +59,6 @@ def record_of(
         observed=observed or Observed(),
         findings=findings,
         provenance=provenance,
+        receipt=receipt,
     )
     return Record(measurement=measurement, trace=trace)

@@ -11,10 +11,10 @@ from joulelab.core.device import DeviceState, EventReason, Look
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, InvalidReason
 from joulelab.core.point import OperatingPoint
+from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
 from joulelab.core.steadiness import MAX_WINDOW_TREND, window_trend
 from joulelab.core.trace import PowerTrace
 
-CLOCK_TOLERANCE_MHZ = 15
 MIN_RESIDENCY = 0.95
 MAX_THROTTLE_SHARE = 0.01
 MAX_DRIFT_C = 5.0
@@ -44,6 +44,7 @@ class Conduct:
         thermal_share: The same for heat.
         longest_gap_s: Longest time without a look, ends of the interval included.
         memory_used_b: Most device memory in use, in bytes; ``None`` if unread.
+        power_limit_w: Median power limit in force, in watts; ``None`` if unread.
     """
 
     sm_clock_mhz: float
@@ -56,6 +57,7 @@ class Conduct:
     thermal_share: float
     longest_gap_s: float
     memory_used_b: int | None = None
+    power_limit_w: float | None = None
 
 
 def conduct_of(
@@ -74,6 +76,7 @@ def conduct_of(
         return None
     states = [look.state for look in inside]
     mem_clocks_mhz = [s.mem_clock_mhz for s in states if s.mem_clock_mhz is not None]
+    limits_w = [s.power_limit_w for s in states if s.power_limit_w is not None]
     at_s = [start_s, *(look.at_s for look in inside), stop_s]
     return Conduct(
         sm_clock_mhz=median(state.sm_clock_mhz for state in states),
@@ -86,6 +89,7 @@ def conduct_of(
         thermal_share=_held_share(looks, start_s, stop_s, _THERMAL, attrgetter("thermal_s")),
         longest_gap_s=float(np.diff(at_s).max()),
         memory_used_b=_most_memory_b(looks, start_s, stop_s),
+        power_limit_w=median(limits_w) if limits_w else None,
     )
 
 

@@ -1,9 +1,7 @@
 """What the rest of the package needs of a GPU."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from joulelab.core.device import (
     Activity,
@@ -15,7 +13,7 @@ from joulelab.core.device import (
 )
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
-from joulelab.errors import ConfigError, DeviceUnsupportedError
+from joulelab.errors import DeviceUnsupportedError
 from joulelab.sampling.clock import Clock
 from joulelab.workloads.base import Workload
 
@@ -117,14 +115,6 @@ class Device(ABC):
         """Read the power of the memory alone, in watts, as averaged by the driver."""
         raise self._unsupported("memory power")
 
-    def read_point(self) -> OperatingPoint:
-        """Read which settings the driver holds; ``None`` for a knob at its default.
-
-        NVML tells the power limit but not the locked clocks, so on hardware this is
-        unsupported and a lock shows only in the clocks of :meth:`read_state`.
-        """
-        raise self._unsupported("readable clock locks")
-
     def activity(self) -> ActivityProbe:
         """Start counting the activity of the device's units."""
         raise self._unsupported("activity counters")
@@ -152,64 +142,8 @@ class Device(ABC):
         """
         return workload
 
-    def require_held(self) -> None:
-        """Do nothing: a device that sets its own knobs holds them until it resets them."""
-
     def close(self) -> None:
         """Let go of the device. Safe to call twice."""
 
     def _unsupported(self, what: str) -> DeviceUnsupportedError:
         return DeviceUnsupportedError(f"{self.identity().name} has no {what} here.")
-
-
-class Control(Protocol):
-    """Whoever may turn the knobs: the device itself, a guard's lease, or nobody."""
-
-    def apply(self, point: OperatingPoint) -> None:
-        """Put ``point`` in force."""
-        ...
-
-    def reset(self) -> None:
-        """Return every knob to the driver's default."""
-        ...
-
-    def require_held(self) -> None:
-        """Raise :class:`GuardError` if the point may no longer be in force."""
-        ...
-
-
-class ObserveOnly:
-    """The control that calls no setter, ever."""
-
-    def apply(self, point: OperatingPoint) -> None:
-        """Refuse ``point``.
-
-        Raises:
-            ConfigError: Always: a default point never gets here.
-        """
-        raise ConfigError(
-            f"observe-only measures at the driver's own clocks, but {point.label} was asked for; "
-            "drop the operating point, or allow control."
-        )
-
-    def reset(self) -> None:
-        """Do nothing: nothing was set."""
-
-    def require_held(self) -> None:
-        """Do nothing: nothing is held."""
-
-
-@contextmanager
-def applied(control: Control, point: OperatingPoint) -> Generator[None]:
-    """Hold ``point`` for the length of a ``with`` block, then reset.
-
-    A default point calls no setter at all, neither to apply nor to reset.
-    """
-    if point.is_default:
-        yield
-        return
-    try:
-        control.apply(point)
-        yield
-    finally:
-        control.reset()

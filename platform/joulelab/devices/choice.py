@@ -1,16 +1,38 @@
 """Which way to talk to the GPUs of this machine."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
+from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
+from joulelab.devices.simulated.store import default_root
 from joulelab.errors import DeviceError, DeviceNotFoundError
 
 _PREFERENCE = ("nvml", "dcgm", "smi")
+"""Every way to talk to a GPU that is there; the best first."""
 
 _LOSSES = {
     "dcgm": "energy comes from DCGM's counter, and there are no buffered power samples",
     "smi": "energy comes from polled power, since nvidia-smi has no energy counter",
 }
+
+
+def is_hardware(address: DeviceAddress) -> bool:
+    """Return whether programs run on the device itself, and not in arithmetic or from a record."""
+    return address.backend in _PREFERENCE
+
+
+def with_store(address: DeviceAddress) -> DeviceAddress:
+    """Return ``address`` so that another process finds the same device, whatever folder it is in.
+
+    Raises:
+        DeviceError: If this user's own folder of state cannot be had.
+    """
+    if is_hardware(address):
+        return address
+    store = default_root() if address.store is None else Path(address.store)
+    return replace(address, store=str(store.absolute()))
 
 
 class Choice(NamedTuple):

@@ -1,9 +1,10 @@
-"""What may be asked of a device's knobs, checked before any is turned."""
+"""What may be asked of a device's knobs, and where they are while nobody turns them."""
 
 from joulelab.core.device import Capabilities
 from joulelab.core.plan import check_on_grid
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, DeviceUnsupportedError
+from joulelab.hardware import spec_for
 
 
 def check_point(point: OperatingPoint, capabilities: Capabilities) -> None:
@@ -17,6 +18,24 @@ def check_point(point: OperatingPoint, capabilities: Capabilities) -> None:
     _check_clock("sm_clock_mhz", point.sm_clock_mhz, capabilities.sm_clocks_mhz)
     _check_clock("mem_clock_mhz", point.mem_clock_mhz, capabilities.mem_clocks_mhz)
     _check_power_limit(point.power_limit_w, capabilities.power_limits_w)
+
+
+def unlocked_clocks_mhz(
+    product_name: str, mem_clocks_mhz: tuple[int, ...]
+) -> tuple[int | None, int | None]:
+    """Return the SM and the memory clock that an unlocked board keeps under load.
+
+    Args:
+        product_name: As the driver gives it.
+        mem_clocks_mhz: Memory clocks of the board, descending.
+
+    Returns:
+        ``None`` for a board whose clocks vary by themselves, or that the catalogue lacks.
+    """
+    spec = spec_for(product_name)
+    if spec is None or not spec.stays_at_default:
+        return None, None
+    return spec.default_clock_mhz, mem_clocks_mhz[0] if mem_clocks_mhz else None
 
 
 def _check_clock(knob: str, clock_mhz: int | None, grid_mhz: tuple[int, ...]) -> None:

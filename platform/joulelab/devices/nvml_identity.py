@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pynvml  # type: ignore[import-untyped]
 
 from joulelab.core.device import Capabilities, DeviceIdentity
+from joulelab.devices.knobs import unlocked_clocks_mhz
 from joulelab.devices.nvml_errors import call
 from joulelab.devices.nvml_fields import MEMORY_POWER_AVERAGE, read_fields
 from joulelab.devices.nvml_gpm import gpm_supported
@@ -44,6 +45,7 @@ def find_capabilities(gpu: Handle) -> Capabilities:
     )
     sm_clocks_mhz = _sm_clocks_mhz(gpu, mem_clocks_mhz)
     (memory_power_mw,) = read_fields(gpu.native, [MEMORY_POWER_AVERAGE])
+    unlocked = unlocked_clocks_mhz(gpu.ask("the name", pynvml.nvmlDeviceGetName), mem_clocks_mhz)
     return Capabilities(
         sm_clocks_mhz=sm_clocks_mhz,
         mem_clocks_mhz=mem_clocks_mhz,
@@ -56,6 +58,8 @@ def find_capabilities(gpu: Handle) -> Capabilities:
         has_memory_power=memory_power_mw is not None,
         has_activity=gpm_supported(gpu.native),
         can_set_clocks=this_process_may_administer() if sm_clocks_mhz else False,
+        unlocked_sm_clock_mhz=unlocked[0],
+        unlocked_mem_clock_mhz=unlocked[1],
     )
 
 

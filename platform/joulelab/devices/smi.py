@@ -20,7 +20,7 @@ from joulelab.core.device import (
 )
 from joulelab.core.point import OperatingPoint
 from joulelab.devices.base import Device
-from joulelab.devices.knobs import check_point
+from joulelab.devices.knobs import check_point, unlocked_clocks_mhz
 from joulelab.devices.privilege import this_process_may_administer
 from joulelab.devices.smi_table import TOOL, SmiQuery, check_exit, number, switch
 from joulelab.devices.tool import LineStream, ask_tool
@@ -217,6 +217,7 @@ class SmiDevice(Device):
         mem_clocks_mhz, sm_clocks_mhz = self._supported_clocks_mhz()
         lowest_w, highest_w = (number(self._fixed[f"power.{end}_limit"]) for end in ("min", "max"))
         no_limits = lowest_w is None or highest_w is None
+        unlocked = unlocked_clocks_mhz(self._fixed["name"] or "", mem_clocks_mhz)
         return Capabilities(
             sm_clocks_mhz=sm_clocks_mhz,
             mem_clocks_mhz=mem_clocks_mhz,
@@ -227,6 +228,8 @@ class SmiDevice(Device):
             has_memory_power=False,
             has_activity=False,
             can_set_clocks=this_process_may_administer() if sm_clocks_mhz else False,
+            unlocked_sm_clock_mhz=unlocked[0],
+            unlocked_mem_clock_mhz=unlocked[1],
         )
 
     def _supported_clocks_mhz(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

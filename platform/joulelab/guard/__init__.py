@@ -1,7 +1,8 @@
 """Clocks on loan: a process per node that sets them, and always gives them back."""
 
 from joulelab.guard.client import GuardClient, Lease
-from joulelab.guard.protocol import GuardStatus, Receipt
+from joulelab.guard.observer import ObserveOnly
+from joulelab.guard.protocol import GuardStatus
 from joulelab.guard.settings import GuardSettings, default_socket_path
 from joulelab.guard.start import ensure_guard
 
@@ -10,7 +11,7 @@ __all__ = [
     "GuardSettings",
     "GuardStatus",
     "Lease",
-    "Receipt",
+    "ObserveOnly",
     "default_socket_path",
     "ensure_guard",
 ]

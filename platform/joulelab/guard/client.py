@@ -4,16 +4,18 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
+from joulelab.core.receipt import Receipt
+from joulelab.devices.choice import with_store
 from joulelab.errors import GuardError, JouleLabError
 from joulelab.guard.link import Link
-from joulelab.guard.protocol import GuardStatus, Receipt, receipt_from, status_from
+from joulelab.guard.protocol import GuardStatus, receipt_from, status_from
 from joulelab.guard.settings import default_socket_path
 from joulelab.guard.start import IDLE_EXIT_S, ensure_guard
 from joulelab.guard.waiting import wait_until_ended
@@ -36,7 +38,6 @@ class Lease:
 
     def __init__(self, link: Link, address: DeviceAddress, ttl_s: float, deadline_s: float) -> None:
         self.address = address
-        self.receipt: Receipt | None = None
         self._link = link
         self._ttl_s = ttl_s
         self._deadline_s = deadline_s
@@ -46,23 +47,22 @@ class Lease:
         self._renewer = threading.Thread(target=self._renew, name="joulelab-lease", daemon=True)
         self._renewer.start()
 
-    def apply(self, point: OperatingPoint) -> None:
-        """Put ``point`` in force; :attr:`receipt` then holds what was read back.
+    def apply(self, point: OperatingPoint) -> Receipt:
+        """Put ``point`` in force, and the default for every other knob; return what is read back.
 
         Raises:
             GuardError: If the lease is lost.
+            ForeignSettingError: If something else is in force and may not be undone.
             JouleLabError: What the device says (:class:`ConfigError`, with the neighbours of a
                 clock that is not on the grid, :class:`DevicePermissionError`, ...).
         """
-        self.receipt = None
-        self.receipt = receipt_from(self._request("apply", point=asdict(point)))
+        return receipt_from(self._request("apply", point=asdict(point)))
 
     def reset(self) -> None:
         """Return every knob to what it was before the lease.
 
         A lost lease is no error here: the guard restores what it takes back.
         """
-        self.receipt = None
         try:
             self._request("reset")
         except GuardError as error:
@@ -142,7 +142,7 @@ class GuardClient:
 
     Args:
         socket_path: Where the guard listens; ``None`` takes the system's guard if there is
-            one, else this user's own.
+            one, else this user's own; for what is no hardware always the latter.
         start: Whether to start a guard where none answers.
         idle_exit_s: Time without clients after which a guard started here ends.
     """
@@ -155,6 +155,7 @@ class GuardClient:
         idle_exit_s: float | None = IDLE_EXIT_S,
     ) -> None:
         self.socket_path = socket_path or default_socket_path()
+        self._is_given = socket_path is not None
         self._start = start
         self._idle_exit_s = idle_exit_s
 
@@ -171,27 +172,30 @@ class GuardClient:
             GuardError: If another holds it (names the process), or no guard answers.
             JouleLabError: What the device's backend says on opening it.
         """
-        if address.store is not None:  # the guard works in another folder
-            address = replace(address, store=str(Path(address.store).absolute()))
+        address = with_store(address)
+        path = self.socket_path if self._is_given else default_socket_path(address)
         request = {"address": asdict(address), "note": note, "ttl_s": ttl_s}
         for _ in range(_TRIES):
             try:
-                return self._try_to_lease(address, request, ttl_s)
+                return self._try_to_lease(path, address, request, ttl_s)
             except OSError as error:
                 _log.info("The clock guard went while it was asked (%s); asking again.", error)
-        raise self._absent()
+        raise _absent(path)
 
-    def status(self) -> GuardStatus:
+    def status(self, *, any_version: bool = False) -> GuardStatus:
         """Return who holds what; starts no guard.
+
+        Args:
+            any_version: Whether a guard of another version of this package is asked, too.
 
         Raises:
             GuardError: If no guard answers.
         """
         try:
             with Link(self.socket_path) as link:
-                return status_from(link.request("status"))
+                return status_from(link.request("status", any_version=any_version))
         except OSError as error:
-            raise self._absent() from error
+            raise _absent(self.socket_path) from error
 
     def stop(self, *, timeout_s: float = 10.0) -> None:
         """Have the guard restore everything and end, and wait until it is gone.
@@ -200,19 +204,21 @@ class GuardClient:
             GuardError: If none answers, this user may not stop it, or it cannot restore a
                 device and therefore stays.
         """
-        status = self.status()
+        status = self.status(any_version=True)
         pids = [pid for pid in (status.pid, status.watchdog_pid) if pid is not None]
         with wait_until_ended(pids, timeout_s):
             try:
                 with Link(self.socket_path) as link:
-                    link.request("stop")
+                    link.request("stop", any_version=True)
             except OSError as error:
-                raise self._absent() from error
+                raise _absent(self.socket_path) from error
 
-    def _try_to_lease(self, address: DeviceAddress, request: dict[str, Any], ttl_s: float) -> Lease:
+    def _try_to_lease(
+        self, path: Path, address: DeviceAddress, request: dict[str, Any], ttl_s: float
+    ) -> Lease:
         if self._start:
-            ensure_guard(self.socket_path, idle_exit_s=self._idle_exit_s)
-        link = Link(self.socket_path)
+            ensure_guard(path, idle_exit_s=self._idle_exit_s)
+        link = Link(path)
         sent_s = time.monotonic()
         try:
             link.request("lease", **request)
@@ -221,7 +227,6 @@ class GuardClient:
             raise
         return Lease(link, address, ttl_s, sent_s + ttl_s)
 
-    def _absent(self) -> GuardError:
-        return GuardError(
-            f"No clock guard answers at {self.socket_path}; start one with `joulelab guard`."
-        )
+
+def _absent(path: Path) -> GuardError:
+    return GuardError(f"No clock guard answers at {path}; start one with `joulelab guard`.")

@@ -3,8 +3,8 @@
 import os
 import socket
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,37 +33,49 @@ class Connection:
 
     Raises:
         ProcessLookupError: If the process is gone already.
+        OSError: If it cannot be watched, as for lack of descriptors.
     """
 
     def __init__(self, link: socket.socket) -> None:
         self.socket = link
         self.peer = peer_of(link)
-        self.pidfd = _pidfd(self.peer.pid)
+        self.pidfd = os.pidfd_open(self.peer.pid) if self.peer.pid else None
         self.closed = False
+        self.heard_s = time.monotonic()
+        """When it was made, or last asked for something."""
         self._received = b""
         link.setblocking(False)
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the requests that have arrived.
+    def request(self) -> bytes | None:
+        """Return the request that has arrived, or ``None`` while it is not whole.
 
         Raises:
-            ConnectionError: If the client is gone, or sends what cannot be a request.
+            ConnectionError: If the client is gone, or sends what cannot be a request. A client
+                waits for its answer before it asks again: nobody keeps others waiting.
         """
-        with suppress(BlockingIOError):
+        try:
             received = self.socket.recv(LONGEST_LINE_B)
-            if not received:
-                raise ConnectionResetError("connection closed")
-            self._received += received
-        *lines, self._received = self._received.split(b"\n")
+        except BlockingIOError:
+            return None
+        if not received:
+            raise ConnectionResetError("connection closed")
+        self._received += received
         if len(self._received) > LONGEST_LINE_B:
             raise ConnectionAbortedError("request too long")
-        yield from lines
+        line, end, more = self._received.partition(b"\n")
+        if more:
+            raise ConnectionAbortedError("more than one request at a time")
+        if not end:
+            return None
+        self._received = b""
+        self.heard_s = time.monotonic()
+        return line
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send ``message``.
 
         Raises:
-            ConnectionError: If the client is gone or does not read its replies.
+            OSError: If the client is gone or does not read its replies.
         """
         line = encode(message)
         try:
@@ -98,12 +110,3 @@ def peer_of(link: socket.socket) -> Peer:
     packed = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", packed)
     return Peer(pid=pid, uid=uid)
-
-
-def _pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        raise
-    except OSError:
-        return None

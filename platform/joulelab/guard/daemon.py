@@ -2,20 +2,24 @@
 
 The watchdog forks the guard, and forks another when that one is killed; having imported
 everything and opened nothing, it needs a few milliseconds. The guard in turn starts another
-watchdog when its own is killed. Each learns of the other's death from the kernel (pidfd).
+watchdog when its own is killed. Each learns of the other's death from the kernel (pidfd), and
+ends one that stands still: a guard that answers nobody restores nothing.
 """
 
 import argparse
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from joulelab.devices import DEVICES
 from joulelab.errors import GuardError, JouleLabError
+from joulelab.guard.heartbeat import stands_still
 from joulelab.guard.process import run_guard
 from joulelab.guard.settings import GuardSettings
 from joulelab.guard.waiting import is_readable
@@ -25,6 +29,7 @@ _QUICK_DEATH_S = 1.0
 _FREE_DEATHS = 5
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_LOG_B = 4 * 2**20
+_LOOK_S = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = vars(parser.parse_args(arguments))
     guard_pid: int | None = options.pop("adopt")
     settings = GuardSettings(**options)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s")
+    os.umask(0o077)  # what it logs is its user's business
     _import_backends()
     if guard_pid is not None:
+        _log_to(settings.watchdog_log_path)
         return watch_over(settings, guard_pid)
     return _detach(settings)
 
@@ -59,7 +65,7 @@ def watch_over(settings: GuardSettings, guard_pid: int | None = None) -> int:
         started_s = time.monotonic()
         if guard_pid is None:
             guard_pid = _fork_guard(settings)
-        if _status_at_end(guard_pid) == _NOT_NEEDED:
+        if await_end(guard_pid, settings.heartbeat_path) == _NOT_NEEDED:
             return 0
         _log.warning("Guard %d died; starting another.", guard_pid)
         guard_pid = None
@@ -78,7 +84,7 @@ def _detach(settings: GuardSettings) -> int:
         return 1
     if os.fork():
         return 0
-    _log_to(settings.log_path)
+    _log_to(settings.watchdog_log_path)
     os._exit(watch_over(settings))
 
 
@@ -90,6 +96,7 @@ def _fork_guard(settings: GuardSettings) -> int:
     status = 70
     try:
         _name_process("joulelab-guard")
+        _log_to(settings.log_path)
         status = run_guard(settings, watchdog_pid=watchdog_pid)
     except GuardError as error:
         _log.info("%s", error)
@@ -100,14 +107,34 @@ def _fork_guard(settings: GuardSettings) -> int:
         os._exit(status)
 
 
-def _status_at_end(pid: int) -> int | None:
-    """Wait for the end of a child and return its status, or for the end of the parent."""
+def await_end(pid: int, heartbeat: Path) -> int | None:
+    """Wait for the end of a guard, and bring it about if it stands still.
+
+    Args:
+        pid: The guard: a child, or the parent of this process.
+        heartbeat: The file that tells that it is alive.
+
+    Returns:
+        The exit status of a child; ``None`` of a parent.
+    """
+    with suppress(ProcessLookupError), os.fdopen(os.pidfd_open(pid), "rb") as pidfd:
+        # A parent may have ended before, and its number may be another's by now.
+        while _is_kin(pid) and not is_readable(pidfd.fileno(), _LOOK_S):
+            if stands_still(pid, heartbeat):
+                _log.error("Guard %d stands still; ending it.", pid)
+                signal.pidfd_send_signal(pidfd.fileno(), signal.SIGKILL)
+                is_readable(pidfd.fileno(), _LOOK_S)
     with suppress(ChildProcessError):
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    with suppress(ProcessLookupError), os.fdopen(os.pidfd_open(pid), "rb") as pidfd:
-        if os.getppid() == pid:  # else the parent is gone, and its id may be another's
-            is_readable(pidfd.fileno(), timeout_s=None)
     return None
+
+
+def _is_kin(pid: int) -> bool:
+    if os.getppid() == pid:
+        return True
+    with suppress(ChildProcessError):
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    return False
 
 
 def _import_backends() -> None:
@@ -121,12 +148,17 @@ def _import_backends() -> None:
 
 
 def _log_to(path: Path) -> None:
-    if path.exists() and path.stat().st_size > _LONGEST_LOG_B:
-        path.replace(path.with_suffix(".old"))
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    for stream in (1, 2):
-        os.dup2(file, stream)
-    os.close(file)
+    """Write what is logged, and what Python says at its end, into files of bounded length."""
+    handler = RotatingFileHandler(path, maxBytes=_LONGEST_LOG_B, backupCount=1)
+    with path.open("a") as last_words:
+        for stream in (1, 2):
+            os.dup2(last_words.fileno(), stream)
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(process)d %(message)s",
+        handlers=[handler],
+        force=True,
+    )
 
 
 def _name_process(name: str) -> None:

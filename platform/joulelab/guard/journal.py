@@ -7,15 +7,18 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 
-Event = Literal["set", "restored", "note"]
-"""``set``: about to be set. ``restored``: verified to be back. ``note``: changes nothing."""
+Event = Literal["set", "restored"]
+"""``set``: about to be set. ``restored``: verified to be back."""
 
 _ROTATE_B = 4 * 2**20
+_TAIL_B = 65536
+"""Some two hundred lines: the last of them tells what is in force."""
+_MOST_FILES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +47,22 @@ class Entry:
     time: str
     boot_id: str
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether the device may still hold what was set, and has to be restored.
+
+        Locks on hardware that were set before the machine last booted are gone with that boot.
+        """
+        forgotten = self.address.store is None and self.boot_id != boot_id()
+        return self.event == "set" and not forgotten
+
 
 class Journal:
     """Append-only JSON lines, one file per device, each line on disk before the call returns.
 
     A process that dies while it appends leaves a torn last line. What that line was about had
-    not been done yet, so the line is cut off and the one before it holds.
+    not been done yet, so the line is cut off and the one before it holds. Everybody on the
+    machine may read the files: whoever measures must know whether somebody's lock is left.
 
     Args:
         folder: Where the files are.
@@ -57,7 +70,6 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._boot_id = boot_id()
 
     def write(
         self,
@@ -70,7 +82,7 @@ class Journal:
         pid: int | None = None,
         uid: int | None = None,
     ) -> None:
-        """Append a line; notes are not forced to disk, the others are.
+        """Append a line.
 
         Raises:
             OSError: If it cannot be written; then nothing may be set.
@@ -84,26 +96,31 @@ class Journal:
             pid=pid,
             uid=uid,
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            boot_id=self._boot_id,
+            boot_id=boot_id(),
         )
-        line = json.dumps(asdict(entry), separators=(",", ":")) + "\n"
         path = self.path_of(address)
-        _append(path, line.encode(), durable=event != "note")
-        if event == "restored" and path.stat().st_size > _ROTATE_B:
+        size_b = _append(path, (json.dumps(asdict(entry), separators=(",", ":")) + "\n").encode())
+        if event == "restored" and size_b > _ROTATE_B:
             path.replace(path.with_suffix(".old"))
 
-    def outstanding(self) -> tuple[Entry, ...]:
-        """Return the last ``set`` line of every device that is not known to be restored.
+    def owed(self) -> tuple[Entry, ...]:
+        """Return the last ``set`` line of every device that is not known to be restored."""
+        last = [_last_entry(path) for path in sorted(self._folder.glob("*.jsonl"))]
+        return tuple(entry for entry in last if entry is not None and entry.is_owed)
 
-        Locks on hardware that were set before the machine last booted are gone with that boot.
-        """
-        found = []
-        for path in sorted(self._folder.glob("*.jsonl")):
+    def owed_of(self, address: DeviceAddress) -> Entry | None:
+        """Return the same for one device."""
+        entry = _last_entry(self.path_of(address))
+        return entry if entry is not None and entry.is_owed else None
+
+    def mend(self) -> None:
+        """Cut off torn lines, and forget the oldest of many devices to which nothing is owed."""
+        paths = sorted(self._folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+        for number, path in enumerate(paths):
             _cut_torn_tail(path)
-            last = _last_change(path)
-            if last is not None and last.event == "set" and not self._is_void(last):
-                found.append(last)
-        return tuple(found)
+            entry = _last_entry(path)
+            if number < len(paths) - _MOST_FILES and not (entry is not None and entry.is_owed):
+                path.unlink()
 
     def path_of(self, address: DeviceAddress) -> Path:
         """Return the file of the device, whichever backend talks to it."""
@@ -111,28 +128,30 @@ class Journal:
         digest = sha256(f"{address.uuid}\n{address.store}".encode()).hexdigest()[:8]
         return self._folder / f"{name}-{digest}.jsonl"
 
-    def _is_void(self, entry: Entry) -> bool:
-        return entry.address.store is None and entry.boot_id != self._boot_id
-
 
 def boot_id() -> str:
     """Return what names this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _append(path: Path, line: bytes, *, durable: bool) -> None:
-    with path.open("ab", buffering=0) as file:
-        start_b = file.seek(0, os.SEEK_END)
+def _append(path: Path, line: bytes) -> int:
+    """Append ``line`` durably, all of it or nothing; return the size of the file."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+    try:
+        os.fchmod(file, 0o644)
+        start_b = os.fstat(file).st_size
         written_b = 0
         try:
-            written_b = file.write(line)
-            if durable:
-                os.fsync(file.fileno())
+            written_b = os.write(file, line)
+            os.fsync(file)
         finally:
             if written_b < len(line):
-                file.truncate(start_b)
+                os.ftruncate(file, start_b)
+    finally:
+        os.close(file)
     if written_b < len(line):
         raise OSError(f"The disk took only {written_b} of {len(line)} bytes of a line of {path}.")
+    return start_b + written_b
 
 
 def _cut_torn_tail(path: Path) -> None:
@@ -142,18 +161,23 @@ def _cut_torn_tail(path: Path) -> None:
         os.truncate(path, whole_b)
 
 
-def _last_change(path: Path) -> Entry | None:
-    for line in reversed(path.read_text(errors="replace").split("\n")):
-        entry = _parsed(line)
-        if entry is not None and entry.event != "note":
-            return entry
-    return None
+def _last_entry(path: Path) -> Entry | None:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_B))
+            whole, _, _ = file.read().rpartition(b"\n")
+    except FileNotFoundError:
+        return None
+    entries = (_parsed(line) for line in reversed(whole.split(b"\n")))
+    return next((entry for entry in entries if entry is not None), None)
 
 
-def _parsed(line: str) -> Entry | None:
+def _parsed(line: bytes) -> Entry | None:
     try:
         values: dict[str, Any] = json.loads(line)
         values["address"] = DeviceAddress(**values["address"])
+        if values["event"] not in get_args(Event):
+            return None
         for name in ("prior", "requested"):
             values[name] = None if values[name] is None else OperatingPoint(**values[name])
         return Entry(**values)

@@ -8,15 +8,25 @@ from dataclasses import fields, replace
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
+from joulelab.core.receipt import Receipt
 from joulelab.devices.base import Device
+from joulelab.devices.knobs import check_point
+from joulelab.devices.readback import (
+    amend,
+    prior_point,
+    require_own_limit,
+    take_receipt,
+    verify_restored,
+)
 from joulelab.errors import (
     ConfigError,
     DevicePermissionError,
+    DeviceUnsupportedError,
+    ForeignSettingError,
     JouleLabError,
 )
 from joulelab.guard.journal import Entry, Journal
-from joulelab.guard.protocol import PendingRestore, Receipt
-from joulelab.guard.readback import amend, driver_point, prior_point, take_receipt, verify_restored
+from joulelab.guard.protocol import PendingRestore
 
 OpenDevice = Callable[[DeviceAddress], Device]
 
@@ -36,7 +46,7 @@ class KeptDevice:
         address: The device.
         journal: Where to write what is about to be set.
         open_device: How to open a device.
-        outstanding: The journal's last ``set`` line, if a guard before this one left it.
+        owed: The journal's last ``set`` line, if a guard before this one left it.
     """
 
     def __init__(
@@ -45,7 +55,7 @@ class KeptDevice:
         *,
         journal: Journal,
         open_device: OpenDevice,
-        outstanding: Entry | None = None,
+        owed: Entry | None = None,
     ) -> None:
         self.address = address
         self.due_s: float | None = None
@@ -54,9 +64,9 @@ class KeptDevice:
         self._device: Device | None = None
         self._prior: OperatingPoint | None = None
         self._turned = OperatingPoint()
-        if outstanding is not None:
-            self._prior = outstanding.prior
-            self._turned = outstanding.requested or OperatingPoint()
+        if owed is not None:
+            self._prior = owed.prior
+            self._turned = owed.requested or OperatingPoint()
         self._attempts = 0
         self._error = ""
 
@@ -92,31 +102,58 @@ class KeptDevice:
             with suppress(JouleLabError):
                 device.close()
 
-    def apply(self, point: OperatingPoint, *, pid: int, uid: int, note: str) -> Receipt:
-        """Write down, set, read back.
+    def apply(self, point: OperatingPoint, *, pid: int, uid: int) -> Receipt:
+        """Write down, undo what others set, set, read back.
+
+        Afterwards ``point`` is in force, and the driver's default for every knob that it leaves
+        open.
 
         Raises:
-            JouleLabError: Whatever the device says, or :class:`DeviceError` if it holds
-                something else than it was given.
+            ForeignSettingError: If a power limit is in force that is not the default and was
+                not asked for, or if the device holds something else than it was given.
+            JouleLabError: Whatever the device says.
             OSError: If the journal cannot be written; then nothing was set.
         """
         device = self.open()
+        check_point(point, device.capabilities())
         first = self._prior is None
         prior = self._prior or prior_point(device)
+        require_own_limit(device, point, prior)
+        if first and point.is_default and prior.is_default:
+            return self._unlock(device)
         turned = _merged(self._turned, point)
         self._journal.write(
-            "set", self.address, detail=note, prior=prior, requested=turned, pid=pid, uid=uid
+            "set", self.address, detail="lent", prior=prior, requested=turned, pid=pid, uid=uid
         )
         self._prior, self._turned = prior, turned
         try:
+            device.reset()
             device.apply(point)
-            receipt = take_receipt(device, point, prior)
+            receipt = take_receipt(device, point, prior, set_by="guard", unlocked=True)
         except JouleLabError as error:
             if first and self._left_untouched(device, prior, error):
                 self._settle(f"nothing was set: {error}", prior)
+            if point.is_default and isinstance(error, DevicePermissionError):
+                raise ForeignSettingError(
+                    f"{self.address.uuid} is held at {prior.label}, which was not asked for, and "
+                    f"that cannot be undone: {error}"
+                ) from error
             raise
         self.due_s = None
         return receipt
+
+    def _unlock(self, device: Device) -> Receipt:
+        """Undo locks that the driver may not tell of; there is nothing to give back later.
+
+        Who may not undo them measures at whatever is in force, and the receipt says so.
+        """
+        default, unlocked = OperatingPoint(), True
+        if device.read_state().held is None:
+            try:
+                device.reset()
+            except (DevicePermissionError, DeviceUnsupportedError):
+                unlocked = False
+        return take_receipt(device, default, default, set_by="guard", unlocked=unlocked)
 
     def restore(self, cause: str) -> bool:
         """Give back what was in force before, and verify it.
@@ -136,9 +173,8 @@ class KeptDevice:
 
     def _left_untouched(self, device: Device, prior: OperatingPoint, error: JouleLabError) -> bool:
         """Whether a refused first point changed nothing, so that nothing is owed."""
-        told = driver_point(device)
-        if told is not None:
-            return told == prior
+        if device.read_state().held is not None:
+            return prior_point(device) == prior
         if isinstance(error, DevicePermissionError):
             return self._may_not_reset(prior)
         return isinstance(error, ConfigError)

@@ -2,18 +2,23 @@
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
+from joulelab.core.receipt import Receipt
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
 from joulelab.errors import DeviceError, GuardError
 from joulelab.guard.connection import Connection
 from joulelab.guard.journal import Journal
 from joulelab.guard.kept_device import KeptDevice, OpenDevice
-from joulelab.guard.protocol import HeldLease, PendingRestore, Receipt
+from joulelab.guard.protocol import HeldLease, PendingRestore
+
+MOST_DEVICES = 256
+"""More than any node has; simulated ones can be had by the thousand."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,14 +66,16 @@ class Lending:
         self._grants: dict[Connection, Grant] = {}
         self._kept: dict[Key, KeptDevice] = {}
 
-    def recover(self) -> None:
-        """Restore what a guard before this one left set."""
-        for entry in self._journal.outstanding():
+    def recover(self, beat: Callable[[], None] = lambda: None) -> None:
+        """Restore what a guard before this one left set, and ``beat`` before each device."""
+        self._journal.mend()
+        for entry in self._journal.owed():
+            beat()
             kept = KeptDevice(
                 entry.address,
                 journal=self._journal,
                 open_device=self._open_device,
-                outstanding=entry,
+                owed=entry,
             )
             _log.warning("Found %s still set for pid %s.", entry.address.uuid, entry.pid)
             self._part_with(kept, "guard restarted")
@@ -84,6 +91,10 @@ class Lending:
         """
         if connection in self._grants:
             raise GuardError("This connection holds a lease already; a connection is one lease.")
+        if len(self._grants) + len(self._kept) >= MOST_DEVICES:
+            raise GuardError(
+                f"A clock guard lends {MOST_DEVICES} devices at most, and all are out."
+            )
         self._require_free(address)
         kept = KeptDevice(address, journal=self._journal, open_device=self._open_device)
         kept.open()
@@ -100,7 +111,7 @@ class Lending:
             JouleLabError: Whatever the device says.
         """
         grant, peer = self._granted(connection), connection.peer
-        receipt = grant.kept.apply(point, pid=peer.pid, uid=peer.uid, note=grant.note)
+        receipt = grant.kept.apply(point, pid=peer.pid, uid=peer.uid)
         grant.renew()
         self._kept.pop(_key(grant.kept.address), None)
         return receipt
@@ -127,6 +138,10 @@ class Lending:
             GuardError: If it has nothing on loan.
         """
         self._granted(connection).renew()
+
+    def holds(self, connection: Connection) -> bool:
+        """Whether ``connection`` has anything on loan."""
+        return connection in self._grants
 
     def take_back(self, connection: Connection, cause: str) -> None:
         """End the lease of ``connection``, if it has one, and restore the device."""

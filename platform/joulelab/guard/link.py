@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from joulelab.errors import GuardError, JouleLabError
 from joulelab.guard.connection import Peer, peer_of
-from joulelab.guard.protocol import LONGEST_LINE_B, decode, encode, result_of
+from joulelab.guard.protocol import LONGEST_LINE_B, PROTOCOL, decode, encode, result_of
+from joulelab.guard.settings import require_trusted
 from joulelab.guard.waiting import is_readable
 
 
@@ -21,12 +22,14 @@ class Link:
     Raises:
         FileNotFoundError: If no guard listens there.
         ConnectionRefusedError: If a guard that listened there is gone.
-        GuardError: If this user may not connect.
+        GuardError: If this user may not connect, or if it is neither root's nor this user's: any
+            other user's would be believed whatever it said.
     """
 
     def __init__(self, socket_path: Path, *, timeout_s: float = 30.0) -> None:
         self._pid = os.getpid()
         self._received = b""
+        require_trusted(socket_path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
         try:
@@ -35,11 +38,18 @@ class Link:
             self._socket.close()
             raise GuardError(
                 f"The clock guard at {socket_path} does not serve uid {os.getuid()}; ask its "
-                "administrator to add you to its group, or give another socket."
+                "administrator to add you to its group, give another socket, or measure with "
+                "--observe-only."
             ) from error
         except OSError:
             self._socket.close()
             raise
+        if (uid := self.peer.uid) not in (0, os.getuid()):
+            self._socket.close()
+            raise GuardError(
+                f"Who answers at {socket_path} is uid {uid}, neither root nor uid {os.getuid()}; "
+                "it may pose as the clock guard. Use another socket."
+            )
 
     @property
     def is_own(self) -> bool:
@@ -51,8 +61,13 @@ class Link:
         """The guard's process."""
         return peer_of(self._socket)
 
-    def request(self, do: str, **arguments: Any) -> Any:
+    def request(self, do: str, *, any_version: bool = False, **arguments: Any) -> Any:
         """Ask for ``do`` and wait for the answer.
+
+        Args:
+            do: What to do.
+            any_version: Whether an answer in another version of the protocol is good, too.
+            arguments: What it needs to know.
 
         Raises:
             ConnectionError: If the guard is gone.
@@ -60,7 +75,8 @@ class Link:
             JouleLabError: What the guard says, in its own class.
         """
         self._socket.sendall(encode({"do": do, **arguments}))
-        return result_of(decode(self._line()))
+        reply = decode(self._line())
+        return result_of({**reply, "protocol": PROTOCOL} if any_version else reply)
 
     def news(self) -> str | None:
         """Return why the guard ended the link, or ``None`` while it stands; never waits."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from joulelab.errors import GuardError
+from joulelab.guard.heartbeat import Heartbeat, author_of, is_stopped, notify_systemd, stands_still
 from joulelab.guard.launch import daemon_command, daemon_environment
 from joulelab.guard.link import Link
 from joulelab.guard.server import GuardServer
@@ -46,8 +47,18 @@ def run_guard(settings: GuardSettings, *, watchdog_pid: int | None = None) -> in
     """
     settings.make_folders()
     with _only_one(settings):
-        server = GuardServer(settings)
-        watch = None if watchdog_pid is None else WatchdogWatch(server, settings, watchdog_pid)
+        heartbeat = Heartbeat(settings.heartbeat_path)
+        watch: WatchdogWatch | None = None
+
+        def beat() -> None:
+            heartbeat.beat()
+            notify_systemd("READY=1\nWATCHDOG=1")
+            if watch is not None:
+                watch.tend()
+
+        server = GuardServer(settings, beat=beat)
+        if watchdog_pid is not None:
+            watch = WatchdogWatch(server, settings, watchdog_pid)
         with _stopped_by_signals(server):
             server.serve()
         server.retry_until(time.monotonic() + _LAST_RESTORE_S)
@@ -77,7 +88,15 @@ class WatchdogWatch:
         with suppress(ProcessLookupError):
             self._look_at(pid)
         if os.getppid() != pid:
+            self._note_death()
+
+    def tend(self) -> None:
+        """Start a watchdog where there is none, and end one that stands still."""
+        if self._pidfd is None and self._quick_deaths <= _MOST_QUICK_DEATHS:
             self._revive()
+        elif self._pidfd is not None and is_stopped(self._server.watchdog_pid or 0):
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def end(self) -> None:
         """End the watchdog, so that it does not revive a guard that ends on purpose."""
@@ -92,24 +111,30 @@ class WatchdogWatch:
     def _look_at(self, pid: int) -> None:
         self._pidfd = os.pidfd_open(pid)
         self._server.watchdog_pid = pid
-        self._server.watch(self._pidfd, self._revive)
+        self._server.watch(self._pidfd, self._note_death)
 
-    def _revive(self) -> None:
+    def _note_death(self) -> None:
         self._look_away()
         self._reap()
         self._count_death()
         if self._quick_deaths > _MOST_QUICK_DEATHS:
             _log.error("The watchdog keeps dying; going on without one.")
-            return
-        _log.warning("The watchdog died; starting another.")
-        self._child = subprocess.Popen(
-            daemon_command(self._settings, "--adopt", str(os.getpid())),
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            env=daemon_environment(),
-            cwd="/",
-        )
-        self._look_at(self._child.pid)
+        else:
+            _log.warning("The watchdog died; starting another.")
+            self._revive()
+
+    def _revive(self) -> None:
+        try:
+            self._child = subprocess.Popen(
+                daemon_command(self._settings, "--adopt", str(os.getpid())),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=daemon_environment(),
+                cwd="/",
+            )
+            self._look_at(self._child.pid)
+        except OSError as error:  # for want of descriptors or memory: tried again at the next beat
+            _log.error("Cannot start a watchdog: %s", error)
 
     def _look_away(self) -> None:
         self._server.watchdog_pid = None
@@ -135,19 +160,21 @@ def _only_one(settings: GuardSettings) -> Generator[None]:
     """Hold the lock that makes this the only guard; the kernel frees it if we are killed."""
     file = os.open(settings.state_dir / "guard.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        _lock(file, settings.socket_path)
+        _lock(file, settings)
         yield
     finally:
         os.close(file)
 
 
-def _lock(file: int, socket_path: Path) -> None:
+def _lock(file: int, settings: GuardSettings) -> None:
     """Wait for a guard that is about to end, but not beside one that serves."""
+    socket_path = settings.socket_path
     deadline_s = time.monotonic() + _LOCK_WAIT_S
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            _end_what_stands_still(settings)
             if _is_served(socket_path) or time.monotonic() > deadline_s:
                 raise GuardError(
                     f"Another clock guard serves {socket_path}; use it, or give this one another "
@@ -156,6 +183,14 @@ def _lock(file: int, socket_path: Path) -> None:
             time.sleep(0.02)
         else:
             return
+
+
+def _end_what_stands_still(settings: GuardSettings) -> None:
+    """End the guard that has the lock, if neither it nor its watchdog will ever serve again."""
+    pid = author_of(settings.heartbeat_path)
+    if pid is not None and stands_still(pid, settings.heartbeat_path):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _is_served(socket_path: Path) -> bool:

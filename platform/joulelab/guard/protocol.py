@@ -1,6 +1,7 @@
 """What guard and client say to each other: one JSON object per line, each way."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,33 +9,13 @@ from typing import Any
 import joulelab.errors
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
+from joulelab.core.receipt import Receipt
 from joulelab.errors import ConfigError, GuardError, JouleLabError
 
+PROTOCOL = 2
+"""What is said with every message; 1 was before there was a version."""
 LONGEST_LINE_B = 65536
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What the guard found on the device right after it set a point.
-
-    Attributes:
-        uuid: The device.
-        requested: What was asked for.
-        prior: What was in force before the lease, and will be again; ``None`` for a knob at
-            its default or one that the driver does not tell.
-        held: What the driver says is set; ``None`` where it does not tell.
-        sm_clock_mhz: SM clock at that instant; an idle GPU may run below its lock.
-        mem_clock_mhz: Memory clock at that instant; ``None`` where it cannot be read.
-        power_limit_w: Power limit in force, in watts; ``None`` if unreadable.
-    """
-
-    uuid: str
-    requested: OperatingPoint
-    prior: OperatingPoint
-    held: OperatingPoint | None
-    sm_clock_mhz: int
-    mem_clock_mhz: int | None
-    power_limit_w: float | None
+_NAME = re.compile(r"[\w.:@+-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +72,8 @@ class GuardStatus:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Return ``message`` as one line."""
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    """Return ``message`` as one line that says which protocol it speaks."""
+    return json.dumps({**message, "protocol": PROTOCOL}, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> dict[str, Any]:
@@ -103,11 +84,21 @@ def decode(line: bytes) -> dict[str, Any]:
     """
     try:
         message = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"A message must be a JSON object on one line: {error}.") from error
     if not isinstance(message, dict):
-        raise ConfigError(f"A message must be a JSON object, got {message!r}.")
+        raise ConfigError(f"A message must be a JSON object, got {message!r:.80}.")
     return message
+
+
+def printable(text: str, longest: int) -> str:
+    """Return ``text`` as it may go into a log or onto a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text[:longest])
+
+
+def ok_reply(result: Any) -> dict[str, Any]:
+    """Return the reply that carries ``result``."""
+    return {"ok": result}
 
 
 def error_reply(error: JouleLabError) -> dict[str, Any]:
@@ -120,12 +111,20 @@ def result_of(reply: Mapping[str, Any]) -> Any:
 
     Raises:
         JouleLabError: The error that the guard met, in its own class; in :class:`GuardError`
-            if the guard is newer and knows classes that we do not.
+            if it is none that we know, or if the guard is of another version of this package.
     """
-    if "error" not in reply:
-        return reply["ok"]
-    kind = getattr(joulelab.errors, reply["error"]["kind"], GuardError)
-    raise kind(reply["error"]["message"])
+    if "error" in reply:
+        told = reply["error"]
+        kind = getattr(joulelab.errors, str(told["kind"]), None)
+        if not (isinstance(kind, type) and issubclass(kind, JouleLabError)):
+            kind = GuardError
+        raise kind(printable(str(told["message"]), LONGEST_LINE_B))
+    if reply.get("protocol") != PROTOCOL:
+        raise GuardError(
+            f"The clock guard speaks protocol {reply.get('protocol')!r:.20}, this joulelab "
+            f"{PROTOCOL}; end it with `joulelab guard --stop`, or use the joulelab it came with."
+        )
+    return reply["ok"]
 
 
 def address_from(value: Any) -> DeviceAddress:
@@ -135,13 +134,11 @@ def address_from(value: Any) -> DeviceAddress:
         ConfigError: If it is none.
     """
     fields = _object("address", value, {"backend", "uuid", "store"})
-    wrong = [
-        name
-        for name, text in fields.items()
-        if not isinstance(text, str) and not (name == "store" and text is None)
-    ]
-    if wrong or not {"backend", "uuid"} <= fields.keys():
-        raise ConfigError(f"address needs the texts backend and uuid, got {value!r}.")
+    names, store = [fields.get("backend"), fields.get("uuid")], fields.get("store")
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+        raise ConfigError(f"address needs the names backend and uuid, got {value!r:.200}.")
+    if store is not None and not (isinstance(store, str) and store.isprintable()):
+        raise ConfigError(f"store must be the path of a folder, got {store!r:.200}.")
     return DeviceAddress(**fields)
 
 
@@ -155,7 +152,7 @@ def point_from(value: Any) -> OperatingPoint:
     for name, setting in knobs.items():
         allowed = (int, float) if name == "power_limit_w" else (int,)
         if setting is not None and type(setting) not in allowed:
-            raise ConfigError(f"{name} must be a number, got {setting!r}.")
+            raise ConfigError(f"{name} must be a number, got {setting!r:.80}.")
     return OperatingPoint(**knobs)
 
 
@@ -186,5 +183,7 @@ def _with_address(value: dict[str, Any]) -> dict[str, Any]:
 
 def _object(name: str, value: Any, known: set[str]) -> dict[str, Any]:
     if not isinstance(value, dict) or not value.keys() <= known:
-        raise ConfigError(f"{name} must be an object of {', '.join(sorted(known))}, got {value!r}.")
+        raise ConfigError(
+            f"{name} must be an object of {', '.join(sorted(known))}, got {value!r:.200}."
+        )
     return value

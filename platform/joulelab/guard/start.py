@@ -11,12 +11,15 @@ from pathlib import Path
 from joulelab.errors import GuardError
 from joulelab.guard.launch import daemon_command, daemon_environment
 from joulelab.guard.link import Link
-from joulelab.guard.settings import GuardSettings
+from joulelab.guard.protocol import status_from
+from joulelab.guard.settings import SYSTEM_SOCKET, GuardSettings
+from joulelab.guard.waiting import wait_until_ended
 
 IDLE_EXIT_S = 300.0
 """After so long without a client, a guard that was started on demand ends."""
 
 _PROBE_S = 2.0
+_SYSTEM_RESTART_S = 5.0
 _RELAUNCH_S = 5.0
 
 
@@ -37,7 +40,14 @@ def ensure_guard(
     Raises:
         GuardError: If it does not answer in time, or this user may not use it; says why.
     """
-    if answers(socket_path):
+    try:
+        if answers(socket_path):
+            return
+    except GuardError:
+        if not _ended_idle_one(socket_path):
+            raise
+    if socket_path == SYSTEM_SOCKET and not os.access(SYSTEM_SOCKET.parent, os.W_OK):
+        _await_system_guard(min(timeout_s, _SYSTEM_RESTART_S))
         return
     settings = GuardSettings(socket_path=socket_path, idle_exit_s=idle_exit_s)
     settings.make_folders()
@@ -65,6 +75,34 @@ def answers(socket_path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def _ended_idle_one(socket_path: Path) -> bool:
+    """End a guard of another version of this package that nobody uses; return whether that worked.
+
+    Raises:
+        GuardError: If it is not ours to end.
+    """
+    try:
+        with Link(socket_path) as link:
+            status = status_from(link.request("status", any_version=True))
+            if status.leases or status.pending:
+                return False
+            pids = [pid for pid in (status.watchdog_pid, status.pid) if pid is not None]
+            with wait_until_ended(pids, _RELAUNCH_S):
+                link.request("stop", any_version=True)
+    except OSError:
+        return False
+    return True
+
+
+def _await_system_guard(timeout_s: float) -> None:
+    _wait_for_answer(SYSTEM_SOCKET, time.monotonic() + timeout_s)
+    if not answers(SYSTEM_SOCKET):
+        raise GuardError(
+            f"This node's clock guard does not answer at {SYSTEM_SOCKET}, so nobody knows what it "
+            "left set; its administrator must start it (`systemctl start joulelab-guard`)."
+        )
 
 
 def _launch(settings: GuardSettings) -> None:

@@ -78,6 +78,7 @@ def _spec(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) ->
         sm_clocks_mhz=grid,
         study_clocks_mhz=tuple(clock for clock in grid if clock >= study_min_mhz),
         default_clock_mhz=clocks["default_mhz"],
+        stays_at_default=clocks.get("stays_at_default", False),
         idle_clock_mhz=clocks["idle_mhz"],
         mem_clocks_mhz=clocks["mem_mhz"],
         mem_clock_lockable=clocks["mem_lockable"],

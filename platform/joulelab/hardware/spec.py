@@ -188,6 +188,8 @@ class GpuSpec:
         sm_clocks_mhz: Every settable SM clock, descending.
         study_clocks_mhz: Those of the classic DVFS studies, descending; all where there is none.
         default_clock_mhz: Where an unlocked, uncapped device runs under load.
+        stays_at_default: Whether every board of this kind then stays there exactly, so that a
+            lower clock shows a lock; the optional figure ``clocks.stays_at_default``.
         idle_clock_mhz: Where it rests without a context.
         mem_clocks_mhz: Memory clocks, descending.
         mem_clock_lockable: Whether the memory clock can be set.
@@ -218,6 +220,7 @@ class GpuSpec:
     sm_clocks_mhz: tuple[int, ...]
     study_clocks_mhz: tuple[int, ...]
     default_clock_mhz: int
+    stays_at_default: bool
     idle_clock_mhz: int
     mem_clocks_mhz: tuple[int, ...]
     mem_clock_lockable: bool

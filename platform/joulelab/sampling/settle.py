@@ -2,7 +2,7 @@
 
 from joulelab.core.device import DeviceState
 from joulelab.core.point import OperatingPoint
-from joulelab.core.validity import CLOCK_TOLERANCE_MHZ
+from joulelab.core.settings import CLOCK_TOLERANCE_MHZ, POWER_LIMIT_TOLERANCE_W
 from joulelab.devices.base import Device
 
 READ_BACK_PERIOD_S = 0.05
@@ -26,7 +26,7 @@ def _reads_back(state: DeviceState, point: OperatingPoint) -> bool:
     pairs = (
         (state.sm_clock_mhz, point.sm_clock_mhz, CLOCK_TOLERANCE_MHZ),
         (state.mem_clock_mhz, point.mem_clock_mhz, CLOCK_TOLERANCE_MHZ),
-        (state.power_limit_w, point.power_limit_w, 0.5),
+        (state.power_limit_w, point.power_limit_w, POWER_LIMIT_TOLERANCE_W),
     )
     return all(
         wanted is None or seen is None or abs(seen - wanted) <= tolerance

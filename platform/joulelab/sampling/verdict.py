@@ -6,10 +6,11 @@ from statistics import fmean
 
 import numpy as np
 
-from joulelab.core.device import Activity
+from joulelab.core.device import Activity, Capabilities
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, Observed
 from joulelab.core.point import OperatingPoint
+from joulelab.core.settings import setting_findings
 from joulelab.core.trace import PowerTrace
 from joulelab.core.validity import (
     Conduct,
@@ -49,6 +50,8 @@ def judge(
     intervals: Sequence[Interval],
     *,
     point: OperatingPoint,
+    capabilities: Capabilities,
+    held_since_s: float,
     own_pids: frozenset[int],
     last_pids: frozenset[int],
     warmup: WarmUp,
@@ -61,6 +64,8 @@ def judge(
         readings: What the instruments saw.
         intervals: The windows, in order, at least one.
         point: What was requested of the device.
+        capabilities: Of the device.
+        held_since_s: Since when the point, and nothing else, was to be in force.
         own_pids: Processes on the device that are ours.
         last_pids: Processes on the device after the last window.
         warmup: What the warm-up came to.
@@ -78,6 +83,7 @@ def judge(
     findings = (
         *findings,
         *((unseen_finding(),) if conduct is None else conduct_findings(conduct, point)),
+        *setting_findings(log.looks, point, capabilities, held_since_s, stop_s),
         *trace_findings(log.trace, start_s, stop_s),
         *(agreement_findings(list(zip(windows, checks, strict=True))) if windows else ()),
         *process_findings(pids, own_pids),
@@ -126,6 +132,7 @@ def _seen(conduct: Conduct | None) -> Observed:
         power_cap_share=conduct.power_cap_share,
         thermal_share=conduct.thermal_share,
         memory_used_b=conduct.memory_used_b,
+        power_limit_w=conduct.power_limit_w,
     )
 
 

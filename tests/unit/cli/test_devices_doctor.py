@@ -11,8 +11,7 @@ from fake_tools import FakeSmi
 from joulelab.cli.checks import check_device
 from joulelab.cli.devices import Devices, clocks_in_words, duration_in_words
 from joulelab.cli.doctor import Doctor
-from joulelab.core.device import DeviceIdentity, EventReason
-from joulelab.core.point import OperatingPoint
+from joulelab.core.device import DeviceAddress, DeviceIdentity, EventReason
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
 from joulelab.errors import DeviceNotFoundError, UnknownNameError
 
@@ -27,8 +26,9 @@ def told(capsys):
 
 
 def checks_of(store, uuid="SIM-h200_sxm-0"):
-    device = SimulatedDevice(store.state(uuid))
-    return {check.what: check for check in check_device(device)}
+    address = DeviceAddress(backend="simulated", uuid=uuid, store=str(store.root))
+    device = SimulatedDevice.open(address)
+    return {check.what: check for check in check_device(device, address)}
 
 
 def test_an_empty_store_shows_one_simulated_h200(store, capsys):
@@ -144,13 +144,13 @@ def test_somebody_elses_process_fails_the_preflight(store, capsys):
     assert "4242" in capsys.readouterr().out
 
 
-def test_clocks_that_somebody_left_locked_are_pointed_out(store):
+def test_clocks_that_somebody_left_locked_fail_the_preflight(store):
     store.create("h200_sxm", 0).lock_sm(1095, 1095)
 
     check = checks_of(store)["settings"]
 
-    assert check.status == "warn"
-    assert OperatingPoint(sm_clock_mhz=1095).label in check.found
+    assert check.status == "fail"
+    assert "locked at 1095 MHz" in check.found
 
 
 def test_missing_permission_is_a_warning_that_says_how_to_get_it(store):
@@ -178,7 +178,9 @@ def test_a_gpu_held_down_by_heat_at_rest_fails():
     gpu = FakeGpu()
     gpu.state = replace(gpu.state, event_reasons=EventReason.HW_THERMAL | EventReason.IDLE)
 
-    check = next(check for check in check_device(gpu) if check.what == "heat")
+    (address,) = gpu.discover()
+
+    check = next(check for check in check_device(gpu, address) if check.what == "heat")
 
     assert check.status == "fail"
     assert "by HW_THERMAL" in check.found
@@ -199,8 +201,9 @@ def test_driver_settings_that_move_numbers_are_judged(store, monkeypatch, identi
         uuid="GPU-1", name="NVIDIA H200", backend="nvml", driver_version="580", **identity
     )
     monkeypatch.setattr(device, "identity", lambda: found)
+    address = DeviceAddress(backend="nvml", uuid=found.uuid)
 
-    checks = {check.what: check for check in check_device(device)}
+    checks = {check.what: check for check in check_device(device, address)}
 
     assert checks[what].status == status
     assert bool(checks[what].advice) == (status != "ok")

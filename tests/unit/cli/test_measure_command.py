@@ -1,9 +1,15 @@
 import json
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from joulelab.cli.main import main
 from joulelab.devices.simulated import DriverStore, Fault, fleet
+from joulelab.errors import GuardError
+from joulelab.guard import GuardClient
 from joulelab.tracking.codec import measurement_from_json
 
 
@@ -12,12 +18,23 @@ def store(tmp_path):
     return str(tmp_path / "driver")
 
 
+@pytest.fixture(scope="module")
+def guard_socket():
+    """A clock guard for these tests alone, at a path that is short enough for a socket."""
+    folder = Path(tempfile.mkdtemp(prefix="guard", dir="/tmp"))
+    yield folder / "guard.sock"
+    with suppress(GuardError):  # none answers if it was never needed
+        GuardClient(folder / "guard.sock", start=False).stop()
+    shutil.rmtree(folder)
+
+
 @pytest.fixture
-def measure(store, capsys):
+def measure(store, capsys, guard_socket):
     """Runs ``joulelab measure`` on a simulated GPU; returns exit code, output and progress."""
 
     def run(*words):
         words = (*words, "--device", "simulated", "--store", store, "--procedure.idle-s", "1")
+        words = (*words, "--guard-socket", str(guard_socket))
         code = main(["measure", *words])
         return code, *capsys.readouterr()
 

@@ -76,7 +76,7 @@ def test_a_clock_locked_through_nvml_slows_the_simulated_gpu(gpu, driver):
     while gpu.read_state().sm_clock_mhz != 1095 and time.monotonic() < give_up_s:
         time.sleep(0.02)
     assert gpu.read_state().sm_clock_mhz == 1095
-    assert gpu.read_point() == OperatingPoint(sm_clock_mhz=1095)
+    assert gpu.read_state().held == OperatingPoint(sm_clock_mhz=1095)
 
 
 def test_a_gpu_lost_in_the_simulation_is_lost_to_nvml(gpu, driver):

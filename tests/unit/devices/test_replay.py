@@ -99,7 +99,7 @@ def test_the_default_is_the_highest_recorded_clock(table):
 
     assert device.clock.now_s() == pytest.approx(10)
     assert device.read_state().sm_clock_mhz == 1410
-    assert device.read_point().is_default
+    assert device.point_in_force.is_default
 
 
 def test_power_and_samples_show_what_is_playing(table):
@@ -173,11 +173,11 @@ def test_settings_outlive_the_object_as_those_of_a_driver_do(table):
     opened(table).apply(OperatingPoint(sm_clock_mhz=1005))
 
     other = opened(table)
-    held = other.read_point()
+    held = other.point_in_force
     other.reset()
 
     assert held == OperatingPoint(sm_clock_mhz=1005)
-    assert opened(table).read_point().is_default
+    assert opened(table).point_in_force.is_default
 
 
 def test_the_bench_measures_a_recorded_run_as_it_was_recorded(table):

@@ -101,14 +101,14 @@ def test_asking_a_guard_that_is_not_there_starts_none(folder):
 
 
 def test_status_and_stop_exclude_each_other():
-    with pytest.raises(ConfigError, match="--status and --stop"):
+    with pytest.raises(ConfigError, match="--status, --stop and --restore"):
         Guard(status=True, stop=True).run()
 
 
 def test_a_longer_time_to_live_than_the_guard_allows_is_refused(folder, address):
     with (
         foreground(folder / "guard.sock", ttl_s=5.0),
-        pytest.raises(ConfigError, match=r"at most 5\.0"),
+        pytest.raises(ConfigError, match="at most 5,"),
     ):
         GuardClient(folder / "guard.sock", start=False).lease(address, ttl_s=6.0)
 

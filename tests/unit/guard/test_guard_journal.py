@@ -33,7 +33,7 @@ def test_a_set_line_is_outstanding_until_its_device_is_restored(journal):
     set_point(journal, B)
     restore(journal, A)
 
-    (left,) = journal.outstanding()
+    (left,) = journal.owed()
 
     assert left.address == B
     assert left.requested == POINT
@@ -45,14 +45,7 @@ def test_the_prior_point_survives_the_journal(journal):
 
     set_point(journal, prior=prior)
 
-    assert journal.outstanding()[0].prior == prior
-
-
-def test_notes_change_nothing(journal):
-    set_point(journal)
-    journal.write("note", A, detail="cannot restore", prior=DEFAULT)
-
-    assert len(journal.outstanding()) == 1
+    assert journal.owed()[0].prior == prior
 
 
 @settings(deadline=None)  # it writes to disk
@@ -66,10 +59,12 @@ def test_a_torn_last_line_is_cut_off_and_the_line_before_it_holds(tmp_path_facto
     torn = path.read_bytes()[len(whole) : -1]
     path.write_bytes(whole + torn[: kept % len(torn)])
 
-    (left,) = journal.outstanding()
+    (left,) = journal.owed()
+    journal.mend()
 
     assert left.requested == POINT
     assert path.read_bytes() == whole
+    assert journal.owed() == (left,)
 
 
 def test_writing_goes_on_after_a_torn_line(journal):
@@ -77,10 +72,10 @@ def test_writing_goes_on_after_a_torn_line(journal):
     with journal.path_of(A).open("ab") as file:
         file.write(b'{"event":"resto')
 
-    journal.outstanding()
+    journal.mend()
     restore(journal)
 
-    assert journal.outstanding() == ()
+    assert journal.owed() == ()
     assert all(json.loads(line) for line in journal.path_of(A).read_text().splitlines())
 
 
@@ -89,7 +84,7 @@ def test_a_garbled_line_does_not_hide_the_line_before_it(journal):
     with journal.path_of(A).open("ab") as file:
         file.write(b"\x00\x00\xff\n[1]\n{}\n")
 
-    assert len(journal.outstanding()) == 1
+    assert len(journal.owed()) == 1
 
 
 def test_hardware_forgets_its_locks_when_the_machine_boots_and_files_do_not(journal, tmp_path):
@@ -99,7 +94,7 @@ def test_hardware_forgets_its_locks_when_the_machine_boots_and_files_do_not(jour
         path = journal.path_of(address)
         path.write_text(path.read_text().replace(journal_module.boot_id(), "an-earlier-boot"))
 
-    assert [entry.address for entry in journal.outstanding()] == [B]
+    assert [entry.address for entry in journal.owed()] == [B]
 
 
 def test_backends_of_one_device_share_its_file_and_stores_do_not(journal):
@@ -127,4 +122,4 @@ def test_a_long_journal_is_put_aside_only_when_nothing_is_set(journal, monkeypat
 
     assert not path.exists()
     assert len(path.with_suffix(".old").read_text().splitlines()) == 6
-    assert journal.outstanding() == ()
+    assert journal.owed() == ()

@@ -64,9 +64,8 @@ def until(condition, timeout_s=5.0):
 
 def test_the_receipt_tells_the_clock_and_the_limit_but_no_lock(client, gpu):
     with client.lease(ADDRESS) as lease:
-        lease.apply(POINT)
+        receipt = lease.apply(POINT)
         gpu_then = settings(gpu)
-        receipt = lease.receipt
 
     assert gpu_then == {"locked_sm_mhz": "1095 1095", "power_limit_mw": "350000"}
     assert receipt.held is None
@@ -78,7 +77,7 @@ def test_a_revived_guard_restores_lock_and_limit(client, gpu):
     gpu.write(power_limit_mw="500000")
     lease = client.lease(ADDRESS)
     lease.apply(POINT)
-    lease.apply(OperatingPoint(sm_clock_mhz=1200))
+    lease.apply(OperatingPoint(sm_clock_mhz=1200, power_limit_w=400.0))
 
     os.kill(client.status().pid, signal.SIGKILL)
 

@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import psutil
 import pytest
+from guard_fakes import borrower, is_locked, status_of, until
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
@@ -19,29 +20,6 @@ from joulelab.guard.settings import GuardSettings
 from joulelab.guard.start import ensure_guard
 
 POINT = OperatingPoint(sm_clock_mhz=1095, power_limit_w=350.0)
-
-BORROWER = """
-import os, sys, time
-from pathlib import Path
-from joulelab.core.device import DeviceAddress
-from joulelab.core.point import OperatingPoint
-from joulelab.guard.client import GuardClient
-address = DeviceAddress(backend="simulated", uuid=sys.argv[2], store=sys.argv[3])
-lease = GuardClient(Path(sys.argv[1])).lease(address, "borrower", ttl_s=float(sys.argv[4]))
-lease.apply(OperatingPoint(sm_clock_mhz=1095))
-child = os.fork() if sys.argv[5:] == ["forks"] else None
-if child != 0:
-    print("set", child, flush=True)
-time.sleep(60)
-"""
-
-
-def until(condition, timeout_s=10.0):
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.002)
-    return condition()
 
 
 def is_gone(pid):
@@ -70,14 +48,6 @@ def daemons(socket_path):
     return found
 
 
-def status_of(client):
-    """The status of a guard with a watchdog; ``None`` while there is none."""
-    with suppress(GuardError):
-        status = client.status()
-        return status if status.watchdog_pid is not None else None
-    return None
-
-
 @pytest.fixture
 def store(tmp_path):
     return DriverStore(tmp_path / "driver")
@@ -103,29 +73,11 @@ def client(tmp_path):
     until(lambda: not daemons(client.socket_path))
 
 
-@contextmanager
-def borrower(client, address, ttl_s=30.0, *extra):
-    """A process, in a session of its own, that has set a clock and holds it."""
-    command = [sys.executable, "-c", BORROWER, client.socket_path, address.uuid, address.store]
-    with subprocess.Popen(
-        [*command, str(ttl_s), *extra], stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        try:
-            assert process.stdout.readline().startswith("set")
-            yield process
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def is_locked(gpu):
-    return gpu.read("locked_sm_mhz") is not None
-
-
 def test_a_guard_starts_on_demand_sets_and_restores(client, address, gpu, store):
     with client.lease(address, "test") as lease:
-        lease.apply(POINT)
+        receipt = lease.apply(POINT)
         assert gpu.settings().locked_sm_mhz == (1095, 1095)
-        assert lease.receipt.held == POINT
+        assert receipt.held == POINT
 
     assert store.locked_uuids() == ()
 
@@ -135,8 +87,8 @@ def test_what_an_administrator_had_locked_is_locked_again(client, address, gpu):
     gpu.limit_power(500.0)
 
     with client.lease(address) as lease:
-        lease.apply(POINT)
-        assert lease.receipt.prior == OperatingPoint(sm_clock_mhz=1500, power_limit_w=500.0)
+        receipt = lease.apply(POINT)
+        assert receipt.prior == OperatingPoint(sm_clock_mhz=1500, power_limit_w=500.0)
 
     assert gpu.settings().locked_sm_mhz == (1500, 1500)
     assert gpu.settings().power_limit_w == 500.0

@@ -3,55 +3,23 @@
 import json
 import os
 import socket
-import threading
 import time
-from contextlib import contextmanager
 
 import pytest
-from guard_fakes import FakeDriver
+from guard_fakes import FakeDriver, serving, until
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
-from joulelab.devices.base import ObserveOnly, applied
+from joulelab.devices.control import applied
 from joulelab.errors import ConfigError, DeviceNotFoundError, DevicePermissionError, GuardError
 from joulelab.guard.client import GuardClient
 from joulelab.guard.journal import Journal
-from joulelab.guard.server import GuardServer
 from joulelab.guard.settings import GuardSettings
 
-A = DeviceAddress(backend="fake", uuid="GPU-a")
-B = DeviceAddress(backend="fake", uuid="GPU-b")
+A = DeviceAddress(backend="nvml", uuid="GPU-a")
+B = DeviceAddress(backend="nvml", uuid="GPU-b")
 POINT = OperatingPoint(sm_clock_mhz=1095)
 DEFAULT = OperatingPoint()
-
-
-def until(condition, timeout_s=5.0):
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.002)
-
-
-@contextmanager
-def serving(settings, driver):
-    settings.make_folders()
-    server = GuardServer(settings, driver.open)
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    until(settings.socket_path.exists)
-    client = GuardClient(settings.socket_path, start=False)
-    try:
-        yield client
-    finally:
-        driver.faults.clear()
-        if settings.socket_path.exists():
-            link = socket.socket(socket.AF_UNIX)
-            link.connect(str(settings.socket_path))
-            while thread.is_alive():
-                link.sendall(b'{"do":"stop"}\n')
-                thread.join(0.1)
-            link.close()
-        thread.join()
 
 
 @pytest.fixture
@@ -72,9 +40,9 @@ def client(settings, driver):
 
 def test_a_lease_sets_reads_back_and_restores(client, driver):
     with client.lease(A, "sweep") as lease:
-        lease.apply(POINT)
+        receipt = lease.apply(POINT)
         assert driver.point() == POINT
-        assert lease.receipt.sm_clock_mhz == 1095
+        assert (receipt.sm_clock_mhz, receipt.set_by) == (1095, "guard")
 
         lease.reset()
 
@@ -99,13 +67,23 @@ def test_a_lease_is_a_control(client, driver):
         assert driver.point() == DEFAULT
 
 
-def test_a_default_point_sets_nothing(client, driver):
-    with client.lease(A) as lease, applied(lease, DEFAULT):
-        pass
+def test_a_default_point_sets_nothing_where_the_driver_says_that_nothing_is_set(client, driver):
+    with client.lease(A) as lease, applied(lease, DEFAULT) as receipt:
+        assert receipt.locks_known
 
     assert driver.calls == []
-    with applied(ObserveOnly(), DEFAULT):
-        pass
+
+
+def test_a_default_point_undoes_a_lock_that_somebody_left_and_gives_it_back(client, driver):
+    """A sweep's baseline ran at a stale lock and passed for the driver's own clock."""
+    left = OperatingPoint(sm_clock_mhz=600)
+    driver.points["GPU-a"] = left
+
+    with client.lease(A) as lease, applied(lease, DEFAULT) as receipt:
+        assert driver.point() == DEFAULT
+        assert receipt.prior == left
+
+    assert driver.point() == left
 
 
 def test_two_devices_are_lent_to_one_process(client, driver):
@@ -208,7 +186,7 @@ def test_a_child_process_cannot_use_or_end_its_parents_lease(client, driver):
 @pytest.mark.parametrize(
     ("fault", "clock_mhz", "error"),
     [
-        (set(), 1100, ConfigError("1095 or 1110")),
+        (set(), 1100, ConfigError("1095 and 1110")),
         ({"denied"}, 1095, DevicePermissionError("CAP_SYS_ADMIN")),
         ({"broken"}, 1095, GuardError("no such error code")),
     ],
@@ -225,7 +203,7 @@ def test_errors_arrive_in_their_own_class(client, driver, fault, clock_mhz, erro
 
 def test_an_unknown_device_is_not_lent(client):
     with pytest.raises(DeviceNotFoundError, match="GPU-a, GPU-b"):
-        client.lease(DeviceAddress(backend="fake", uuid="GPU-c"))
+        client.lease(DeviceAddress(backend="nvml", uuid="GPU-c"))
 
 
 @pytest.mark.parametrize("ttl_s", [0.0, -1.0, 61.0, float("nan"), True, "30"])
@@ -293,7 +271,7 @@ def test_stopping_restores_and_takes_the_socket_away(settings, driver):
         with socket.socket(socket.AF_UNIX) as link:
             link.connect(str(settings.socket_path))
             link.sendall(b'{"do":"stop"}\n')
-            assert json.loads(link.recv(1000)) == {"ok": None}
+            assert json.loads(link.recv(1000)) == {"ok": None, "protocol": 2}
 
         until(lambda: not settings.socket_path.exists())
         assert driver.point() == DEFAULT
@@ -336,12 +314,15 @@ def test_a_guard_ends_by_itself_when_idle_but_not_while_in_use(tmp_path, driver)
         b"nonsense",
         b"[]",
         b"{}",
-        b'{"do":["lease"]}',
-        b'{"do":"fly"}',
-        b'{"do":"lease"}',
-        b'{"do":"lease","address":{"uuid":"GPU-a"},"ttl_s":1}',
-        b'{"do":"lease","address":{"backend":"x","uuid":7},"ttl_s":1}',
-        b'{"do":"apply","point":{"sm_clock_mhz":1095}}',
+        b"[" * 20_000,
+        b"9" * 5_000,
+        b'{"do":["lease"],"protocol":2}',
+        b'{"do":"fly","protocol":2}',
+        b'{"do":"lease","protocol":2}',
+        b'{"do":"lease","address":{"uuid":"GPU-a"},"ttl_s":1,"protocol":2}',
+        b'{"do":"lease","address":{"backend":"x","uuid":7},"ttl_s":1,"protocol":2}',
+        b'{"do":"lease","address":{"backend":"nvml","uuid":"a\\u001b[2J"},"ttl_s":1,"protocol":2}',
+        b'{"do":"apply","point":{"sm_clock_mhz":1095},"protocol":2}',
         b"\xff\xfe",
     ],
 )
@@ -374,9 +355,16 @@ def test_an_endless_request_is_cut_off(client, settings):
     assert client.status().leases == ()
 
 
-def test_the_socket_is_for_its_owner_alone(client, settings):
-    assert settings.socket_path.stat().st_mode & 0o777 == 0o600
-    assert settings.state_dir.stat().st_mode & 0o777 == 0o700
+def test_the_socket_is_for_its_owner_alone_and_the_journal_for_all_to_read(client, settings):
+    """Whoever only observes must know that somebody's lock is in force."""
+    with client.lease(A) as lease:
+        lease.apply(POINT)
+
+    (journal,) = settings.state_dir.glob("*.jsonl")
+    modes = [
+        path.stat().st_mode & 0o777 for path in (settings.socket_path, journal.parent, journal)
+    ]
+    assert modes == [0o600, 0o755, 0o644]
 
 
 def test_nobody_listening_is_a_guard_error_that_says_what_to_do(tmp_path):

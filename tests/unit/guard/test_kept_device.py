@@ -5,7 +5,7 @@ from guard_fakes import FakeDriver
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
-from joulelab.errors import ConfigError, DeviceError, DevicePermissionError
+from joulelab.errors import ConfigError, DevicePermissionError, ForeignSettingError
 from joulelab.guard.journal import Journal
 from joulelab.guard.kept_device import KeptDevice
 
@@ -37,7 +37,7 @@ def kept(driver, journal):
 
 
 def apply(kept, point=POINT):
-    return kept.apply(point, pid=1, uid=2, note="test")
+    return kept.apply(point, pid=1, uid=2)
 
 
 def test_the_receipt_says_what_was_found_on_reading_back(kept, driver):
@@ -64,7 +64,7 @@ def test_restoring_gives_back_the_default_and_closes_the_account(kept, driver, j
     assert kept.restore("test")
 
     assert driver.point() == DEFAULT
-    assert journal.outstanding() == ()
+    assert journal.owed() == ()
 
 
 def test_a_power_limit_that_was_there_before_is_there_again(kept, driver):
@@ -75,6 +75,67 @@ def test_a_power_limit_that_was_there_before_is_there_again(kept, driver):
     assert kept.restore("test")
 
     assert driver.point() == OperatingPoint(power_limit_w=500.0)
+
+
+def test_what_a_point_leaves_open_is_at_its_default(kept, driver):
+    apply(kept)
+
+    apply(kept, OperatingPoint(sm_clock_mhz=1200))
+
+    assert driver.point() == OperatingPoint(sm_clock_mhz=1200)
+
+
+def test_a_lock_that_was_not_asked_for_is_undone_before_a_point_is_set(kept, driver):
+    driver.points["GPU-a"] = OperatingPoint(mem_clock_mhz=3201)
+
+    receipt = apply(kept, OperatingPoint(sm_clock_mhz=1095))
+
+    assert driver.point() == OperatingPoint(sm_clock_mhz=1095)
+    assert receipt.locks_known
+
+
+def test_a_default_point_undoes_a_lock_that_the_driver_does_not_tell(driver, journal, kept):
+    driver.points["GPU-a"] = OperatingPoint(sm_clock_mhz=600)
+
+    receipt = apply(kept, DEFAULT)
+
+    assert driver.point() == DEFAULT
+    assert (receipt.requested, receipt.locks_known) == (DEFAULT, True)
+
+
+def test_a_default_point_without_permission_is_only_looked_at(journal):
+    driver = FakeDriver(tells_locks=False, faults={"denied"})
+    kept = KeptDevice(ADDRESS, journal=journal, open_device=driver.open)
+
+    assert not apply(kept, DEFAULT).locks_known
+    assert journal.owed() == ()
+
+
+def test_a_lock_that_may_not_be_undone_is_refused(journal):
+    driver = FakeDriver(faults={"denied"}, points={"GPU-a": OperatingPoint(sm_clock_mhz=600)})
+    kept = KeptDevice(ADDRESS, journal=journal, open_device=driver.open)
+
+    with pytest.raises(ForeignSettingError, match="600MHz"):
+        apply(kept, DEFAULT)
+
+    assert journal.owed() == ()
+
+
+@pytest.mark.parametrize("point", [DEFAULT, OperatingPoint(sm_clock_mhz=1095)])
+def test_a_power_limit_that_somebody_chose_is_not_raised_unasked(kept, driver, point):
+    """It may be what the site's supply bears; nor is it measured under as if it were nothing."""
+    driver.points["GPU-a"] = OperatingPoint(power_limit_w=500.0)
+
+    with pytest.raises(ForeignSettingError, match="default power limit of 700 W, but is at 500 W"):
+        apply(kept, point)
+
+    assert driver.calls == []
+
+
+def test_a_power_limit_that_is_in_force_can_be_asked_for_by_name(kept, driver):
+    driver.points["GPU-a"] = OperatingPoint(power_limit_w=500.0)
+
+    assert apply(kept, OperatingPoint(power_limit_w=500.0)).power_limit_w == 500.0
 
 
 def test_a_lock_that_was_there_before_is_there_again_if_the_driver_tells(journal):
@@ -91,17 +152,15 @@ def test_a_lock_that_was_there_before_is_there_again_if_the_driver_tells(journal
 def test_a_second_guard_restores_from_the_journal_of_the_first(kept, driver, journal, limit_w):
     driver.points["GPU-a"] = OperatingPoint(power_limit_w=limit_w)
     apply(kept, OperatingPoint(power_limit_w=300.0))
-    apply(kept, OperatingPoint(sm_clock_mhz=1095))
-    (outstanding,) = journal.outstanding()
-    successor = KeptDevice(
-        ADDRESS, journal=journal, open_device=driver.open, outstanding=outstanding
-    )
+    apply(kept, OperatingPoint(sm_clock_mhz=1095, power_limit_w=350.0))
+    (owed,) = journal.owed()
+    successor = KeptDevice(ADDRESS, journal=journal, open_device=driver.open, owed=owed)
 
     assert successor.restore("guard restarted")
 
     assert driver.point().sm_clock_mhz is None
     assert (driver.point().power_limit_w or 700.0) == (limit_w or 700.0)
-    assert journal.outstanding() == ()
+    assert journal.owed() == ()
 
 
 def test_a_power_limit_that_the_guard_did_not_turn_is_left_alone(kept, driver):
@@ -122,11 +181,11 @@ def test_nothing_is_reset_that_was_never_set(kept, driver):
 
 
 def test_a_clock_off_the_grid_leaves_nothing_owed(kept, driver, journal):
-    with pytest.raises(ConfigError, match="1095 or 1110"):
+    with pytest.raises(ConfigError, match="1095 and 1110"):
         apply(kept, OperatingPoint(sm_clock_mhz=1100))
 
     assert not kept.is_set
-    assert journal.outstanding() == ()
+    assert journal.owed() == ()
     assert driver.calls == []
 
 
@@ -147,13 +206,13 @@ def test_a_refused_permission_leaves_nothing_owed(kept, driver, journal):
         apply(kept)
 
     assert not kept.is_set
-    assert journal.outstanding() == ()
+    assert journal.owed() == ()
 
 
 def test_a_setter_that_does_nothing_is_found_out(kept, driver):
     driver.faults = {"stuck"}
 
-    with pytest.raises(DeviceError, match="power_limit_w is 700"):
+    with pytest.raises(ForeignSettingError, match="power limit is 700 W"):
         apply(kept)
 
     assert kept.is_set == (not driver.tells_locks), "what the driver does not tell is owed"
@@ -168,7 +227,7 @@ def test_a_failed_restore_stays_owed_and_is_due_again(kept, driver, journal, fau
     assert not kept.restore("test")
 
     assert kept.is_set
-    assert len(journal.outstanding()) == 1
+    assert len(journal.owed()) == 1
     assert kept.pending.attempts == 2
     assert kept.pending.error
     assert time.monotonic() < kept.due_s < time.monotonic() + 1
@@ -184,7 +243,7 @@ def test_a_failed_restore_succeeds_once_the_fault_is_gone(kept, driver, journal)
 
     assert driver.point() == DEFAULT
     assert driver.opened == 2, "a handle on a lost device is not used again"
-    assert journal.outstanding() == ()
+    assert journal.owed() == ()
 
 
 def test_waits_between_tries_grow_to_ten_seconds(kept, driver):

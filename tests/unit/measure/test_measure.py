@@ -8,8 +8,8 @@ from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
-from joulelab.devices.base import ObserveOnly
 from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.guard import ObserveOnly
 from joulelab.measure import Bench
 from joulelab.sampling.clock import MonotonicClock
 
@@ -112,7 +112,7 @@ def test_observe_only_refuses_a_point_before_anything_is_set():
     gpu = FakeGpu()
 
     with pytest.raises(ConfigError, match="observe-only"):
-        measured(gpu, LOCKED, control=ObserveOnly())
+        measured(gpu, LOCKED, control=ObserveOnly(gpu, *gpu.discover()))
 
     assert gpu.points == []
 

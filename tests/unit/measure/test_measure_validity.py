@@ -10,7 +10,7 @@ from joulelab.core.device import EventReason
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
-from joulelab.devices.base import ObserveOnly
+from joulelab.devices.control import OwnControl
 from joulelab.errors import (
     ConfigError,
     DeviceError,
@@ -184,24 +184,24 @@ def test_a_device_lost_in_the_second_phase_leaves_the_first_valid():
 def test_a_device_lost_at_the_reset_loses_no_result():
     gpu = FakeGpu()
 
-    class LostAtReset(ObserveOnly):
+    class LostAtReset(OwnControl):
         def apply(self, point):
-            gpu.apply(point)
+            return super().apply(point)
 
         def reset(self):
             raise DeviceLostError("gone")
 
-    (measurement,) = measured(gpu, LOCKED, control=LostAtReset())
+    (measurement,) = measured(gpu, LOCKED, control=LostAtReset(gpu))
 
     assert measurement.valid
 
 
 def test_refused_permission_is_a_finding_that_says_what_is_missing():
-    class Refusing(ObserveOnly):
+    class Refusing(OwnControl):
         def apply(self, point):
             raise DevicePermissionError("Setting clocks needs root; start the clock guard.")
 
-    (measurement,) = measured(FakeGpu(), LOCKED, control=Refusing())
+    (measurement,) = measured(FakeGpu(), LOCKED, control=Refusing(FakeGpu()))
 
     assert reasons_of(measurement) == ["permission_denied"]
     assert "start the clock guard" in measurement.findings[0].detail
@@ -210,14 +210,14 @@ def test_refused_permission_is_a_finding_that_says_what_is_missing():
 def test_a_lease_that_ends_during_the_windows_is_found():
     gpu = FakeGpu()
 
-    class Ending(ObserveOnly):
+    class Ending(OwnControl):
         def apply(self, point):
-            gpu.apply(point)
+            return super().apply(point)
 
         def require_held(self):
             raise GuardError("The lease ran out.")
 
-    (measurement,) = measured(gpu, LOCKED, control=Ending())
+    (measurement,) = measured(gpu, LOCKED, control=Ending(gpu))
 
     assert reasons_of(measurement) == ["lease_lost"]
 
@@ -267,12 +267,12 @@ def test_a_failed_workload_is_prepared_anew_for_the_next_trial():
 
 
 def test_a_point_that_the_device_does_not_know_is_raised():
-    class Knowing(ObserveOnly):
+    class Knowing(OwnControl):
         def apply(self, point):
             raise ConfigError("sm_clock_mhz must be on the grid; nearest: 1410.")
 
     with pytest.raises(ConfigError, match="on the grid"):
-        measured(FakeGpu(), OperatingPoint(sm_clock_mhz=1411), control=Knowing())
+        measured(FakeGpu(), OperatingPoint(sm_clock_mhz=1411), control=Knowing(FakeGpu()))
 
 
 def test_a_device_with_too_little_memory_is_told_apart_from_a_failure():

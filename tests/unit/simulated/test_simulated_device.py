@@ -7,7 +7,7 @@ from simulated_lab import Toy, ToySettings, copy, gemm, hold, settled, typical, 
 
 from joulelab.core.device import DeviceAddress, EventReason, GpuProcess
 from joulelab.core.point import OperatingPoint
-from joulelab.devices.base import applied
+from joulelab.devices.control import OwnControl, applied
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
 from joulelab.errors import (
     ConfigError,
@@ -41,7 +41,7 @@ def test_a_locked_clock_holds_under_load_and_ends_with_its_block(tmp_path):
     device = open_one(tmp_path)
     hold(device)
 
-    with applied(device, OperatingPoint(sm_clock_mhz=1005)):
+    with applied(OwnControl(device), OperatingPoint(sm_clock_mhz=1005)):
         device.clock.sleep_s(1.0)
         locked = settled(device, gemm(4096)).state.sm_clock_mhz
     device.clock.sleep_s(1.0)
@@ -55,7 +55,7 @@ def test_a_default_point_calls_no_setter(tmp_path):
     device = open_one(tmp_path)
     device._driver.inject(Fault(kind="refused"))
 
-    with applied(device, OperatingPoint()):
+    with applied(OwnControl(device), OperatingPoint()):
         pass
 
 

@@ -112,31 +112,26 @@ class ReplayDevice(Device):
 
     @override
     def read_state(self) -> DeviceState:
-        point = self.read_point()
+        point = self.point_in_force
         if point not in self._board.states:
             raise self._not_recorded(point)
-        return self._board.states[point]
+        return replace(self._board.states[point], held=point)
 
     @override
     def read_processes(self) -> tuple[GpuProcess, ...]:
         return ()
 
-    @override
-    def read_point(self) -> OperatingPoint:
-        settings = self._driver.settings()
-        sm_mhz, mem_mhz = settings.locked_sm_mhz, settings.locked_mem_mhz
-        return OperatingPoint(
-            sm_clock_mhz=None if sm_mhz is None else sm_mhz[1],
-            mem_clock_mhz=None if mem_mhz is None else mem_mhz[1],
-            power_limit_w=settings.power_limit_w,
-        )
+    @property
+    def point_in_force(self) -> OperatingPoint:
+        """The settings that are kept for the board."""
+        return self._driver.settings().point
 
     @override
     def apply(self, point: OperatingPoint) -> None:
         check_point(point, self.capabilities())
         knobs = ("sm_clock_mhz", "mem_clock_mhz", "power_limit_w")
         changed = {k: value for k in knobs if (value := getattr(point, k)) is not None}
-        target = replace(self.read_point(), **changed)
+        target = replace(self.point_in_force, **changed)
         if target not in self._board.states:
             raise self._not_recorded(target)
         if point.sm_clock_mhz is not None:
@@ -165,7 +160,7 @@ class ReplayDevice(Device):
         Raises:
             ConfigError: If it was not recorded at the point in force; names the nearest.
         """
-        takes = program.find(phase, self.read_point())
+        takes = program.find(phase, self.point_in_force)
         take = takes[number % len(takes)]
         self._rested().play(take, self._rest_w())
         return take.work
@@ -175,7 +170,7 @@ class ReplayDevice(Device):
         return self._player
 
     def _rest_w(self) -> float | None:
-        return self._board.idle_power_w.get(self.read_point())
+        return self._board.idle_power_w.get(self.point_in_force)
 
     def _program_of(self, workload: Workload[Any]) -> Program:
         programs = self._board.programs
@@ -216,7 +211,7 @@ class _Replayed(Workload[Any]):
 
     @override
     def run(self, phase: str) -> float:
-        at = (phase, self._device.read_point())
+        at = (phase, self._device.point_in_force)
         work = self._device.play(self._program, phase, self._num_runs[at])
         self._num_runs[at] += 1
         return work

@@ -144,18 +144,6 @@ class SimulatedDevice(Device):
         return self._machine.processes()
 
     @override
-    def read_point(self) -> OperatingPoint:
-        """Read the settings in the store; of a lock to a range of clocks, the upper end."""
-        self._machine.now_s()
-        settings = self._driver.settings()
-        sm_mhz, mem_mhz = settings.locked_sm_mhz, settings.locked_mem_mhz
-        return OperatingPoint(
-            sm_clock_mhz=None if sm_mhz is None else sm_mhz[1],
-            mem_clock_mhz=None if mem_mhz is None else mem_mhz[1],
-            power_limit_w=settings.power_limit_w,
-        )
-
-    @override
     def apply(self, point: OperatingPoint) -> None:
         self._machine.now_s()
         self._check(point)
@@ -212,6 +200,7 @@ class SimulatedDevice(Device):
             power_cap_s=engine.power_cap_s,
             thermal_s=engine.thermal_s,
             memory_used_b=sum(each.memory_b or 0 for each in self._machine.processes()),
+            held=self._machine.settings.point,
         )
 
     def _check(self, point: OperatingPoint) -> None:

@@ -8,6 +8,7 @@ ended; that is what makes crash-restore testable.
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from pathlib import Path
 from uuid import uuid4
 from zlib import crc32
 
+from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated.faults import Fault
-from joulelab.errors import DeviceNotFoundError
+from joulelab.errors import DeviceError, DeviceNotFoundError
 from joulelab.hardware import GPUS, GpuSpec
 from joulelab.registry import unknown_name
 
@@ -27,8 +29,24 @@ _SETTINGS = ("locked_sm_mhz", "locked_mem_mhz", "power_limit_mw")
 
 
 def default_root() -> Path:
-    """Return where simulated drivers keep their state unless told otherwise."""
-    return Path(tempfile.gettempdir()) / f"joulelab-{os.getuid()}" / "driver"
+    """Return where simulated drivers keep their state unless told otherwise.
+
+    One place for a user and a machine, as for a driver: ``TMPDIR`` may differ between a program
+    and the guard that it borrows from.
+
+    Raises:
+        DeviceError: If somebody else made a folder or a link of that name.
+    """
+    own = Path(f"/tmp/joulelab-{os.getuid()}")  # noqa: S108 - checked below
+    own.mkdir(mode=0o700, exist_ok=True)
+    status = own.lstat()
+    writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or writable:
+        raise DeviceError(
+            f"{own} must be a folder that belongs to uid {os.getuid()} and that others cannot "
+            "write; remove what is there, or give another store."
+        )
+    return own / "driver"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +68,15 @@ class Settings:
     restricted: bool = False
     administrators: frozenset[int] = frozenset()
     faults: tuple[Fault, ...] = ()
+
+    @property
+    def point(self) -> OperatingPoint:
+        """The settings as an operating point; of a lock to a range of clocks, the upper end."""
+        return OperatingPoint(
+            sm_clock_mhz=None if self.locked_sm_mhz is None else self.locked_sm_mhz[1],
+            mem_clock_mhz=None if self.locked_mem_mhz is None else self.locked_mem_mhz[1],
+            power_limit_w=self.power_limit_w,
+        )
 
 
 class DriverState:
