@@ -7,7 +7,7 @@ until they are precise enough, and judge them by the validity contract.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -123,7 +123,7 @@ class Bench:
             self._tell(f"Preparing {trial.configuration.workload}")
             self._host.prepare()
             self._cool_down()
-            with applied(self._control, trial.configuration.point) as receipt:
+            with applied(self._control, self._in_force(trial.configuration.point)) as receipt:
                 session.receipt = receipt
                 self._measure_phases(session, workload.phases, records)
         except _TOLD as error:
@@ -152,6 +152,11 @@ class Bench:
             for phase in phases:
                 verdict = self._measure_phase(phase, point, instruments, held_since_s)
                 records.append(self._record(session, phase, verdict))
+
+    def _in_force(self, point: OperatingPoint) -> OperatingPoint:
+        """Return what is to be in force for ``point``, with the limit that the procedure has."""
+        limit_w = point.power_limit_w or self._procedure.power_limit_w
+        return replace(point, power_limit_w=limit_w)
 
     def _cool_down(self) -> None:
         below_c = self._procedure.start_below_c
@@ -186,6 +191,7 @@ class Bench:
             readings,
             intervals,
             point=point,
+            in_force=self._in_force(point),
             capabilities=self._device.capabilities(),
             held_since_s=held_since_s,
             own_pids=self._host.own_pids,

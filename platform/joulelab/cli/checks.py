@@ -119,8 +119,8 @@ def _check_settings(what: str, device: Device, address: DeviceAddress) -> Check:
             what=what,
             status="fail",
             found="; ".join(wrong),
-            advice="Somebody left it so: have it reset, or name a power limit that is the site's "
-            "policy in every study.",
+            advice="Somebody left it so: have it reset. A power limit that is the site's policy is "
+            "named in every study: --procedure.power-limit-w.",
         )
     if state.held is not None:
         return Check(what=what, status="ok", found="the driver's defaults")

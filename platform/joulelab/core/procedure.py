@@ -7,9 +7,12 @@ from joulelab.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Procedure:
-    """How long to wait and how often to repeat; every length in seconds.
+    """Under what, how long to wait and how often to repeat; every length in seconds.
 
     Attributes:
+        power_limit_w: Board power limit, in watts, under which every operating point is measured
+            that names none, as where a site runs its GPUs below their default; ``None`` for the
+            driver's default.
         idle_s: Idle window before the load, in the same process at the same clock; 0 skips it.
         start_below_c: Temperature that the board must be below before each trial; ``None`` does
             not wait.
@@ -27,6 +30,7 @@ class Procedure:
         sampler_budget: Share of one core that the sampler may take before it slows itself.
     """
 
+    power_limit_w: float | None = None
     idle_s: float = 5.0
     start_below_c: float | None = None
     cool_max_s: float = 120.0

@@ -30,8 +30,8 @@ def require_own_limit(device: Device, point: OperatingPoint, prior: OperatingPoi
     default_w = device.capabilities().default_power_limit_w
     raise ForeignSettingError(
         f"{device.identity().uuid} must be at its default power limit of {default_w:g} W, but is "
-        f"at {prior.power_limit_w:g} W; have it reset (`nvidia-smi -pl {default_w:g}`), or ask for "
-        f"that limit by name (power_limit_w={prior.power_limit_w:g})."
+        f"at {prior.power_limit_w:g} W; have it reset (`nvidia-smi -pl {default_w:g}`), or measure "
+        f"under that limit by name (--procedure.power-limit-w {prior.power_limit_w:g})."
     )
 
 

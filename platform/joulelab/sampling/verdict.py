@@ -50,6 +50,7 @@ def judge(
     intervals: Sequence[Interval],
     *,
     point: OperatingPoint,
+    in_force: OperatingPoint,
     capabilities: Capabilities,
     held_since_s: float,
     own_pids: frozenset[int],
@@ -65,7 +66,8 @@ def judge(
         intervals: The windows, in order, at least one.
         point: What was requested of the device.
         capabilities: Of the device.
-        held_since_s: Since when the point, and nothing else, was to be in force.
+        in_force: What was to be in force for that, a limit of the procedure's included.
+        held_since_s: Since when it was, and nothing else.
         own_pids: Processes on the device that are ours.
         last_pids: Processes on the device after the last window.
         warmup: What the warm-up came to.
@@ -83,7 +85,7 @@ def judge(
     findings = (
         *findings,
         *((unseen_finding(),) if conduct is None else conduct_findings(conduct, point)),
-        *setting_findings(log.looks, point, capabilities, held_since_s, stop_s),
+        *setting_findings(log.looks, in_force, capabilities, held_since_s, stop_s),
         *trace_findings(log.trace, start_s, stop_s),
         *(agreement_findings(list(zip(windows, checks, strict=True))) if windows else ()),
         *process_findings(pids, own_pids),

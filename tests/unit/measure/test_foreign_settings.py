@@ -10,6 +10,7 @@ from fake_gpu import FakeGpu
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress, EventReason, Look
 from joulelab.core.point import OperatingPoint
+from joulelab.core.procedure import Procedure
 from joulelab.core.settings import setting_findings
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError, ForeignSettingError
@@ -131,6 +132,20 @@ def test_observing_under_a_limit_that_is_in_force_needs_no_setter_where_it_is_na
 
     assert measured(gpu, OperatingPoint(power_limit_w=500.0)).valid
     assert gpu.points == []
+
+
+@pytest.mark.parametrize("point", [DEFAULT, OperatingPoint(sm_clock_mhz=1410)])
+def test_a_site_that_runs_its_gpus_below_their_limit_measures_under_its_own(point):
+    gpu = FakeGpu()
+    gpu.state = replace(gpu.state, power_limit_w=500.0)
+    procedure = Procedure(power_limit_w=500.0)
+    with Bench(gpu, procedure=procedure) as bench:
+        asked = Configuration.of("gemm", point=point)
+        (record,) = bench.measure(Trial(study="s", name="t", configuration=asked))
+
+    assert record.measurement.valid
+    assert record.measurement.configuration.point == point
+    assert record.measurement.receipt.requested.power_limit_w == 500.0
 
 
 def test_observing_refuses_a_limit_that_is_not_in_force():
