@@ -3,8 +3,10 @@
     .venv/bin/python benchmarks/guard_kills.py --kills 200
 
 Each round, clients hold locks on simulated GPUs, one of them perhaps in the middle of setting
-its clock, and one process gets SIGKILL. The table tells how long it took until every clock that
-the victim answered for was free again; of a watchdog, until there was another.
+its clock, and one process gets SIGKILL, or guard and watchdog, or all at once. The table tells how
+long it took until every clock that the victim answered for was free again, after another guard was
+started where none was left; of a watchdog, until there was another. Until then no GPU that is
+locked may be measured.
 """
 
 import contextlib
@@ -23,6 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+import psutil
 import tyro
 from figures import Figure
 
@@ -31,8 +34,9 @@ from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated.store import DriverState, DriverStore
 from joulelab.errors import GuardError
 from joulelab.guard import GuardClient, GuardStatus, ensure_guard
+from joulelab.guard.observer import owed_on
 
-Victim = Literal["client", "guard", "watchdog", "guard and watchdog"]
+Victim = Literal["client", "guard", "watchdog", "guard and watchdog", "everything"]
 
 CLIENT = """
 import sys
@@ -125,6 +129,8 @@ class Rounds:
         self.guard = GuardClient(self.socket_path)
         self.clients = [Client(gpu, self.socket_path) for gpu in self.gpus]
         self.latencies_s: dict[str, list[float]] = defaultdict(list)
+        self.num_measurable = 0
+        """GPUs that were locked by nobody alive, and that would have been measured so."""
 
     def run(self, kills: int) -> None:
         """Kill ``kills`` times."""
@@ -153,6 +159,7 @@ class Rounds:
             "guard": [status.pid],
             "watchdog": [status.watchdog_pid],
             "guard and watchdog": [status.pid, status.watchdog_pid],
+            "everything": [*(c.process.pid for c in self.clients), status.pid, status.watchdog_pid],
         }[victim]
         start_s = time.monotonic()
         for pid in pids:
@@ -170,15 +177,24 @@ class Rounds:
             if len(self.store.locked_uuids()) != len(self.gpus):
                 raise GuardError("A lease was lost though only the watchdog was killed.")
         else:
-            if victim == "guard and watchdog":
+            if victim in ("guard and watchdog", "everything"):
+                self.count_measurable(before)
                 ensure_guard(self.socket_path)
             until(lambda: not self.store.locked_uuids())
 
+    def count_measurable(self, dead: GuardStatus) -> None:
+        """Look which GPUs are locked, now that nobody sees to them, and whether one could tell."""
+        until(lambda: not any(is_running(pid) for pid in (dead.pid, dead.watchdog_pid)))
+        for uuid in self.store.locked_uuids():
+            address = DeviceAddress(backend="simulated", uuid=uuid, store=str(self.store.root))
+            self.num_measurable += owed_on(address, self.socket_path) is None
+
     def settle(self, victim: Victim, busy: Client, *, in_the_act: bool) -> None:
-        """Start another client in the place of a victim, or hear the last of ``busy``."""
-        if victim == "client":
-            busy.process.communicate()
-            busy.start()
+        """Start other clients in the place of victims, or hear the last of ``busy``."""
+        if victim in ("client", "everything"):
+            for client in [busy] if victim == "client" else self.clients:
+                client.process.communicate()
+                client.start()
         elif in_the_act:
             busy.hear()
 
@@ -199,6 +215,14 @@ class Rounds:
         ensure_guard(self.socket_path)
         self.guard.stop()
         return list(self.store.locked_uuids())
+
+
+def is_running(pid: int | None) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
@@ -237,11 +261,12 @@ def summary(latencies_s: list[float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of the rounds: times by victim, and GPUs that stayed locked."""
+    """What came of the rounds: times by victim, GPUs left locked or measurable while locked."""
 
     apply: dict[str, float]
     kills: dict[str, dict[str, float]]
     locks_left: list[str]
+    num_measurable: int
 
 
 def kill_at_random(settings: Settings) -> Outcome:
@@ -254,7 +279,9 @@ def kill_at_random(settings: Settings) -> Outcome:
         finally:
             left = rounds.close()
     kills = {name: summary(rounds.latencies_s[name]) for name in sorted(rounds.latencies_s)}
-    return Outcome(apply=summary(apply_s), kills=kills, locks_left=left)
+    return Outcome(
+        apply=summary(apply_s), kills=kills, locks_left=left, num_measurable=rounds.num_measurable
+    )
 
 
 def figures() -> list[Figure]:
@@ -267,6 +294,13 @@ def figures() -> list[Figure]:
         Figure(
             name="clocks left locked",
             measured=len(outcome.locks_left),
+            promised=0,
+            unit="",
+            how=how,
+        ),
+        Figure(
+            name="locked GPUs that could be measured before they were restored",
+            measured=outcome.num_measurable,
             promised=0,
             unit="",
             how=how,
@@ -295,8 +329,11 @@ def main(settings: Settings) -> int:
         print(json.dumps(asdict(outcome)))
     else:
         show({"(apply, nobody killed)": outcome.apply, **outcome.kills})
-        print(f"{settings.kills} kills, {len(outcome.locks_left)} locks left")
-    return 1 if outcome.locks_left else 0
+        print(
+            f"{settings.kills} kills, {len(outcome.locks_left)} locks left, "
+            f"{outcome.num_measurable} measurable while locked"
+        )
+    return 1 if outcome.locks_left or outcome.num_measurable else 0
 
 
 def show(rows: dict[str, dict[str, float]]) -> None:

@@ -14,6 +14,7 @@ BENCHMARKS = (
     "trial_overhead",
     "sweep_speed",
     "guard_kills",
+    "guard_attack",
     "foreign_settings",
     "best_set",
     "tracking_cost",

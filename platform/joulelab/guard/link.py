@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,6 +11,8 @@ from joulelab.guard.connection import Peer, peer_of
 from joulelab.guard.protocol import LONGEST_LINE_B, PROTOCOL, decode, encode, result_of
 from joulelab.guard.settings import require_trusted
 from joulelab.guard.waiting import is_readable
+
+_TURN_S = 0.001
 
 
 class Link:
@@ -33,7 +36,7 @@ class Link:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
         try:
-            self._socket.connect(str(socket_path))
+            self._connect(socket_path, time.monotonic() + timeout_s)
         except PermissionError as error:
             self._socket.close()
             raise GuardError(
@@ -50,6 +53,18 @@ class Link:
                 f"Who answers at {socket_path} is uid {uid}, neither root nor uid {os.getuid()}; "
                 "it may pose as the clock guard. Use another socket."
             )
+
+    def _connect(self, socket_path: Path, deadline_s: float) -> None:
+        """Wait for one's turn, which a socket with a time limit does not by itself."""
+        while True:
+            try:
+                self._socket.connect(str(socket_path))
+            except BlockingIOError:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(_TURN_S)
+            else:
+                return
 
     @property
     def is_own(self) -> bool:
