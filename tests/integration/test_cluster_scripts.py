@@ -156,7 +156,7 @@ def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(
     submit = ". cluster/env.sh; ray job submit"
     environment_file = "--runtime-env cluster/runtime_env.yaml"
 
-    sweep = " ".join([*SWEEP, "--guard-socket", f"{place}/guard.sock"])
+    sweep = " ".join([*SWEEP, "--guard-socket", f"{place}/guard.sock", "--store", f"{place}/gpus"])
     as_file = shell(f"{submit} -- {sweep} --results-dir {plain}", environment)
     as_snapshot = shell(
         f"{submit} {environment_file} -- python {sweep} --results-dir {snapshot}",
@@ -172,6 +172,7 @@ def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(
 def test_a_job_that_is_stopped_concludes_from_what_it_has(head, place, environment):
     results = place / "results"
     sweep = [*LONG_SWEEP, "--guard-socket", f"{place}/guard.sock", "--results-dir", f"{results}"]
+    sweep += ["--store", f"{place}/gpus"]
     submit = ". cluster/env.sh; ray job submit --no-wait --submission-id it --"
     submitted = shell(f"{submit} {' '.join(sweep)}", environment)
     assert submitted.returncode == 0, submitted.stderr
@@ -204,7 +205,8 @@ def allocation(place, environment):
 def test_a_slurm_job_runs_its_experiment_over_its_nodes_and_leaves_nothing(place, allocation):
     results = place / "results"
 
-    job = shell(f"bash cluster/ray.sbatch {' '.join(SWEEP)} --results-dir {results}", allocation)
+    sweep = [*SWEEP, "--results-dir", f"{results}", "--store", f"{place}/gpus"]
+    job = shell(f"bash cluster/ray.sbatch {' '.join(sweep)}", allocation)
 
     assert job.returncode == 0, job.stdout + job.stderr
     assert len(measured(results)) == NUM_TRIALS
@@ -216,6 +218,7 @@ def test_a_slurm_job_runs_its_experiment_over_its_nodes_and_leaves_nothing(place
 def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has(place, allocation):
     results = place / "results"
     command = ["bash", "cluster/ray.sbatch", *LONG_SWEEP, "--results-dir", results]
+    command += ["--store", f"{place}/gpus"]
     with (place / "job.log").open("w") as log:
         job = subprocess.Popen(command, cwd=ROOT, env=allocation, stdout=log, stderr=log)
         wait_for_measurements(results)
