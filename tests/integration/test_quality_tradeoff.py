@@ -58,7 +58,8 @@ def test_a_vision_transformer_reads_digits_and_changes_its_mind_in_int4(tmp_path
     assert all(each.score > 0.85 for each in found["accuracy"])
     agreements = [each.score for each in found["class_agreement"]]
     assert agreements[0] == 1
-    assert 0.9 < agreements[2] < agreements[1] < 1
+    # Whether int8 changes a mind among so few images depends on the processor's own kernels.
+    assert 0.9 < agreements[2] < agreements[1] <= 1
     assert found["class_agreement"][2].retention == agreements[2]
 
 
