@@ -11,7 +11,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.devices import DEVICES
-from joulelab.devices.choice import is_hardware
+from joulelab.devices.choice import is_hardware, visible
 from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError
 from joulelab.hardware import spec_for
 
@@ -241,26 +241,3 @@ def _sighting(addresses: Sequence[DeviceAddress]) -> _Sighting:
         finally:
             device.close()
     return _Sighting(hostname=socket.gethostname(), found=tuple(found))
-
-
-def visible(addresses: Sequence[DeviceAddress], setting: str | None) -> list[DeviceAddress]:
-    """Return the devices that ``CUDA_VISIBLE_DEVICES`` allows, in the driver's order.
-
-    NVML shows every GPU of a machine, also those that a scheduler gave to somebody else.
-
-    Args:
-        addresses: Devices in the driver's order.
-        setting: Value of the variable, indices or UUIDs (or their beginnings); ``None`` if
-            it is not set, which allows all.
-    """
-    if setting is None:
-        return list(addresses)
-    wanted = [entry.strip() for entry in setting.split(",") if entry.strip()]
-    return [
-        address
-        for index, address in enumerate(addresses)
-        if any(
-            entry == str(index) or (not entry.isdigit() and address.uuid.startswith(entry))
-            for entry in wanted
-        )
-    ]

@@ -50,7 +50,7 @@ LAYERS = [
     ["sampling", "devices", "workloads", "quality", "estimator", "objectives"],
     ["power_models"],
     ["search"],
-    ["guard", "measure", "provenance"],
+    ["guard", "measure", "monitor", "provenance"],
     ["tracking", "analysis", "cli"],
 ]
 

@@ -5,10 +5,8 @@ import sys
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
+from joulelab.devices.choice import DEFAULT_SIMULATED
 from joulelab.errors import ConfigError, DeviceNotFoundError
-
-DEFAULT_SIMULATED = "h200_sxm"
-"""What is simulated where nothing else was asked for."""
 
 
 def find_addresses(device: str, store: str | None, uuids: tuple[str, ...]) -> list[DeviceAddress]:

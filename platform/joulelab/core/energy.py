@@ -5,7 +5,7 @@ from typing import Literal
 
 from joulelab.errors import ConfigError
 
-EnergySource = Literal["counter", "samples"]
+EnergySource = Literal["counter", "curve", "samples"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +19,9 @@ class EnergyWindow:
         energy_u_j: Standard uncertainty (k = 1) of ``energy_j`` from the reading alone,
             in joules, >= 0. The sensor's own calibration class (some 5 % between boards)
             is common to every window of a board and is *not* in it.
-        source: ``"counter"`` for the edge-interpolated hardware energy counter,
-            ``"samples"`` for integrated power samples. Never mix them in one comparison.
+        source: ``"counter"`` for the edge-interpolated hardware energy counter, ``"curve"`` for
+            power samples brought to the counter's level, ``"samples"`` for integrated power
+            samples. Never mix them in one comparison.
         work: Units of work done in the interval, >= 0 (0 for an idle window).
     """
 

@@ -32,6 +32,7 @@ InvalidReason = Literal[
     "sources_disagree",
     "thermal_drift",
     "throttled",
+    "too_short",
     "unsupported",
     "workload_failed",
 ]

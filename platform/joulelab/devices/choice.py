@@ -1,16 +1,20 @@
 """Which way to talk to the GPUs of this machine."""
 
+import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
-from joulelab.devices.simulated.store import default_root
 from joulelab.errors import DeviceError, DeviceNotFoundError
 
 _PREFERENCE = ("nvml", "dcgm", "smi")
 """Every way to talk to a GPU that is there; the best first."""
+
+DEFAULT_SIMULATED = "h200_sxm"
+"""What is simulated where nothing else was asked for."""
 
 _LOSSES = {
     "dcgm": "energy comes from DCGM's counter, and there are no buffered power samples",
@@ -31,8 +35,57 @@ def with_store(address: DeviceAddress) -> DeviceAddress:
     """
     if is_hardware(address):
         return address
+    from joulelab.devices.simulated.store import default_root
+
     store = default_root() if address.store is None else Path(address.store)
     return replace(address, store=str(store.absolute()))
+
+
+def find_visible(device: str, store: str | None = None) -> tuple[DeviceAddress, ...]:
+    """Find the devices that this process may use, in the driver's order.
+
+    Args:
+        device: Registry name of a backend, or ``"auto"`` for the best that finds a GPU.
+        store: Folder of state or recordings, for backends that are not hardware.
+
+    Raises:
+        DeviceNotFoundError: If there is none; says what to do.
+    """
+    found = DEVICES[choose_backend().name if device == "auto" else device].discover(store)
+    if not found and device == "simulated":
+        from joulelab.devices.simulated import fleet
+
+        return fleet(DEFAULT_SIMULATED, 1, store)
+    usable = found
+    if all(map(is_hardware, found)):
+        usable = tuple(visible(found, os.environ.get("CUDA_VISIBLE_DEVICES")))
+    if not usable:
+        hidden = f" ({len(found)} are hidden by CUDA_VISIBLE_DEVICES)" if found else ""
+        raise DeviceNotFoundError(f"{device} finds no GPU that this process may use{hidden}.")
+    return usable
+
+
+def visible(addresses: Sequence[DeviceAddress], setting: str | None) -> list[DeviceAddress]:
+    """Return the devices that ``CUDA_VISIBLE_DEVICES`` allows, in the driver's order.
+
+    NVML shows every GPU of a machine, also those that a scheduler gave to somebody else.
+
+    Args:
+        addresses: Devices in the driver's order.
+        setting: Value of the variable, indices or UUIDs (or their beginnings); ``None`` if
+            it is not set, which allows all.
+    """
+    if setting is None:
+        return list(addresses)
+    wanted = [entry.strip() for entry in setting.split(",") if entry.strip()]
+    return [
+        address
+        for index, address in enumerate(addresses)
+        if any(
+            entry == str(index) or (not entry.isdigit() and address.uuid.startswith(entry))
+            for entry in wanted
+        )
+    ]
 
 
 class Choice(NamedTuple):

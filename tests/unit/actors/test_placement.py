@@ -3,7 +3,8 @@
 import pytest
 
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
-from joulelab_actors.placement import Site, visible
+from joulelab.devices.choice import visible
+from joulelab_actors.placement import Site
 
 FOUR = [DeviceAddress(backend="nvml", uuid=f"GPU-{letter * 4}") for letter in "abcd"]
 
