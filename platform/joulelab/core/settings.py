@@ -69,7 +69,7 @@ def setting_findings(
     for name, knob in (("SM", "sm_clock_mhz"), ("memory", "mem_clock_mhz")):
         unlocked_mhz = getattr(capabilities, f"unlocked_{knob}")
         if getattr(point, knob) is None and unlocked_mhz is not None:
-            low_mhz = _unexplained_mhz(states, knob, unlocked_mhz)
+            low_mhz = unexplained_mhz(states, knob, unlocked_mhz)
             if len(low_mhz) > MAX_UNEXPLAINED_SHARE * len(states):
                 wrong.append(
                     f"the {name} clock was at {min(low_mhz)} MHz, and nothing that the driver "
@@ -85,7 +85,14 @@ def foreign_setting(what: str) -> Finding:
     return Finding(reason="foreign_setting", detail=what[0].upper() + what[1:])
 
 
-def _unexplained_mhz(states: Sequence[DeviceState], knob: str, unlocked_mhz: int) -> list[int]:
+def unexplained_mhz(states: Sequence[DeviceState], knob: str, unlocked_mhz: int) -> list[int]:
+    """Return the clocks below ``unlocked_mhz`` for which the driver names no reason.
+
+    Args:
+        states: Looks at the device.
+        knob: Name of the clock.
+        unlocked_mhz: Where it is on an unlocked board under load.
+    """
     return [
         clock_mhz
         for state in states

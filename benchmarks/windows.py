@@ -1,0 +1,275 @@
+"""How good is a window whose edges nobody announced, and what does an open monitor cost?
+
+Usage: python benchmarks/windows.py                    (a simulated H200 in real time)
+       python benchmarks/windows.py --device nvml      (observes only; no setter is called)
+
+Windows of several lengths follow each other under a steady bf16 GEMM; where Zeus is installed, it
+measures the same windows in the same process. The energy of the whole run is the counter's.
+"""
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import tyro
+from figures import Figure
+from rich.console import Console
+from rich.table import Table
+
+from joulelab import Monitor
+from joulelab.core.cost import PhaseCost
+from joulelab.devices.base import Device
+from joulelab.devices.choice import find_visible
+from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
+from joulelab.sampling.clock import MonotonicClock
+from joulelab.workloads import WORKLOADS
+
+LENGTHS_S = {0.5: 60, 1.0: 40, 2.0: 20, 5.0: 10}
+PROMISED = {0.5: 0.008, 1.0: 0.004, 2.0: 0.0025, 5.0: 0.001}
+GEMM_N = 8192
+SMALL_N = 256
+COST_S = 4.0
+COST_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Where to measure.
+
+    Attributes:
+        device: A real GPU, or a simulated one that lives in real time.
+        json: Write everything to this file.
+    """
+
+    device: Literal["nvml", "simulated"] = "simulated"
+    json: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """Windows of one length: power and stated uncertainty, relative, by each tool."""
+
+    length_s: float
+    power_w: list[float] = field(default_factory=list)
+    u_w: list[float] = field(default_factory=list)
+    zeus_w: list[float] = field(default_factory=list)
+    counter_w: float = 0.0
+    begin_end_s: list[float] = field(default_factory=list)
+    zeus_begin_end_s: list[float] = field(default_factory=list)
+
+
+def spread(values: list[float]) -> float:
+    """Standard deviation, relative to the mean."""
+    return statistics.stdev(values) / statistics.fmean(values)
+
+
+def windows(
+    device: Device, monitor: Monitor, zeus: Any, work: Callable[[], None], *, length_s: float
+) -> Outcome:
+    """Measure windows that follow each other."""
+    outcome = Outcome(length_s=length_s)
+    measured = []
+    start_s, start_j = at_tick(device, work)
+    for number in range(LENGTHS_S[length_s]):
+        name = f"{length_s}-{number}"
+        if zeus is not None:
+            began_s = time.perf_counter()
+            zeus.begin_window(name)
+            outcome.zeus_begin_end_s.append(time.perf_counter() - began_s)
+        began_s = time.perf_counter()
+        window = monitor.begin(name)
+        outcome.begin_end_s.append(time.perf_counter() - began_s)
+        until_s = time.monotonic() + length_s
+        while time.monotonic() < until_s:
+            work()
+        began_s = time.perf_counter()
+        measured.append(monitor.end(window))
+        outcome.begin_end_s[-1] += time.perf_counter() - began_s
+        if zeus is not None:
+            began_s = time.perf_counter()
+            result = zeus.end_window(name)
+            outcome.zeus_begin_end_s[-1] += time.perf_counter() - began_s
+            outcome.zeus_w.append(result.total_energy / result.time)
+    stop_s, stop_j = at_tick(device, work)
+    outcome.counter_w = (stop_j - start_j) / (stop_s - start_s)
+    for window in measured:
+        outcome.power_w.append(window.power_w)
+        outcome.u_w.append(window.energy_u_j / (window.duration_s or 1.0))
+    return outcome
+
+
+def at_tick(device: Device, work: Callable[[], None]) -> tuple[float, float]:
+    """Go on working until the counter ticks; return when it did, and its value."""
+    before_j = now_j = device.read_energy_j()
+    while now_j == before_j:
+        work()
+        now_j = device.read_energy_j()
+    return time.monotonic(), now_j
+
+
+def cost(monitor_of: Callable[[], Monitor], small: Callable[[], None]) -> list[float]:
+    """Return by how much the throughput of small kernels falls while a monitor is open."""
+    losses = []
+    for _ in range(COST_ROUNDS):
+        plain = _throughput(small)
+        with monitor_of():
+            time.sleep(1.0)
+            watched = _throughput(small)
+        losses.append(1 - 2 * watched / (plain + _throughput(small)))
+    return losses
+
+
+def _throughput(unit: Callable[[], None]) -> float:
+    start_s, done = time.monotonic(), 0
+    while time.monotonic() < start_s + COST_S:
+        unit()
+        done += 1
+    return done / (time.monotonic() - start_s)
+
+
+@contextmanager
+def loads(settings: Settings) -> Generator[tuple[Device, Callable[[], None], Callable[[], None]]]:
+    """Yield a GPU, a unit of a steady GEMM on it, and a unit of small kernels."""
+    if settings.device == "simulated":
+        with tempfile.TemporaryDirectory() as folder:
+            (address,) = fleet("h200_sxm", 1, folder)
+            device = SimulatedDevice(
+                DriverStore(folder).state(address.uuid), clock=MonotonicClock()
+            )
+            workload = WORKLOADS["gemm"].from_knobs({"n": GEMM_N})
+            (phase,) = workload.cost().phases
+            yield _playing(device, phase), lambda: time.sleep(0.01), lambda: _spin(5e-5)
+        return
+    import torch
+
+    from joulelab.devices import DEVICES
+
+    (address, *_) = find_visible("nvml")
+    device = DEVICES["nvml"].open(address)
+    a, b = (torch.randn(GEMM_N, GEMM_N, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    c, d = (torch.randn(SMALL_N, SMALL_N, device="cuda") for _ in range(2))
+
+    def gemm() -> None:
+        for _ in range(4):
+            torch.matmul(a, b)
+        torch.cuda.synchronize()
+
+    def small() -> None:
+        for _ in range(100):
+            torch.add(c, d)
+        torch.cuda.synchronize()
+
+    yield device, gemm, small
+    device.close()
+
+
+def _playing(device: SimulatedDevice, phase: PhaseCost) -> SimulatedDevice:
+    device.play(phase)
+    return device
+
+
+def _spin(duration_s: float) -> None:
+    until_s = time.perf_counter() + duration_s
+    while time.perf_counter() < until_s:
+        pass
+
+
+def zeus_monitor() -> Any:
+    """Return Zeus' monitor, or nothing where it is not installed."""
+    try:
+        from zeus.monitor import ZeusMonitor
+    except ImportError:
+        return None
+    return ZeusMonitor(gpu_indices=[0], approx_instant_energy=False)
+
+
+def measure(settings: Settings) -> tuple[list[Outcome], list[float]]:
+    """Measure all lengths, and what a monitor costs."""
+    with loads(settings) as (device, gemm, small):
+        zeus = zeus_monitor() if settings.device == "nvml" else None
+        warm_s = time.monotonic() + 10.0
+        while time.monotonic() < warm_s:
+            gemm()
+        with Monitor(devices=[device]) as monitor:
+            outcomes = [
+                windows(device, monitor, zeus, gemm, length_s=length_s) for length_s in LENGTHS_S
+            ]
+        return outcomes, cost(lambda: Monitor(devices=[device]), small)
+
+
+def within(outcome: Outcome, times: float) -> float:
+    """Share of the windows whose power is within so many stated uncertainties of the mean."""
+    mean_w = statistics.fmean(outcome.power_w)
+    pairs = zip(outcome.power_w, outcome.u_w, strict=True)
+    return statistics.fmean(abs(power_w - mean_w) <= times * u_w for power_w, u_w in pairs)
+
+
+def figures() -> list[Figure]:
+    """Return the figures that the project promises of windows in own code."""
+    outcomes, losses = measure(Settings())
+    how = "adjoining windows under a steady GEMM, simulated H200 in real time"
+    return [
+        *(
+            Figure(
+                name=f"spread of windows of {outcome.length_s:g} s",
+                measured=100 * spread(outcome.power_w),
+                promised=100 * PROMISED[outcome.length_s],
+                unit="%",
+                how=how,
+            )
+            for outcome in outcomes
+        ),
+        Figure(
+            name="begin and end of a window",
+            measured=1e3 * max(statistics.median(o.begin_end_s) for o in outcomes),
+            promised=0.2,
+            unit="ms",
+            how=f"median, {how}",
+        ),
+        Figure(
+            name="throughput lost to an open monitor",
+            measured=100 * statistics.fmean(losses),
+            promised=0.5,
+            unit="%",
+            how="a loop of 50 us of host work",
+        ),
+    ]
+
+
+def main(settings: Settings) -> int:
+    """Print one row per length."""
+    outcomes, losses = measure(settings)
+    table = Table(
+        "window s", "sd %", "Zeus sd %", "mean / counter", "u %", "in u", "in 2 u", "ms", "Zeus ms"
+    )
+    for outcome in outcomes:
+        mean_w = statistics.fmean(outcome.power_w)
+        zeus = outcome.zeus_w
+        table.add_row(
+            f"{outcome.length_s:g}",
+            f"{100 * spread(outcome.power_w):.2f}",
+            f"{100 * spread(zeus):.2f}" if zeus else "-",
+            f"{mean_w / outcome.counter_w:.4f}",
+            f"{100 * statistics.fmean(outcome.u_w) / mean_w:.2f}",
+            f"{within(outcome, 1):.0%}",
+            f"{within(outcome, 2):.0%}",
+            f"{1e3 * statistics.median(outcome.begin_end_s):.3f}",
+            f"{1e3 * statistics.median(outcome.zeus_begin_end_s):.1f}" if zeus else "-",
+        )
+    Console().print(table)
+    told = ", ".join(f"{100 * loss:+.2f}" for loss in losses)
+    print(f"throughput lost to an open monitor: {100 * statistics.fmean(losses):.2f} % ({told})")
+    if settings.json is not None:
+        with open(settings.json, "w") as file:
+            json.dump({"windows": [asdict(o) for o in outcomes], "losses": losses}, file)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Settings)))
