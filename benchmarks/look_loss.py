@@ -34,7 +34,7 @@ def watched_loop(
         When the driver was asked, and the units of the loop, both in seconds of the same clock.
     """
     calls: list[Span] = []
-    restore = _noted(device, calls)
+    restore = noted(device, calls)
     try:
         with Instruments(device, Procedure(), tracker=tracker) as instruments:
             loop = WindowLoop(device.clock, unit, instruments.edges, instruments.check)
@@ -44,7 +44,7 @@ def watched_loop(
     return calls, loop.units
 
 
-def _noted(device: Device, calls: list[Span]) -> Callable[[], None]:
+def noted(device: Device, calls: list[Span]) -> Callable[[], None]:
     """Have each read of ``device`` note when it ran; returns what undoes that."""
     names = [name for name in dir(type(device)) if name.startswith("read_")]
     for name in names:
