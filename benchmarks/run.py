@@ -11,6 +11,7 @@ from figures import print_figures
 BENCHMARKS = (
     "energy_uncertainty",
     "sampler_cost",
+    "windows",
     "trial_overhead",
     "sweep_speed",
     "guard_kills",

@@ -282,8 +282,8 @@ def main(settings: Settings) -> int:
         )
     Console().print(table)
     print(
-        f"An open monitor costs small kernels {100 * price.loss:.2f} +- {100 * price.loss_u:.2f} % of "
-        f"their throughput, and {100 * price.core_share:.2f} % of a core."
+        f"An open monitor costs small kernels {100 * price.loss:.2f} +- {100 * price.loss_u:.2f} % "
+        f"of their throughput, and {100 * price.core_share:.2f} % of a core."
     )
     if settings.json is not None:
         with open(settings.json, "w") as file:
