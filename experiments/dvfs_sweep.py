@@ -72,7 +72,7 @@ def main(config: DvfsSweep[object]) -> int:
             trials, sites, settings=config, conclude=lambda s: conclude_sweep(s, config.objective)
         )
     print_sweep(lab.study_dir(summary.study), config.objective)
-    print(f"\n{lab.where_tracked}")
+    print(f"\n{lab.where_tracked(summary)}")
     return summary.exit_code
 
 

@@ -69,7 +69,7 @@ def main(config: EnergySearch[object]) -> int:
             lab, sites, problem(config, sites), study=name, settings=config,
             algorithm=config.algorithm, budget=config.budget, seed=config.seed,
         )  # fmt: skip
-    print(f"{found.words}\n{lab.where_tracked}")
+    print(f"{found.words}\n{lab.where_tracked(found.study)}")
     return found.study.exit_code
 
 

@@ -89,7 +89,7 @@ def main(config: QepSearch[object]) -> int:
             lab, sites, problem, study=name, settings=config,
             algorithm=config.algorithm, budget=config.budget, seed=config.seed,
         )  # fmt: skip
-    print(f"{found.words}\n{lab.where_tracked}")
+    print(f"{found.words}\n{lab.where_tracked(found.study)}")
     return found.study.exit_code
 
 

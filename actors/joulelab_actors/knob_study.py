@@ -76,7 +76,8 @@ def measure_knobs(
         )
         summary = lab.run(trials, sites, settings=settings, conclude=conclude)
     print_knobs(results[-1], study, lab.study_dir(name))
-    Console().print(f"\n{lab.where_tracked}", soft_wrap=True, highlight=False, markup=False)
+    tracked = lab.where_tracked(summary)
+    Console().print(f"\n{tracked}", soft_wrap=True, highlight=False, markup=False)
     if summary.interrupted:
         return summary.exit_code
     return 0 if results[-1].complete else 1

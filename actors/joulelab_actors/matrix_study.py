@@ -13,6 +13,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError
 from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study_lock import StudyLock
 from joulelab_actors.laboratory import Laboratory
 
 _MACHINERY: frozenset[InvalidReason] = frozenset({"actor_died", "device_lost"})
@@ -72,12 +73,15 @@ def tell_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = No
         The exit code: 0 if every cell has figures or cannot have any.
 
     Raises:
-        ConfigError: If ``lab`` names no study.
+        ConfigError: If ``lab`` names no study, one without results, or one that is under way.
     """
     if lab.study is None:
         raise ConfigError("A table needs the study that it is of; name it by --study.")
     store = ResultStore(lab.study_dir(lab.study))
-    rows = conclude_matrix(store, matrix)
+    if store.read_study() is None:
+        raise ConfigError(f"There are no results of study {lab.study!r} in {lab.results_dir}.")
+    with StudyLock(store.folder):
+        rows = conclude_matrix(store, matrix)
     console = console or Console()
     console.width = max(console.width, _WIDTH)
     console.print(matrix_table(rows))

@@ -12,6 +12,7 @@ from joulelab.core.trial import Trial
 from joulelab.search.base import Outcome, Strategy
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint
+from joulelab.tracking.study_lock import StudyLock
 from joulelab_actors.events import StudyEvent, StudyInterrupted, StudyStarted
 from joulelab_actors.gpu_actor import ActorSettings
 from joulelab_actors.interruption import Interruption
@@ -108,10 +109,10 @@ def run_search(
     actors = ActorSettings.of(
         folder, procedure, observe_only=observe_only, guard_socket=guard_socket
     )
-    with closing(driver_store(folder)) as store:
+    with StudyLock(folder), closing(driver_store(folder)) as store:
         header = open_study(store, study, settings, tracking_uri)
         with (
-            tracker_of(store, header, sites) as tracker,
+            tracker_of(store, header, sites, tracking_uri) as tracker,
             TuneLink(folder / "tune", on_event) as tune,
         ):
             ledger = Ledger(store, sites, tracker, on_event)

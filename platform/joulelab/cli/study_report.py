@@ -6,6 +6,7 @@ from pathlib import Path
 import tyro
 
 from joulelab.tracking.store import ResultStore, study_folders
+from joulelab.tracking.study_lock import StudyLock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +28,12 @@ class Report:
             0.
 
         Raises:
-            ConfigError: If there are no results.
+            ConfigError: If there are no results, or their study is under way.
             TrackingError: If one of them is of another kind, has not ended, or cannot be read.
         """
         from joulelab.analysis.retell import retell
 
         for folder in study_folders(self.results_dir):
-            retell(ResultStore(folder), max_rows=self.max_rows)
+            with StudyLock(folder):
+                retell(ResultStore(folder), max_rows=self.max_rows)
         return 0

@@ -5,12 +5,15 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from joulelab.errors import ConfigError, TrackingError
 
 _logger = logging.getLogger(__name__)
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,150}")
+_SHOWN = 200
 
 
 def check_file_name(what: str, name: str) -> None:
@@ -22,8 +25,31 @@ def check_file_name(what: str, name: str) -> None:
     if not _FILE_NAME.fullmatch(name):
         raise ConfigError(
             f"{what} must be 1 to 151 letters, digits or _.+=@- and start with a letter, digit "
-            f"or _, because it names a file; got {name!r}."
+            f"or _, because it names a file; got {name[:_SHOWN]!r}."
         )
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder in which no file can be made; none is left, nor a folder that was not there.
+
+    Raises:
+        ConfigError: Says why.
+    """
+    try:
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with NamedTemporaryFile(dir=folder):
+                pass
+        finally:
+            for each in missing:
+                with suppress(OSError):  # somebody uses it by now
+                    each.rmdir()
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(
+            f"{str(folder)[:_SHOWN]!r} must be a folder in which files can be made: {why}."
+        ) from error
 
 
 class LineFile:

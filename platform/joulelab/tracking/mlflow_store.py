@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from joulelab.errors import TrackingError
+from joulelab.tracking.discreet import discreet
 from joulelab.tracking.reach import check_reachable, database_path, publish
 
 # MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and
@@ -41,12 +42,12 @@ def reached(uri: str) -> Generator[None]:
         check_reachable(uri)
         from mlflow.exceptions import MlflowException
     except (OSError, ImportError) as error:
-        raise TrackingError(f"MLflow store {uri}: {error}") from error
+        raise TrackingError(discreet(f"MLflow store {uri}: {error}")) from error
     try:
         yield
     except (MlflowException, sqlalchemy.exc.SQLAlchemyError, OSError) as error:
         first = str(error).partition("\n")[0]
-        raise TrackingError(f"MLflow store {uri}: {first}") from error
+        raise TrackingError(discreet(f"MLflow store {uri}: {first}")) from error
 
 
 def open_client(uri: str) -> Any:

@@ -22,8 +22,9 @@ from joulelab.core.record import Record
 from joulelab.core.trace import PowerTrace
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.codec import from_json, measurement_from_json, to_json
+from joulelab.tracking.discreet import discreet
 from joulelab.tracking.durable import LineFile, check_file_name, read_lines, write_whole
-from joulelab.tracking.study import Answer, StudyHeader
+from joulelab.tracking.study import Answer, StudyHeader, discreet_header
 from joulelab.tracking.traces import read_trace, trace_bytes
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class Delivery:
 
     Attributes:
         measurement_id: Which measurement.
-        target: URI of the tracking store.
+        target: URI of the tracking store, without user and password.
     """
 
     measurement_id: str
@@ -115,7 +116,9 @@ class ResultStore:
 
         The note is a convenience and not made durable: a tracker refuses doubles by itself.
         """
-        deliveries = [Delivery(measurement_id=id_, target=target) for id_ in measurement_ids]
+        deliveries = [
+            Delivery(measurement_id=id_, target=discreet(target)) for id_ in measurement_ids
+        ]
         self._ledger.append([to_json(delivery) for delivery in deliveries], durable=False)
 
     def undelivered(self, *, target: str = "mlflow") -> list[Measurement]:
@@ -124,12 +127,12 @@ class ResultStore:
             delivery.measurement_id
             for path in self._files("delivered")
             for _, line in read_lines(path)
-            if (delivery := from_json(Delivery, line)).target == target
+            if discreet((delivery := from_json(Delivery, line)).target) == discreet(target)
         }
         return [m for m in self.read() if m.measurement_id not in delivered]
 
     def write_study(self, header: StudyHeader) -> None:
-        """Write the study's header.
+        """Write the study's header, without passwords and home folders.
 
         Raises:
             ConfigError: If the folder already belongs to another run of a study.
@@ -140,11 +143,12 @@ class ResultStore:
                 f"{self.folder} already holds study {known.name!r} (sweep {known.sweep_id}); "
                 "give another results folder, or resume that sweep."
             )
-        write_whole(self.folder / "study.json", f"{to_json(header)}\n".encode())
+        write_whole(self.folder / "study.json", f"{to_json(discreet_header(header))}\n".encode())
 
     def read_study(self) -> StudyHeader | None:
         """Read the study's header; ``None`` where none was written."""
-        return self._read_file("study.json", StudyHeader)
+        header = self._read_file("study.json", StudyHeader)
+        return None if header is None else discreet_header(header)
 
     def write_answer(self, answer: Answer) -> None:
         """Write what the study found, over an earlier answer."""
