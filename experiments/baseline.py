@@ -8,6 +8,10 @@ No setter of the GPU is called, so no permission is needed. On a GPU node, or on
         python experiments/baseline.py --device nvml
 """
 
+from joulelab.cli.errors import exit_code, quiet_start
+
+quiet_start(__name__)
+
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,7 +23,6 @@ from rich.console import Console
 from joulelab import Configuration
 from joulelab.analysis.baseline import baseline_rows, write_baseline_csv
 from joulelab.analysis.baseline_table import baseline_table
-from joulelab.cli.errors import exit_code
 from joulelab.core.plan import plan_sweep
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.laboratory import Laboratory

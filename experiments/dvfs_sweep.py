@@ -14,6 +14,10 @@ On the GPUs of a node or of a Ray cluster, from the repository root::
         python experiments/dvfs_sweep.py --device nvml gemm --precision fp16
 """
 
+from joulelab.cli.errors import exit_code, quiet_start
+
+quiet_start(__name__)
+
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,7 +28,6 @@ import tyro
 
 from joulelab import Configuration
 from joulelab.analysis.conclude import conclude_sweep, print_sweep
-from joulelab.cli.errors import exit_code
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.plan import SweepMode, plan_sweep, sweep_points
 from joulelab.core.trial import Trial
@@ -42,8 +45,7 @@ class DvfsSweep(Generic[Settings]):
     Attributes:
         workload: What to run; its own options may follow it.
         lab: Where it runs.
-        mode: Clocks to measure besides the driver's default: dvfs takes the GPU's, all or
-            every k-th; custom takes those given; baseline none.
+        mode: Clocks besides the driver's default: the GPU's (dvfs), those given (custom), none.
         every: In mode dvfs, take every k-th clock.
         clocks_mhz: In mode custom, the clocks.
         repeats: Blocks; each holds every clock once in its own random order.
@@ -94,6 +96,5 @@ def plan(config: DvfsSweep[object], sites: Sequence[Site]) -> tuple[Trial, ...]:
 
 
 if __name__ == "__main__":
-    default = DvfsSweep(workload=LlamaSettings())
-    parse = partial(parse_with_workload, DvfsSweep, default=default, description=__doc__)
-    sys.exit(exit_code(lambda: main(parse()), name="dvfs_sweep"))
+    parse = partial(parse_with_workload, DvfsSweep, default=DvfsSweep(workload=LlamaSettings()))
+    sys.exit(exit_code(lambda: main(parse(description=__doc__)), name="dvfs_sweep"))

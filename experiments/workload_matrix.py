@@ -15,6 +15,10 @@ The table of all that was measured, without a GPU::
     experiments/workload_matrix.py --study matrix --table
 """
 
+from joulelab.cli.errors import exit_code, quiet_start
+
+quiet_start(__name__)
+
 import sys
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -23,7 +27,6 @@ import tyro
 
 from joulelab.analysis.matrix import Matrix
 from joulelab.analysis.variants import chosen
-from joulelab.cli.errors import exit_code
 from joulelab.core.procedure import Procedure
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.matrix_study import measure_matrix, plan_lines, tell_matrix
@@ -91,8 +94,5 @@ def main(config: WorkloadMatrix) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(
-        exit_code(
-            lambda: main(tyro.cli(WorkloadMatrix, description=__doc__)), name="workload_matrix"
-        )
-    )
+    run = lambda: main(tyro.cli(WorkloadMatrix, description=__doc__))  # noqa: E731
+    sys.exit(exit_code(run, name="workload_matrix"))

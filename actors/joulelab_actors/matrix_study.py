@@ -7,8 +7,10 @@ from rich.console import Console
 
 from joulelab.analysis.matrix import Matrix, phases_of
 from joulelab.analysis.matrix_table import conclude_matrix, matrix_table
+from joulelab.core.bounds import MOST_S, check_positive
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import InvalidReason, Measurement
+from joulelab.core.plan import check_num_trials
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError
@@ -52,6 +54,8 @@ def measure_matrix(
         ConfigError: If there is nothing to measure, or a budget too small for the next cell.
     """
     lab = replace(lab, observe_only=True)
+    check_positive("budget_s", budget_s, MOST_S)
+    _trials("", matrix, repeats)  # refused, if at all, before Ray starts
 
     def conclude(store: ResultStore) -> None:
         conclude_matrix(store, matrix)
@@ -97,6 +101,7 @@ def tell_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = No
 def plan_lines(matrix: Matrix, procedure: Procedure, *, repeats: int) -> list[str]:
     """List every cell with the time that it will take, roughly, and the sum."""
     lines, total_s = [], 0.0
+    check_num_trials(1, repeats)
     for variant, grid in matrix:
         for case in grid.cases:
             cell = f"{variant.workload:17}{variant.name:17}{case.label:16}"
@@ -146,6 +151,7 @@ def _trials(study: str, matrix: Matrix, repeats: int) -> list[Trial]:
     }
     if not found:
         raise ConfigError("There is nothing to measure: the workloads refuse every cell.")
+    check_num_trials(len(found), repeats)
     return [
         Trial(
             study=study,

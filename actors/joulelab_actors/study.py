@@ -21,6 +21,7 @@ from joulelab_actors.events import StudyEvent, StudyInterrupted, StudyStarted
 from joulelab_actors.gpu_actor import ActorSettings
 from joulelab_actors.interruption import Interruption
 from joulelab_actors.ledger import Ledger, StudySummary
+from joulelab_actors.lifeline import Lifeline
 from joulelab_actors.placement import Site
 from joulelab_actors.pool import Pool
 from joulelab_actors.resume import check_feasible, rest_of, ties
@@ -71,8 +72,9 @@ def run_study(
     actors = ActorSettings.of(
         folder, procedure, observe_only=observe_only, guard_socket=guard_socket
     )
-    with StudyLock(folder), closing(driver_store(folder)) as store:
-        header = open_study(store, trials[0].study, settings, tracking_uri)
+    study = trials[0].study
+    with StudyLock(folder), Lifeline(study), closing(driver_store(folder)) as store:
+        header = open_study(store, study, settings, tracking_uri)
         known = store.read()
         rest = rest_of(trials, known)
         added, untied = ties(trials, rest, known, [site.uuid for site in sites])

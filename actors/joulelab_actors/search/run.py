@@ -17,6 +17,7 @@ from joulelab_actors.events import StudyEvent, StudyInterrupted, StudyStarted
 from joulelab_actors.gpu_actor import ActorSettings
 from joulelab_actors.interruption import Interruption
 from joulelab_actors.ledger import Ledger, StudySummary
+from joulelab_actors.lifeline import Lifeline
 from joulelab_actors.placement import Site
 from joulelab_actors.pool import Pool
 from joulelab_actors.resume import check_feasible
@@ -109,7 +110,7 @@ def run_search(
     actors = ActorSettings.of(
         folder, procedure, observe_only=observe_only, guard_socket=guard_socket
     )
-    with StudyLock(folder), closing(driver_store(folder)) as store:
+    with StudyLock(folder), Lifeline(study), closing(driver_store(folder)) as store:
         header = open_study(store, study, settings, tracking_uri)
         with (
             tracker_of(store, header, sites, tracking_uri) as tracker,

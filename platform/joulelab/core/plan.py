@@ -11,6 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Literal
 
+from joulelab.core.bounds import MOST_TRIALS, check_range
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trial import Trial
@@ -78,18 +79,27 @@ def plan_sweep(
             configurations within a kind. By default all are of one kind.
 
     Raises:
-        ConfigError: If ``repeats`` or ``sentinel_every`` is below 1.
+        ConfigError: If ``repeats`` or ``sentinel_every`` is below 1, or that makes more than
+            ``MOST_TRIALS``.
     """
-    if repeats < 1 or sentinel_every < 1:
-        raise ConfigError(
-            f"repeats and sentinel_every must be at least 1, got {repeats} and {sentinel_every}."
-        )
+    check_num_trials(len(configurations), repeats)
+    if sentinel_every < 1:
+        raise ConfigError(f"sentinel_every must be at least 1, got {sentinel_every}.")
     random = Random(seed)  # noqa: S311 - an order of trials, not a secret
     trials: list[Trial] = []
     for repeat in range(repeats):
         block = _shuffled(configurations, together, random)
         trials += [_trial(study, configuration, repeat) for configuration in block]
     return _with_sentinels(trials, sentinel, sentinel_every)
+
+
+def check_num_trials(num_configurations: int, repeats: int) -> None:
+    """Refuse a plan that no study could carry out, before its trials are made.
+
+    Raises:
+        ConfigError: If ``repeats`` is below 1, or there would be more than ``MOST_TRIALS``.
+    """
+    check_range("repeats", repeats, 1, MOST_TRIALS // max(num_configurations, 1))
 
 
 def check_on_grid(clock_mhz: int, grid_mhz: Sequence[int], *, knob: str = "sm_clock_mhz") -> None:

@@ -1,6 +1,7 @@
 """The knobs of a GPU that an experiment may turn."""
 
 from dataclasses import dataclass, fields
+from math import inf
 
 from joulelab.errors import ConfigError
 
@@ -22,8 +23,10 @@ class OperatingPoint:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{field.name} must be positive or None, got {value}.")
+            if value is not None and not 0 < value < inf:
+                raise ConfigError(
+                    f"{field.name} must be positive and finite, or None, got {value}."
+                )
 
     @property
     def is_default(self) -> bool:

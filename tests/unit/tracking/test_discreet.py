@@ -1,12 +1,20 @@
+import base64
+import http.server
 import json
 import re
+import threading
 from pathlib import Path
 
 import pytest
+from synthetic_results import header, record
 
-from joulelab.errors import ConfigError
+from joulelab.cli.main import main
+from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.discreet import connectable, discreet
-from joulelab.tracking.reach import usable_uri
+from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.reach import check_reachable, usable_uri
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.sync import deliver
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
@@ -94,3 +102,62 @@ def test_no_committed_result_tells_a_home_folder_or_a_login(path):
 def test_headers_of_committed_studies_read_back():
     for path in RESULTS.rglob("study.json"):
         assert json.loads(path.read_text())["command"]
+
+
+def test_the_server_is_asked_with_the_login_that_nobody_is_shown():
+    asked = []
+
+    class Guarded(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.path, self.headers["Authorization"]))
+            self.send_response(503)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Guarded) as server:
+        threading.Thread(target=server.handle_request).start()
+        uri = f"http://ann:hunter%202@127.0.0.1:{server.server_port}/mlflow"
+        with pytest.raises(TrackingError, match=r"http://\*\*\*@127.0.0.1:\d+/mlflow answers"):
+            check_reachable(uri)
+
+    login = base64.b64encode(b"ann:hunter 2").decode()
+    assert asked == [("/mlflow/health", f"Basic {login}")]
+
+
+def test_a_store_that_fails_is_named_without_its_password(tmp_path):
+    tracker = MlflowTracker("http://ann:hunter2@127.0.0.1:9")
+    store = ResultStore(tmp_path)
+    store.write_study(header(tracking_uri="http://ann:hunter2@127.0.0.1:9"))
+    store.append(record(measurement_id="m1"))
+
+    report = deliver(store, tracker)
+
+    assert report.num_left == 1
+    assert "hunter2" not in repr(report)
+    assert "hunter2" not in (tmp_path / "study.json").read_text()
+    assert [m.measurement_id for m in store.undelivered(target=tracker.target)]
+
+
+def test_what_was_delivered_with_a_password_is_known_by_the_address_without(tmp_path):
+    store = ResultStore(tmp_path)
+    store.append(record(measurement_id="m1"))
+
+    store.mark_delivered(["m1"], target="http://ann:hunter2@host")
+
+    assert "hunter2" not in (tmp_path / "delivered" / "driver.jsonl").read_text()
+    assert store.undelivered(target="http://bob:other@host") == []
+
+
+def test_a_stored_address_without_its_password_is_not_synced_to(tmp_path, capsys):
+    store = ResultStore(tmp_path)
+    store.append(record(measurement_id="m1"))
+    store.write_study(header(tracking_uri="http://ann:hunter2@127.0.0.1:9"))
+
+    code = main(["sync", str(tmp_path)])
+
+    said = capsys.readouterr().err
+    assert code == 2
+    assert len(said.splitlines()) == 1
+    assert "give the whole address again with --tracking-uri" in said
