@@ -72,6 +72,7 @@ class Refusal:
         true: Whether as a process that a user would start.
         code: Exit code; ``None`` if it did not end in time.
         errors: What it wrote to the standard error.
+        said: What it wrote to the standard output.
         left: Files and folders that it left behind.
         took_s: How long it took.
     """
@@ -80,6 +81,7 @@ class Refusal:
     true: bool
     code: int | None
     errors: str
+    said: str
     left: tuple[str, ...]
     took_s: float
 
@@ -94,7 +96,7 @@ class Refusal:
             "endless": self.code is None,
             "exit code": self.code not in (None, REFUSED),
             "long-winded": len(lines) > MOST_LINES,
-            "silent": self.code == REFUSED and not self.errors.strip(),
+            "silent": self.code == REFUSED and not (self.errors + self.said).strip(),
             "left-over": bool(self.left),
         }
         return tuple(name for name, there in found.items() if there)
@@ -217,7 +219,7 @@ def _ended(one: _Running) -> Refusal | None:
     if not pid and took_s < LIMIT_S and not _is_huge(one.pid):
         return None
     _end_all(one.pid, reaped=bool(pid))
-    errors = (one.place / "stderr").read_text(errors="replace")
+    said, errors = ((one.place / name).read_text(errors="replace") for name in ("stdout", "stderr"))
     left = tuple(
         path.relative_to(one.place).as_posix()
         for folder in ("out", "home", "tmp")
@@ -226,8 +228,9 @@ def _ended(one: _Running) -> Refusal | None:
     )
     shutil.rmtree(one.place, ignore_errors=True)
     return Refusal(
-        request=one.request, true=one.true, code=code, errors=errors, left=left, took_s=took_s
-    )
+        request=one.request, true=one.true, code=code, errors=errors, said=said, left=left,
+        took_s=took_s,
+    )  # fmt: skip
 
 
 def _is_huge(pid: int) -> bool:

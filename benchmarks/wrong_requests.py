@@ -181,7 +181,10 @@ def _commands() -> Iterator[Request]:
         "--ttl-s -1 --socket {out}/g.sock", "--ttl-s abc", "--group nosuchgroup --socket {out}/g.sock",
         "--socket {given}/no/such/parent/g.sock",
     )  # fmt: skip
-    yield from _each("unusable path", "joulelab sync", *_folders(), "{given}/store_header")
+    # Lines that are broken are left out and said, so a store of them alone has nothing to deliver.
+    for name in ("nothing", "runs.csv", "store_none", "store_old", "store_header"):
+        yield from _each("unusable path", "joulelab sync", f"{{given}}/{name}")
+    yield from _each("unusable path", "joulelab sync", "/dev/null", f"/tmp/{'x' * 300}")
     yield from _each("unusable path", "joulelab report", *_folders(), "{given}/store_header")
     yield from _each(
         "unusable path",
@@ -381,7 +384,7 @@ def _files() -> Iterator[Request]:
     )  # fmt: skip
     yield from _each(
         "out of range", "joulelab models train {given}/runs.csv --out {out}/model", "--power none",
-        "--time none", "--seed -1", "--gpu none", "--board x", "--board =x", "--repeats all",
+        "--time none", "--seed -1", "--board x", "--board =x", "--repeats all",
     )  # fmt: skip
     yield from _each(
         "unusable path", "joulelab models train {given}/runs.csv", "--out {given}/runs.csv",
@@ -438,7 +441,7 @@ SCRIPTS = {
     ),
     "model_size": (
         "--models none", "--models", "--batches 0", "--repeats 0", "gem", "vit --models none",
-        "--batches 1000000000000", "--models ../x",
+        "--batches 1000000000000",
     ),
     "diffusion_study": (
         "--schedulers none", "--schedulers", "--resolutions 7", "--resolutions 0", "--num-steps 0",

@@ -66,7 +66,7 @@ class EnergySearch(Generic[Settings]):
 def main(config: EnergySearch[object]) -> int:
     """Run the search and say what to choose; the exit code is 1 if trials went unmeasured."""
     lab = config.lab
-    config.axes.check(config.workload, algorithm=config.algorithm)
+    config.axes.check(config.workload, algorithm=config.algorithm, seed=config.seed)
     with lab.open() as sites:
         name = lab.study_name(f"search-{workload_name(config.workload)}", sites)
         found = search_in(

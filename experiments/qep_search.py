@@ -74,7 +74,7 @@ def main(config: QepSearch[object]) -> int:
     """Score, search, and say what to choose; the exit code is 1 if trials went unmeasured."""
     lab, floors, (a, b) = config.lab, quality_floor(config.quality_floor), config.exponents
     goal = replace(goal_of("qep"), time_exponent=a, quality_exponent=b)
-    config.axes.check(config.workload, algorithm=config.algorithm)
+    config.axes.check(config.workload, algorithm=config.algorithm, seed=config.seed)
     with lab.open() as sites:
         name = lab.study_name(f"qep-{workload_name(config.workload)}", sites)
         space = config.axes.space(config.workload, sites, observe_only=lab.observe_only)

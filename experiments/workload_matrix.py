@@ -29,7 +29,7 @@ from joulelab.analysis.matrix import Matrix
 from joulelab.analysis.variants import chosen
 from joulelab.core.procedure import Procedure
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.matrix_study import measure_matrix, plan_lines, tell_matrix
+from joulelab_actors.matrix_study import check_asked, measure_matrix, plan_lines, tell_matrix
 
 SHORT = Procedure(
     idle_s=0.0, settle_s=0.1, warmup_min_s=1.0, warmup_max_s=2.0,
@@ -78,6 +78,7 @@ class WorkloadMatrix:
 
 def main(config: WorkloadMatrix) -> int:
     """Measure what is left of the matrix; the exit code is 0 if nothing is missing."""
+    check_asked(config.batches, plan=config.plan, table=config.table)
     if config.plan:
         print("\n".join(plan_lines(config.matrix, config.lab.procedure, repeats=config.repeats)))
         return 0

@@ -7,6 +7,7 @@ import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import ray
 from ray._private import worker
@@ -50,24 +51,24 @@ class Lifeline(AbstractContextManager["Lifeline"]):
         self._thread.join()
 
     def _watch(self) -> None:
-        node = worker._global_node  # noqa: SLF001 - Ray tells nowhere else what it started
+        node: Any = worker._global_node  # noqa: SLF001 - Ray tells nowhere else what it started
         own = [info.process for infos in node.all_processes.values() for info in infos]
         address = ray.get_runtime_context().gcs_address
         answered_s = time.monotonic()
         while not self._over.wait(_LOOK_S if own else _PATIENCE_S / 6):
             if any(process.poll() is not None for process in own):
-                self._end("one of its processes was killed or crashed")
+                self._end("one of its processes was killed or crashed", node)
             if own or answers(address, _PATIENCE_S / 6):
                 answered_s = time.monotonic()
             elif time.monotonic() - answered_s > _PATIENCE_S:
-                self._end(f"its head at {address} has not answered for {_PATIENCE_S:g} s")
+                self._end(f"its head at {address} has not answered for {_PATIENCE_S:g} s", node)
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, node: Any) -> None:
         shown = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # a moving bar hides the cursor
         sys.stderr.write(
             f"{shown}{Path(sys.argv[0]).stem}: Ray is gone: {why}. All that was measured is kept; "
             f"start the same command again with --study {discreet(self._study)} to go on.\n"
         )
         sys.stderr.flush()
-        worker._global_node.kill_all_processes(check_alive=False, allow_graceful=False)  # noqa: SLF001
+        node.kill_all_processes(check_alive=False, allow_graceful=False)
         os._exit(DIED)

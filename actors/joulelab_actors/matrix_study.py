@@ -16,6 +16,7 @@ from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study_lock import StudyLock
+from joulelab.workloads.knobs import require_count
 from joulelab_actors.laboratory import Laboratory
 
 _MACHINERY: frozenset[InvalidReason] = frozenset({"actor_died", "device_lost"})
@@ -23,6 +24,18 @@ _MACHINERY: frozenset[InvalidReason] = frozenset({"actor_died", "device_lost"})
 _BETWEEN_S = 0.6
 """Waiting for the counter's edges before and after the windows of a phase."""
 _WIDTH = 150
+
+
+def check_asked(batches: Sequence[int], *, plan: bool, table: bool) -> None:
+    """Refuse what no workload takes, and two wishes of which one would be forgotten.
+
+    Raises:
+        ConfigError: Says which.
+    """
+    for batch in batches:
+        require_count("A batch", batch)
+    if plan and table:
+        raise ConfigError("--plan and --table exclude each other; give one of them.")
 
 
 def measure_matrix(

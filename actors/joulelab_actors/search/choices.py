@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 
 from joulelab.cli.variants import Variants, read_variants
 from joulelab.cli.workload_choice import workload_name
+from joulelab.core.bounds import MOST_SEED, check_range
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
@@ -31,16 +32,19 @@ class Axes:
     power_limits_w: tuple[float, ...] = ()
     vary: Variants = ()
 
-    def check(self, workload: object, *, algorithm: str) -> None:
+    def check(self, workload: object, *, algorithm: str, seed: int) -> None:
         """Refuse, before there is a GPU, what none could search.
 
         Args:
             workload: Settings of the workload.
             algorithm: Name of the algorithm.
+            seed: Its seed.
 
         Raises:
-            ConfigError: If the workload refuses a knob's value, or there is no such algorithm.
+            ConfigError: If the workload refuses a knob's value, there is no such algorithm, or no
+                such seed.
         """
+        check_range("seed", seed, 0, MOST_SEED)
         if algorithm not in ALGORITHMS:
             raise unknown_name("search algorithm", algorithm, ALGORITHMS)
         for power_limit_w in self.power_limits_w:
@@ -66,6 +70,8 @@ class Axes:
         axes: dict[str, Sequence[KnobValue]] = {}
         if not observe_only:
             axes["sm_clock_mhz"] = study_clocks_mhz(sites)
+        for site in sites if self.power_limits_w else ():
+            _check_power_limits(self.power_limits_w, site)
         if self.power_limits_w:
             axes["power_limit_w"] = self.power_limits_w
         return _space(workload, axes | self._knobs())
@@ -78,6 +84,14 @@ class Axes:
             **read_variants(self.vary),
         }
         return {name: values for name, values in given.items() if values}
+
+
+def _check_power_limits(power_limits_w: Sequence[float], site: Site) -> None:
+    bounds_w = site.capabilities.power_limits_w
+    if bounds_w is None:
+        raise ConfigError(f"The power limit of {site.uuid} is fixed; leave out --power-limits-w.")
+    for power_limit_w in power_limits_w:
+        check_range(f"A power limit of {site.uuid}, in W,", power_limit_w, *bounds_w)
 
 
 def _space(workload: object, axes: dict[str, Sequence[KnobValue]]) -> SearchSpace:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from joulelab.core.bounds import DAY_S, check_positive
 from joulelab.errors import ConfigError
 from joulelab.guard.client import GuardClient
 from joulelab.guard.process import run_guard
@@ -49,6 +50,7 @@ class Guard:
             ConfigError: If both ``status`` and ``stop`` are asked for.
             GuardError: If a guard runs already, or none answers.
         """
+        check_positive("--ttl-s", self.ttl_s, DAY_S)
         if self.status and self.stop:
             raise ConfigError("--status and --stop exclude each other; give one of them.")
         if self.status:

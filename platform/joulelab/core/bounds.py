@@ -6,6 +6,8 @@ HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 MOST_TRIALS = 1_000_000
 """Trials of one study; a GPU that takes five seconds for each is busy with them for two months."""
+MOST_SEED = 2**32 - 1
+"""What numpy and its relatives take."""
 MOST_W, MOST_S, MOST_MHZ = 1e6, 1e9, 1e5
 """No board takes a megawatt, no reading is thirty years long, and no clock runs at 100 GHz."""
 

@@ -1,9 +1,11 @@
 """The knobs of a GPU that an experiment may turn."""
 
 from dataclasses import dataclass, fields
-from math import inf
 
+from joulelab.core.bounds import MOST_MHZ, MOST_W
 from joulelab.errors import ConfigError
+
+_MOST = {"sm_clock_mhz": MOST_MHZ, "mem_clock_mhz": MOST_MHZ, "power_limit_w": MOST_W}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +25,10 @@ class OperatingPoint:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None and not 0 < value < inf:
+            if value is not None and not 0 < value < _MOST[field.name]:
                 raise ConfigError(
-                    f"{field.name} must be positive and finite, or None, got {value}."
+                    f"{field.name} must be positive and below {_MOST[field.name]:g}, or None, got "
+                    f"{value}."
                 )
 
     @property

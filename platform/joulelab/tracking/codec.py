@@ -181,7 +181,7 @@ def _scalar_decoder(kind: Any) -> Decoder:
     expected = type(None) if kind is None else kind
 
     def decode(data: Any, path: str) -> Any:
-        if type(data) is expected and (expected is not float or isfinite(data)):
+        if type(data) is expected and not (isinstance(data, float) and not isfinite(data)):
             return data
         if expected is float and type(data) is int and abs(data) < 2**1000:
             return float(data)

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from joulelab.cli.estimator.terminal import terminal
 from joulelab.cli.trace_models.recordings import OfSamples
+from joulelab.core.bounds import MOST_W, check_positive
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS
 from joulelab.power_models.traces.validation import TraceScores, leave_one_trace_out
 
@@ -39,6 +40,7 @@ class Evaluate(OfSamples):
             UnknownNameError: If there is no such model.
             ConfigError: If the file cannot be read, or has fewer than two recordings.
         """
+        check_positive("--power-limit-w", self.power_limit_w, MOST_W)
         recordings = self.recordings()
         found = {
             name: leave_one_trace_out(

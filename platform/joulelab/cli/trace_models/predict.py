@@ -9,7 +9,9 @@ import tyro
 from rich.table import Table
 
 from joulelab.cli.estimator.terminal import terminal
+from joulelab.cli.power_models.evaluate import MOST_LEVEL
 from joulelab.cli.trace_models.recordings import OfSamples
+from joulelab.core.bounds import check_range
 from joulelab.errors import ConfigError
 from joulelab.power_models.traces import load_trace_model
 from joulelab.power_models.traces.base import TraceModel
@@ -65,6 +67,7 @@ class Predict(OfSamples):
             ConfigError: If the folder holds no model, the file cannot be read, or a schedule is
                 outside of what was trained on and that is refused.
         """
+        check_range("--level", self.level, 0, MOST_LEVEL)
         model = load_trace_model(self.model)
         found = {name: self._predicted(model, each) for name, each in self.schedules().items()}
         if self.json:

@@ -1,0 +1,46 @@
+"""CSV files that users hand in: read whole and regular, or refused with the line that is not."""
+
+import csv
+from pathlib import Path
+
+from joulelab.errors import ConfigError
+
+FIRST_LINE = 2
+"""Of the rows, below the names of the columns."""
+_SHOWN = 60
+
+
+def read_csv_table(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file whose first line names the columns; empty lines are left out.
+
+    Raises:
+        ConfigError: If it cannot be read, is no text in UTF-8, names a column twice or not at
+            all, or has a line with more or fewer cells; names the line.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, strict=True)
+            names = next(reader, [])
+            _check_names(path, names)
+            rows = []
+            for cells in reader:
+                if not cells:
+                    continue
+                if len(cells) != len(names):
+                    raise ConfigError(
+                        f"{path}:{reader.line_num} must have {len(names)} cells, as many as there "
+                        f"are columns, but has {len(cells)}."
+                    )
+                rows.append(dict(zip(names, cells, strict=True)))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"A readable CSV file is required, got {path}: {error}.") from error
+    return rows
+
+
+def _check_names(path: Path, names: list[str]) -> None:
+    doubled = next((name for name in names if names.count(name) > 1), None)
+    if doubled is not None:
+        raise ConfigError(
+            f"Each column of {path} must have a name of its own, but {doubled[:_SHOWN]!r} is there "
+            f"{names.count(doubled)} times."
+        )
