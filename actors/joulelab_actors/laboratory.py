@@ -11,7 +11,9 @@ from typing import Literal
 from joulelab.cli.selection import check_guard_socket
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
+from joulelab.devices import DEVICES
 from joulelab.errors import ConfigError
+from joulelab.hardware import GPUS
 from joulelab.tracking.base import embedded_uri
 from joulelab.tracking.discreet import HIDDEN, connectable, discreet
 from joulelab.tracking.durable import check_file_name, check_folder
@@ -158,10 +160,16 @@ class Laboratory:
         check_folder(self._root)
         if self.store_uri is not None:
             usable_uri(self.store_uri)
-        if self.store is not None and self.device == "simulated":
-            check_folder(self.store.expanduser().absolute())
-        if not os.environ.get("RAY_ADDRESS"):  # else guards listen on other machines
-            check_guard_socket(self.guard_socket)
+        if self.device == "simulated":
+            GPUS[self.gpu]
+        if os.environ.get("RAY_ADDRESS"):  # what follows may be on other machines
+            return
+        check_guard_socket(self.guard_socket)
+        store = self._store
+        if self.device == "simulated" and store is not None:
+            check_folder(Path(store))
+        if self.device == "replay" and (store is None or not Path(store).is_dir()):
+            DEVICES["replay"].discover(store)
 
     def _check_same_store(self, study: str) -> None:
         """Refuse to go on with a study elsewhere because its store's password is not kept."""
@@ -173,8 +181,12 @@ class Laboratory:
     def _root(self) -> Path:
         return self.results_dir.expanduser().absolute()
 
+    @property
+    def _store(self) -> str | None:
+        return None if self.store is None else str(self.store.expanduser().absolute())
+
     def _sites(self) -> tuple[Site, ...]:
-        store = None if self.store is None else str(self.store.expanduser().absolute())
+        store = self._store
         if self.device == "simulated":
             return simulated_sites(self.gpu, 4 if self.num_gpus is None else self.num_gpus, store)
         sites = find_sites(self.device, store)

@@ -1,6 +1,7 @@
 """CSV files that users hand in: read whole and regular, or refused with the line that is not."""
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 from joulelab.errors import ConfigError
@@ -10,18 +11,22 @@ FIRST_LINE = 2
 _SHOWN = 60
 
 
-def read_csv_table(path: Path) -> list[dict[str, str]]:
+def read_csv_table(path: Path, *, columns: Sequence[str] = ()) -> list[dict[str, str]]:
     """Return the rows of a CSV file whose first line names the columns; empty lines are left out.
 
+    Args:
+        path: The file.
+        columns: Columns that must be among its own.
+
     Raises:
-        ConfigError: If it cannot be read, is no text in UTF-8, names a column twice or not at
-            all, or has a line with more or fewer cells; names the line.
+        ConfigError: If it cannot be read, is no text in UTF-8, lacks a column, names one twice, or
+            has a line with more or fewer cells; names the line.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
             names = next(reader, [])
-            _check_names(path, names)
+            _check_names(path, names, columns)
             rows = []
             for cells in reader:
                 if not cells:
@@ -31,13 +36,20 @@ def read_csv_table(path: Path) -> list[dict[str, str]]:
                         f"{path}:{reader.line_num} must have {len(names)} cells, as many as there "
                         f"are columns, but has {len(cells)}."
                     )
+                if any("\0" in cell for cell in cells):
+                    raise ConfigError(f"{path}:{reader.line_num} must be text, but holds a NUL.")
                 rows.append(dict(zip(names, cells, strict=True)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"A readable CSV file is required, got {path}: {error}.") from error
     return rows
 
 
-def _check_names(path: Path, names: list[str]) -> None:
+def _check_names(path: Path, names: list[str], columns: Sequence[str]) -> None:
+    missing = [name for name in columns if name not in names]
+    if missing:
+        raise ConfigError(
+            f"{path} must have the columns {', '.join(columns)}, but lacks {', '.join(missing)}."
+        )
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled is not None:
         raise ConfigError(

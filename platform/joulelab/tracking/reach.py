@@ -9,16 +9,18 @@ import contextlib
 import os
 import re
 import sqlite3
-import tempfile
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
+from uuid import uuid4
 
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.discreet import connectable, discreet
 from joulelab.tracking.durable import check_folder
 
+_ABANDONED_S = 600.0
 PATIENCE_S = 3.0
 """Longest wait for a store to answer."""
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks", "file")
@@ -90,18 +92,27 @@ def check_reachable(uri: str, *, patience_s: float = PATIENCE_S) -> None:
         _check_server(uri, patience_s)
 
 
-def publish(finished: Path, path: Path) -> None:
-    """Put the file ``finished`` at ``path`` at once, unless another process was first.
+def publish(draft: sqlite3.Connection, path: Path) -> None:
+    """Put the database ``draft`` at ``path`` at once, unless another process was first.
+
+    What a process left that was killed while it did so is cleared away.
 
     Raises:
         OSError: If the file system refuses.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        near = Path(folder) / path.name  # on the same file system: linked whole or not at all
-        near.write_bytes(finished.read_bytes())
+    for left in path.parent.glob(f".{path.name}.*.tmp"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > _ABANDONED_S:
+                left.unlink()
+    near = path.with_name(f".{path.name}.{uuid4().hex}.tmp")  # linked whole or not at all
+    try:
+        with contextlib.closing(sqlite3.connect(near)) as file:
+            draft.backup(file)
         with contextlib.suppress(FileExistsError):
             os.link(near, path)
+    finally:
+        near.unlink(missing_ok=True)
 
 
 def _check_database(path: Path, patience_s: float) -> None:

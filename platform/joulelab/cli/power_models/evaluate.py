@@ -39,7 +39,7 @@ class Evaluate(OfTable):
     Attributes:
         model: Models to compare; by default the cheap ones.
         held_out: What is held out: application, gpu or clocks.
-        probe: Clock over the default clock (0.01 to 10) at which held-out applications are measured
+        probe: Clock over the default clock (0.01 to 2) at which held-out applications are measured
             besides it.
         level: Of the intervals, below 1; 0 asks for none, which is several times faster.
         json: Print one JSON object instead of text.
@@ -61,7 +61,7 @@ class Evaluate(OfTable):
             UnknownNameError: If there is no such model or split.
             ConfigError: If the table cannot be read.
         """
-        check_range("--probe", self.probe, 0.01, 10)
+        check_range("--probe", self.probe, 0.01, 2)
         check_range("--level", self.level, 0, MOST_LEVEL)
         runs = self.read()
         found: dict[str, list[Validated]] = {}

@@ -34,15 +34,8 @@ def read_sweep_table(path: Path) -> tuple[Board, ...]:
     Raises:
         ConfigError: If a column is missing or a value is no positive number; names the line.
     """
-    table = read_csv_table(path)
-    missing = [name for name in COLUMNS if not table or name not in table[0]]
-    if missing:
-        raise ConfigError(
-            f"{path} must have the columns {', '.join(COLUMNS)} and rows, but lacks "
-            f"{', '.join(missing)}."
-        )
     rows: dict[str, list[tuple[int, _Row]]] = defaultdict(list)
-    for line, row in enumerate(table, start=FIRST_LINE):
+    for line, row in enumerate(read_csv_table(path, columns=COLUMNS), start=FIRST_LINE):
         rows[row["gpu"]].append((line, row))
     return tuple(_board(path, gpu, of_gpu) for gpu, of_gpu in rows.items())
 
@@ -99,8 +92,8 @@ def _positive(path: Path, line: int, row: _Row, name: str) -> float:
         value = 0.0
     if not 0 < value < _MOST[name]:
         raise ConfigError(
-            f"{path}:{line}: {name} must be a positive number below {_MOST[name]:g}, "
-            f"got {row[name]!r}."
+            f"{path}:{line}: {name} must be a positive number, got {row[name]!r}; "
+            f"{_MOST[name]:g} is beyond every GPU."
         )
     return value
 

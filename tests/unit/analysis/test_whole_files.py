@@ -1,0 +1,60 @@
+"""What a conclusion writes is whole, or what was there before."""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+from synthetic_results import header, sweep
+
+from joulelab.cli.main import main
+from joulelab.core.record import Record
+from joulelab.tracking.durable import whole_text
+from joulelab.tracking.store import ResultStore
+
+
+@pytest.fixture
+def study(tmp_path, capsys):
+    """A sweep that was concluded once, with a file that its conclusion has replaced by now."""
+    store = ResultStore(tmp_path / "study")
+    store.write_study(header(settings=(("objective", "edp"),)))
+    store.append(*(Record(measurement=m, trace=None) for m in sweep((600, 1200, 1950))))
+    assert main(["report", str(store.folder)]) == 0
+    capsys.readouterr()
+    return store.folder
+
+
+def contents(folder):
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.name: path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("most_b", [100, 3_000, 30_000, 100_000])
+def test_a_disk_that_is_full_costs_one_line_and_no_file(study, most_b):
+    """Reports, plots and tables were cut off where the disk was full, under their own names."""
+    before = contents(study)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "joulelab.cli.main", "report", str(study)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_b, most_b)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert max(map(len, before.values())) > most_b
+    assert done.returncode == 2
+    assert "Cannot write" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert contents(study) == before
+
+
+def test_a_block_that_fails_writes_nothing(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("before")
+
+    with pytest.raises(ValueError, match="half"), whole_text(path) as file:
+        raise ValueError(f"half of {file.write('half')}")
+
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
