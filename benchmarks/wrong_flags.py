@@ -24,7 +24,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,10 +32,11 @@ import psutil
 import tyro
 from wrong_requests import Request, requests, write_given
 
-from joulelab.cli.main import COMMANDS, main as joulelab
+from joulelab.cli.main import COMMANDS
+from joulelab.cli.main import main as joulelab
 
 ROOT = Path(__file__).parents[1]
-LIMIT_S = 20.0
+LIMIT_S, SLOW_S = 20.0, 4.0
 AT_ONCE = 2
 TRUE_EVERY = 6
 MOST_LINES = 3
@@ -115,7 +116,7 @@ def refusals(asked: Sequence[Request]) -> Iterator[Refusal]:
     """Run ``asked``, some at once, and yield how each ended."""
     _import_everything()
     # Ray's sockets lie below it, and their paths may have 107 characters.
-    with tempfile.TemporaryDirectory(prefix="wf", dir="/tmp") as folder:  # noqa: S108
+    with tempfile.TemporaryDirectory(prefix="wf", dir="/tmp") as folder:
         root = Path(folder)
         write_given(root / "given")
         running: list[_Running] = []
@@ -155,8 +156,8 @@ def _start(root: Path, number: int, request: Request) -> _Running:
     words = [word.replace("{out}", out).replace("{given}", given) for word in request.words]
     environment = {
         "HOME": str(place / "home"), "TMPDIR": str(place / "tmp"), "COLUMNS": "100",
-        "RAY_TMPDIR": str(place / "tmp" / "ray"), "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "PYTHONIOENCODING": "utf-8",
+        "RAY_TMPDIR": str(place / "tmp" / "ray"), "PYTHONIOENCODING": "utf-8",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }  # fmt: skip
     start_s = time.monotonic()
     if true:
@@ -267,19 +268,22 @@ def main(settings: Settings) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     asked = [r for r in requests() if settings.only in r.name][:: settings.every]
     counts: Counter[str] = Counter()
-    slow = 0
+    slow: list[str] = []
     for refusal in refusals(asked):
         counts.update(refusal.faults)
         counts["true processes"] += refusal.true
         counts["faulty"] += bool(refusal.faults)
-        slow += refusal.took_s > 2.0
+        if refusal.took_s > SLOW_S:
+            slow.append(f"{refusal.took_s:5.1f} s  {refusal.request.name!r:.120}")
         if refusal.faults or settings.show:
             _tell(refusal)
             sys.stdout.flush()
     print(f"\n{len(asked)} wrong requests, {counts['true processes']} of them as true processes")
     for fault in ("traceback", "endless", "exit code", "long-winded", "silent", "left-over"):
         print(f"  {fault:12} {counts[fault]:4}")
-    print(f"  {'any':12} {counts['faulty']:4}   (took over 2 s: {slow})")
+    print(f"  {'any':12} {counts['faulty']:4}")
+    print(f"{len(slow)} took more than {SLOW_S:g} s, as those do that need Ray to be refused:")
+    print("\n".join(sorted(slow, reverse=True)))
     return int(bool(counts["faulty"]))
 
 

@@ -137,7 +137,7 @@ def _each(kind: str, head: str, *tails: str) -> Iterator[Request]:
 NUMBERS = ("abc", "nan", "inf", "-1")
 """No length of time and no quantity is any of these."""
 BAD_NAMES = (
-    "..", ".", "../x", "../../x", "/tmp/joulelab-wrong-flags", "a/b", ".hidden", "-", "a\nb",
+    "..", ".", "../x", "../../x", "{out}/elsewhere", "a/b", ".hidden", "-", "a\nb",
     "a\x1b[31mb", "a b", "x" * 300, "caf\u00e9", "a\0b", "~root", "a:b",
 )  # fmt: skip
 BAD_PLACES = (
@@ -145,7 +145,7 @@ BAD_PLACES = (
     "{given}/runs.csv/below",
     "/proc/nothing",
     "/dev/null",
-    f"/tmp/{'x' * 300}",
+    f"/opt/{'x' * 300}",
 )
 BAD_URIS = (
     "http://user:secret@", "http://[::1", "sqlite:///relative.db", "sqlite:////proc/no/mlflow.db",
@@ -157,8 +157,9 @@ def _commands() -> Iterator[Request]:
     yield from _each("unknown name", "joulelab", "mesure", "MEASURE", "--versio", "-x", "@", "..")
     yield Request(words=("joulelab",), kind="nothing asked")
     names = (
-        "estimate compare sweep memory estimate-cpu estimate-gpu estimate-tpu estimate-kpu validate "
-        "calibrate processors models devices doctor measure quality policy report guard sync repair"
+        "estimate compare sweep memory estimate-cpu estimate-gpu estimate-tpu estimate-kpu "
+        "validate calibrate processors models devices doctor measure quality policy report guard "
+        "sync repair"
     )
     for name in names.split():
         yield from _each("unknown flag", f"joulelab {name}", "--no-such-flag", "--no-such-flag 3")
@@ -175,16 +176,17 @@ def _commands() -> Iterator[Request]:
     )  # fmt: skip
     yield from _each(
         "contradiction", "joulelab guard", "--status --stop", "--socket relative.sock --status",
-        f"--socket /tmp/{'x' * 120}.sock --status", "--socket {given}/runs.csv --status",
+        f"--socket /opt/{'x' * 120}.sock --status", "--socket {given}/runs.csv --status",
         "--socket {out}/none.sock --status", "--socket {out}/none.sock --stop",
         "--ttl-s nan --socket {out}/g.sock", "--ttl-s inf --socket {out}/g.sock",
-        "--ttl-s -1 --socket {out}/g.sock", "--ttl-s abc", "--group nosuchgroup --socket {out}/g.sock",
+        "--ttl-s -1 --socket {out}/g.sock", "--ttl-s abc",
+        "--group nosuchgroup --socket {out}/g.sock",
         "--socket {given}/no/such/parent/g.sock",
     )  # fmt: skip
     # Lines that are broken are left out and said, so a store of them alone has nothing to deliver.
     for name in ("nothing", "runs.csv", "store_none", "store_old", "store_header"):
         yield from _each("unusable path", "joulelab sync", f"{{given}}/{name}")
-    yield from _each("unusable path", "joulelab sync", "/dev/null", f"/tmp/{'x' * 300}")
+    yield from _each("unusable path", "joulelab sync", "/dev/null", f"/opt/{'x' * 300}")
     yield from _each("unusable path", "joulelab report", *_folders(), "{given}/store_header")
     yield from _each(
         "unusable path",
@@ -212,7 +214,7 @@ def _folders() -> tuple[str, ...]:
     return (
         "{given}/nothing", "{given}/runs.csv", "{given}/store_none", "{given}/store_binary",
         "{given}/store_words", "{given}/store_json", "{given}/store_empty", "{given}/store_old",
-        "/dev/null", f"/tmp/{'x' * 300}",
+        "/dev/null", f"/opt/{'x' * 300}",
     )  # fmt: skip
 
 
@@ -244,7 +246,8 @@ def _estimator() -> Iterator[Request]:
         "--out {given}/folder.csv", "--out /proc/x.json", "--out {given}/runs.csv/x.csv",
     )  # fmt: skip
     yield from _each(
-        "out of range", f"joulelab sweep {asked}", "--clock-mhz 600:1980", "--clock-mhz 1980:600:15",
+        "out of range", f"joulelab sweep {asked}", "--clock-mhz 600:1980",
+        "--clock-mhz 1980:600:15",
         "--clock-mhz 600:1980:0", "--clock-mhz 1:1000000000:1", "--clock-mhz a,b", "--clock-mhz 7",
         "--objective edq", "--power-limit-w nan",
     )  # fmt: skip
@@ -268,10 +271,13 @@ def _measuring() -> Iterator[Request]:
         "unknown name", "joulelab measure idle", "--device cuda", "--device simulated --gpu h9000",
         "--device nvml --gpu h200_sxm", "--device simulated --uuid GPU-none",
         "--device simulated --store {given}/runs.csv", "--device replay --store {given}/binary.csv",
-        "--device replay --store {given}/sweep_huge.csv", "--device replay --store {given}/folder.csv",
+        "--device replay --store {given}/sweep_huge.csv",
+        "--device replay --store {given}/folder.csv",
         "--device replay --store {given}/sweep_ragged.csv", "--device replay",
-        "--device replay --store {given}/sweep_columns.csv", "--device replay --store {given}/nul.csv",
-        "--device replay --store {given}/store_json", "--device replay --store {given}/store_binary",
+        "--device replay --store {given}/sweep_columns.csv",
+        "--device replay --store {given}/nul.csv",
+        "--device replay --store {given}/store_json",
+        "--device replay --store {given}/store_binary",
         "--device replay --store {given}/empty.csv", "--device replay --store {given}/nothing",
     )  # fmt: skip
     yield from _each("out of range", measure, *_procedures())
@@ -281,7 +287,8 @@ def _measuring() -> Iterator[Request]:
         "--power-limit-w -1", "--observe-only --sm-clock-mhz 1980",
     )  # fmt: skip
     sockets = (
-        "relative.sock", f"/tmp/{'x' * 120}.sock", "{given}/runs.csv", "{given}/no/such/parent/g.sock",
+        "relative.sock", f"/opt/{'x' * 120}.sock", "{given}/runs.csv",
+        "{given}/no/such/parent/g.sock",
         "/proc/g.sock",
     )  # fmt: skip
     for socket in sockets:
@@ -298,7 +305,8 @@ def _measuring() -> Iterator[Request]:
         "llama --batch 1000000000000", "llama --prompt-tokens -1", "llama --new-tokens 0",
         "llama --prompt-tokens 1000000000", "llama --context-tokens -5", "gemm --precision fp3",
         "vit --batch 0", "vit --model none", "diffusion --steps 0", "diffusion --resolution 7",
-        "diffusion --steps 1000000000", "lstm --batch -1", "whisper --model none", "gemm --data many",
+        "diffusion --steps 1000000000", "lstm --batch -1", "whisper --model none",
+        "gemm --data many",
         "llama --kv-cache paged", "stream --precision x", "llama --model ./{given}/store_none",
     )  # fmt: skip
     for knob in knobs:
@@ -313,7 +321,8 @@ def _measuring() -> Iterator[Request]:
         "digits-vit --data {given}/binary.csv",
     )
     yield from _each(
-        "out of range", quality, "--precisions fp7", "--precisions ,", "--vary batch", "--vary batch=x",
+        "out of range", quality, "--precisions fp7", "--precisions ,", "--vary batch",
+        "--vary batch=x",
         "--vary no_such=1", "--metrics none", "--metrics ,", "--metric accuracy.x=1", "--metric x",
         "--metric nothing.x=1", "--vary batch=0", "--vary =1", "--data {given}/nothing",
         "--vary batch=1000000000000", "--procedure.window-s nan", "--procedure.limit-s inf",
@@ -327,7 +336,8 @@ def _procedures() -> tuple[str, ...]:
         for name, value in product(lengths, ("nan", "inf", "-1", "1e9"))
     ]
     others = (
-        "window-s 0", "min-windows 0", "min-windows -1", "min-windows 1000000000", "min-windows 1.5",
+        "window-s 0", "min-windows 0", "min-windows -1", "min-windows 1000000000",
+        "min-windows 1.5",
         "relative-ci nan", "relative-ci inf", "relative-ci -1", "sample-period-s nan",
         "sample-period-s 5", "sample-period-s 0", "sampler-budget nan", "sampler-budget -1",
         "sampler-budget 1e9", "start-below-c nan", "start-below-c inf", "start-below-c -400",
@@ -337,10 +347,25 @@ def _procedures() -> tuple[str, ...]:
 
 
 def _files() -> Iterator[Request]:
-    bad = (
-        "empty header ragged short words huge negative nan eternal fast doubled columns binary nul "
-        "latin folder nothing"
-    ).split()
+    bad = [
+        "empty",
+        "header",
+        "ragged",
+        "short",
+        "words",
+        "huge",
+        "negative",
+        "nan",
+        "eternal",
+        "fast",
+        "doubled",
+        "columns",
+        "binary",
+        "nul",
+        "latin",
+        "folder",
+        "nothing",
+    ]
     for name in bad:
         table = f"{{given}}/{name}.csv"
         yield from _each(
@@ -363,7 +388,8 @@ def _files() -> Iterator[Request]:
             f"calibrate {{given}}/{name}.csv --device h200_sxm",
         )  # fmt: skip
     yield from _each(
-        "malformed table", "joulelab validate", "{given}/measured_huge.csv", "{given}/measured_batch.csv",
+        "malformed table", "joulelab validate", "{given}/measured_huge.csv",
+        "{given}/measured_batch.csv",
         "{given}/measured_words.csv", "{given}/measured_nan.csv", "{given}/measured_ragged.csv",
     )  # fmt: skip
     anchors = "experiments/results/h200_anchors/anchors.csv"
@@ -371,10 +397,13 @@ def _files() -> Iterator[Request]:
         "wrong target", f"joulelab calibrate {anchors}", "--device h9000", "--device xeon_8490h",
         "--device h200_sxm --out x.txt", "--device h200_sxm --out {given}/no/such/x.json",
     )  # fmt: skip
-    samples = "samples_huge samples_back samples_far samples_nan samples_ragged binary nul empty folder nothing"
-    for name in samples.split():
+    for name in (
+        "samples_huge", "samples_back", "samples_far", "samples_nan", "samples_ragged", "binary",
+        "nul", "empty", "folder", "nothing",
+    ):  # fmt: skip
         yield from _each(
-            "malformed samples", "joulelab models trace", f"train {{given}}/{name}.csv --out {{out}}/model",
+            "malformed samples", "joulelab models trace",
+            f"train {{given}}/{name}.csv --out {{out}}/model",
             f"evaluate {{given}}/{name}.csv",
         )  # fmt: skip
     yield from _each(
@@ -396,11 +425,16 @@ def _files() -> Iterator[Request]:
         "--held-out nothing", "--model none", "--board H200",
     )  # fmt: skip
     yield from _each(
-        "no model", "joulelab models", "predict {given}/store_none {given}/runs.csv --sm-clock-mhz 1200",
-        "predict {given}/runs.csv {given}/runs.csv --sm-clock-mhz 1200", "sweep {given}/nothing --board h200_sxm",
-        "predict {given}/nothing {given}/runs.csv --sm-clock-mhz nan", "sweep {given}/store_none --board h9000",
-        "register {given}/nothing {given}/runs.csv --name x", "trace predict {given}/nothing {given}/samples.csv",
-        "trace register {given}/nothing {given}/samples.csv --name x", "predict", "register", "sweep",
+        "no model", "joulelab models",
+        "predict {given}/store_none {given}/runs.csv --sm-clock-mhz 1200",
+        "predict {given}/runs.csv {given}/runs.csv --sm-clock-mhz 1200",
+        "sweep {given}/nothing --board h200_sxm",
+        "predict {given}/nothing {given}/runs.csv --sm-clock-mhz nan",
+        "sweep {given}/store_none --board h9000",
+        "register {given}/nothing {given}/runs.csv --name x",
+        "trace predict {given}/nothing {given}/samples.csv",
+        "trace register {given}/nothing {given}/samples.csv --name x", "predict", "register",
+        "sweep",
     )  # fmt: skip
 
 
@@ -428,11 +462,13 @@ SCRIPTS = {
         "--batches 0", "--num-trials 0", "--vary steps", "--max-slowdown nan",
     ),
     "batch_scaling": (
-        "--batches 0", "--batches 1e12", "--batches 1000000000000", "--precisions fp7", "--repeats 0",
+        "--batches 0", "--batches 1e12", "--batches 1000000000000", "--precisions fp7",
+        "--repeats 0",
         "--batches", "--precisions", "llama --model none", "gem", "--repeats 1000000000", "stream",
     ),
     "precision_study": (
-        "--precisions fp7", "--batches 0", "--batches 1000000000000", "--repeats -1", "--precisions",
+        "--precisions fp7", "--batches 0", "--batches 1000000000000", "--repeats -1",
+        "--precisions",
         "vit --model none", "gem", "--order-seed x", "idle",
     ),
     "length_scaling": (
@@ -449,11 +485,13 @@ SCRIPTS = {
     ),
     "workload_matrix": (
         "--only none", "--precisions fp7", "--batches 0", "--batches 1000000000000", "--repeats 0",
-        "--repeats -1 --plan", "--budget-s nan", "--budget-s inf", "--budget-s -1", "--budget-s 0.001",
+        "--repeats -1 --plan", "--budget-s nan", "--budget-s inf", "--budget-s -1",
+        "--budget-s 0.001",
         "--table", "--table --study none-such", "--plan --table", "--batches x --plan",
         "--repeats 1000000000 --plan", "--table --study ..",
     ),
-    "baseline": ("--recipe none", "--repeats 0", "--repeats -1", "--repeats 1000000000", "--seed x"),
+    "baseline": ("--recipe none", "--repeats 0", "--repeats -1", "--repeats 1000000000",
+        "--seed x"),
 }  # fmt: skip
 
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 SCRIPT = """
@@ -14,7 +16,12 @@ with connected(num_cpus=1):
     with connected():
         pass
     assert ray.is_initialized(), "the inner block ended what it had not started"
+    ray.get(ray.remote(lambda: None).remote())
     children = psutil.Process().children(recursive=True)
+    for process in [psutil.Process(), *children]:
+        for each in process.net_connections(kind="inet"):
+            if each.status == psutil.CONN_LISTEN:
+                print(process.name(), each.laddr.ip)
     assert children
 gone, alive = psutil.wait_procs(children, timeout=10)
 assert not ray.is_initialized()
@@ -22,17 +29,33 @@ assert not alive, alive
 """
 
 
-def test_a_ray_started_here_ends_with_its_block_and_leaves_no_token_behind(tmp_path):
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def session(home):
+    """A process that started a Ray and ended it, and told who listened where meanwhile."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
     environment |= {
-        "HOME": str(tmp_path),
+        "HOME": str(home),
         "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("platform", "actors")),
     }
-
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False
     )
 
-    assert done.returncode == 0, done.stderr
-    assert not (tmp_path / ".ray" / "auth_token").exists()
-    assert done.stdout == ""
+
+def test_a_ray_started_here_ends_with_its_block_and_leaves_no_token_behind(session, home):
+    assert session.returncode == 0, session.stderr
+    assert not (home / ".ray" / "auth_token").exists()
+    assert session.stderr == ""
+
+
+def test_a_ray_started_here_listens_to_nobody_beyond_this_machine(session):
+    """Its metrics, and all of its servers, answered to whoever reached the machine's address."""
+    heard = [line.split() for line in session.stdout.splitlines()]
+
+    assert {name for name, _ in heard} >= {"gcs_server", "raylet"}
+    assert {ip.removeprefix("::ffff:") for _, ip in heard} == {"127.0.0.1"}
