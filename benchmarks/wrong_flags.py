@@ -1,6 +1,6 @@
 """Ask for what cannot be done, in every way that comes to mind, and see how it is refused.
 
-Usage: python benchmarks/wrong_flags.py [--only TEXT] [--every N]
+Usage: python benchmarks/wrong_flags.py [--only TEXT ...] [--every N]
 
 Every request of ``wrong_requests`` runs as a process of its own: most in a fork of this one, which
 has everything imported, and every sixth as a user would start it. A wrong request must be told in a
@@ -54,12 +54,12 @@ class Settings:
     """What to run.
 
     Attributes:
-        only: Only requests whose command line holds this text.
+        only: Only requests whose command line holds one of these texts.
         every: Only every so many requests.
         show: Show each refusal.
     """
 
-    only: str = ""
+    only: tuple[str, ...] = ()
     every: int = 1
     show: bool = False
 
@@ -266,7 +266,8 @@ def _tell(refusal: Refusal) -> None:
 def main(settings: Settings) -> int:
     """Run the table, print the failures and the counts; 1 if a request was not refused well."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    asked = [r for r in requests() if settings.only in r.name][:: settings.every]
+    asked = [r for r in requests() if any(text in r.name for text in settings.only or ("",))]
+    asked = asked[:: settings.every]
     counts: Counter[str] = Counter()
     slow: list[str] = []
     for refusal in refusals(asked):

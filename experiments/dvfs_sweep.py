@@ -9,7 +9,6 @@ Without a GPU, on four simulated ones::
 On the GPUs of a node or of a Ray cluster, from the repository root::
 
     experiments/dvfs_sweep.py --device nvml
-    ray job submit experiments/dvfs_sweep.py
     ray job submit --runtime-env cluster/runtime_env.yaml -- \
         python experiments/dvfs_sweep.py --device nvml gemm --precision fp16
 """
@@ -29,7 +28,7 @@ import tyro
 from joulelab import Configuration
 from joulelab.analysis.conclude import conclude_sweep, print_sweep
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
-from joulelab.core.plan import SweepMode, plan_sweep, sweep_points
+from joulelab.core.plan import SweepMode, check_plan, check_points, plan_sweep, sweep_points
 from joulelab.core.trial import Trial
 from joulelab.workloads.llama_settings import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
@@ -68,6 +67,8 @@ class DvfsSweep(Generic[Settings]):
 def main(config: DvfsSweep[object]) -> int:
     """Run the sweep and say which clock to use; the exit code is 1 if trials went unmeasured."""
     lab = config.lab
+    check_points(config.mode, config.every, config.clocks_mhz, observe_only=lab.observe_only)
+    check_plan(config.repeats, config.sentinel_every)
     with lab.open() as sites:
         trials = plan(config, sites)
         summary = lab.run(
@@ -81,9 +82,8 @@ def main(config: DvfsSweep[object]) -> int:
 def plan(config: DvfsSweep[object], sites: Sequence[Site]) -> tuple[Trial, ...]:
     """Return the trials of the sweep on these GPUs."""
     name = workload_name(config.workload)
-    points = sweep_points(
-        study_clocks_mhz(sites), mode=config.mode, every=config.every, clocks_mhz=config.clocks_mhz
-    )
+    clocks, asked_mhz = study_clocks_mhz(sites), config.clocks_mhz
+    points = sweep_points(clocks, mode=config.mode, every=config.every, clocks_mhz=asked_mhz)
     asked = [Configuration.of(name, config.workload, point) for point in points]
     return plan_sweep(
         config.lab.study_name(f"dvfs-{name}", sites),

@@ -9,7 +9,7 @@ from joulelab.analysis.conclude_knobs import conclude_knobs, print_knobs
 from joulelab.analysis.knob_log import KnobStudy
 from joulelab.analysis.knob_study import KnobResult
 from joulelab.core.configuration import Configuration
-from joulelab.core.plan import plan_sweep
+from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.core.quality import Quality
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
@@ -56,6 +56,7 @@ def measure_knobs(
     """
     lab = replace(lab, observe_only=True)
     asked = study.grid.configurations
+    check_plan(repeats, num_configurations=len(asked))
     results: list[KnobResult] = []
 
     def conclude(store: ResultStore) -> None:

@@ -10,7 +10,7 @@ from joulelab.analysis.matrix_table import conclude_matrix, matrix_table
 from joulelab.core.bounds import MOST_S, check_positive
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import InvalidReason, Measurement
-from joulelab.core.plan import check_num_trials
+from joulelab.core.plan import check_plan
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError
@@ -114,7 +114,7 @@ def tell_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = No
 def plan_lines(matrix: Matrix, procedure: Procedure, *, repeats: int) -> list[str]:
     """List every cell with the time that it will take, roughly, and the sum."""
     lines, total_s = [], 0.0
-    check_num_trials(1, repeats)
+    check_plan(repeats)
     for variant, grid in matrix:
         for case in grid.cases:
             cell = f"{variant.workload:17}{variant.name:17}{case.label:16}"
@@ -164,7 +164,7 @@ def _trials(study: str, matrix: Matrix, repeats: int) -> list[Trial]:
     }
     if not found:
         raise ConfigError("There is nothing to measure: the workloads refuse every cell.")
-    check_num_trials(len(found), repeats)
+    check_plan(repeats, num_configurations=len(found))
     return [
         Trial(
             study=study,

@@ -1,6 +1,7 @@
 """CSV files that users hand in: read whole and regular, or refused with the line that is not."""
 
 import csv
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from joulelab.errors import ConfigError
 FIRST_LINE = 2
 """Of the rows, below the names of the columns."""
 _SHOWN = 60
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def read_csv_table(path: Path, *, columns: Sequence[str] = ()) -> list[dict[str, str]]:
@@ -26,6 +28,7 @@ def read_csv_table(path: Path, *, columns: Sequence[str] = ()) -> list[dict[str,
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
             names = next(reader, [])
+            _check_text(f"{path}:1", names)
             _check_names(path, names, columns)
             rows = []
             for cells in reader:
@@ -36,12 +39,18 @@ def read_csv_table(path: Path, *, columns: Sequence[str] = ()) -> list[dict[str,
                         f"{path}:{reader.line_num} must have {len(names)} cells, as many as there "
                         f"are columns, but has {len(cells)}."
                     )
-                if any("\0" in cell for cell in cells):
-                    raise ConfigError(f"{path}:{reader.line_num} must be text, but holds a NUL.")
+                _check_text(f"{path}:{reader.line_num}", cells)
                 rows.append(dict(zip(names, cells, strict=True)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"A readable CSV file is required, got {path}: {error}.") from error
     return rows
+
+
+def _check_text(place: str, cells: Sequence[str]) -> None:
+    """Refuse what no table holds, and what would do something to the terminal that shows it."""
+    found = next(filter(None, map(_CONTROL.search, cells)), None)
+    if found:
+        raise ConfigError(f"{place} must be text, but holds the control character {found[0]!r}.")
 
 
 def _check_names(path: Path, names: list[str], columns: Sequence[str]) -> None:

@@ -169,6 +169,20 @@ def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(
 
 
 @pytest.mark.slow
+def test_metrics_which_ask_for_no_token_are_served_to_nobody(head, place):
+    """Ray's agent told them to whoever reached the node."""
+    heard = {
+        (process.name(), each.laddr.ip)
+        for process in processes_of(place)
+        for each in process.net_connections(kind="inet")
+        if each.status == psutil.CONN_LISTEN
+    }
+
+    assert {name for name, _ in heard} >= {"gcs_server", "raylet"}
+    assert not [name for name, ip in heard if ip == "0.0.0.0"]
+
+
+@pytest.mark.slow
 def test_a_job_that_is_stopped_concludes_from_what_it_has(head, place, environment):
     results = place / "results"
     sweep = [*LONG_SWEEP, "--guard-socket", f"{place}/guard.sock", "--results-dir", f"{results}"]

@@ -20,7 +20,9 @@ def test_rows_are_read_by_the_names_of_their_columns(tmp_path):
     ("data", "said"),
     [
         (bytes(range(256)), "can't decode byte"),
-        (b"a,b\n1,\x002\n", "table.csv:2 must be text, but holds a NUL"),
+        (b"a,b\n1,\x002\n", r"table.csv:2 must be text, but holds the control character '\\x00'"),
+        (b"a,b\n1,\x1b[2J\n", r"table.csv:2 must be text, .* '\\x1b'"),
+        (b"a,\x1b[2Jb\n", r"table.csv:1 must be text"),
         (b"a,b\n1\n", "table.csv:2 must have 2 cells, .* but has 1"),
         (b"a,b\n1,2\n1,2,3\n", "table.csv:3 must have 2 cells, .* but has 3"),
         (b"a,b,a\n1,2,3\n", "'a' is there 2 times"),

@@ -13,6 +13,7 @@ from joulelab.errors import JouleLabError
 
 BAD_REQUEST = 2
 INTERRUPTED = 130
+UNREAD = 141
 
 
 def exit_code(run: Callable[[], int], *, name: str) -> int:
@@ -30,6 +31,9 @@ def exit_code(run: Callable[[], int], *, name: str) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return run()
+    except BrokenPipeError:  # whoever read has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except (JouleLabError, OSError) as error:
         print(f"{name}: {one_line(error)}", file=sys.stderr)
         return BAD_REQUEST

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tyro
 
+from joulelab.cli.errors import one_line
 from joulelab.tracking.base import embedded_uri
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.reach import usable_uri
@@ -62,4 +63,4 @@ class Sync:
 
 def _in_words(report: DeliveryReport) -> str:
     said = f"delivered {report.num_delivered} to {report.target}"
-    return f"{said}, {report.num_left} left: {report.error}" if report.error else said
+    return f"{said}, {report.num_left} left: {one_line(report.error)}" if report.error else said

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import tyro
+from rich.markup import escape
 
 from joulelab.analysis.estimates.calibration_table import (
     calibration_sentence,
@@ -62,7 +63,7 @@ class Calibrate:
         console.print(figures_table(found.figures))
         console.print(residuals_table(found))
         for name, reason in found.rejected.items():
-            console.print(f"refused: {name}: {reason}", style="yellow")
+            console.print(escape(f"refused: {name}: {reason}"), style="yellow")
         return 0
 
 

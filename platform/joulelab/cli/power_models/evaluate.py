@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from joulelab.cli.estimator.terminal import terminal
@@ -105,7 +106,7 @@ def _show(found: Mapping[str, list[Validated]], refused: Mapping[str, str]) -> N
     console = terminal()
     console.print(table)
     for name, reason in refused.items():
-        console.print(f"{name}: {reason}", style="yellow")
+        console.print(escape(f"{name}: {reason}"), style="yellow")
 
 
 def _cells(each: Validated) -> list[str]:

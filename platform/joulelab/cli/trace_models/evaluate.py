@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 
+from rich.markup import escape
 from rich.table import Table
 
 from joulelab.cli.estimator.terminal import terminal
@@ -70,7 +71,7 @@ def _show(found: Mapping[str, TraceScores]) -> None:
         table.add_row(
             name,
             *(f"{100 * share:.1f} %" for share in (scores.median, scores.mean)),
-            f"{100 * error:.1f} % ({worst})",
+            f"{100 * error:.1f} % ({escape(worst)})",
             f"{100 * scores.power_mape:.1f} %",
             f"{scores.fit_s:.1f} s",
             "loses to the baseline" if loses else "the baseline" if name == BASELINE else "",

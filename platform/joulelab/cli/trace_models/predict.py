@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import tyro
+from rich.markup import escape
 from rich.table import Table
 
 from joulelab.cli.estimator.terminal import terminal
@@ -99,8 +100,11 @@ def _show(found: Mapping[str, Predicted]) -> None:
     for name, each in found.items():
         ends = ["" if end is None else f"{end:.4g} J" for end in (each.lower_j, each.upper_j)]
         mean = f"{each.energy_j / each.duration_s:.4g} W"
-        table.add_row(name, f"{each.duration_s:.4g} s", mean, f"{each.energy_j:.4g} J", *ends)
+        table.add_row(
+            escape(name), f"{each.duration_s:.4g} s", mean, f"{each.energy_j:.4g} J", *ends
+        )
     console.print(table)
     for name, each in found.items():
         for text in each.outside:
-            console.print(f"{name}: outside of training, interval widened: {text}", style="yellow")
+            said = escape(f"{name}: outside of training, interval widened: {text}")
+            console.print(said, style="yellow")
