@@ -118,6 +118,7 @@ def _write_stores(folder: Path) -> None:
     (folder / "store_header" / "measurements").mkdir(parents=True)
     (folder / "store_header" / "study.json").write_bytes(b"\x00\x01")
     (folder / "store_none").mkdir()
+    shutil.copytree(STUDY, folder / "study")
     secret = folder / "store_secret"
     (secret / "measurements").mkdir(parents=True)
     lines = next((STUDY / "measurements").glob("*.jsonl"))
@@ -195,7 +196,7 @@ def _commands() -> Iterator[Request]:
         "{given}/runs.csv",
         "{given}/store_none",
     )
-    yield from _each("out of range", f"joulelab report {STUDY}", "--max-rows -1", "--max-rows x")
+    yield from _each("out of range", "joulelab report {given}/study", "--max-rows -1", "--max-rows x")
     yield from _each("no password", "joulelab sync {given}/store_secret", "", "--json")
     for uri in BAD_URIS:
         yield Request(
