@@ -16,6 +16,7 @@ from joulelab.tracking.discreet import discreet
 from joulelab_actors.session import answers
 
 DIED = 1
+_VITAL = ("gcs_server", "raylet")
 _LOOK_S = 0.5
 _PATIENCE_S = 30.0
 """After 60 s without its head Ray ends the process by itself, without a word about the results."""
@@ -52,7 +53,7 @@ class Lifeline(AbstractContextManager["Lifeline"]):
 
     def _watch(self) -> None:
         node: Any = worker._global_node  # noqa: SLF001 - Ray tells nowhere else what it started
-        own = [info.process for infos in node.all_processes.values() for info in infos]
+        own = [info.process for name in _VITAL for info in node.all_processes.get(name, ())]
         address = ray.get_runtime_context().gcs_address
         answered_s = time.monotonic()
         while not self._over.wait(_LOOK_S if own else _PATIENCE_S / 6):
