@@ -196,7 +196,8 @@ def _commands() -> Iterator[Request]:
         "{given}/runs.csv",
         "{given}/store_none",
     )
-    yield from _each("out of range", "joulelab report {given}/study", "--max-rows -1", "--max-rows x")
+    report = "joulelab report {given}/study"
+    yield from _each("out of range", report, "--max-rows -1", "--max-rows x", "--max-rows 0")
     yield from _each("no password", "joulelab sync {given}/store_secret", "", "--json")
     for uri in BAD_URIS:
         yield Request(

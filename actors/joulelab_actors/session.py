@@ -91,7 +91,7 @@ def _start_local(num_cpus: int | None) -> None:
     # Nobody reads Ray's metrics, and anybody on the network could.
     os.environ.setdefault("RAY_enable_metrics_collection", "0")
     # A Ray that nobody else may join listens on the loopback interface alone.
-    ray_constants.ENABLE_RAY_CLUSTER = False
+    usual, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
         ray.init(
             address="local",
@@ -108,7 +108,7 @@ def _start_local(num_cpus: int | None) -> None:
             f"memory, a full disk; its logs are under {_logs()}), and try again."
         ) from error
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = True
+        ray_constants.ENABLE_RAY_CLUSTER = usual
 
 
 def _first(error: Exception) -> str:
