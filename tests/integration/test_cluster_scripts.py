@@ -119,7 +119,8 @@ def head(place, environment):
         guard = f"{sys.executable} -m joulelab.cli.main guard --socket {place}/guard.sock --stop"
         stopped = shell(guard, environment)
         log = GuardSettings(socket_path=place / "guard.sock").log_path
-        assert stopped.returncode == 0, stopped.stderr + log.read_text()
+        if log.exists():  # a test that set no clock needed no guard
+            assert stopped.returncode == 0, stopped.stderr + log.read_text()
     left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
     assert not left
 
