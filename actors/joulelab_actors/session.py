@@ -6,7 +6,7 @@ import re
 import secrets
 import socket
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import ray
@@ -49,6 +49,29 @@ def connected(*, num_cpus: int | None = None) -> Generator[None]:
         ray.shutdown()
 
 
+@contextmanager
+def on_loopback() -> Generator[None]:
+    """Let a Ray that only this machine may use listen on the loopback interface alone.
+
+    Whatever it is told, Ray puts the machine's address in its network for 127.0.0.1 otherwise.
+    """
+    usual, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = usual
+
+
+def _first(error: Exception) -> str:
+    """Return the first line of what Ray says, as a sentence."""
+    line = str(error).strip().partition("\n")[0] or type(error).__name__
+    return f"{line.rstrip('.')}."
+
+
+def _logs() -> Path:
+    return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray")  # noqa: S108 - where Ray puts them
+
+
 def answers(address: str, timeout_s: float) -> bool:
     """Return whether somebody listens at ``"host:port"``."""
     host, _, port = address.rpartition(":")
@@ -67,10 +90,15 @@ def _join() -> None:
     # Ray itself would try for minutes, and say so on the terminal.
     if _HOST_AND_PORT.fullmatch(address) and not answers(address, _PATIENCE_S):
         raise DeviceError(f"No Ray answers at RAY_ADDRESS={address}. {advice}")
+    is_ours = address.startswith("127.0.0.1:")  # one that another process started below
     try:
-        ray.init(
-            address="auto", namespace=NAMESPACE, log_to_driver=False, logging_level=logging.WARNING
-        )
+        with on_loopback() if is_ours else nullcontext():
+            ray.init(
+                address="auto",
+                namespace=NAMESPACE,
+                log_to_driver=False,
+                logging_level=logging.WARNING,
+            )
     except Exception as error:  # what Ray raises here has no class of its own
         raise DeviceError(
             f"No Ray can be joined at RAY_ADDRESS={address}: {_first(error)} {advice}"
@@ -90,32 +118,19 @@ def _start_local(num_cpus: int | None) -> None:
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     # Nobody reads Ray's metrics, and anybody on the network could.
     os.environ.setdefault("RAY_enable_metrics_collection", "0")
-    # A Ray that nobody else may join listens on the loopback interface alone.
-    usual, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
-        ray.init(
-            address="local",
-            namespace=NAMESPACE,
-            num_cpus=num_cpus,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.WARNING,
-            object_store_memory=_OBJECT_STORE_B,
-        )
+        with on_loopback():
+            ray.init(
+                address="local",
+                namespace=NAMESPACE,
+                num_cpus=num_cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.WARNING,
+                object_store_memory=_OBJECT_STORE_B,
+            )
     except Exception as error:  # a start that takes too long is a bare Exception
         raise DeviceError(
             f"Ray could not be started on this machine: {_first(error)} See what keeps it (load, "
             f"memory, a full disk; its logs are under {_logs()}), and try again."
         ) from error
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = usual
-
-
-def _first(error: Exception) -> str:
-    """Return the first line of what Ray says, as a sentence."""
-    line = str(error).strip().partition("\n")[0] or type(error).__name__
-    return f"{line.rstrip('.')}."
-
-
-def _logs() -> Path:
-    return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray")  # noqa: S108 - where Ray puts them

@@ -9,8 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
+JOIN = "import ray, joulelab_actors.session as s\nwith s.connected(): print(len(ray.nodes()))"
 SCRIPT = """
-import psutil, ray
+import os, psutil, ray, subprocess, sys
 from joulelab_actors.session import connected
 with connected(num_cpus=1):
     with connected():
@@ -23,6 +24,10 @@ with connected(num_cpus=1):
             if each.status == psutil.CONN_LISTEN:
                 print(process.name(), each.laddr.ip)
     assert children
+    join = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    join |= {"RAY_AUTH_MODE": "token"}
+    joined = subprocess.run([sys.executable, "-c", sys.argv[1]], env=join, capture_output=True)
+    print("joined", joined.stdout.decode().strip(), file=sys.stderr)
 gone, alive = psutil.wait_procs(children, timeout=10)
 assert not ray.is_initialized()
 assert not alive, alive
@@ -43,14 +48,22 @@ def session(home):
         "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("platform", "actors")),
     }
     return subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", SCRIPT, JOIN],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 def test_a_ray_started_here_ends_with_its_block_and_leaves_no_token_behind(session, home):
     assert session.returncode == 0, session.stderr
     assert not (home / ".ray" / "auth_token").exists()
-    assert session.stderr == ""
+
+
+def test_another_process_of_this_machine_can_join_it_if_it_has_the_token(session):
+    """Ray looked for it at the machine's address in its network."""
+    assert session.stderr == "joined 1\n"
 
 
 def test_a_ray_started_here_listens_to_nobody_beyond_this_machine(session):
