@@ -27,7 +27,7 @@ from joulelab_actors.placement import simulated_sites
 from joulelab_actors.search.budget import Budget
 from joulelab_actors.search.desk import Sentinel
 from joulelab_actors.search.run import run_search
-from joulelab_actors.session import NAMESPACE
+from joulelab_actors.session import NAMESPACE, on_loopback
 
 PROCEDURE = Procedure(
     idle_s=1.0, settle_s=0.2, warmup_min_s=1.0, warmup_max_s=60.0, window_s=1.0, limit_s=10.0
@@ -114,12 +114,13 @@ def drive(folder: Path, number: int, address: str) -> None:
     sentinel = None
     if case.algorithm == "model-guided":
         sentinel = Sentinel(configuration=problem().space.baseline)
-    ray.init(
-        address=address,
-        namespace=NAMESPACE,
-        runtime_env=paced(PACE),
-        log_to_driver=False,
-    )
+    with on_loopback():
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            runtime_env=paced(PACE),
+            log_to_driver=False,
+        )
     events = (folder / "events").open("a", buffering=1)
     summary = run_search(
         chooses,

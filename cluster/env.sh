@@ -19,6 +19,9 @@ export RAY_PORT DASHBOARD_PORT=$((RAY_PORT + 1)) CLIENT_PORT=$((RAY_PORT + 2)) A
 # Whoever has the token can run code as this user. Ray asks every process for both variables.
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RUN_DIR/token
 export RAY_USAGE_STATS_ENABLED=0
+# Nobody reads Ray's metrics, and anybody on the network could: they ask for no token.
+# Two servers of the head have no switch, but take ports, of which this one is none.
+export RAY_enable_metrics_collection=0 AUTOSCALER_METRIC_PORT=65536 DASHBOARD_METRIC_PORT=65536
 # Ray's workers give way to every other process of the node (niceness 15); a program that is
 # measured must not.
 export RAY_worker_niceness=0

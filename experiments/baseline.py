@@ -8,6 +8,10 @@ No setter of the GPU is called, so no permission is needed. On a GPU node, or on
         python experiments/baseline.py --device nvml
 """
 
+from joulelab.cli.errors import exit_code, quiet_start
+
+quiet_start(__name__)
+
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,8 +23,7 @@ from rich.console import Console
 from joulelab import Configuration
 from joulelab.analysis.baseline import baseline_rows, write_baseline_csv
 from joulelab.analysis.baseline_table import baseline_table
-from joulelab.cli.errors import exit_code
-from joulelab.core.plan import plan_sweep
+from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.laboratory import Laboratory
 
@@ -73,6 +76,7 @@ class Baseline:
 def main(config: Baseline) -> int:
     """Run the recipe and print its table; the exit code is 0 if every trial was valid."""
     lab = replace(config.lab, observe_only=True)
+    check_plan(config.repeats)
     with lab.open() as sites:
         study = lab.study_name(f"baseline-{config.recipe}", sites)
         trials = plan_sweep(

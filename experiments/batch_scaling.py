@@ -13,6 +13,10 @@ On the GPUs of a node or of a Ray cluster, from the repository root::
         python experiments/batch_scaling.py --device nvml
 """
 
+from joulelab.cli.errors import exit_code, quiet_start
+
+quiet_start(__name__)
+
 import sys
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -22,7 +26,6 @@ import tyro
 
 from joulelab.analysis.knob_grid import Axis, knob_grid
 from joulelab.analysis.knob_log import KnobStudy
-from joulelab.cli.errors import exit_code
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.workloads.llama_settings import LlamaSettings
 from joulelab_actors.knob_study import measure_knobs

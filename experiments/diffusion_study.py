@@ -14,6 +14,10 @@ On the GPUs of a node or of a Ray cluster, from the repository root::
         python experiments/diffusion_study.py --device nvml
 """
 
+from joulelab.cli.errors import exit_code, quiet_start
+
+quiet_start(__name__)
+
 import sys
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -24,7 +28,6 @@ import tyro
 from joulelab.analysis.knob_grid import Axis, knob_grid
 from joulelab.analysis.knob_log import KnobStudy
 from joulelab.analysis.knob_score import scored
-from joulelab.cli.errors import exit_code
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.workloads.diffusion_settings import DiffusionSettings
 from joulelab_actors.knob_study import measure_knobs

@@ -9,10 +9,13 @@ Without a GPU, on four simulated ones::
 On the GPUs of a node or of a Ray cluster, from the repository root::
 
     experiments/dvfs_sweep.py --device nvml
-    ray job submit experiments/dvfs_sweep.py
     ray job submit --runtime-env cluster/runtime_env.yaml -- \
         python experiments/dvfs_sweep.py --device nvml gemm --precision fp16
 """
+
+from joulelab.cli.errors import exit_code, quiet_start
+
+quiet_start(__name__)
 
 import sys
 from collections.abc import Sequence
@@ -24,9 +27,8 @@ import tyro
 
 from joulelab import Configuration
 from joulelab.analysis.conclude import conclude_sweep, print_sweep
-from joulelab.cli.errors import exit_code
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
-from joulelab.core.plan import SweepMode, plan_sweep, sweep_points
+from joulelab.core.plan import SweepMode, check_plan, check_points, plan_sweep, sweep_points
 from joulelab.core.trial import Trial
 from joulelab.workloads.llama_settings import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
@@ -42,8 +44,7 @@ class DvfsSweep(Generic[Settings]):
     Attributes:
         workload: What to run; its own options may follow it.
         lab: Where it runs.
-        mode: Clocks to measure besides the driver's default: dvfs takes the GPU's, all or
-            every k-th; custom takes those given; baseline none.
+        mode: Clocks besides the driver's default: the GPU's (dvfs), those given (custom), none.
         every: In mode dvfs, take every k-th clock.
         clocks_mhz: In mode custom, the clocks.
         repeats: Blocks; each holds every clock once in its own random order.
@@ -66,22 +67,23 @@ class DvfsSweep(Generic[Settings]):
 def main(config: DvfsSweep[object]) -> int:
     """Run the sweep and say which clock to use; the exit code is 1 if trials went unmeasured."""
     lab = config.lab
+    check_points(config.mode, config.every, config.clocks_mhz, observe_only=lab.observe_only)
+    check_plan(config.repeats, config.sentinel_every)
     with lab.open() as sites:
         trials = plan(config, sites)
         summary = lab.run(
             trials, sites, settings=config, conclude=lambda s: conclude_sweep(s, config.objective)
         )
     print_sweep(lab.study_dir(summary.study), config.objective)
-    print(f"\n{lab.where_tracked}")
+    print(f"\n{lab.where_tracked(summary)}")
     return summary.exit_code
 
 
 def plan(config: DvfsSweep[object], sites: Sequence[Site]) -> tuple[Trial, ...]:
     """Return the trials of the sweep on these GPUs."""
     name = workload_name(config.workload)
-    points = sweep_points(
-        study_clocks_mhz(sites), mode=config.mode, every=config.every, clocks_mhz=config.clocks_mhz
-    )
+    clocks, asked_mhz = study_clocks_mhz(sites), config.clocks_mhz
+    points = sweep_points(clocks, mode=config.mode, every=config.every, clocks_mhz=asked_mhz)
     asked = [Configuration.of(name, config.workload, point) for point in points]
     return plan_sweep(
         config.lab.study_name(f"dvfs-{name}", sites),
@@ -94,6 +96,5 @@ def plan(config: DvfsSweep[object], sites: Sequence[Site]) -> tuple[Trial, ...]:
 
 
 if __name__ == "__main__":
-    default = DvfsSweep(workload=LlamaSettings())
-    parse = partial(parse_with_workload, DvfsSweep, default=default, description=__doc__)
-    sys.exit(exit_code(lambda: main(parse()), name="dvfs_sweep"))
+    parse = partial(parse_with_workload, DvfsSweep, default=DvfsSweep(workload=LlamaSettings()))
+    sys.exit(exit_code(lambda: main(parse(description=__doc__)), name="dvfs_sweep"))

@@ -12,6 +12,10 @@ On the GPUs of a node or of a Ray cluster; with the name of an earlier search it
     experiments/energy_search.py --device nvml --wall-s 3600 --max-slowdown 0.05 --study NAME
 """
 
+from joulelab.cli.errors import exit_code, quiet_start
+
+quiet_start(__name__)
+
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,7 +24,6 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 import tyro
 
-from joulelab.cli.errors import exit_code
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.hardware import spec_for
 from joulelab.search.evidence import Problem
@@ -63,13 +66,14 @@ class EnergySearch(Generic[Settings]):
 def main(config: EnergySearch[object]) -> int:
     """Run the search and say what to choose; the exit code is 1 if trials went unmeasured."""
     lab = config.lab
+    config.axes.check(config.workload, algorithm=config.algorithm, seed=config.seed)
     with lab.open() as sites:
         name = lab.study_name(f"search-{workload_name(config.workload)}", sites)
         found = search_in(
             lab, sites, problem(config, sites), study=name, settings=config,
             algorithm=config.algorithm, budget=config.budget, seed=config.seed,
         )  # fmt: skip
-    print(f"{found.words}\n{lab.where_tracked}")
+    print(f"{found.words}\n{lab.where_tracked(found.study)}")
     return found.study.exit_code
 
 

@@ -3,7 +3,6 @@
 
 Without a GPU, on four simulated ones; a small network is trained for it once, in a minute or so::
 
-    experiments/qep_search.py
     experiments/qep_search.py char-lm --precisions fp32 bf16 int4 --quality-floor 0.99
     experiments/qep_search.py digits-diffusion --vary steps=20,10,5,3 --batches 64
 
@@ -13,6 +12,10 @@ On the GPUs of a node or of a Ray cluster; without clocks, which needs no privil
     experiments/qep_search.py --device nvml --observe-only --batches 1 4 16 64 256 1024
 """
 
+from joulelab.cli.errors import exit_code, quiet_start
+
+quiet_start(__name__)
+
 import sys
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,18 +23,16 @@ from typing import Annotated, Generic, TypeVar
 
 import tyro
 
-from joulelab.cli.errors import exit_code
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.hardware import spec_for
 from joulelab.quality import SUBJECTS
-from joulelab.search.constraints import Constraint
 from joulelab.search.evidence import Problem
 from joulelab.search.goal import goal_of
 from joulelab.search.scores import scored_axes
 from joulelab.workloads.digits_vit import DigitsVitSettings
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.search.budget import Budget
-from joulelab_actors.search.choices import Axes, Limits
+from joulelab_actors.search.choices import Axes, Limits, quality_floor
 from joulelab_actors.search.in_laboratory import search_in
 from joulelab_actors.search.scoring import score_beside, words
 
@@ -48,7 +49,7 @@ class QepSearch(Generic[Settings]):
         axes: What is chosen.
         limits: What must be kept to, besides the quality.
         budget: When to stop at the latest; best and front are settled after 40 to 150 trials.
-        algorithm: What chooses: front-guided, model-guided (the best alone), random, tpe, nsga2...
+        algorithm: What chooses: front-guided, model-guided (the best alone), tpe, nsga2, ...
         metric: How outputs are scored; by default the workload's first metric.
         quality_floor: Least share of the baseline's quality to keep; None for no floor.
         exponents: How much time and quality count against energy.
@@ -71,25 +72,25 @@ class QepSearch(Generic[Settings]):
 
 def main(config: QepSearch[object]) -> int:
     """Score, search, and say what to choose; the exit code is 1 if trials went unmeasured."""
-    lab, bound, (a, b) = config.lab, config.quality_floor, config.exponents
-    floor = () if bound is None else (Constraint(quantity="quality", bound=bound),)
+    lab, floors, (a, b) = config.lab, quality_floor(config.quality_floor), config.exponents
+    goal = replace(goal_of("qep"), time_exponent=a, quality_exponent=b)
+    config.axes.check(config.workload, algorithm=config.algorithm, seed=config.seed)
     with lab.open() as sites:
         name = lab.study_name(f"qep-{workload_name(config.workload)}", sites)
         space = config.axes.space(config.workload, sites, observe_only=lab.observe_only)
         scores = score_beside(sites[0], space, metric=config.metric)
         print(words(space, scores), flush=True)
         problem = Problem(
-            space=space.restricted(scored_axes(space, scores)),
-            goal=replace(goal_of("qep"), time_exponent=a, quality_exponent=b),
-            constraints=(*config.limits.constraints, *floor),
+            space=space.restricted(scored_axes(space, scores)), goal=goal,
+            constraints=(*config.limits.constraints, *floors),
             gpu=spec_for(sites[0].identity.name),
             qualities=scores.kept,
-        )
+        )  # fmt: skip
         found = search_in(
             lab, sites, problem, study=name, settings=config,
             algorithm=config.algorithm, budget=config.budget, seed=config.seed,
         )  # fmt: skip
-    print(f"{found.words}\n{lab.where_tracked}")
+    print(f"{found.words}\n{lab.where_tracked(found.study)}")
     return found.study.exit_code
 
 

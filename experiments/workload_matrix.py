@@ -15,6 +15,10 @@ The table of all that was measured, without a GPU::
     experiments/workload_matrix.py --study matrix --table
 """
 
+from joulelab.cli.errors import exit_code, quiet_start
+
+quiet_start(__name__)
+
 import sys
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -23,10 +27,9 @@ import tyro
 
 from joulelab.analysis.matrix import Matrix
 from joulelab.analysis.variants import chosen
-from joulelab.cli.errors import exit_code
 from joulelab.core.procedure import Procedure
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.matrix_study import measure_matrix, plan_lines, tell_matrix
+from joulelab_actors.matrix_study import check_asked, measure_matrix, plan_lines, tell_matrix
 
 SHORT = Procedure(
     idle_s=0.0, settle_s=0.1, warmup_min_s=1.0, warmup_max_s=2.0,
@@ -75,6 +78,7 @@ class WorkloadMatrix:
 
 def main(config: WorkloadMatrix) -> int:
     """Measure what is left of the matrix; the exit code is 0 if nothing is missing."""
+    check_asked(config.batches, plan=config.plan, table=config.table)
     if config.plan:
         print("\n".join(plan_lines(config.matrix, config.lab.procedure, repeats=config.repeats)))
         return 0
@@ -91,8 +95,5 @@ def main(config: WorkloadMatrix) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(
-        exit_code(
-            lambda: main(tyro.cli(WorkloadMatrix, description=__doc__)), name="workload_matrix"
-        )
-    )
+    run = lambda: main(tyro.cli(WorkloadMatrix, description=__doc__))  # noqa: E731
+    sys.exit(exit_code(run, name="workload_matrix"))

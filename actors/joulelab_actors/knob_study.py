@@ -9,7 +9,7 @@ from joulelab.analysis.conclude_knobs import conclude_knobs, print_knobs
 from joulelab.analysis.knob_log import KnobStudy
 from joulelab.analysis.knob_study import KnobResult
 from joulelab.core.configuration import Configuration
-from joulelab.core.plan import plan_sweep
+from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.core.quality import Quality
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
@@ -56,6 +56,7 @@ def measure_knobs(
     """
     lab = replace(lab, observe_only=True)
     asked = study.grid.configurations
+    check_plan(repeats, num_configurations=len(asked))
     results: list[KnobResult] = []
 
     def conclude(store: ResultStore) -> None:
@@ -76,7 +77,8 @@ def measure_knobs(
         )
         summary = lab.run(trials, sites, settings=settings, conclude=conclude)
     print_knobs(results[-1], study, lab.study_dir(name))
-    Console().print(f"\n{lab.where_tracked}", soft_wrap=True, highlight=False, markup=False)
+    tracked = lab.where_tracked(summary)
+    Console().print(f"\n{tracked}", soft_wrap=True, highlight=False, markup=False)
     if summary.interrupted:
         return summary.exit_code
     return 0 if results[-1].complete else 1

@@ -1,17 +1,25 @@
 """Where a study runs, on what, and where its results go: the settings all experiments share."""
 
+import os
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from joulelab.cli.selection import check_guard_socket
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
+from joulelab.devices import DEVICES
 from joulelab.errors import ConfigError
+from joulelab.hardware import GPUS
 from joulelab.tracking.base import embedded_uri
+from joulelab.tracking.discreet import HIDDEN, connectable, discreet
+from joulelab.tracking.durable import check_file_name, check_folder
+from joulelab.tracking.reach import usable_uri
 from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study_lock import StudyLock
 from joulelab_actors.ledger import StudySummary
 from joulelab_actors.placement import Site, find_sites, simulated_sites
 from joulelab_actors.progress import StudyProgress
@@ -19,6 +27,8 @@ from joulelab_actors.session import connected
 from joulelab_actors.study import run_study
 
 Backend = Literal["nvml", "dcgm", "smi", "simulated", "replay"]
+MOST_GPUS = 1024
+"""More simulated ones at once are a slip of the hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +63,30 @@ class Laboratory:
     guard_socket: Path | None = None
     procedure: Procedure = field(default_factory=Procedure)
 
+    def __post_init__(self) -> None:
+        if self.study is not None:
+            check_file_name("study", self.study)
+        if self.num_gpus is not None and not 1 <= self.num_gpus <= MOST_GPUS:
+            raise ConfigError(f"num_gpus must be within 1 and {MOST_GPUS}, got {self.num_gpus}.")
+
     @contextmanager
     def open(self) -> Generator[tuple[Site, ...]]:
-        """Hold a connection to Ray, and yield the GPUs that the study may use.
+        """Take the study, if it is named, hold a connection to Ray, and yield the GPUs to use.
+
+        What can be refused without Ray is refused before it starts.
 
         Raises:
-            ConfigError: If fewer GPUs than asked for are there, or they are of several
+            ConfigError: If the results cannot be written, delivered, or are those of a study that
+                is under way; if fewer GPUs than asked for are there, or they are of several
                 products, whose results cannot be compared.
             DeviceNotFoundError: If there are none.
         """
-        with connected():
+        with ExitStack() as stack:
+            self._check_places()
+            if self.study is not None:
+                stack.enter_context(StudyLock(self.study_dir(self.study)))
+                self._check_same_store(self.study)
+            stack.enter_context(connected())
             yield self._sites()
 
     def run(
@@ -99,13 +123,24 @@ class Laboratory:
         """Return the folder of one study's results."""
         return self._root / study
 
-    @property
-    def where_tracked(self) -> str:
-        """Where all studies can be compared, as a line to print; empty without such a place."""
+    def where_tracked(self, summary: StudySummary) -> str:
+        """Return where all studies can be compared, as a line to print; empty without such a place.
+
+        Args:
+            summary: The study's, which knows what MLflow has got.
+        """
         if self.store_uri is None:
             return ""
+        report = summary.delivery
+        if report is not None and report.error is not None:
+            folder = self.study_dir(summary.study)
+            has = f"{report.num_delivered} runs" if report.num_delivered else "nothing"
+            return (
+                f"MLflow has {has} of this study. Once it answers: joulelab sync "
+                f"{discreet(str(folder))}{self._given_uri}"
+            )
         pages = self.tracking_uri or f"python -m joulelab.tracking.ui {self.results_dir}"
-        return f"All runs in MLflow: {pages}"
+        return f"All runs in MLflow: {discreet(pages)}"
 
     @property
     def store_uri(self) -> str | None:
@@ -115,11 +150,43 @@ class Laboratory:
         return self.tracking_uri or embedded_uri(self._root)
 
     @property
+    def _given_uri(self) -> str:
+        """What ``joulelab sync`` has to be told, since it is not stored."""
+        hidden = HIDDEN in discreet(self.tracking_uri or "")
+        return " --tracking-uri URI, with its password" if hidden else ""
+
+    def _check_places(self) -> None:
+        """Refuse places that cannot be used, before anything is made there."""
+        check_folder(self._root)
+        if self.store_uri is not None:
+            usable_uri(self.store_uri)
+        if self.device == "simulated":
+            GPUS[self.gpu]
+        if os.environ.get("RAY_ADDRESS"):  # what follows may be on other machines
+            return
+        check_guard_socket(self.guard_socket)
+        store = self._store
+        if self.device == "simulated" and store is not None:
+            check_folder(Path(store))
+        if self.device == "replay" and (store is None or not Path(store).is_dir()):
+            DEVICES["replay"].discover(store)
+
+    def _check_same_store(self, study: str) -> None:
+        """Refuse to go on with a study elsewhere because its store's password is not kept."""
+        header = ResultStore(self.study_dir(study)).read_study()
+        if self.tracking_uri is None and header is not None and header.tracking_uri is not None:
+            connectable(header.tracking_uri)
+
+    @property
     def _root(self) -> Path:
         return self.results_dir.expanduser().absolute()
 
+    @property
+    def _store(self) -> str | None:
+        return None if self.store is None else str(self.store.expanduser().absolute())
+
     def _sites(self) -> tuple[Site, ...]:
-        store = None if self.store is None else str(self.store.expanduser().absolute())
+        store = self._store
         if self.device == "simulated":
             return simulated_sites(self.gpu, 4 if self.num_gpus is None else self.num_gpus, store)
         sites = find_sites(self.device, store)

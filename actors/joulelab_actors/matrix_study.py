@@ -7,12 +7,16 @@ from rich.console import Console
 
 from joulelab.analysis.matrix import Matrix, phases_of
 from joulelab.analysis.matrix_table import conclude_matrix, matrix_table
+from joulelab.core.bounds import MOST_S, check_positive
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import InvalidReason, Measurement
+from joulelab.core.plan import check_plan
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError
 from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study_lock import StudyLock
+from joulelab.workloads.knobs import require_count
 from joulelab_actors.laboratory import Laboratory
 
 _MACHINERY: frozenset[InvalidReason] = frozenset({"actor_died", "device_lost"})
@@ -20,6 +24,18 @@ _MACHINERY: frozenset[InvalidReason] = frozenset({"actor_died", "device_lost"})
 _BETWEEN_S = 0.6
 """Waiting for the counter's edges before and after the windows of a phase."""
 _WIDTH = 150
+
+
+def check_asked(batches: Sequence[int], *, plan: bool, table: bool) -> None:
+    """Refuse what no workload takes, and two wishes of which one would be forgotten.
+
+    Raises:
+        ConfigError: Says which.
+    """
+    for batch in batches:
+        require_count("A batch", batch)
+    if plan and table:
+        raise ConfigError("--plan and --table exclude each other; give one of them.")
 
 
 def measure_matrix(
@@ -51,6 +67,8 @@ def measure_matrix(
         ConfigError: If there is nothing to measure, or a budget too small for the next cell.
     """
     lab = replace(lab, observe_only=True)
+    check_positive("budget_s", budget_s, MOST_S)
+    _trials("", matrix, repeats)  # refused, if at all, before Ray starts
 
     def conclude(store: ResultStore) -> None:
         conclude_matrix(store, matrix)
@@ -72,12 +90,15 @@ def tell_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = No
         The exit code: 0 if every cell has figures or cannot have any.
 
     Raises:
-        ConfigError: If ``lab`` names no study.
+        ConfigError: If ``lab`` names no study, one without results, or one that is under way.
     """
     if lab.study is None:
         raise ConfigError("A table needs the study that it is of; name it by --study.")
     store = ResultStore(lab.study_dir(lab.study))
-    rows = conclude_matrix(store, matrix)
+    if store.read_study() is None:
+        raise ConfigError(f"There are no results of study {lab.study!r} in {lab.results_dir}.")
+    with StudyLock(store.folder):
+        rows = conclude_matrix(store, matrix)
     console = console or Console()
     console.width = max(console.width, _WIDTH)
     console.print(matrix_table(rows))
@@ -93,6 +114,7 @@ def tell_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = No
 def plan_lines(matrix: Matrix, procedure: Procedure, *, repeats: int) -> list[str]:
     """List every cell with the time that it will take, roughly, and the sum."""
     lines, total_s = [], 0.0
+    check_plan(repeats)
     for variant, grid in matrix:
         for case in grid.cases:
             cell = f"{variant.workload:17}{variant.name:17}{case.label:16}"
@@ -142,6 +164,7 @@ def _trials(study: str, matrix: Matrix, repeats: int) -> list[Trial]:
     }
     if not found:
         raise ConfigError("There is nothing to measure: the workloads refuse every cell.")
+    check_plan(repeats, num_configurations=len(found))
     return [
         Trial(
             study=study,

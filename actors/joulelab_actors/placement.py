@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.devices import DEVICES
 from joulelab.devices.choice import is_hardware, visible
-from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError
+from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError, JouleLabError
 from joulelab.hardware import spec_for
 
 _LOOK_TIMEOUT_S = 120.0
@@ -165,6 +165,10 @@ def _ask(nodes: Sequence[_Node], calls: Sequence[_Call]) -> list[_Sighting]:
     ]
     try:
         sightings: list[_Sighting] = ray.get(refs, timeout=_LOOK_TIMEOUT_S)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, JouleLabError):
+            raise error.cause from error
+        raise DeviceError(f"Looking for GPUs failed: {error.cause!r}") from error
     except ray.exceptions.GetTimeoutError as error:
         ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
         silent = [

@@ -5,8 +5,10 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from joulelab.cli.errors import one_line
 from joulelab.core.trial import Trial
 from joulelab_actors.events import (
     AttemptFailed,
@@ -71,17 +73,17 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
                 self._measured(event)
             case AttemptFailed():
                 outcome = "is tried again" if event.retried else "is given up"
-                self.say(f"[yellow]{_short(event.trial)} {outcome}:[/] {event.detail}")
+                self.say(f"[yellow]{_short(event.trial)} {outcome}:[/] {_told(event.detail)}")
             case DeviceQuarantined():
                 self._busy.pop(event.uuid, None)
-                self.say(f"[red]{event.uuid} is out of service:[/] {event.detail}")
+                self.say(f"[red]{event.uuid} is out of service:[/] {_told(event.detail)}")
             case StudyInterrupted():
                 self.say(
                     "[yellow]Interrupted:[/] concluding from what was measured; once more to leave "
                     f"at once. The study goes on with --study {event.study}"
                 )
             case TrackingDown():
-                self.say(f"[yellow]MLflow takes no results:[/] {event.detail}")
+                self.say(f"[yellow]MLflow takes no results:[/] {_told(event.detail)}")
             case _:
                 pass
 
@@ -118,7 +120,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         for finding in (f for record in event.records for f in record.measurement.findings):
             self._invalid[finding.reason] += 1
             if self._invalid[finding.reason] == 1:
-                self.say(f"[yellow]{_short(event.trial)} is invalid:[/] {finding.detail}")
+                self.say(f"[yellow]{_short(event.trial)} is invalid:[/] {_told(finding.detail)}")
 
     def _tell_done(self) -> None:
         """Print a line at every tenth of the way, or at every tenth trial if that is open."""
@@ -131,6 +133,11 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
     def _show(self) -> None:
         now = ", ".join(self._busy[uuid] for uuid in sorted(self._busy))
         self._bar.update(self._task, completed=self._done, now=now)
+
+
+def _told(detail: str) -> str:
+    """Return what a device, a library or a file said: no markup, and nothing for the terminal."""
+    return escape(one_line(detail))
 
 
 def _short(trial: Trial) -> str:

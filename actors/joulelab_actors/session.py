@@ -2,16 +2,24 @@
 
 import logging
 import os
+import re
 import secrets
+import socket
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import ray
+from ray._private import ray_constants
+
+from joulelab.errors import DeviceError
 
 NAMESPACE = "joulelab"
 """All pools share it, so that the name of an actor is a lock on its GPU across the cluster."""
 
 _OBJECT_STORE_B = 128 * 1024 * 1024
+_PATIENCE_S = 10
+_HOST_AND_PORT = re.compile(r"\[?[\w.:-]+\]?:\d+")
 
 
 @contextmanager
@@ -24,6 +32,9 @@ def connected(*, num_cpus: int | None = None) -> Generator[None]:
 
     Args:
         num_cpus: CPUs of a Ray that is started here; ``None`` for those of the machine.
+
+    Raises:
+        DeviceError: If no Ray could be joined or started.
     """
     if ray.is_initialized():
         yield
@@ -38,10 +49,60 @@ def connected(*, num_cpus: int | None = None) -> Generator[None]:
         ray.shutdown()
 
 
+@contextmanager
+def on_loopback() -> Generator[None]:
+    """Let a Ray that only this machine may use listen on the loopback interface alone.
+
+    Whatever it is told, Ray puts the machine's address in its network for 127.0.0.1 otherwise.
+    """
+    usual, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = usual
+
+
+def _first(error: Exception) -> str:
+    """Return the first line of what Ray says, as a sentence."""
+    line = str(error).strip().partition("\n")[0] or type(error).__name__
+    return f"{line.rstrip('.')}."
+
+
+def _logs() -> Path:
+    return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray")  # noqa: S108 - where Ray puts them
+
+
+def answers(address: str, timeout_s: float) -> bool:
+    """Return whether somebody listens at ``"host:port"``."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout_s):
+            return True
+    except OSError:
+        return False
+
+
 def _join() -> None:
-    ray.init(
-        address="auto", namespace=NAMESPACE, log_to_driver=False, logging_level=logging.WARNING
+    address = os.environ["RAY_ADDRESS"]
+    advice = (
+        "Start the cluster (cluster/ray_node.sh), or unset RAY_ADDRESS to start a Ray of your own."
     )
+    # Ray itself would try for minutes, and say so on the terminal.
+    if _HOST_AND_PORT.fullmatch(address) and not answers(address, _PATIENCE_S):
+        raise DeviceError(f"No Ray answers at RAY_ADDRESS={address}. {advice}")
+    is_ours = address.startswith("127.0.0.1:")  # one that another process started below
+    try:
+        with on_loopback() if is_ours else nullcontext():
+            ray.init(
+                address="auto",
+                namespace=NAMESPACE,
+                log_to_driver=False,
+                logging_level=logging.WARNING,
+            )
+    except Exception as error:  # what Ray raises here has no class of its own
+        raise DeviceError(
+            f"No Ray can be joined at RAY_ADDRESS={address}: {_first(error)} {advice}"
+        ) from error
 
 
 def _start_local(num_cpus: int | None) -> None:
@@ -55,12 +116,21 @@ def _start_local(num_cpus: int | None) -> None:
     # which then turns authentication on for clusters that were never told of it. Ray keeps the
     # first token for the life of the process, and so does the environment.
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    ray.init(
-        address="local",
-        namespace=NAMESPACE,
-        num_cpus=num_cpus,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.WARNING,
-        object_store_memory=_OBJECT_STORE_B,
-    )
+    # Nobody reads Ray's metrics, and anybody on the network could.
+    os.environ.setdefault("RAY_enable_metrics_collection", "0")
+    try:
+        with on_loopback():
+            ray.init(
+                address="local",
+                namespace=NAMESPACE,
+                num_cpus=num_cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.WARNING,
+                object_store_memory=_OBJECT_STORE_B,
+            )
+    except Exception as error:  # a start that takes too long is a bare Exception
+        raise DeviceError(
+            f"Ray could not be started on this machine: {_first(error)} See what keeps it (load, "
+            f"memory, a full disk; its logs are under {_logs()}), and try again."
+        ) from error

@@ -15,11 +15,13 @@ from joulelab.devices.choice import is_hardware
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.provenance import collect_provenance
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.study import StudyHeader, flat_settings
+from joulelab.tracking.study import StudyHeader, discreet_header, flat_settings
+from joulelab.tracking.study_lock import StudyLock
 from joulelab_actors.events import StudyEvent, StudyInterrupted, StudyStarted
 from joulelab_actors.gpu_actor import ActorSettings
 from joulelab_actors.interruption import Interruption
 from joulelab_actors.ledger import Ledger, StudySummary
+from joulelab_actors.lifeline import Lifeline
 from joulelab_actors.placement import Site
 from joulelab_actors.pool import Pool
 from joulelab_actors.resume import check_feasible, rest_of, ties
@@ -70,8 +72,9 @@ def run_study(
     actors = ActorSettings.of(
         folder, procedure, observe_only=observe_only, guard_socket=guard_socket
     )
-    with closing(driver_store(folder)) as store:
-        header = open_study(store, trials[0].study, settings, tracking_uri)
+    study = trials[0].study
+    with StudyLock(folder), Lifeline(study), closing(driver_store(folder)) as store:
+        header = open_study(store, study, settings, tracking_uri)
         known = store.read()
         rest = rest_of(trials, known)
         added, untied = ties(trials, rest, known, [site.uuid for site in sites])
@@ -83,7 +86,7 @@ def run_study(
                 uuids=tuple(site.uuid for site in sites),
             )
         )
-        with tracker_of(store, header, sites) as tracker:
+        with tracker_of(store, header, sites, tracking_uri) as tracker:
             ledger = Ledger(store, sites, tracker, on_event)
             unfinished: tuple[Trial, ...] = ()
             with Interruption() as interruption:
@@ -133,20 +136,25 @@ def driver_store(folder: Path) -> ResultStore:
 
 
 def tracker_of(
-    store: ResultStore, header: StudyHeader, sites: Sequence[Site]
+    store: ResultStore, header: StudyHeader, sites: Sequence[Site], uri: str | None
 ) -> TrackerLink | nullcontext[None]:
-    """Return the link to the study's tracking store, to be entered; nothing without a store."""
-    if header.tracking_uri is None:
+    """Return the link to the tracking store at ``uri``, to be entered; nothing without a store.
+
+    The header does not do, since it has no passwords.
+    """
+    if uri is None:
         return nullcontext()
     # What is simulated or replayed takes the same virtual time on a busy machine.
     gives_way = any(is_hardware(site.address) for site in sites)
-    return TrackerLink(store, header.tracking_uri, header, gives_way=gives_way)
+    return TrackerLink(store, uri, header, gives_way=gives_way)
 
 
 def open_study(
     store: ResultStore, study: str, settings: object, tracking_uri: str | None
 ) -> StudyHeader:
     """Write the header of a new study, or go on with the one that the folder holds.
+
+    It has neither passwords nor home folders.
 
     Raises:
         ConfigError: If the folder holds another study.
@@ -157,13 +165,21 @@ def open_study(
             f"{store.folder} holds study {known.name!r}, not {study!r}; "
             "give every study a results folder of its own."
         )
-    header = StudyHeader(
-        name=study,
-        sweep_id=known.sweep_id if known else uuid4().hex[:12],
-        command=tuple(sys.argv),
-        settings=flat_settings(settings) if settings is not None else (),
-        provenance=known.provenance if known else collect_provenance(),
-        tracking_uri=tracking_uri,
+    header = discreet_header(
+        StudyHeader(
+            name=study,
+            sweep_id=known.sweep_id if known else uuid4().hex[:12],
+            command=(_from_here(sys.argv[0]), *sys.argv[1:]),
+            settings=flat_settings(settings) if settings is not None else (),
+            provenance=known.provenance if known else collect_provenance(),
+            tracking_uri=tracking_uri,
+        )
     )
     store.write_study(header)
     return header
+
+
+def _from_here(script: str) -> str:
+    """Return the path of a script from the working folder, if it lies below it."""
+    path = Path(script)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else script

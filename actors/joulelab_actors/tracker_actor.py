@@ -12,6 +12,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from joulelab.core.measurement import Measurement
+from joulelab.tracking.discreet import discreet
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint, StudyHeader
@@ -117,7 +118,7 @@ class TrackerLink:
                 self._actor.finish.remote(timeout_s), timeout=timeout_s + _CLOSE_BASE_S
             )
         except RayError as error:
-            return self._undelivered(f"The tracker's process failed: {error}".partition("\n")[0])
+            return self._undelivered(_failure(error))
         return report
 
     def __enter__(self) -> Self:
@@ -141,13 +142,18 @@ class TrackerLink:
             answer = ray.get(self._call, timeout=_CLOSE_BASE_S)
         except RayError as error:
             self._gap = True
-            self.trouble = f"The tracker's process failed: {error}".partition("\n")[0]
+            self.trouble = _failure(error)
         else:
             self.trouble = answer if isinstance(answer, str) else None
 
     def _undelivered(self, error: str) -> DeliveryReport:
         left = len(self._store.undelivered(target=self._uri))
-        return DeliveryReport(target=self._uri, num_delivered=0, num_left=left, error=error)
+        target = discreet(self._uri)
+        return DeliveryReport(target=target, num_delivered=0, num_left=left, error=error)
+
+
+def _failure(error: RayError) -> str:
+    return discreet(f"The tracker's process failed: {error}".partition("\n")[0])
 
 
 def _start_actor(results_dir: str, uri: str, header: StudyHeader, *, niceness: int) -> Any:

@@ -14,6 +14,7 @@
     - DeviceHotError          the board did not cool down in time
     - TraceCoverageError      the trace does not span the requested interval
   + TrackingError             a result could not be written, read back, or delivered
+    - SchemaVersionError      another version of joulelab wrote it
 
 Errors cross process boundaries under Ray, so each takes one positional message and
 survives pickling; ``tests/contracts/test_errors.py`` checks every class.
@@ -74,3 +75,7 @@ class TraceCoverageError(MeasurementError):
 
 class TrackingError(JouleLabError):
     """A result could not be written, read back, or delivered."""
+
+
+class SchemaVersionError(TrackingError):
+    """A result is whole, but another version of joulelab wrote it."""

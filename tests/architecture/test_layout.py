@@ -44,7 +44,7 @@ ALLOWED = {
 }
 # joulelab's layers, lowest first: a module imports its own layer or lower ones.
 LAYERS = [
-    ["errors", "registry"],
+    ["errors", "registry", "csv_table"],
     ["core"],
     ["hardware", "statistics"],
     ["sampling", "devices", "workloads", "quality", "estimator", "objectives"],

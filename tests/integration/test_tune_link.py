@@ -88,5 +88,9 @@ def test_what_tune_lacks_of_an_aborted_search_is_taken_over_before_its_end(clust
 
 
 def processes(title):
-    below = psutil.Process().children(recursive=True)
-    return [process for process in below if process.name().startswith(title)]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # others end meanwhile
+            if process.name().startswith(title):
+                found.append(process)
+    return found

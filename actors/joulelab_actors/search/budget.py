@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from joulelab.errors import ConfigError
+from joulelab.core.bounds import DAY_S, MOST_TRIALS, check_positive
+
+MOST_WALL_S = 366 * DAY_S
+MOST_ENERGY_J = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Bounds from which on no further trial is begun; ``None`` for no bound.
+    """Bounds from which on no further trial is begun, all finite; ``None`` for no bound.
 
     Attributes:
         num_trials: Trials of the search, those of earlier runs included.
@@ -22,10 +25,9 @@ class Budget:
     energy_j: float | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{field.name} must be positive or None, got {value}.")
+        check_positive("num_trials", self.num_trials, MOST_TRIALS)
+        check_positive("wall_s", self.wall_s, MOST_WALL_S)
+        check_positive("energy_j", self.energy_j, MOST_ENERGY_J)
 
     @property
     def words(self) -> str:

@@ -5,11 +5,15 @@ from dataclasses import asdict, dataclass
 
 from joulelab.cli.variants import Variants, read_variants
 from joulelab.cli.workload_choice import workload_name
+from joulelab.core.bounds import MOST_SEED, check_range
 from joulelab.core.configuration import KnobValue
+from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
+from joulelab.registry import unknown_name
 from joulelab.search.constraints import Constraint, Quantity
 from joulelab.search.space import SearchSpace
 from joulelab_actors.placement import Site, study_clocks_mhz
+from joulelab_actors.search.algorithms import ALGORITHMS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,26 @@ class Axes:
     precisions: tuple[str, ...] = ()
     power_limits_w: tuple[float, ...] = ()
     vary: Variants = ()
+
+    def check(self, workload: object, *, algorithm: str, seed: int) -> None:
+        """Refuse, before there is a GPU, what none could search.
+
+        Args:
+            workload: Settings of the workload.
+            algorithm: Name of the algorithm.
+            seed: Its seed.
+
+        Raises:
+            ConfigError: If the workload refuses a knob's value, there is no such algorithm, or no
+                such seed.
+        """
+        check_range("seed", seed, 0, MOST_SEED)
+        if algorithm not in ALGORITHMS:
+            raise unknown_name("search algorithm", algorithm, ALGORITHMS)
+        for power_limit_w in self.power_limits_w:
+            OperatingPoint(power_limit_w=power_limit_w)
+        if axes := self._knobs():
+            _space(workload, axes)
 
     def space(
         self, workload: object, sites: Sequence[Site], *, observe_only: bool = False
@@ -46,16 +70,34 @@ class Axes:
         axes: dict[str, Sequence[KnobValue]] = {}
         if not observe_only:
             axes["sm_clock_mhz"] = study_clocks_mhz(sites)
+        for site in sites if self.power_limits_w else ():
+            _check_power_limits(self.power_limits_w, site)
+        if self.power_limits_w:
+            axes["power_limit_w"] = self.power_limits_w
+        return _space(workload, axes | self._knobs())
+
+    def _knobs(self) -> dict[str, Sequence[KnobValue]]:
+        """Return the values of each knob of the workload that is searched."""
         given: dict[str, Sequence[KnobValue]] = {
-            "power_limit_w": self.power_limits_w,
             "batch": self.batches,
             "precision": self.precisions,
             **read_variants(self.vary),
         }
-        axes |= {name: values for name, values in given.items() if values}
-        knobs: dict[str, KnobValue] = asdict(workload)  # type: ignore[call-overload]
-        rest = {name: value for name, value in knobs.items() if name not in axes}
-        return SearchSpace(workload_name(workload), axes, knobs=rest)
+        return {name: values for name, values in given.items() if values}
+
+
+def _check_power_limits(power_limits_w: Sequence[float], site: Site) -> None:
+    bounds_w = site.capabilities.power_limits_w
+    if bounds_w is None:
+        raise ConfigError(f"The power limit of {site.uuid} is fixed; leave out --power-limits-w.")
+    for power_limit_w in power_limits_w:
+        check_range(f"A power limit of {site.uuid}, in W,", power_limit_w, *bounds_w)
+
+
+def _space(workload: object, axes: dict[str, Sequence[KnobValue]]) -> SearchSpace:
+    knobs: dict[str, KnobValue] = asdict(workload)  # type: ignore[call-overload]
+    rest = {name: value for name, value in knobs.items() if name not in axes}
+    return SearchSpace(workload_name(workload), axes, knobs=rest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +118,9 @@ class Limits:
     max_temperature_c: float | None = None
     max_memory_gb: float | None = None
 
+    def __post_init__(self) -> None:
+        _ = self.constraints  # refuses what can be no limit
+
     @property
     def constraints(self) -> tuple[Constraint, ...]:
         """The limits that there are, as constraints of a search."""
@@ -87,3 +132,12 @@ class Limits:
             ("memory_b", None if self.max_memory_gb is None else 1e9 * self.max_memory_gb),
         )
         return tuple(Constraint(quantity=n, bound=b) for n, b in bounds if b is not None)
+
+
+def quality_floor(share: float | None) -> tuple[Constraint, ...]:
+    """Return what keeps a search to ``share`` of the baseline's quality; nothing for ``None``.
+
+    Raises:
+        ConfigError: If it is no share.
+    """
+    return () if share is None else (Constraint(quantity="quality", bound=share),)

@@ -12,10 +12,12 @@ from joulelab.core.trial import Trial
 from joulelab.search.base import Outcome, Strategy
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint
+from joulelab.tracking.study_lock import StudyLock
 from joulelab_actors.events import StudyEvent, StudyInterrupted, StudyStarted
 from joulelab_actors.gpu_actor import ActorSettings
 from joulelab_actors.interruption import Interruption
 from joulelab_actors.ledger import Ledger, StudySummary
+from joulelab_actors.lifeline import Lifeline
 from joulelab_actors.placement import Site
 from joulelab_actors.pool import Pool
 from joulelab_actors.resume import check_feasible
@@ -108,10 +110,10 @@ def run_search(
     actors = ActorSettings.of(
         folder, procedure, observe_only=observe_only, guard_socket=guard_socket
     )
-    with closing(driver_store(folder)) as store:
+    with StudyLock(folder), Lifeline(study), closing(driver_store(folder)) as store:
         header = open_study(store, study, settings, tracking_uri)
         with (
-            tracker_of(store, header, sites) as tracker,
+            tracker_of(store, header, sites, tracking_uri) as tracker,
             TuneLink(folder / "tune", on_event) as tune,
         ):
             ledger = Ledger(store, sites, tracker, on_event)

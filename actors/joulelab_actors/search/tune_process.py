@@ -3,7 +3,9 @@
 import ctypes
 import gc
 import os
+import shutil
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -49,6 +51,7 @@ class TuneActor:
         self._backlog = Backlog()
         self._folder = folder
         self._num_trials = trials_per_experiment
+        clear_empty(Path(folder))
 
     def settle(self, trial: Trial, outcome: Outcome) -> None:
         """Note what came of a trial."""
@@ -101,6 +104,17 @@ class TuneActor:
             ),
         )
         tuner.fit()
+
+
+def clear_empty(folder: Path) -> None:
+    """Remove folders of experiments without a trial's result, as a killed search leaves them.
+
+    Args:
+        folder: Where Tune keeps its tables; only one search at a time does.
+    """
+    for experiment in folder.glob("*/"):
+        if not any(experiment.glob("*/result.json")):
+            shutil.rmtree(experiment)
 
 
 def give_back_memory() -> None:

@@ -11,6 +11,7 @@ from statistics import fmean
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.statistics import mean_u
+from joulelab.tracking.durable import whole_text
 
 COLUMNS = (
     "device", "workload", "knobs", "phase", "unit", "num_valid", "num_invalid", "reasons",
@@ -85,7 +86,7 @@ def baseline_rows(measurements: Sequence[Measurement]) -> tuple[BaselineRow, ...
 
 def write_baseline_csv(measurements: Sequence[Measurement], path: Path) -> None:
     """Write :func:`baseline_rows` to ``path``; knobs become ``name=value`` pairs."""
-    with path.open("w", newline="") as file:
+    with whole_text(path) as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for row in baseline_rows(measurements):

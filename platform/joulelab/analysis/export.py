@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 
 from joulelab.analysis.sweep import Figures, PhaseResult, SweepResult, SweepRow
+from joulelab.tracking.durable import whole_text
 
 COLUMNS = (
     "workload", "phase", "device", "sm_clock_mhz", "mem_clock_mhz", "power_limit_w",
@@ -17,7 +18,7 @@ COLUMNS = (
 
 def write_csv(result: SweepResult, path: Path) -> None:
     """Write every operating point of every phase to ``path``; what is not known is empty."""
-    with path.open("w", newline="") as file:
+    with whole_text(path) as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for phase in result.phases:

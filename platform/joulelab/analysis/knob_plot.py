@@ -10,6 +10,7 @@ from textwrap import fill, wrap
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from joulelab.analysis.figure_file import save_figure
 from joulelab.analysis.knob_findings import losses
 from joulelab.analysis.knob_panels import draw_panel
 from joulelab.analysis.knob_study import KnobPhase, Panel
@@ -62,9 +63,7 @@ def save_knob_plot(
     """Write the plot as ``stem``.png and ``stem``.svg and return their paths."""
     figure = knob_figure(phases, panels, answer)
     png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg"))
-    with mpl.rc_context(RC):
-        figure.savefig(png, dpi=180)
-        figure.savefig(svg, metadata={"Date": None})
+    save_figure(figure, png, svg)
     return png, svg
 
 

@@ -10,6 +10,7 @@ from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, quantity, uncertain
 from joulelab.analysis.sweep import Figures
 from joulelab.core.additive import Interval
+from joulelab.tracking.durable import whole_text
 
 MINOR = ("clock", "time of", "power", "throughput")
 """Heads of columns that go first where there is no room."""
@@ -68,7 +69,7 @@ def write_knob_csv(result: KnobResult, path: Path) -> None:
     axes = [axis.knob for axis in result.phases[0].axes]
     metrics = sorted({metric for phase in result.phases for metric in _metrics(phase)})
     scores = [f"{metric}{part}" for metric in metrics for part in ("", "_retention")]
-    with path.open("w", newline="") as file:
+    with whole_text(path) as file:
         writer = csv.writer(file)
         writer.writerow([*axes, *_COLUMNS, *scores])
         for phase in result.phases:

@@ -12,6 +12,7 @@ from joulelab.analysis.baseline import BaselineRow, baseline_rows
 from joulelab.analysis.knob_grid import Axis, Case, KnobGrid, knob_grid
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
+from joulelab.tracking.durable import whole_text
 from joulelab.workloads import WORKLOADS
 
 Outcome = Literal["measured", "refused", "unsupported", "invalid", "missing"]
@@ -125,7 +126,7 @@ def matrix_rows(matrix: Matrix, measurements: Sequence[Measurement]) -> tuple[Ma
 
 def write_matrix_csv(rows: Sequence[MatrixRow], path: Path) -> None:
     """Write every cell, phase by phase, to ``path``, those without figures with the reason."""
-    with path.open("w", newline="") as file:
+    with whole_text(path) as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         writer.writerows([_cell(value) for value in _values(row)] for row in rows)

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from joulelab.analysis.figure_file import save_figure
 from joulelab.analysis.matrix import MatrixRow
 from joulelab.analysis.style import BEST, CURVE, INK, PAPER, RC
 
@@ -43,8 +44,7 @@ def save_matrix_plot(
     paths = (stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
     with mpl.rc_context(RC):
         figure = _figure(lines, list(dict.fromkeys(row.precision for row in rows)), reference)
-        figure.savefig(paths[0], dpi=180)
-        figure.savefig(paths[1], metadata={"Date": None})
+    save_figure(figure, *paths)
     return paths
 
 

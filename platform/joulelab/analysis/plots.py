@@ -9,6 +9,7 @@ from textwrap import fill
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from joulelab.analysis.figure_file import save_figure
 from joulelab.analysis.panels import COVERAGE, Quantity, over_clock, trade_off
 from joulelab.analysis.style import MUTED, RC
 from joulelab.analysis.sweep import PhaseResult
@@ -71,9 +72,7 @@ def save_plot(phase: PhaseResult, stem: Path) -> tuple[Path, Path]:
     """Write the plot of ``phase`` as ``stem``.png and ``stem``.svg and return their paths."""
     figure = phase_figure(phase)
     png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg"))
-    with mpl.rc_context(RC):
-        figure.savefig(png, dpi=180)
-        figure.savefig(svg, metadata={"Date": None})
+    save_figure(figure, png, svg)
     return png, svg
 
 

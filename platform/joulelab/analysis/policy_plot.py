@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from joulelab.analysis.figure_file import save_figure
 from joulelab.analysis.point_labels import Knob, knob_of, placed
 from joulelab.analysis.policy import Application, Policy
 from joulelab.analysis.policy_table import point_words
@@ -42,7 +43,7 @@ def save_policy_plot(
     with mpl.rc_context(RC):
         figure = Figure(figsize=(7.2, 4.2), layout="constrained")
         _draw(figure.add_subplot(), applications, policy, aim)
-        figure.savefig(path, dpi=180)
+    save_figure(figure, path)
     return path
 
 

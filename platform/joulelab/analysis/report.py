@@ -25,6 +25,7 @@ from joulelab.analysis.wording import (
 )
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.measurement import Measurement
+from joulelab.tracking.durable import write_whole
 from joulelab.tracking.study import StudyHeader
 
 MAX_ROWS = 24
@@ -91,7 +92,7 @@ def write_page(
         origin=_origin(measurements),
         not_hardware=any(board.backend in NOT_HARDWARE for board in boards),
     )
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text)
     return path
 
 

@@ -10,6 +10,7 @@ from textwrap import wrap
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from joulelab.analysis.figure_file import save_figure
 from joulelab.analysis.panels import COVERAGE
 from joulelab.analysis.search_course_panels import draw_course
 from joulelab.analysis.search_front_panel import draw_front
@@ -53,9 +54,7 @@ def save_search_plots(result: SearchResult, folder: Path) -> tuple[Path, ...]:
     for name, draw in ((FRONT, front_figure), (COURSE, course_figure)):
         figure = draw(result)
         png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-        with mpl.rc_context(RC):
-            figure.savefig(png, dpi=180)
-            figure.savefig(svg, metadata={"Date": None})
+        save_figure(figure, png, svg)
         written += [png, svg]
     return tuple(written)
 

@@ -15,6 +15,7 @@ from joulelab.analysis.table import fitting, lay_out
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
 from joulelab.search.compare import Compared
+from joulelab.tracking.durable import whole_text
 
 _HEADS = {
     "sm_clock_mhz": ("clock", "MHz"),
@@ -114,7 +115,7 @@ def search_table(
 
 def write_search_csv(result: SearchResult, path: Path) -> None:
     """Write every configuration that was tried to ``path``; what is not known is empty."""
-    with path.open("w", newline="") as file:
+    with whole_text(path) as file:
         writer = csv.writer(file)
         writer.writerow([*result.problem.space.axes, *_COLUMNS])
         writer.writerows(_csv_row(result, row) for row in result.rows)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from joulelab.core.bounds import DAY_S, check_positive
 from joulelab.errors import ConfigError
 from joulelab.guard.client import GuardClient
 from joulelab.guard.process import run_guard
@@ -52,6 +53,7 @@ class Guard:
             ConfigError: If more than one of ``status``, ``stop`` and ``restore`` is asked for.
             GuardError: If a guard runs already, or none answers.
         """
+        check_positive("--ttl-s", self.ttl_s, DAY_S)
         if self.status + self.stop + self.restore > 1:
             raise ConfigError(
                 "--status, --stop and --restore exclude each other; give one of them."

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from joulelab.cli.errors import BAD_REQUEST, exit_code
+from joulelab.cli.errors import BAD_REQUEST, exit_code, quiet_imports
 from joulelab.registry import unknown_name
 
 
@@ -70,6 +70,9 @@ COMMANDS = {
     ),
     "guard": Command("joulelab.cli.guard:Guard", "Run the clock guard of this node, or ask it."),
     "sync": Command("joulelab.cli.sync:Sync", "Deliver results that MLflow missed."),
+    "repair": Command(
+        "joulelab.cli.repair:Repair", "Set aside what is broken in a results folder."
+    ),
 }
 
 
@@ -92,10 +95,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(name: str, arguments: list[str]) -> Any:
     if name not in COMMANDS:
         raise unknown_name("command", name, COMMANDS)
-    import tyro
-
     module, _, attribute = COMMANDS[name].target.partition(":")
-    command = getattr(importlib.import_module(module), attribute)
+    with quiet_imports():
+        import tyro
+
+        command = getattr(importlib.import_module(module), attribute)
     if not isinstance(command, type):
         return command(arguments)
     config = (tyro.conf.FlagCreatePairsOff,)

@@ -11,7 +11,7 @@ import tyro
 
 from joulelab.cli.progress import progress
 from joulelab.cli.report import report_lines
-from joulelab.cli.selection import choose_address, open_device
+from joulelab.cli.selection import check_guard_socket, choose_address, open_device
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
@@ -76,6 +76,7 @@ class Measure(Generic[Settings]):
             DeviceError: If there is no such device.
         """
         configuration = self._configuration()
+        check_guard_socket(self.guard_socket)
         address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
         device = open_device(address)
         try:

@@ -14,6 +14,7 @@ from joulelab.analysis.policy import Application, Policy, policies
 from joulelab.analysis.policy_table import policy_table, policy_words, rows_of
 from joulelab.analysis.wording import OBJECTIVE_NAMES
 from joulelab.errors import ConfigError
+from joulelab.tracking.durable import check_file, write_whole
 from joulelab.tracking.store import ResultStore, study_folders
 
 
@@ -54,8 +55,8 @@ class PolicyCommand:
             MeasurementError: If nothing compares them.
             TrackingError: If results cannot be read.
         """
-        _check_suffix("--out", self.out, (".csv", ".json"))
-        _check_suffix("--plot", self.plot, (".png", ".svg"))
+        _check_target("--out", self.out, (".csv", ".json"))
+        _check_target("--plot", self.plot, (".png", ".svg"))
         applications = self._applications()
         found = policies(applications, most_points=self.points)
         if self.json:
@@ -89,9 +90,9 @@ class PolicyCommand:
 
             table = pd.DataFrame(rows_of(found))
             if self.out.suffix == ".csv":
-                table.to_csv(self.out, index=False)
+                write_whole(self.out, table.to_csv(index=False))
             else:
-                table.to_json(self.out, orient="records", indent=2)
+                write_whole(self.out, table.to_json(orient="records", indent=2))
         if self.plot is not None:
             from joulelab.analysis.policy_plot import save_policy_plot
 
@@ -99,6 +100,9 @@ class PolicyCommand:
             save_policy_plot(applications, found[-1], self.plot, aim=aim)
 
 
-def _check_suffix(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
-    if path is not None and path.suffix not in suffixes:
+def _check_target(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
+    if path is None:
+        return
+    if path.suffix not in suffixes:
         raise ConfigError(f"{option} must end in {' or '.join(suffixes)}, got {path}.")
+    check_file(path)

@@ -1,12 +1,15 @@
 """Which devices a command means."""
 
 import sys
+from pathlib import Path
 
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
 from joulelab.devices.choice import DEFAULT_SIMULATED
 from joulelab.errors import ConfigError, DeviceNotFoundError
+from joulelab.guard.settings import GuardSettings
+from joulelab.tracking.durable import check_folder
 
 
 def find_addresses(device: str, store: str | None, uuids: tuple[str, ...]) -> list[DeviceAddress]:
@@ -65,6 +68,28 @@ def choose_address(
 def open_device(address: DeviceAddress) -> Device:
     """Open the device at ``address``."""
     return DEVICES[address.backend].open(address)
+
+
+def check_guard_socket(path: Path | None) -> None:
+    """Refuse, before anything is measured, a socket at which no clock guard can listen.
+
+    Args:
+        path: Where it is to listen on this node; ``None`` for the node's own.
+
+    Raises:
+        ConfigError: If it is not absolute or too long, is another kind of file, or its folder is
+            absent or cannot be written to.
+    """
+    if path is None or GuardSettings(socket_path=path).socket_path.is_socket():
+        return
+    if path.exists():
+        raise ConfigError(f"A clock guard listens at a Unix socket, but {path} is none.")
+    if not path.parent.parent.is_dir():
+        raise ConfigError(
+            f"A clock guard makes the folder of its socket, but {path.parent.parent} is no folder."
+        )
+    if path.parent.exists():
+        check_folder(path.parent)
 
 
 def _backend(device: str) -> str:

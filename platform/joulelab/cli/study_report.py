@@ -5,7 +5,11 @@ from pathlib import Path
 
 import tyro
 
+from joulelab.core.bounds import check_range
 from joulelab.tracking.store import ResultStore, study_folders
+from joulelab.tracking.study_lock import StudyLock
+
+_MOST_ROWS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +31,13 @@ class Report:
             0.
 
         Raises:
-            ConfigError: If there are no results.
+            ConfigError: If there are no results, or their study is under way.
             TrackingError: If one of them is of another kind, has not ended, or cannot be read.
         """
+        check_range("--max-rows", self.max_rows, 1, _MOST_ROWS)
         from joulelab.analysis.retell import retell
 
         for folder in study_folders(self.results_dir):
-            retell(ResultStore(folder), max_rows=self.max_rows)
+            with StudyLock(folder):
+                retell(ResultStore(folder), max_rows=self.max_rows)
         return 0

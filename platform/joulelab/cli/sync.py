@@ -6,8 +6,10 @@ from pathlib import Path
 
 import tyro
 
+from joulelab.cli.errors import one_line
 from joulelab.tracking.base import embedded_uri
 from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.reach import usable_uri
 from joulelab.tracking.store import ResultStore, study_folders
 from joulelab.tracking.sync import DeliveryReport, deliver
 
@@ -20,6 +22,7 @@ class Sync:
         results_dir: Results folder of one study, or a folder that holds several.
         tracking_uri: MLflow store: sqlite:////absolute/path.db or the address of a server.
             By default the one that each study names, else mlflow.db in the results folder.
+            Passwords are not kept: a store that has one is to be named again.
         json: Print one JSON object instead of text.
     """
 
@@ -34,7 +37,7 @@ class Sync:
             0 if all of it was delivered, 1 if something is left.
 
         Raises:
-            ConfigError: If there are no results.
+            ConfigError: If there are no results, or a store cannot be any or lacks its password.
             TrackingError: If results cannot be read.
         """
         reports = {str(folder): self._deliver(folder) for folder in study_folders(self.results_dir)}
@@ -50,7 +53,7 @@ class Sync:
         store = ResultStore(folder, writer="sync")
         header = store.read_study()
         uri = self.tracking_uri or (header.tracking_uri if header else None)
-        tracker = MlflowTracker(uri or embedded_uri(self.results_dir))
+        tracker = MlflowTracker(usable_uri(uri or embedded_uri(self.results_dir)))
         try:
             return deliver(store, tracker)
         finally:
@@ -60,4 +63,4 @@ class Sync:
 
 def _in_words(report: DeliveryReport) -> str:
     said = f"delivered {report.num_delivered} to {report.target}"
-    return f"{said}, {report.num_left} left: {report.error}" if report.error else said
+    return f"{said}, {report.num_left} left: {one_line(report.error)}" if report.error else said

@@ -11,6 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Literal
 
+from joulelab.core.bounds import MOST_TRIALS, check_range
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trial import Trial
@@ -40,13 +41,7 @@ def sweep_points(
         ConfigError: If ``every`` is below 1, ``clocks_mhz`` does not fit the mode, or a clock
             is not on the grid (names its neighbours).
     """
-    if every < 1:
-        raise ConfigError(f"every must be at least 1, got {every}.")
-    if (mode == "custom") != bool(clocks_mhz):
-        raise ConfigError(
-            f"clocks_mhz goes with mode 'custom' and no other, got mode {mode!r} with "
-            f"{list(clocks_mhz) or 'no clocks'}."
-        )
+    check_points(mode, every, clocks_mhz)
     clocks = _chosen(sorted(set(grid_mhz), reverse=True), mode, every, clocks_mhz)
     return (OperatingPoint(), *(OperatingPoint(sm_clock_mhz=clock) for clock in clocks))
 
@@ -78,18 +73,50 @@ def plan_sweep(
             configurations within a kind. By default all are of one kind.
 
     Raises:
-        ConfigError: If ``repeats`` or ``sentinel_every`` is below 1.
+        ConfigError: If ``repeats`` or ``sentinel_every`` is below 1, or that makes more than
+            ``MOST_TRIALS``.
     """
-    if repeats < 1 or sentinel_every < 1:
-        raise ConfigError(
-            f"repeats and sentinel_every must be at least 1, got {repeats} and {sentinel_every}."
-        )
+    check_plan(repeats, sentinel_every, num_configurations=len(configurations))
     random = Random(seed)  # noqa: S311 - an order of trials, not a secret
     trials: list[Trial] = []
     for repeat in range(repeats):
         block = _shuffled(configurations, together, random)
         trials += [_trial(study, configuration, repeat) for configuration in block]
     return _with_sentinels(trials, sentinel, sentinel_every)
+
+
+def check_plan(repeats: int, sentinel_every: int = 1, *, num_configurations: int = 1) -> None:
+    """Refuse a plan that no study could carry out, before its trials are made.
+
+    Raises:
+        ConfigError: If ``repeats`` or ``sentinel_every`` is below 1, or there would be more than
+            ``MOST_TRIALS``.
+    """
+    check_range("repeats", repeats, 1, MOST_TRIALS // max(num_configurations, 1))
+    check_range("sentinel_every", sentinel_every, 1, MOST_TRIALS)
+
+
+def check_points(
+    mode: SweepMode, every: int, clocks_mhz: Sequence[int], *, observe_only: bool = False
+) -> None:
+    """Refuse a choice of clocks that no device could offer, before there is a device.
+
+    Raises:
+        ConfigError: If ``every`` is below 1, ``clocks_mhz`` does not fit the mode, or clocks are to
+            be set although setters must not be called.
+    """
+    if every < 1:
+        raise ConfigError(f"every must be at least 1, got {every}.")
+    if (mode == "custom") != bool(clocks_mhz):
+        raise ConfigError(
+            f"clocks_mhz goes with mode 'custom' and no other, got mode {mode!r} with "
+            f"{list(clocks_mhz) or 'no clocks'}."
+        )
+    if observe_only and mode != "baseline":
+        raise ConfigError(
+            f"observe-only calls no setter, but mode {mode!r} sets clocks; measure at the driver's "
+            "clocks (--mode baseline), or allow control."
+        )
 
 
 def check_on_grid(clock_mhz: int, grid_mhz: Sequence[int], *, knob: str = "sm_clock_mhz") -> None:

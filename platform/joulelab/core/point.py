@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, fields
 
+from joulelab.core.bounds import MOST_MHZ, MOST_W
 from joulelab.errors import ConfigError
 
-_MOST = 1e6
+_MOST = {"sm_clock_mhz": MOST_MHZ, "mem_clock_mhz": MOST_MHZ, "power_limit_w": MOST_W}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +25,10 @@ class OperatingPoint:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None and not 0 < value < _MOST:
+            if value is not None and not 0 < value < _MOST[field.name]:
                 raise ConfigError(
-                    f"{field.name} must be positive and below {_MOST:g}, or None, got {value:g}."
+                    f"{field.name} must be positive and below {_MOST[field.name]:g}, or None, got "
+                    f"{value}."
                 )
 
     @property

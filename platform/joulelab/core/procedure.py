@@ -1,33 +1,39 @@
 """How a measurement is made: waiting, warming up, repeating, and when to stop."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
+from joulelab.core.bounds import DAY_S, HOUR_S, check_positive, check_range
 from joulelab.errors import ConfigError
+
+MOST_WINDOWS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Procedure:
     """Under what, how long to wait and how often to repeat; every length in seconds.
 
+    Waits and windows are an hour long at most, and whatever bounds them a day: what would take
+    longer is a slip of the hand.
+
     Attributes:
         power_limit_w: Board power limit, in watts, under which every operating point is measured
             that names none, as where a site runs its GPUs below their default; ``None`` for the
             driver's default.
         idle_s: Idle window before the load, in the same process at the same clock; 0 skips it.
-        start_below_c: Temperature that the board must be below before each trial; ``None`` does
-            not wait.
+        start_below_c: Temperature that the board must be below before each trial (0 to 200);
+            ``None`` does not wait.
         cool_max_s: Longest wait for that; a board still hotter then is not measured.
         settle_s: Wait after a new operating point has read back, besides two counter ticks.
         warmup_min_s: Shortest warm-up under load.
         warmup_max_s: Longest warm-up; a load not steady by then is measured and marked so.
         window_s: Shortest length of one window; windows hold whole units of work.
-        min_windows: Windows that are always taken.
+        min_windows: Windows that are always taken; they must fit into a day.
         limit_s: Windows are added until ``relative_ci`` is reached or this much time is used.
         relative_ci: Half-width of the 95 % confidence interval of energy per unit, relative,
-            at which no more windows are added.
+            at which no more windows are added (0 to 1); 0 takes all of ``limit_s``.
         sample_period_s: Period of polled readings (0.01 to 1); ``None`` takes the driver's
             own buffered power samples and looks at clocks and temperatures every 200 ms.
-        sampler_budget: Share of one core that the sampler may take before it slows itself.
+        sampler_budget: Share of one core that the sampler may take before it slows itself (0 to 1).
     """
 
     power_limit_w: float | None = None
@@ -45,16 +51,18 @@ class Procedure:
     sampler_budget: float = 0.02
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and not value >= 0:
-                raise ConfigError(f"{field.name} must not be negative, got {value}.")
-        if not self.window_s > 0 or self.min_windows < 1:
+        for name in ("idle_s", "settle_s", "warmup_min_s", "warmup_max_s"):
+            check_range(name, getattr(self, name), 0, HOUR_S)
+        for name in ("cool_max_s", "limit_s"):
+            check_range(name, getattr(self, name), 0, DAY_S)
+        for name in ("relative_ci", "sampler_budget"):
+            check_range(name, getattr(self, name), 0, 1)
+        check_range("start_below_c", self.start_below_c, 0, 200)
+        check_range("sample_period_s", self.sample_period_s, 0.01, 1)
+        check_positive("window_s", self.window_s, HOUR_S)
+        check_range("min_windows", self.min_windows, 1, MOST_WINDOWS)
+        if self.min_windows * self.window_s > DAY_S:
             raise ConfigError(
-                "window_s must be positive and min_windows at least 1, "
-                f"got {self.window_s} and {self.min_windows}."
-            )
-        if self.sample_period_s is not None and not 0.01 <= self.sample_period_s <= 1:
-            raise ConfigError(
-                f"sample_period_s must be within 0.01 and 1, got {self.sample_period_s}."
+                f"min_windows of window_s must fit into a day of {DAY_S:g} s, got "
+                f"{self.min_windows} of {self.window_s:g} s."
             )

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import get_args
 
+from joulelab.core.bounds import check_range
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
@@ -16,6 +18,7 @@ from joulelab.registry import unknown_name
 
 _NUM_CLOCKS = 56
 _WORDS: Mapping[str, KnobValue] = {"true": True, "false": False, "none": None}
+_MOST_SAMPLES, _MOST_DEVICES = 1_000_000, 100_000
 _USUAL = ("fp16", "bf16", "fp32", "int8")
 
 
@@ -70,11 +73,9 @@ class Question:
         for name in ("models", "devices", "batches"):
             if not getattr(self, name):
                 raise ConfigError(f"{name} must name at least one.")
-        wrong = [batch for batch in self.batches if batch < 1]
-        if wrong:
-            raise ConfigError(f"A batch must hold at least 1 sample, got {wrong[0]}.")
-        if self.num_devices < 1:
-            raise ConfigError(f"num_devices must be at least 1, got {self.num_devices}.")
+        for batch in self.batches:
+            check_range("Samples of a batch", batch, 1, _MOST_SAMPLES)
+        check_range("num_devices", self.num_devices, 1, _MOST_DEVICES)
         if self.mode not in get_args(Mode):
             raise unknown_name("mode", self.mode, get_args(Mode))
         for precision in self.precisions:
@@ -169,7 +170,10 @@ def _value(word: str) -> KnobValue:
         return _WORDS[word.lower()]
     for kind in (int, float):
         try:
-            return kind(word)
+            value = kind(word)
         except ValueError:
             continue
+        if not isfinite(value):
+            raise ConfigError(f"A knob's number must be finite, got {word!r}.")
+        return value
     return word

@@ -1,10 +1,8 @@
 """Cells of tables as texts and numbers, each refused with its column and row if it cannot be."""
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,23 +11,7 @@ from joulelab.errors import ConfigError
 from joulelab.power_models.columns import Column
 from joulelab.power_models.runs import Array
 
-FIRST_LINE = 2
-"""Of a CSV file, below the names of its columns."""
 _UNREAD = ("", "none", "n/a", "[n/a]")
-
-
-def csv_rows(path: Path) -> list[dict[str, str]]:
-    """Read the lines of a CSV file, whose first one names the columns.
-
-    Raises:
-        ConfigError: If it cannot be read, or has no lines.
-    """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"A readable CSV file is required, got {path}: {error}.") from error
-    return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from joulelab.core.measurement import Measurement
+from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.hardware import spec_for
 from joulelab.hardware.catalogue import GPUS
-from joulelab.power_models.cells import FIRST_LINE, Cells, csv_rows
+from joulelab.power_models.cells import Cells
 from joulelab.power_models.column_checks import check_columns
 from joulelab.power_models.columns import ACTIVITIES, APPLICATION_NAMES, COLUMNS, GPU_NAMES
 from joulelab.power_models.runs import Array, Index, Runs
@@ -40,7 +41,7 @@ def read_csv(
     Raises:
         ConfigError: If a column is missing or a value cannot be; names the column and the line.
     """
-    rows = csv_rows(path)
+    rows = read_csv_table(path)
     return runs_of_rows(rows, gpu=gpu, boards=boards, repeats=repeats, first_row=FIRST_LINE)
 
 

@@ -41,6 +41,10 @@ class Constraint:
             raise unknown_name("constraint", self.quantity, get_args(Quantity))
         if not (0 < self.bound < inf or (self.quantity == "slowdown" and self.bound == 0)):
             raise ConfigError(f"{self.quantity} needs a positive bound, got {self.bound:g}.")
+        if self.quantity == "quality" and self.bound > 1:
+            raise ConfigError(
+                f"A floor of quality is a share of the baseline's, from 0 to 1, got {self.bound:g}."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import product
+from math import prod
 from typing import Any, cast
 
 from typing_extensions import override
 
+from joulelab.core.bounds import MOST_TRIALS, check_range
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
@@ -163,6 +165,8 @@ class SearchSpace(Sequence[Configuration]):
                 raise ConfigError(f"The axis {name} needs at least one value, got none.")
             if len(set(values)) != len(values):
                 raise ConfigError(f"The axis {name} must hold each value once, got {values}.")
+        size = prod(len(values) for values in self.axes.values())
+        check_range("configurations of a search space", size, 1, MOST_TRIALS)
         doubled = sorted(set(self.axes) & set(fixed))
         if doubled or set(fixed) & set(POINT_AXES):
             raise ConfigError(

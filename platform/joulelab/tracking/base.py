@@ -18,7 +18,7 @@ class Tracker(ABC):
     @property
     @abstractmethod
     def target(self) -> str:
-        """URI of the tracking store."""
+        """URI of the tracking store, without user and password."""
 
     @abstractmethod
     def begin(self, header: StudyHeader) -> None:

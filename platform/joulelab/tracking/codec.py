@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 import numpy as np
 
 from joulelab.core.measurement import SCHEMA_VERSION, Measurement
-from joulelab.errors import JouleLabError, TrackingError
+from joulelab.errors import JouleLabError, SchemaVersionError, TrackingError
 
 T = TypeVar("T")
 Decoder = Callable[[Any, str], Any]
@@ -51,15 +51,18 @@ def measurement_from_json(text: str | bytes) -> Measurement:
 
     Raises:
         json.JSONDecodeError: If ``text`` is not JSON.
-        TrackingError: If it is not a measurement of a schema version that this code knows.
+        SchemaVersionError: If it is of a schema version that this code does not know.
+        TrackingError: If it is no measurement.
     """
     data = json.loads(text)
     version = data.get("schema_version") if isinstance(data, dict) else None
-    if version != SCHEMA_VERSION:
-        raise TrackingError(
+    if type(version) is int and version != SCHEMA_VERSION:
+        raise SchemaVersionError(
             f"schema_version must be {SCHEMA_VERSION}, got {version!r}; "
             "read it with the version of joulelab that wrote it (provenance.joulelab_version)."
         )
+    if version != SCHEMA_VERSION:
+        raise TrackingError(f"schema_version must be {SCHEMA_VERSION}, got {version!r}.")
     measurement: Measurement = _decoder(Measurement)(data, "")
     return measurement
 
@@ -178,9 +181,9 @@ def _scalar_decoder(kind: Any) -> Decoder:
     expected = type(None) if kind is None else kind
 
     def decode(data: Any, path: str) -> Any:
-        if type(data) is expected:
+        if type(data) is expected and not (isinstance(data, float) and not isfinite(data)):
             return data
-        if expected is float and type(data) is int:
+        if expected is float and type(data) is int and abs(data) < 2**1000:
             return float(data)
         raise _misfit(path, expected.__name__, data)
 

@@ -4,13 +4,17 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import StringIO
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from joulelab.errors import ConfigError, TrackingError
 
 _logger = logging.getLogger(__name__)
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,150}")
+_SHOWN = 200
 
 
 def check_file_name(what: str, name: str) -> None:
@@ -22,8 +26,45 @@ def check_file_name(what: str, name: str) -> None:
     if not _FILE_NAME.fullmatch(name):
         raise ConfigError(
             f"{what} must be 1 to 151 letters, digits or _.+=@- and start with a letter, digit "
-            f"or _, because it names a file; got {name!r}."
+            f"or _, because it names a file; got {name[:_SHOWN]!r}."
         )
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder in which no file can be made; none is left, nor a folder that was not there.
+
+    Raises:
+        ConfigError: Says why.
+    """
+    try:
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with NamedTemporaryFile(dir=folder):
+                pass
+        finally:
+            for each in missing:
+                with suppress(OSError):  # somebody uses it by now
+                    each.rmdir()
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(
+            f"{str(folder)[:_SHOWN]!r} must be a folder in which files can be made: {why}."
+        ) from error
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that could not be made, before what it is to hold is worked out.
+
+    Raises:
+        ConfigError: If it is a folder, or its folder is absent or cannot be written to.
+    """
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise ConfigError(f"There is no folder {str(folder)[:_SHOWN]!r} to write into.")
+    if path.is_dir():
+        raise ConfigError(f"{str(path)[:_SHOWN]!r} must name a file, but it is a folder.")
+    check_folder(folder)
 
 
 class LineFile:
@@ -104,8 +145,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         _logger.warning("%s:%d was cut short and is left out.", path, len(lines) + 1)
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes | str) -> None:
     """Make ``path`` hold ``data``, durably; a reader sees the old file or the new, never half.
+
+    Text is written in UTF-8, its ends of lines as they are.
 
     Raises:
         TrackingError: If it cannot be written.
@@ -115,7 +158,7 @@ def write_whole(path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as file:
-                file.write(data)
+                file.write(data.encode() if isinstance(data, str) else data)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -124,6 +167,18 @@ def write_whole(path: Path, data: bytes) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise TrackingError(f"Cannot write {path}: {error}") from error
+
+
+@contextmanager
+def whole_text(path: Path) -> Generator[StringIO]:
+    """Hand out a file to write text to; ``path`` holds all of it, and at once, after the block.
+
+    Raises:
+        TrackingError: If it cannot be written.
+    """
+    text = StringIO(newline="")
+    yield text
+    write_whole(path, text.getvalue())
 
 
 def _split_tail(data: bytes) -> tuple[bytes, bytes]:

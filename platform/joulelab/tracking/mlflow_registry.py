@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from joulelab.errors import ConfigError, TrackingError
+from joulelab.tracking.discreet import discreet
 from joulelab.tracking.mlflow_store import experiment_id, open_client, reached
 
 EXPERIMENT = "power models"
@@ -158,7 +159,7 @@ def fetched(
         if version is None:
             known = [int(v.version) for v in client.search_model_versions(f"name='{name}'")]
             if not known:
-                raise TrackingError(f"The store {uri} has no registered model {name!r}.")
+                raise TrackingError(f"The store {discreet(uri)} has no registered model {name!r}.")
             version = max(known)
         from mlflow.artifacts import download_artifacts
 

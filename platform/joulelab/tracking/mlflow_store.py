@@ -4,14 +4,16 @@ import logging
 import os
 import re
 import sqlite3
-import tempfile
+import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from joulelab.errors import TrackingError
+from joulelab.tracking.discreet import discreet
 from joulelab.tracking.reach import check_reachable, database_path, publish
 
 # MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and
@@ -41,12 +43,12 @@ def reached(uri: str) -> Generator[None]:
         check_reachable(uri)
         from mlflow.exceptions import MlflowException
     except (OSError, ImportError) as error:
-        raise TrackingError(f"MLflow store {uri}: {error}") from error
+        raise TrackingError(discreet(f"MLflow store {uri}: {error}")) from error
     try:
         yield
     except (MlflowException, sqlalchemy.exc.SQLAlchemyError, OSError) as error:
         first = str(error).partition("\n")[0]
-        raise TrackingError(f"MLflow store {uri}: {first}") from error
+        raise TrackingError(discreet(f"MLflow store {uri}: {first}")) from error
 
 
 def open_client(uri: str) -> Any:
@@ -114,14 +116,17 @@ def _commit_to_sqlite_cheaply() -> None:
 
 
 def _create_database(path: Path) -> None:
-    """Make the tables away from ``path`` and put them there at once.
+    """Make the tables in memory and put them at ``path`` at once.
 
     Two processes that open a fresh SQLite store at the same time crash in its migrations; and
-    those sync to disk a thousand times, which a shared file system takes seconds for.
+    those sync to disk a thousand times, which a shared file system takes seconds for. A process
+    that is killed meanwhile leaves nothing.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder) / path.name
-        open_client(f"sqlite:///{draft}").search_experiments(max_results=1)
+    name = f"file:{uuid4().hex}?mode=memory&cache=shared"
+    with closing(sqlite3.connect(name, uri=True)) as draft, warnings.catch_warnings():
+        # SQLAlchemy will keep connections to such a store otherwise, which is as good.
+        warnings.filterwarnings("ignore", "Selection of the SingletonThreadPool")
+        open_client(f"sqlite:///{name}&uri=true").search_experiments(max_results=1)
         publish(draft, path)
 
 

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.base import Tracker
+from joulelab.tracking.discreet import discreet
 from joulelab.tracking.mlflow_store import experiment_id, open_client, reached, store_artifact
 from joulelab.tracking.reach import database_path
 from joulelab.tracking.study import ChartPoint, RunMetrics, StudyHeader
@@ -58,7 +59,7 @@ class MlflowTracker(Tracker):
     @property
     @override
     def target(self) -> str:
-        return self._uri
+        return discreet(self._uri)
 
     @override
     def begin(self, header: StudyHeader) -> None:

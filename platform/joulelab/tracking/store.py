@@ -12,6 +12,7 @@ A results folder holds::
 Each writer appends to a file of its own, so writers need no lock, on one machine or on many.
 """
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +21,16 @@ from typing import TypeVar
 from joulelab.core.measurement import Measurement
 from joulelab.core.record import Record
 from joulelab.core.trace import PowerTrace
-from joulelab.errors import ConfigError, TrackingError
+from joulelab.errors import ConfigError, JouleLabError, SchemaVersionError, TrackingError
 from joulelab.tracking.codec import from_json, measurement_from_json, to_json
+from joulelab.tracking.discreet import discreet
 from joulelab.tracking.durable import LineFile, check_file_name, read_lines, write_whole
-from joulelab.tracking.study import Answer, StudyHeader
+from joulelab.tracking.study import Answer, StudyHeader, discreet_header
 from joulelab.tracking.traces import read_trace, trace_bytes
 
 T = TypeVar("T")
+_logger = logging.getLogger(__name__)
+_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class Delivery:
 
     Attributes:
         measurement_id: Which measurement.
-        target: URI of the tracking store.
+        target: URI of the tracking store, without user and password.
     """
 
     measurement_id: str
@@ -49,6 +53,9 @@ class ResultStore:
         folder: Results folder of one study; made when something is first written.
         writer: Name of this process among the study's writers, unique while it runs.
 
+    Attributes:
+        broken: Lines that were left out when the store was read, and what is wrong with each.
+
     Raises:
         ConfigError: If ``writer`` cannot be a file name.
     """
@@ -56,6 +63,7 @@ class ResultStore:
     def __init__(self, folder: Path, writer: str = "driver") -> None:
         check_file_name("writer", writer)
         self.folder = folder
+        self.broken: dict[str, str] = {}
         self._lines = LineFile(folder / "measurements" / f"{writer}.jsonl")
         self._ledger = LineFile(folder / "delivered" / f"{writer}.jsonl")
 
@@ -79,23 +87,28 @@ class ResultStore:
     def read(self) -> list[Measurement]:
         """Read every writer's measurements, each once, in the order in which they started.
 
-        A last line that a crash cut short was never acknowledged: it is left out, with a
-        warning in the log.
+        A last line that a crash cut short was never acknowledged: it is left out, and so is any
+        other that is broken. The log says so once, and :attr:`broken` keeps which.
 
         Raises:
-            TrackingError: If anything else cannot be read; names the file and the line.
+            TrackingError: If a file cannot be read, or a line is of another version of joulelab.
         """
-        found: dict[str, Measurement] = {}
+        found: dict[str, tuple[str, Measurement]] = {}
+        broken: dict[str, str] = {}
         for path in self._files("measurements"):
             for number, line in read_lines(path):
-                measurement = _parsed(path, number, line)
-                known = found.setdefault(measurement.measurement_id, measurement)
+                place = f"{path}:{number}"
+                measurement = parsed(place, line)
+                if isinstance(measurement, str):
+                    broken[place] = measurement
+                    continue
+                first, known = found.setdefault(measurement.measurement_id, (place, measurement))
                 if known != measurement:
-                    raise TrackingError(
-                        f"{path}:{number} holds another measurement under the known id "
-                        f"{measurement.measurement_id}; keep one of the two."
-                    )
-        return sorted(found.values(), key=lambda m: m.provenance.started_at)
+                    broken[place] = f"has the measurement_id of another one, {first}"
+                    broken[first] = f"has the measurement_id of another one, {place}"
+        self._tell(broken)
+        kept = [measurement for place, measurement in found.values() if place not in broken]
+        return sorted(kept, key=lambda m: m.provenance.started_at)
 
     def trace_path(self, measurement_id: str) -> Path:
         """Return where the power samples of a measurement are, if it has any."""
@@ -115,7 +128,9 @@ class ResultStore:
 
         The note is a convenience and not made durable: a tracker refuses doubles by itself.
         """
-        deliveries = [Delivery(measurement_id=id_, target=target) for id_ in measurement_ids]
+        deliveries = [
+            Delivery(measurement_id=id_, target=discreet(target)) for id_ in measurement_ids
+        ]
         self._ledger.append([to_json(delivery) for delivery in deliveries], durable=False)
 
     def undelivered(self, *, target: str = "mlflow") -> list[Measurement]:
@@ -124,12 +139,12 @@ class ResultStore:
             delivery.measurement_id
             for path in self._files("delivered")
             for _, line in read_lines(path)
-            if (delivery := from_json(Delivery, line)).target == target
+            if (delivery := delivery_of(line)) and discreet(delivery.target) == discreet(target)
         }
         return [m for m in self.read() if m.measurement_id not in delivered]
 
     def write_study(self, header: StudyHeader) -> None:
-        """Write the study's header.
+        """Write the study's header, without passwords and home folders.
 
         Raises:
             ConfigError: If the folder already belongs to another run of a study.
@@ -140,11 +155,12 @@ class ResultStore:
                 f"{self.folder} already holds study {known.name!r} (sweep {known.sweep_id}); "
                 "give another results folder, or resume that sweep."
             )
-        write_whole(self.folder / "study.json", f"{to_json(header)}\n".encode())
+        write_whole(self.folder / "study.json", f"{to_json(discreet_header(header))}\n".encode())
 
     def read_study(self) -> StudyHeader | None:
         """Read the study's header; ``None`` where none was written."""
-        return self._read_file("study.json", StudyHeader)
+        header = self._read_file("study.json", StudyHeader)
+        return None if header is None else discreet_header(header)
 
     def write_answer(self, answer: Answer) -> None:
         """Write what the study found, over an earlier answer."""
@@ -165,8 +181,20 @@ class ResultStore:
             return from_json(kind, path.read_bytes())
         except FileNotFoundError:
             return None
-        except (ValueError, TrackingError) as error:
+        except (ValueError, RecursionError, JouleLabError, OSError) as error:
             raise TrackingError(f"{path} is no {kind.__name__}: {error}") from error
+
+    def _tell(self, broken: dict[str, str]) -> None:
+        """Say in the log which lines were left out, each once."""
+        new = {place: why for place, why in broken.items() if place not in self.broken}
+        self.broken |= new
+        if new:
+            place, why = next(iter(new.items()))
+            more = f" and {len(new) - 1} more" if len(new) > 1 else ""
+            _logger.warning(
+                "Left out a broken line%s: %s %s. Set them aside with `joulelab repair %s`.",
+                *(more, place, why, self.folder),
+            )
 
     def _files(self, kind: str) -> list[Path]:
         return sorted((self.folder / kind).glob("*.jsonl"))
@@ -187,8 +215,27 @@ def study_folders(root: Path) -> list[Path]:
     return folders
 
 
-def _parsed(path: Path, number: int, line: bytes) -> Measurement:
+def parsed(place: str, line: bytes) -> Measurement | str:
+    """Return the measurement that a line holds, or what is wrong with the line.
+
+    Args:
+        place: File and number of the line.
+        line: Without its end.
+
+    Raises:
+        TrackingError: If another version of joulelab wrote it.
+    """
     try:
         return measurement_from_json(line)
-    except (ValueError, TrackingError) as error:
-        raise TrackingError(f"{path}:{number} is no measurement: {error}") from error
+    except SchemaVersionError as error:
+        raise TrackingError(f"{place}: {error}") from error
+    except (ValueError, RecursionError, JouleLabError) as error:
+        return f"is no measurement: {str(error)[:_SHOWN]}"
+
+
+def delivery_of(line: bytes) -> Delivery | None:
+    """Return the delivery that a line notes; ``None`` if it is broken."""
+    try:
+        return from_json(Delivery, line)
+    except (ValueError, RecursionError, JouleLabError):
+        return None

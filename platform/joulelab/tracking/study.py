@@ -1,6 +1,6 @@
 """What a study was asked, and what it found: the two files beside its measurements."""
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import PurePosixPath
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Provenance
 from joulelab.errors import ConfigError
+from joulelab.tracking.discreet import discreet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,8 @@ class StudyHeader:
         command: The command line, argument by argument.
         settings: Settings as ``(name, value)`` pairs, see :func:`flat_settings`.
         provenance: Where and from which code it ran.
-        tracking_uri: MLflow store that the study delivers to; ``None`` if to none.
+        tracking_uri: MLflow store that the study delivers to, without user and password; ``None``
+            if to none.
     """
 
     name: str
@@ -43,6 +45,17 @@ class StudyHeader:
         script = PurePosixPath(self.command[0] if self.command else "")
         kind = script.stem.replace("_", " ") if script.suffix == ".py" else "study"
         return f"{kind} {self.sweep_id}"
+
+
+def discreet_header(header: StudyHeader) -> StudyHeader:
+    """Return ``header`` as it may be stored and shown: see :func:`~.discreet.discreet`."""
+    uri = header.tracking_uri
+    return replace(
+        header,
+        command=tuple(map(discreet, header.command)),
+        settings=tuple((name, _discreet_value(value)) for name, value in header.settings),
+        tracking_uri=None if uri is None else discreet(uri),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +114,10 @@ def flat_settings(settings: Any) -> tuple[tuple[str, KnobValue], ...]:
     Sequences are joined by spaces, and whatever else is no scalar is written as ``str`` does.
     """
     return tuple(_flatten(settings, ""))
+
+
+def _discreet_value(value: KnobValue) -> KnobValue:
+    return discreet(value) if isinstance(value, str) else value
 
 
 def _flatten(value: Any, name: str) -> list[tuple[str, KnobValue]]:

@@ -3,6 +3,7 @@
 import logging
 import queue
 import threading
+import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from joulelab.core.measurement import Measurement
 from joulelab.errors import TrackingError
 from joulelab.tracking.base import Tracker
+from joulelab.tracking.discreet import discreet
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint, StudyHeader
 
@@ -23,7 +25,7 @@ class DeliveryReport:
     """What became of a delivery.
 
     Attributes:
-        target: URI of the tracking store.
+        target: URI of the tracking store, without user and password.
         num_delivered: Measurements that this delivery brought there.
         num_left: Measurements that are still only in the results folder.
         error: Why some are left, in one sentence; ``None`` if none are.
@@ -127,8 +129,9 @@ class BackgroundDelivery:
                     self._try(lambda: _deliver_answer(self._store, self._tracker))
         except Exception as error:
             # The top frame of the thread: the report must say why nothing more was delivered.
-            _logger.exception("Delivery to %s ended.", self._tracker.target)
-            self._error = f"{type(error).__name__}: {error}"
+            ending = discreet(traceback.format_exc())  # errors of MLflow quote its whole address
+            _logger.error("Delivery to %s ended.\n%s", self._tracker.target, ending)  # noqa: TRY400
+            self._error = discreet(f"{type(error).__name__}: {error}")
 
     def _take(self) -> bool:
         """Move what was offered to the backlog; ``False`` once nothing more will come."""

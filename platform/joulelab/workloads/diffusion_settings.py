@@ -51,7 +51,7 @@ class DiffusionSettings:
         require_count("batch", self.batch)
         require_count("steps", self.num_steps)
         require_count("resolution", self.image_size)
-        require_count("seed", self.seed, least=0)
+        require_count("seed", self.seed, least=0, most=2**63 - 1)
         if self.guidance_scale != 0:
             require_positive("guidance", self.guidance_scale)
         self._require_schedule()

@@ -1,6 +1,7 @@
 import http.server
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -325,15 +326,23 @@ def test_the_file_of_an_embedded_store_is_known(tmp_path):
 
 
 def test_the_first_of_two_to_make_a_store_wins(tmp_path):
-    drafts = [tmp_path / name for name in ("a", "b")]
-    for draft in drafts:
-        draft.write_text(draft.name)
+    drafts = [sqlite3.connect(":memory:", check_same_thread=False) for _ in range(2)]
+    for name, draft in zip("ab", drafts, strict=True):
+        draft.execute(f"CREATE TABLE {name} (x)")
+    abandoned = tmp_path / "made" / ".store.7.tmp"
+    abandoned.parent.mkdir()
+    abandoned.write_text("half")
+    os.utime(abandoned, (0, 0))
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda draft: publish(draft, tmp_path / "made" / "store"), drafts))
     publish(drafts[1], tmp_path / "made" / "store")
 
-    assert (tmp_path / "made" / "store").read_text() in {"a", "b"}
+    with sqlite3.connect(tmp_path / "made" / "store") as made:
+        tables = [name for (name,) in made.execute("SELECT name FROM sqlite_master")]
+    for connection in (made, *drafts):
+        connection.close()
+    assert tables in (["a"], ["b"])
     assert len(list((tmp_path / "made").iterdir())) == 1
 
 
@@ -394,3 +403,25 @@ def test_importing_the_tracker_imports_no_mlflow():
     )
 
     assert done.stdout == "False\n"
+
+
+def test_making_a_store_leaves_nothing_in_the_temporary_folder_even_if_it_is_killed(tmp_path):
+    """A tracker that was killed while it made its store left half a database in /tmp."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    script = (
+        "import os, signal, sys\n"
+        "from joulelab.tracking import mlflow_store\n"
+        "mlflow_store.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "with mlflow_store.reached(sys.argv[1]): pass\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, embedded_uri(tmp_path)],
+        env=os.environ | {"TMPDIR": str(temporary)},
+        check=False,
+    )
+
+    assert done.returncode == -signal.SIGKILL
+    assert [p for p in temporary.iterdir() if not p.name.startswith("torchinductor")] == []
+    assert list(tmp_path.iterdir()) == [temporary]

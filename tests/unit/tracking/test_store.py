@@ -50,13 +50,22 @@ def test_the_same_measurement_from_two_writers_counts_once(tmp_path):
     assert len(ResultStore(tmp_path).read()) == 1
 
 
-def test_two_results_under_one_id_are_refused(tmp_path):
+def test_of_two_results_under_one_id_neither_counts_since_nobody_knows_which_is_true(
+    tmp_path, caplog
+):
     store = ResultStore(tmp_path)
     store.append(record())
     store.append(record(energy_factor=1.1, measurement_id=record().measurement.measurement_id))
 
-    with pytest.raises(TrackingError, match=r"driver.jsonl:2 holds another measurement"):
-        store.read()
+    store.append(record(minute=5))
+
+    kept = store.read()
+
+    assert [m.provenance.started_at for m in kept] == [
+        record(minute=5).measurement.provenance.started_at
+    ]
+    assert len(store.broken) == 2
+    assert "driver.jsonl:2 has the measurement_id of another one" in caplog.text
 
 
 def test_a_last_line_cut_short_is_left_out_and_said(tmp_path, caplog):
@@ -98,7 +107,8 @@ def test_a_restarted_writer_mends_its_file_and_goes_on(tmp_path, cut):
     assert minutes == ([1, 2, 3] if cut == 1 else [1, 3])
 
 
-def test_damage_before_the_last_line_names_file_and_line(tmp_path):
+def test_a_broken_line_costs_no_other_and_is_said_once_with_file_and_line(tmp_path, caplog):
+    """One broken line made every result of a store unreadable."""
     store = ResultStore(tmp_path)
     for minute in range(3):
         store.append(record(minute=minute))
@@ -106,8 +116,12 @@ def test_damage_before_the_last_line_names_file_and_line(tmp_path):
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + lines[1][:100] + b"\n" + lines[2])
 
-    with pytest.raises(TrackingError, match=r"driver.jsonl:2 is no measurement"):
-        store.read()
+    read = [store.read(), store.read()]
+
+    assert [len(measurements) for measurements in read] == [2, 2]
+    assert [place.rpartition("/")[2] for place in store.broken] == ["driver.jsonl:2"]
+    assert caplog.text.count("driver.jsonl:2 is no measurement") == 1
+    assert "joulelab repair" in caplog.text
 
 
 def test_a_later_schema_is_refused_even_on_the_last_line(tmp_path):
@@ -117,7 +131,7 @@ def test_a_later_schema_is_refused_even_on_the_last_line(tmp_path):
     data = {**json.loads(path.read_bytes()), "schema_version": 99}
     path.write_text(json.dumps(data))
 
-    with pytest.raises(TrackingError, match=r"driver.jsonl:1 .*schema_version must be 1, got 99"):
+    with pytest.raises(TrackingError, match=r"driver.jsonl:1: schema_version must be 1, got 99"):
         store.read()
 
 

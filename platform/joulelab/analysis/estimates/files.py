@@ -1,13 +1,12 @@
 """Estimates as a file, whole or not at all: the suffix says which kind."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from joulelab.analysis.estimates.export import groups_to_csv, to_csv, to_json
 from joulelab.errors import ConfigError
 from joulelab.estimator.cell import Cell
+from joulelab.tracking.durable import check_file, write_whole
 
 SUFFIXES = (".json", ".csv", ".html")
 
@@ -16,13 +15,12 @@ def check_target(path: Path) -> None:
     """Refuse a file that could not be written, before anything is computed.
 
     Raises:
-        ConfigError: If the suffix is none of :data:`SUFFIXES`, or there is no such folder.
+        ConfigError: If the suffix is none of :data:`SUFFIXES`, or no such file can be made.
     """
     if path.suffix not in SUFFIXES:
         known = ", ".join(SUFFIXES)
         raise ConfigError(f"The file must end in one of {known}, got {str(path)!r}.")
-    if not path.absolute().parent.is_dir():
-        raise ConfigError(f"There is no folder {str(path.absolute().parent)!r} to write into.")
+    check_file(path)
 
 
 def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -> Path:
@@ -34,7 +32,8 @@ def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -
         per_group: Whether the CSV has a row for each group instead of each phase.
 
     Raises:
-        ConfigError: If the file cannot be written.
+        ConfigError: If there can be no such file.
+        TrackingError: If it cannot be written.
     """
     check_target(path)
     if path.suffix == ".json":
@@ -45,29 +44,5 @@ def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -
         from joulelab.analysis.estimates.page import page
 
         text = page(cells)
-    write_whole(text, path)
+    write_whole(path, text)
     return path
-
-
-def write_whole(text: str, path: Path) -> None:
-    """Write ``text`` beside ``path`` and move it there.
-
-    Raises:
-        ConfigError: If that is not allowed or there is no room.
-    """
-    try:
-        with NamedTemporaryFile(
-            "w", encoding="utf-8", newline="", dir=path.absolute().parent, delete=False
-        ) as file:
-            written = Path(file.name)
-            try:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            except OSError:
-                written.unlink(missing_ok=True)
-                raise
-        written.chmod(0o644)
-        written.replace(path)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error

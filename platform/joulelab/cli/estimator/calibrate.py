@@ -5,18 +5,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import tyro
+from rich.markup import escape
 
 from joulelab.analysis.estimates.calibration_table import (
     calibration_sentence,
     figures_table,
     residuals_table,
 )
-from joulelab.analysis.estimates.files import write_whole
 from joulelab.cli.estimator.terminal import terminal
 from joulelab.errors import ConfigError
 from joulelab.estimator.calibration.fit import Calibration, calibrate
 from joulelab.estimator.calibration.points import read_anchors
 from joulelab.hardware.processors import PROCESSORS
+from joulelab.tracking.durable import check_file, write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +49,12 @@ class Calibrate:
         processor = PROCESSORS[self.device]
         if self.out is not None and self.out.suffix != ".json":
             raise ConfigError(f"--out takes a file that ends in .json, got {str(self.out)!r}.")
+        if self.out is not None:
+            check_file(self.out)
         found = calibrate(processor, read_anchors(self.anchors))
         told = json.dumps(_told(processor.key, found), indent=2)
         if self.out is not None:
-            write_whole(told + "\n", self.out)
+            write_whole(self.out, told + "\n")
         if self.json:
             print(told)
             return 0
@@ -60,7 +63,7 @@ class Calibrate:
         console.print(figures_table(found.figures))
         console.print(residuals_table(found))
         for name, reason in found.rejected.items():
-            console.print(f"refused: {name}: {reason}", style="yellow")
+            console.print(escape(f"refused: {name}: {reason}"), style="yellow")
         return 0
 
 

@@ -16,6 +16,7 @@ from joulelab.analysis.estimates.sweep_table import (
 from joulelab.cli.estimator.options import Asking, numbers
 from joulelab.cli.estimator.terminal import terminal
 from joulelab.cli.progress import progress
+from joulelab.core.bounds import MOST_MHZ, check_range
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.clock_sweep import Curve, sweep
@@ -80,6 +81,8 @@ def clock_list(words: str) -> tuple[int, ...]:
     parts = numbers(words.replace(":", ","), "clock-mhz")
     if len(parts) != 3 or parts[2] < 1 or parts[0] > parts[1]:
         raise ConfigError(f"--clock-mhz takes first:last:step, ascending, got {words!r}.")
+    for part in parts:
+        check_range("--clock-mhz", part, 1, MOST_MHZ)
     return tuple(range(parts[0], parts[1] + 1, parts[2]))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.markup import escape
 
 from joulelab.analysis.estimates.validation_table import (
     known_table,
@@ -70,7 +71,7 @@ class Validate:
         if self.points:
             console.print(points_table(found.comparisons))
         for name, reason in found.rejected.items():
-            console.print(f"not compared: {name}: {reason}", style="yellow")
+            console.print(escape(f"not compared: {name}: {reason}"), style="yellow")
         return int(not found.comparisons)
 
     def _tell_known(self) -> int:

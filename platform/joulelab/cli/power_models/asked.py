@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
+from rich.markup import escape
 from rich.table import Table
 
 from joulelab.cli.estimator.terminal import terminal
@@ -40,7 +41,7 @@ def show(
     title: str, columns: Mapping[str, Array], ends: Mapping[str, Interval], marks: Sequence[str]
 ) -> None:
     """Print a table with the half width of each interval; ``marks`` end each row."""
-    table = Table("MHz", *_SHOWN, "", title=title)
+    table = Table("MHz", *_SHOWN, "", title=escape(title))
     for row, clock_mhz in enumerate(columns["sm_clock_mhz"]):
         cells = [
             f"{columns[name][row]:.4g}" + (_half(ends[name], row) if name in ends else "")
@@ -51,7 +52,8 @@ def show(
     console.print(table)
     outside = dict.fromkeys(text for each in ends.values() for text in each.outside)
     for text in outside:
-        console.print(f"Outside the training domain, intervals widened: {text}", style="yellow")
+        said = escape(f"Outside the training domain, intervals widened: {text}")
+        console.print(said, style="yellow")
 
 
 def _half(interval: Interval, row: int) -> str:

@@ -5,16 +5,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from joulelab.cli.estimator.terminal import terminal
 from joulelab.cli.power_models.table import OfTable
-from joulelab.errors import ConfigError
+from joulelab.core.bounds import check_range
+from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.runs import Runs
 from joulelab.power_models.validation import COLD, WARM, Validated, validate
 
+MOST_LEVEL = 0.9999
 _COLUMNS = (
     "model",
     "measured at",
@@ -37,8 +40,9 @@ class Evaluate(OfTable):
     Attributes:
         model: Models to compare; by default the cheap ones.
         held_out: What is held out: application, gpu or clocks.
-        probe: Clock over the default clock at which held-out applications are measured besides it.
-        level: Of the intervals; 0 asks for none, which is several times faster.
+        probe: Clock over the default clock (0.01 to 2) at which held-out applications are measured
+            besides it.
+        level: Of the intervals, below 1; 0 asks for none, which is several times faster.
         json: Print one JSON object instead of text.
     """
 
@@ -58,12 +62,16 @@ class Evaluate(OfTable):
             UnknownNameError: If there is no such model or split.
             ConfigError: If the table cannot be read.
         """
+        check_range("--probe", self.probe, 0.01, 2)
+        check_range("--level", self.level, 0, MOST_LEVEL)
         runs = self.read()
         found: dict[str, list[Validated]] = {}
         refused: dict[str, str] = {}
         for name in self.model:
             try:
                 found[name] = self._scores(name, runs)
+            except UnknownNameError:
+                raise
             except ConfigError as error:
                 refused[name] = str(error)
         if self.json:
@@ -98,7 +106,7 @@ def _show(found: Mapping[str, list[Validated]], refused: Mapping[str, str]) -> N
     console = terminal()
     console.print(table)
     for name, reason in refused.items():
-        console.print(f"{name}: {reason}", style="yellow")
+        console.print(escape(f"{name}: {reason}"), style="yellow")
 
 
 def _cells(each: Validated) -> list[str]:

@@ -7,7 +7,9 @@ from pathlib import Path
 import tyro
 
 from joulelab.cli.power_models.asked import as_rows, intervals, predictions, show
+from joulelab.cli.power_models.evaluate import MOST_LEVEL
 from joulelab.cli.power_models.table import OfTable, one_pair
+from joulelab.core.bounds import MOST_MHZ, check_positive, check_range
 from joulelab.errors import ConfigError
 from joulelab.power_models.artifacts import load_operating_model
 from joulelab.power_models.queries import profile_of, sweep
@@ -45,6 +47,9 @@ class Predict(OfTable):
             ConfigError: If the folder holds no model, the table no such application, or it is
                 outside the training domain and that is refused.
         """
+        check_range("--level", self.level, 0, MOST_LEVEL)
+        for clock_mhz in self.sm_clock_mhz:
+            check_positive("--sm-clock-mhz", clock_mhz, MOST_MHZ)
         model, runs = load_operating_model(self.model), self.read()
         pair = one_pair(runs, self.application)
         queries = sweep(profile_of(runs, *pair), self.sm_clock_mhz)

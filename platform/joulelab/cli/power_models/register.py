@@ -14,6 +14,7 @@ from joulelab.power_models.runs import Runs
 from joulelab.power_models.validation import Validated, validate
 from joulelab.tracking.base import embedded_uri
 from joulelab.tracking.mlflow_models import register_model
+from joulelab.tracking.reach import usable_uri
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Register(OfTable):
             TrackingError: If the store cannot be written.
         """
         model, runs = load_operating_model(self.model), self.read()
-        uri = self.tracking_uri or embedded_uri(self.model.resolve().parent)
+        uri = usable_uri(self.tracking_uri or embedded_uri(self.model.resolve().parent))
         example = sweep(profile_of(runs, *runs.pairs[0]))
         validated = _scores(model, runs) if self.scored else ()
         made = register_model(uri, self.name, model, example, validated=validated)

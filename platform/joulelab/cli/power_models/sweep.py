@@ -8,6 +8,8 @@ from typing import get_args
 import tyro
 
 from joulelab.cli.power_models.asked import as_rows, intervals, predictions, show
+from joulelab.cli.power_models.evaluate import MOST_LEVEL
+from joulelab.core.bounds import MOST_MHZ, MOST_S, check_positive, check_range
 from joulelab.hardware import GPUS
 from joulelab.power_models.artifacts import load_operating_model
 from joulelab.power_models.decision import Goal
@@ -61,6 +63,10 @@ class Sweep:
             ConfigError: If the folder holds no model, or an activity is no share.
             UnknownNameError: If there is no such GPU.
         """
+        check_range("--level", self.level, 0, MOST_LEVEL)
+        for clock_mhz in self.sm_clock_mhz:
+            check_positive("--sm-clock-mhz", clock_mhz, MOST_MHZ)
+        check_positive("--time-s", self.time_s, MOST_S)
         model = load_operating_model(self.model)
         queries = sweep(self._profile(model), self.sm_clock_mhz or None)
         columns = predictions(model, queries)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from joulelab.cli.power_models.table import OfTable
+from joulelab.core.bounds import MOST_SEED, check_range
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.operating_model import OperatingModel
 
@@ -37,6 +38,7 @@ class Train(OfTable):
             UnknownNameError: If there is no such model.
             ConfigError: If the table does not suffice.
         """
+        check_range("--seed", self.seed, 0, MOST_SEED)
         model = OperatingModel(
             power=POWER_MODELS[self.power]("power_w", seed=self.seed),
             time=POWER_MODELS[self.time]("time_s", seed=self.seed),

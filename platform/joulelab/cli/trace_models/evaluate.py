@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 
+from rich.markup import escape
 from rich.table import Table
 
 from joulelab.cli.estimator.terminal import terminal
 from joulelab.cli.trace_models.recordings import OfSamples
+from joulelab.core.bounds import MOST_W, check_positive
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS
 from joulelab.power_models.traces.validation import TraceScores, leave_one_trace_out
 
@@ -39,6 +41,7 @@ class Evaluate(OfSamples):
             UnknownNameError: If there is no such model.
             ConfigError: If the file cannot be read, or has fewer than two recordings.
         """
+        check_positive("--power-limit-w", self.power_limit_w, MOST_W)
         recordings = self.recordings()
         found = {
             name: leave_one_trace_out(
@@ -68,7 +71,7 @@ def _show(found: Mapping[str, TraceScores]) -> None:
         table.add_row(
             name,
             *(f"{100 * share:.1f} %" for share in (scores.median, scores.mean)),
-            f"{100 * error:.1f} % ({worst})",
+            f"{100 * error:.1f} % ({escape(worst)})",
             f"{100 * scores.power_mape:.1f} %",
             f"{scores.fit_s:.1f} s",
             "loses to the baseline" if loses else "the baseline" if name == BASELINE else "",

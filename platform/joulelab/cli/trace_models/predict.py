@@ -6,10 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import tyro
+from rich.markup import escape
 from rich.table import Table
 
 from joulelab.cli.estimator.terminal import terminal
+from joulelab.cli.power_models.evaluate import MOST_LEVEL
 from joulelab.cli.trace_models.recordings import OfSamples
+from joulelab.core.bounds import check_range
 from joulelab.errors import ConfigError
 from joulelab.power_models.traces import load_trace_model
 from joulelab.power_models.traces.base import TraceModel
@@ -65,6 +68,7 @@ class Predict(OfSamples):
             ConfigError: If the folder holds no model, the file cannot be read, or a schedule is
                 outside of what was trained on and that is refused.
         """
+        check_range("--level", self.level, 0, MOST_LEVEL)
         model = load_trace_model(self.model)
         found = {name: self._predicted(model, each) for name, each in self.schedules().items()}
         if self.json:
@@ -96,8 +100,11 @@ def _show(found: Mapping[str, Predicted]) -> None:
     for name, each in found.items():
         ends = ["" if end is None else f"{end:.4g} J" for end in (each.lower_j, each.upper_j)]
         mean = f"{each.energy_j / each.duration_s:.4g} W"
-        table.add_row(name, f"{each.duration_s:.4g} s", mean, f"{each.energy_j:.4g} J", *ends)
+        table.add_row(
+            escape(name), f"{each.duration_s:.4g} s", mean, f"{each.energy_j:.4g} J", *ends
+        )
     console.print(table)
     for name, each in found.items():
         for text in each.outside:
-            console.print(f"{name}: outside of training, interval widened: {text}", style="yellow")
+            said = escape(f"{name}: outside of training, interval widened: {text}")
+            console.print(said, style="yellow")

@@ -12,6 +12,7 @@ from joulelab.power_models.traces import load_trace_model
 from joulelab.power_models.traces.validation import leave_one_trace_out
 from joulelab.tracking.base import embedded_uri
 from joulelab.tracking.mlflow_trace_models import register_trace_model
+from joulelab.tracking.reach import usable_uri
 
 _EXAMPLE_STEPS = 20
 
@@ -46,7 +47,7 @@ class Register(OfSamples):
             TrackingError: If the store cannot be written.
         """
         model, recordings = load_trace_model(self.model), self.recordings()
-        uri = self.tracking_uri or embedded_uri(self.model.resolve().parent)
+        uri = usable_uri(self.tracking_uri or embedded_uri(self.model.resolve().parent))
         example = recordings[0].schedule.part(0, _EXAMPLE_STEPS)
         scores = None
         if self.scored:

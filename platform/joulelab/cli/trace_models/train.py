@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from joulelab.cli.trace_models.recordings import OfSamples
+from joulelab.core.bounds import MOST_SEED, MOST_W, check_positive, check_range
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS
 
 
@@ -36,6 +37,8 @@ class Train(OfSamples):
             UnknownNameError: If there is no such model.
             ConfigError: If the recordings do not suffice.
         """
+        check_range("--seed", self.seed, 0, MOST_SEED)
+        check_positive("--power-limit-w", self.power_limit_w, MOST_W)
         made = TRACE_MODELS[self.model](seed=self.seed, power_limit_w=self.power_limit_w)
         recordings = self.recordings()
         made.fit(recordings).save(self.out)

@@ -5,7 +5,7 @@ from pathlib import Path
 from joulelab.devices.replay.recording import Board
 from joulelab.devices.replay.results_folder import read_results
 from joulelab.devices.replay.sweep_table import read_sweep_table
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, JouleLabError
 
 
 def read_recording(store: str | None) -> tuple[Board, ...]:
@@ -23,7 +23,20 @@ def read_recording(store: str | None) -> tuple[Board, ...]:
         )
     path = Path(store)
     if path.is_dir():
-        return read_results(path)
+        return _read_folder(path)
     if path.is_file():
         return read_sweep_table(path)
     raise ConfigError(f"store must be a results folder or a CSV file, but {store} does not exist.")
+
+
+def _read_folder(folder: Path) -> tuple[Board, ...]:
+    """Read a results folder; lines of another shape than ours are refused, not guessed at."""
+    try:
+        return read_results(folder)
+    except JouleLabError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{folder} holds a line that is no measurement ({type(error).__name__}: {error}); set "
+            f"it aside with `joulelab repair {folder}`."
+        ) from error

@@ -1,18 +1,26 @@
 """Published clock sweeps: a CSV with one run of one program at one clock per row."""
 
-import csv
 import re
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+from joulelab.core.bounds import MOST_MHZ, MOST_S, MOST_W
 from joulelab.core.device import DeviceIdentity, DeviceState
 from joulelab.core.point import OperatingPoint
+from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.devices.replay.recording import Board, Program, Take
 from joulelab.errors import ConfigError
 
 COLUMNS = ("gpu", "app", "sm_clock_mhz", "power_w", "time_s")
 """What a table must have; ``mem_clock_mhz`` and ``idle_power_w`` are used where they are there."""
+_MOST = {
+    "sm_clock_mhz": MOST_MHZ,
+    "mem_clock_mhz": MOST_MHZ,
+    "power_w": MOST_W,
+    "idle_power_w": MOST_W,
+    "time_s": MOST_S,
+}
 
 _Row = Mapping[str, str]
 
@@ -26,17 +34,9 @@ def read_sweep_table(path: Path) -> tuple[Board, ...]:
     Raises:
         ConfigError: If a column is missing or a value is no positive number; names the line.
     """
-    with path.open(newline="", encoding="utf-8") as lines:
-        reader = csv.DictReader(lines)
-        missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-        if missing:
-            raise ConfigError(
-                f"{path} must have the columns {', '.join(COLUMNS)}, but lacks "
-                f"{', '.join(missing)}."
-            )
-        rows: dict[str, list[tuple[int, _Row]]] = defaultdict(list)
-        for row in reader:
-            rows[row["gpu"]].append((reader.line_num, row))
+    rows: dict[str, list[tuple[int, _Row]]] = defaultdict(list)
+    for line, row in enumerate(read_csv_table(path, columns=COLUMNS), start=FIRST_LINE):
+        rows[row["gpu"]].append((line, row))
     return tuple(_board(path, gpu, of_gpu) for gpu, of_gpu in rows.items())
 
 
@@ -90,8 +90,11 @@ def _positive(path: Path, line: int, row: _Row, name: str) -> float:
         value = float(row[name])
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        raise ConfigError(f"{path}:{line}: {name} must be a positive number, got {row[name]!r}.")
+    if not 0 < value < _MOST[name]:
+        raise ConfigError(
+            f"{path}:{line}: {name} must be a positive number, got {row[name]!r}; "
+            f"{_MOST[name]:g} is beyond every GPU."
+        )
     return value
 
 

@@ -1,13 +1,14 @@
 """Micro-benchmarks as measured: reading them, and refusing those that break physics."""
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from joulelab.core.bounds import MOST_MHZ, MOST_S, MOST_W, check_range
 from joulelab.core.cost import Pipe
+from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.estimator.program import MatrixShape, Operator
 from joulelab.estimator.tracing.kinds import MATRIX_KINDS, Kind
@@ -19,6 +20,7 @@ AnchorMode = Literal["graph", "eager", "idle"]
 _PEAK_TOLERANCE = 1.02
 _POWER_TOLERANCE = 1.05
 """Power readings of a class of boards are good to 5 %."""
+_MOST = 1e30
 _BEYOND_CACHES = 4.0
 """Traffic of this many times the last cache must come from memory."""
 
@@ -76,6 +78,13 @@ class Anchor:
     clock_mhz: float | None = None
     problem: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("elements", "flop", "moved_b"):
+            check_range(name, getattr(self, name), 0, _MOST)
+        check_range("time_s", self.time_s, 0, MOST_S)
+        check_range("power_w", self.power_w, 0, MOST_W)
+        check_range("clock_mhz", self.clock_mhz, 0, MOST_MHZ)
+
     @property
     def energy_j(self) -> float | None:
         """Energy of one call."""
@@ -116,10 +125,7 @@ def read_anchors(path: Path) -> tuple[Anchor, ...]:
     Raises:
         ConfigError: If the file cannot be read or lacks columns; names them.
     """
-    try:
-        rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The micro-benchmarks {path} cannot be read: {error}.") from error
+    rows = read_csv_table(path)
     missing = [name for name in _COLUMNS if rows and name not in rows[0]]
     if missing or not rows:
         lacks = f"lacks the columns {', '.join(missing)}" if missing else "holds no rows"
@@ -127,7 +133,7 @@ def read_anchors(path: Path) -> tuple[Anchor, ...]:
             f"The micro-benchmarks {path} must be a table of benchmarks/estimator_anchors.py; "
             f"it {lacks}."
         )
-    return tuple(_anchor(path, number, row) for number, row in enumerate(rows, start=2))
+    return tuple(_anchor(path, number, row) for number, row in enumerate(rows, start=FIRST_LINE))
 
 
 def read_provenance(path: Path) -> dict[str, str]:

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast, get_args
 
+from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.question import knob_value
 from joulelab.estimator.validation.points import read_reference_points
-from joulelab.estimator.validation.runs import MeasuredRun, Scope, csv_rows, read_h200_runs
+from joulelab.estimator.validation.runs import MeasuredRun, Scope, read_h200_runs
 from joulelab.registry import unknown_name
 
 _NEEDED = ("model", "device", "precision", "batch")
@@ -20,18 +21,23 @@ def read_measured(path: Path) -> tuple[MeasuredRun, ...]:
     Raises:
         ConfigError: If the table cannot be read or lacks columns; names them.
     """
-    rows = csv_rows(path)
+    rows = read_csv_table(path)
     if not rows:
         raise ConfigError(f"{path} holds no measurements.")
-    if "case" in rows[0]:
-        return read_h200_runs(path)
-    if "latency_ms" in rows[0]:
-        return read_reference_points(path).runs
+    if {"case", "latency_ms"} & set(rows[0]):
+        return _of_known_form(path, rows[0])
     missing = [name for name in _NEEDED if name not in rows[0]]
     if missing or not {"time_s", "energy_j"} & set(rows[0]):
         lacks = ", ".join(missing or ["time_s or energy_j"])
         raise ConfigError(f"{path} lacks the columns {lacks}; see `joulelab validate --help`.")
-    return tuple(_run(row, number, path) for number, row in enumerate(rows, start=2))
+    return tuple(_run(row, number, path) for number, row in enumerate(rows, start=FIRST_LINE))
+
+
+def _of_known_form(path: Path, row: Mapping[str, str]) -> tuple[MeasuredRun, ...]:
+    try:
+        return read_h200_runs(path) if "case" in row else read_reference_points(path).runs
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"{path} is no whole table of its form: {error}") from error
 
 
 def _run(row: Mapping[str, str], number: int, path: Path) -> MeasuredRun:

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.validation import mlperf
 from joulelab.estimator.validation.mlperf import Submitted
-from joulelab.estimator.validation.runs import MeasuredRun, Scope, csv_rows
+from joulelab.estimator.validation.runs import MeasuredRun, Scope
 
 _SCOPES: Mapping[str, Scope] = {
     "package (RAPL)": "package",
@@ -59,7 +60,7 @@ def read_reference_points(path: Path) -> ReferencePoints:
     """Read the table of published measurements."""
     runs: list[MeasuredRun] = []
     left_out: Counter[str] = Counter()
-    for number, row in enumerate(csv_rows(path), start=2):
+    for number, row in enumerate(read_csv_table(path), start=FIRST_LINE):
         found = _run(number, row)
         if isinstance(found, str):
             left_out[found] += 1

@@ -1,16 +1,18 @@
 """Networks as somebody measured them: what ran where, and what it took."""
 
-import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from joulelab.core.bounds import MOST_MHZ, MOST_S, MOST_W, check_positive, check_range
 from joulelab.core.configuration import KnobValue
+from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Mode
 
+MOST_BATCH = 1_000_000
 Scope = Literal["gpu", "package", "module", "wall"]
 """What a measured energy contains: the board, a CPU package, a module's rails, the whole host."""
 
@@ -70,6 +72,13 @@ class MeasuredRun:
     host_link_b_per_s: float | None = None
     free_batches: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_range("batch", self.batch, 1, MOST_BATCH)
+        check_positive("time_s", self.time_s, MOST_S)
+        check_positive("energy_j", self.energy_j, MOST_W * (self.time_s or MOST_S))
+        check_positive("power_limit_w", self.power_limit_w, MOST_W)
+        check_positive("clock_mhz", self.clock_mhz, MOST_MHZ)
+
 
 _H200_CASE = re.compile(
     r"(?P<model>llama7b|vitb|resnet18|resnet50|mobilenet_v2)_(?P<format>\w+?\d+)"
@@ -94,7 +103,7 @@ def read_h200_runs(path: Path) -> tuple[MeasuredRun, ...]:
     Raises:
         ConfigError: If a case has another name than those that the table is known for.
     """
-    return tuple(_h200_run(row) for row in csv_rows(path))
+    return tuple(_h200_run(row) for row in read_csv_table(path))
 
 
 def _h200_run(row: Mapping[str, str]) -> MeasuredRun:
@@ -123,15 +132,3 @@ def _lengths(stage: str | None, length: str | None) -> dict[str, KnobValue]:
         return {}
     new_tokens = 0 if stage == "prefill" else _NEW_TOKENS
     return {"prompt_tokens": int(length or _PROMPT_TOKENS), "new_tokens": new_tokens}
-
-
-def csv_rows(path: Path) -> Sequence[Mapping[str, str]]:
-    """Return the rows of a table of measurements.
-
-    Raises:
-        ConfigError: If it cannot be read.
-    """
-    try:
-        return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The measurements {path} cannot be read: {error}.") from error

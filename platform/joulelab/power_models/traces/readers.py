@@ -7,18 +7,21 @@ power goes straight from sample to sample, as :class:`~joulelab.core.trace.Power
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
 import numpy as np
 
 from joulelab.core.trace import PowerTrace
+from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
-from joulelab.power_models.cells import FIRST_LINE, Cells, csv_rows
+from joulelab.power_models.cells import Cells
 from joulelab.power_models.columns import ACTIVITIES, COLUMNS, Column
 from joulelab.power_models.runs import Array, Index, Names
 from joulelab.power_models.traces.load_trace import CLOCK, LoadTrace, Schedule, step_means
 
+_MOST_STEPS = 10_000_000
 RECORDING_NAMES = ("recording", "run", "run_id")
 PHASE_NAMES = ("phase", "state")
 _TIME = Column(
@@ -89,7 +92,12 @@ class _Samples:
         """Return what ran in each step, as it was in the middle of it."""
         rows = self.recordings[name]
         t_s = self.t_s[rows]
-        num_steps = int((t_s[-1] - t_s[0]) / step_s + 1e-6) if step_s > 0 else 0
+        num_steps = int((t_s[-1] - t_s[0]) / step_s + 1e-6) if 0 < step_s < inf else 0
+        if num_steps > _MOST_STEPS:
+            raise ConfigError(
+                f"Recording {name!r} of {t_s[-1] - t_s[0]:g} s must have at most {_MOST_STEPS} "
+                f"steps of step_s, got {step_s:g} s; take longer ones, or see that t_s is in s."
+            )
         if num_steps < 1:
             raise ConfigError(
                 f"step_s must be positive and no longer than recording {name!r} of "
@@ -102,7 +110,9 @@ class _Samples:
 
 
 def _samples(path: Path, board: str | None) -> _Samples:
-    rows = csv_rows(path)
+    if board is not None:
+        GPUS[board]  # a wrong name is told whether it is needed or not
+    rows = read_csv_table(path)
     if not rows:
         raise ConfigError(f"At least two samples are required, {path} has none.")
     cells = Cells(rows=rows, first_row=FIRST_LINE)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from joulelab.errors import ConfigError
 from joulelab_actors.search.budget import Account, Budget
 
 
@@ -69,3 +70,10 @@ def test_another_trial_of_the_mean_energy_must_fit_in(spent_j, left):
     account.spend(spent_j)
 
     assert account.exhausted == left
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 0, -1, 1e300])
+@pytest.mark.parametrize("name", ["num_trials", "wall_s", "energy_j"])
+def test_a_bound_that_bounds_nothing_is_refused(name, value):
+    with pytest.raises(ConfigError, match=f"{name} must be positive and at most"):
+        Budget(**{name: value})

@@ -8,7 +8,7 @@ from joulelab.errors import ConfigError
 from joulelab.search.constraints import Constraint
 from joulelab.workloads.digits_vit import DigitsVitSettings
 from joulelab_actors.placement import Site
-from joulelab_actors.search.choices import Axes, Limits
+from joulelab_actors.search.choices import Axes, Limits, quality_floor
 
 WORKLOAD = DigitsVitSettings()
 
@@ -62,3 +62,44 @@ def test_limits_that_are_given_become_constraints():
         Constraint(quantity="memory_b", bound=24e9),
     )
     assert Limits().constraints == ()
+
+
+@pytest.mark.parametrize("power_limit_w", [100.0, 1e5])
+def test_a_power_limit_beyond_the_boards_own_is_refused_before_it_is_tried(sites, power_limit_w):
+    """Each trial found out by itself, three times, that the board does not take it."""
+    with pytest.raises(ConfigError, match="A power limit of SIM-h200_sxm-0, in W, must be within"):
+        Axes(power_limits_w=(500.0, power_limit_w)).space(WORKLOAD, sites)
+
+
+@pytest.mark.parametrize(
+    ("axes", "asked", "said"),
+    [
+        (Axes(batches=(1, 0)), {}, "batch must be a whole number of at least 1"),
+        (Axes(batches=(10**12,)), {}, "batch must be at most 1000000"),
+        (Axes(precisions=("fp7",)), {}, "precision 'fp7'"),
+        (Axes(power_limits_w=(float("nan"),)), {}, "power_limit_w must be positive"),
+        (Axes(vary=(("no_such=1,2",),)), {}, "no_such"),
+        (Axes(vary=(("batch=inf",),)), {}, "must be finite"),
+        (Axes(), {"algorithm": "fast"}, "Unknown search algorithm 'fast'"),
+        (Axes(), {"seed": -1}, "seed must be within 0"),
+    ],
+)
+def test_what_no_gpu_could_search_is_refused_without_one(axes, asked, said):
+    with pytest.raises(ConfigError, match=said):
+        axes.check(WORKLOAD, **{"algorithm": "random", "seed": 0} | asked)
+
+
+@pytest.mark.parametrize("share", [2.0, 1.01, 0.0, -1.0, float("nan"), float("inf")])
+def test_a_floor_of_quality_is_a_share(share):
+    with pytest.raises(ConfigError, match=r"share|positive"):
+        quality_floor(share)
+
+
+@pytest.mark.parametrize("bound", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize(
+    "name",
+    ["max_slowdown", "max_latency_s", "max_power_w", "max_temperature_c", "max_memory_gb"],
+)
+def test_a_limit_that_can_be_none_is_refused_where_it_is_given(name, bound):
+    with pytest.raises(ConfigError, match="needs a positive bound"):
+        Limits(**{name: bound})

@@ -8,7 +8,17 @@ import sys
 import psutil
 import pytest
 
-from joulelab_actors.search.tune_process import give_back_memory
+from joulelab_actors.search.tune_process import clear_empty, give_back_memory
+
+
+def test_what_a_killed_search_left_of_an_experiment_without_trials_is_cleared_away(tmp_path):
+    for name in ("whole/trial_1/result.json", "killed/tuner.pkl", "early/trial_1/params.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("{}")
+
+    clear_empty(tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["whole"]
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc")

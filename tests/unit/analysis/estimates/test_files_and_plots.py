@@ -11,7 +11,6 @@ from html.parser import HTMLParser
 import pytest
 from estimates_by_hand import COPY, PRODUCT, cell, estimate, phase, processor, refused
 
-from joulelab.analysis.estimates import files
 from joulelab.analysis.estimates.comparison import comparable, comparison_figure
 from joulelab.analysis.estimates.export import CELL_COLUMNS, GROUP_COLUMNS, SCHEMA_VERSION
 from joulelab.analysis.estimates.files import check_target, write_cells
@@ -19,8 +18,9 @@ from joulelab.analysis.estimates.page import page
 from joulelab.analysis.estimates.roofline import dots, ridge, roofline_figure
 from joulelab.analysis.estimates.stack import parts, stack_figure
 from joulelab.analysis.estimates.timeline import timeline_figure
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, TrackingError
 from joulelab.estimator.opportunities import Opportunity
+from joulelab.tracking import durable
 
 
 class Tags(HTMLParser):
@@ -94,9 +94,9 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(tm
 def test_a_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "x.json"
     path.write_text("before")
-    monkeypatch.setattr(files.os, "fsync", _no_room)
+    monkeypatch.setattr(durable.os, "fsync", _no_room)
 
-    with pytest.raises(ConfigError, match="cannot be written: No space"):
+    with pytest.raises(TrackingError, match=r"Cannot write .*No space"):
         write_cells([cell()], path)
 
     assert path.read_text() == "before"

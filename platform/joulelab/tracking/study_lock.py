@@ -1,0 +1,168 @@
+"""One driver for each study: a lock on its results folder, freed by the kernel however it ends."""
+
+import json
+import logging
+import os
+import shlex
+import socket
+import sys
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from joulelab.errors import ConfigError, TrackingError
+from joulelab.tracking.codec import from_json
+from joulelab.tracking.discreet import discreet
+
+_NAME = "lock"
+_MOST_B = 65536
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who has a study.
+
+    Attributes:
+        host: Where it runs.
+        pid: Its process.
+        process_start_s: When that process began, which tells it from a later one of its number.
+        since: When it took the study.
+        command: Its command line, without passwords.
+    """
+
+    host: str
+    pid: int
+    process_start_s: float
+    since: str
+    command: str
+
+    @property
+    def words(self) -> str:
+        """Who it is, in words."""
+        return f"process {self.pid} on {self.host} since {self.since} ({self.command})"
+
+    def is_same(self, other: "Holder") -> bool:
+        """Whether both are one process."""
+        return (self.host, self.pid, self.process_start_s) == (
+            *(other.host, other.pid),
+            other.process_start_s,
+        )
+
+
+class StudyLock(AbstractContextManager["StudyLock"]):
+    """Keeps a results folder to this process while it is entered; within it, it is entered freely.
+
+    Processes that this one starts do not inherit it. Where the file system has no locks, the log
+    says so and nothing is kept to anybody.
+
+    Args:
+        folder: Results folder of the study; made if it is absent, and taken away again if nothing
+            is in it in the end.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _NAME
+        self._made: list[Path] = []
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> "StudyLock":
+        """Take the study.
+
+        Raises:
+            ConfigError: If another process has it; says which. Nothing was touched then.
+            TrackingError: If the folder cannot be written to.
+        """
+        folder = self._path.parent
+        try:
+            self._made = [each for each in (folder, *folder.parents) if not each.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            self._descriptor = self._locked(this_process())
+        except OSError as error:
+            raise TrackingError(f"Cannot lock {folder}: {error}") from error
+        os.register_at_fork(after_in_child=self._let_go)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._descriptor is not None:
+            self._path.unlink(missing_ok=True)
+            self._let_go()
+        for folder in self._made:
+            with suppress(OSError):  # it holds results now
+                folder.rmdir()
+
+    def _locked(self, me: Holder) -> int | None:
+        """Return the descriptor that holds the lock; ``None`` without one of its own."""
+        while True:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                if not self._is_free(descriptor, me):
+                    os.close(descriptor)
+                    return None
+                if self._is_still_there(descriptor):
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, json.dumps(asdict(me)).encode(), 0)
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    def _is_free(self, descriptor: int, me: Holder) -> bool:
+        """Lock the file, and return whether that is needed and possible."""
+        try:
+            flock(descriptor, LOCK_EX | LOCK_NB)
+        except BlockingIOError as error:
+            holder = _read(descriptor)
+            if holder is not None and holder.is_same(me):
+                return False
+            who = "another process" if holder is None else holder.words
+            raise ConfigError(
+                f"Study {self._path.parent.name!r} is under way: {who} has it. Wait for it, end "
+                f"it, or use another name. ({discreet(str(self._path.parent))})"
+            ) from error
+        except OSError as error:
+            _logger.warning("No lock on %s (%s): let one process only use it.", self._path, error)
+            return False
+        return True
+
+    def _is_still_there(self, descriptor: int) -> bool:
+        """Return whether the locked file has not been taken away by who had it before."""
+        try:
+            return os.path.samestat(os.fstat(descriptor), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def _let_go(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def this_process() -> Holder:
+    """Return this process as one that takes a study now."""
+    return Holder(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        process_start_s=psutil.Process().create_time(),
+        since=datetime.now().astimezone().isoformat(timespec="seconds"),
+        command=discreet(shlex.join(sys.argv)),
+    )
+
+
+def _read(descriptor: int) -> Holder | None:
+    """Return who wrote the file; ``None`` while it is being written."""
+    try:
+        return from_json(Holder, os.pread(descriptor, _MOST_B, 0))
+    except (ValueError, TrackingError):
+        return None

@@ -1,0 +1,97 @@
+"""What a conclusion writes is whole, or what was there before."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+from synthetic_results import header, sweep
+
+from joulelab.analysis.analyse import analyse_sweep
+from joulelab.analysis.baseline import write_baseline_csv
+from joulelab.analysis.export import write_csv
+from joulelab.analysis.plots import save_plot
+from joulelab.analysis.report import write_report
+from joulelab.cli.main import main
+from joulelab.core.record import Record
+from joulelab.errors import TrackingError
+from joulelab.tracking import durable
+from joulelab.tracking.durable import whole_text
+from joulelab.tracking.store import ResultStore
+
+
+@pytest.fixture
+def study(tmp_path, capsys):
+    """A sweep that was concluded once, with a file that its conclusion has replaced by now."""
+    store = ResultStore(tmp_path / "study")
+    store.write_study(header(settings=(("objective", "edp"),)))
+    store.append(*(Record(measurement=m, trace=None) for m in sweep((600, 1200, 1950))))
+    assert main(["report", str(store.folder)]) == 0
+    capsys.readouterr()
+    return store.folder
+
+
+def contents(folder):
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.name: path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("most_b", [100, 100_000])
+def test_a_disk_that_is_full_costs_one_line_and_no_file(study, most_b):
+    """Reports, plots and tables were cut off where the disk was full, under their own names."""
+    before = contents(study)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "joulelab.cli.main", "report", str(study)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_b, most_b)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert max(map(len, before.values())) > most_b
+    assert done.returncode == 2
+    assert "Cannot write" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert contents(study) == before
+
+
+def write_plot(measurements, path):
+    save_plot(analyse_sweep(measurements).phases[0], path.with_suffix(""))
+
+
+WRITERS = {
+    "report.html": lambda m, path: write_report(analyse_sweep(m), m, path),
+    "sweep.csv": lambda m, path: write_csv(analyse_sweep(m), path),
+    "baseline.csv": write_baseline_csv,
+    "plot.png": write_plot,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_file_is_as_it_was_if_the_disk_is_full(name, tmp_path, monkeypatch):
+    def no_room(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / name
+    path.write_text("before")
+    monkeypatch.setattr(durable.os, "fsync", no_room)
+
+    with pytest.raises(TrackingError, match=r"Cannot write .* No space left on device"):
+        WRITERS[name](sweep((600, 1200, 1950)), path)
+
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_block_that_fails_writes_nothing(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("before")
+
+    with pytest.raises(ValueError, match="half"), whole_text(path) as file:
+        raise ValueError(f"half of {file.write('half')}")
+
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
