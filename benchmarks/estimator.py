@@ -20,16 +20,19 @@ from rich.table import Table
 
 from joulelab.estimator.calibration.fit import Calibration, calibrate
 from joulelab.estimator.calibration.points import read_anchors
-from joulelab.estimator.validation import confidence
+from joulelab.estimator.pricing.predict import HELD_OUT_ERRORS
 from joulelab.estimator.validation.compare import (
+    BOARD,
+    HOST,
     Comparison,
+    HeldOut,
     Summary,
     Validation,
+    hold_out,
     summaries,
     summary,
     validate,
 )
-from joulelab.estimator.validation.holdout import BOARD, HOST, HeldOut, hold_out
 from joulelab.estimator.validation.points import ReferencePoints, read_reference_points
 from joulelab.estimator.validation.runs import MeasuredRun, read_h200_runs
 from joulelab.hardware.processors import ALIASES, PROCESSORS
@@ -185,8 +188,9 @@ def _write() -> None:
             if one.run.device == device and one.time_error is not None
         ]
         entries[device] = (chosen, "published measurements, nothing fitted")
-    path = Path(confidence.__file__).with_name(confidence.DATA_NAME)
-    path.write_text("".join(_entry(key, *entry) for key, entry in entries.items()))
+    Path(str(HELD_OUT_ERRORS)).write_text(
+        "".join(_entry(key, *entry) for key, entry in entries.items())
+    )
 
 
 def _entry(device: str, comparisons: Sequence[Comparison], note: str) -> str:

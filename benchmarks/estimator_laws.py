@@ -22,12 +22,12 @@ from joulelab.errors import ConfigError
 from joulelab.estimator import estimate as estimate_by_name
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import model_names, trace_model
-from joulelab.estimator.precision import PRECISIONS, supports
 from joulelab.estimator.pricing.predict import Totals, estimate, totals
-from joulelab.estimator.program import TracedModel
 from joulelab.estimator.validation import laws
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
+from joulelab.tracing.precision import PRECISIONS, supports
+from joulelab.tracing.program import TracedModel
 
 _SOURCES = ("torchvision", "hf", "diffusers", "workload")
 _BATCHES = (1, 64)

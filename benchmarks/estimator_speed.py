@@ -11,16 +11,16 @@ from statistics import median
 
 from figures import Figure
 
-from joulelab.estimator.graph.fusion import fused
 from joulelab.estimator.models import find_model, trace_model
-from joulelab.estimator.precision import supports
 from joulelab.estimator.pricing.predict import totals
-from joulelab.estimator.tracing.kinds import MATRIX_KINDS
 from joulelab.hardware.processors import PROCESSORS
+from joulelab.tracing.fusion import fused
+from joulelab.tracing.precision import supports
+from joulelab.tracing.program import MATRIX_KINDS
 
 _TRACE = """
 import json, resource, time
-from joulelab.estimator.tracing.kinds import MATRIX_KINDS
+from joulelab.tracing.program import MATRIX_KINDS
 from joulelab.estimator.models import find_model, trace_model
 trace_model("resnet18", batch=1, precision="{precision}")
 times_s = []

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from typing_extensions import override
 
+from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceState
 from joulelab.core.measurement import Measurement
@@ -34,7 +35,6 @@ from joulelab.devices.simulated import SimulatedDevice, fleet
 from joulelab.devices.simulated.store import DriverState, DriverStore
 from joulelab.guard import GuardClient, GuardSettings, ObserveOnly
 from joulelab.guard.server import GuardServer
-from joulelab.measure import Bench
 
 PROCEDURE = Procedure(idle_s=2.0, warmup_min_s=3.0, warmup_max_s=3.0, min_windows=3, limit_s=6.0)
 WARMING_S = 4.0

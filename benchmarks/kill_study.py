@@ -36,11 +36,11 @@ from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore
 from joulelab.errors import GuardError
 from joulelab.guard import GuardClient
-from joulelab.tracking.base import embedded_uri
+from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.store import ResultStore, study_folders
 from joulelab_actors.placement import simulated_sites
 from joulelab_actors.session import connected
-from joulelab_actors.study import run_study
+from joulelab_actors.study import ClusterStudy, run_study
 
 Victim = Literal["actor", "worker", "guard", "watchdog", "driver"]
 WEIGHTS: dict[Victim, int] = {"actor": 8, "worker": 2, "guard": 4, "watchdog": 1, "driver": 3}
@@ -104,14 +104,14 @@ def drive(folder: Path) -> None:
                 (folder / "finished").touch()
                 return
             while not done.exists():
-                summary = run_study(
-                    plan(number),
+                cluster = ClusterStudy(
                     sites=sites,
                     results_dir=results,
                     procedure=Procedure(),
                     tracking_uri=embedded_uri(folder),
                     guard_socket=folder / "guard.sock",
                 )
+                summary = run_study(plan(number), cluster)
                 if summary.complete:
                     done.touch()
 

@@ -15,19 +15,19 @@ from typing_extensions import override
 from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
 from joulelab.hardware.catalogue import GPUS
-from joulelab.search.base import Outcome, Strategy
-from joulelab.search.evidence import Problem
-from joulelab.search.goal import goal_of
-from joulelab.search.race import Race
-from joulelab.search.space import SearchSpace
-from joulelab.search.strategies.model_guided import ModelGuided
-from joulelab.search.strategies.random import Random
-from joulelab.tracking.base import embedded_uri
+from joulelab.objectives import OBJECTIVES
+from joulelab.searching.base import Outcome, Strategy
+from joulelab.searching.evidence import Problem
+from joulelab.searching.race import Race
+from joulelab.searching.space import SearchSpace
+from joulelab.searching.strategies.model_guided import ModelGuided
+from joulelab.searching.strategies.random import Random
+from joulelab.study.budget import Budget
+from joulelab.study.search_queue import Search, Sentinel
+from joulelab.tracking.addresses import embedded_uri
 from joulelab_actors.placement import simulated_sites
-from joulelab_actors.search.budget import Budget
-from joulelab_actors.search.desk import Sentinel
-from joulelab_actors.search.run import run_search
 from joulelab_actors.session import NAMESPACE, on_loopback
+from joulelab_actors.study import ClusterStudy, run_search
 
 PROCEDURE = Procedure(
     idle_s=1.0, settle_s=0.2, warmup_min_s=1.0, warmup_max_s=60.0, window_s=1.0, limit_s=10.0
@@ -93,7 +93,7 @@ class Listening(Strategy):
 def problem() -> Problem:
     """Return what is searched for: matrix products on an A100, by clock and number format."""
     axes = {"sm_clock_mhz": GPUS[GPU].study_clocks_mhz, "precision": ("fp16", "tf32")}
-    return Problem(space=SearchSpace("gemm", axes), goal=goal_of("edp"))
+    return Problem(space=SearchSpace("gemm", axes), objective=OBJECTIVES["edp"])
 
 
 def made(case: Case, seed: int) -> tuple[Strategy, ModelGuided | None]:
@@ -122,20 +122,22 @@ def drive(folder: Path, number: int, address: str) -> None:
             log_to_driver=False,
         )
     events = (folder / "events").open("a", buffering=1)
-    summary = run_search(
-        chooses,
-        study=folder.name,
+    cluster = ClusterStudy(
         sites=simulated_sites(GPU, case.num_gpus, str(folder / "driver")),
         results_dir=folder / "results",
         procedure=PROCEDURE,
-        budget=Budget(num_trials=NUM_TRIALS),
-        sentinel=sentinel,
         tracking_uri=embedded_uri(folder.parent) if case.tracked else None,
         guard_socket=folder.parent / "guard.sock",
         on_event=lambda event: print(type(event).__name__, file=events),
     )
+    search = Search(
+        study=folder.name,
+        strategy=chooses,
+        budget=Budget(num_trials=NUM_TRIALS),
+        sentinel=sentinel,
+    )
+    summary = run_search(search, cluster)
     if not (summary.study.quarantined or summary.study.unfinished):
         print("Ended", file=events)
-        trouble = [summary.tune_trouble] if summary.tune_trouble else []
-        done = {"told": chooses.told, "trouble": trouble, "stopped_by": summary.stopped_by}
+        done = {"told": chooses.told, "stopped_by": summary.stopped_by}
         (folder / "done").write_text(json.dumps(done))

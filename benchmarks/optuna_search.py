@@ -5,8 +5,9 @@ from collections import defaultdict
 from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
-from joulelab.search.base import Outcome, Strategy
-from joulelab.search.evidence import Problem
+from joulelab.searching.base import Outcome, Strategy
+from joulelab.searching.cost import cost_of
+from joulelab.searching.evidence import Problem
 
 
 class OptunaSearch(Strategy):
@@ -44,7 +45,7 @@ class OptunaSearch(Strategy):
 
     @override
     def tell(self, outcome: Outcome) -> None:
-        cost = self._problem.goal.cost(outcome.figures).log
+        cost = cost_of(self._problem.objective, outcome.figures).log
         self._study.tell(self._out[outcome.candidate].pop(), cost)
 
     @property

@@ -12,10 +12,10 @@ from typing import Any
 
 from typing_extensions import override
 
+from joulelab.core.clock import VirtualClock
 from joulelab.devices import DEVICES
 from joulelab.devices.simulated import SimulatedDevice
 from joulelab.devices.simulated.store import DriverState
-from joulelab.sampling.clock import VirtualClock
 
 _PACE = "JOULELAB_BENCHMARK_PACE"
 _LEAST_WAIT_S = 0.02

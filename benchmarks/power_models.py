@@ -4,9 +4,9 @@ Usage: python benchmarks/run.py power_models          (or ``make bench-models``)
        python benchmarks/power_models.py [--data FOLDER] [MODEL ...]
 
 Measured tables lie in ../shared/data and are no part of the project; without them nothing is
-scored. Every member and baseline is told, those too that lose to simpler ones. Held-out
+scored. Every member and baseline is listed, those too that lose to simpler ones. Held-out
 applications are measured at no clock, at the default clock, or there and at 0.6 of it; what was
-measured is not scored. Regrets are told against the best measured point, which is best by luck as
+measured is not scored. Regrets are those against the best measured point, which is best by luck as
 well, and "smoothed", against the best of the sweep without its scatter; the last row says what a
 choice that could not be better would be charged against measured points, for the scatter alone.
 """
@@ -27,27 +27,24 @@ import numpy as np
 from figures import Figure, print_figures, share_figure
 from rich.console import Console
 from rich.table import Table
+from sweep_luck import LuckScores, luck_of
 from trace_recordings import LIMIT_W, simulated_traces
 
 from joulelab.errors import JouleLabError
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
-from joulelab.power_models.baselines import measured_sweep
 from joulelab.power_models.calibration import SECOND_POINT
-from joulelab.power_models.decision import Goal, Sweep
+from joulelab.power_models.decision import CHOSEN_BY, Sweep, measured_sweep
 from joulelab.power_models.operating_model import OperatingModel
-from joulelab.power_models.queries import Queries, profile_of, sweep
+from joulelab.power_models.queries import Queries, Target, profile_of, sweep
 from joulelab.power_models.readers import Repeats, runs_of_rows
 from joulelab.power_models.runs import Runs
-from joulelab.power_models.smoothing import LuckScores, luck_of
-from joulelab.power_models.targets import Target
 from joulelab.power_models.traces import TRACE_MODELS
 from joulelab.power_models.validation import COLD, WARM, Validated, validate
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
 _PROBED = (1.0, SECOND_POINT)
 _CONSOLE = Console(width=160)
-_GOALS: tuple[Goal, ...] = get_args(Goal)
 _LEVEL = 0.9
 _LEAST_APPLICATIONS = 11
 """A table with fewer has no intervals of that level once an application is held out."""
@@ -156,7 +153,7 @@ def figures(folder: Path = _DATA, names: Sequence[str] = ()) -> list[Figure]:
     os.environ["OMP_NUM_THREADS"] = "1"  # the workers share the cores
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         smoothed = pool.submit(_smoothed_luck, tables[0].read(folder))
-        scored = _told([pool.submit(_score, folder, *task) for task in tasks])
+        scored = _awaited([pool.submit(_score, folder, *task) for task in tasks])
         for data in tables:
             luck = _luck(data.read(folder))
             for kind in data.kinds:
@@ -165,12 +162,12 @@ def figures(folder: Path = _DATA, names: Sequence[str] = ()) -> list[Figure]:
         if set(names) == set(POWER_MODELS):
             speeds += pool.submit(_trace_speeds).result()
     _print_speeds(speeds)
-    lucky = _luck(tables[0].read(folder))["edp_js"]
+    lucky = _luck(tables[0].read(folder))["edp"]
     promised = _promised(scored, lucky, smoothed.result())
     return [*promised, *_speed_figures(speeds, time.perf_counter() - start_s)]
 
 
-def _told(tasks: Sequence[Future[Scored]]) -> list[Scored]:
+def _awaited(tasks: Sequence[Future[Scored]]) -> list[Scored]:
     """Wait for all tasks, saying of each when it is done; results are in the order of ``tasks``."""
     start_s = time.perf_counter()
     for number, task in enumerate(as_completed(tasks), 1):
@@ -263,20 +260,20 @@ def _print_speeds(speeds: Sequence[Speed]) -> None:
     _CONSOLE.print(table)
 
 
-def _luck(runs: Runs) -> dict[Goal, LuckScores]:
+def _luck(runs: Runs) -> dict[str, LuckScores]:
     sweeps = _sweeps(runs)
-    return {goal: luck_of(sweeps, goal) for goal in _GOALS}
+    return {name: luck_of(sweeps, name) for name in CHOSEN_BY}
 
 
 def _smoothed_luck(runs: Runs) -> LuckScores:
-    return luck_of(_sweeps(runs), "edp_js", replays=_SMOOTHED_REPLAYS, is_smoothed=True)
+    return luck_of(_sweeps(runs), "edp", replays=_SMOOTHED_REPLAYS, is_smoothed=True)
 
 
 def _sweeps(runs: Runs) -> list[Sweep]:
     return [measured_sweep(runs.select(rows)) for _, rows in runs.by_pair()]
 
 
-def _print_scores(scored: Sequence[Scored], luck: dict[Goal, LuckScores]) -> None:
+def _print_scores(scored: Sequence[Scored], luck: dict[str, LuckScores]) -> None:
     first = scored[0]
     columns = ("model", "measured at", "power", "median", "worst", "P95", "time", "worst", "energy")
     table = Table(
@@ -288,14 +285,14 @@ def _print_scores(scored: Sequence[Scored], luck: dict[Goal, LuckScores]) -> Non
     for one in scored:
         for each in one.validated:
             table.add_row(one.model, *_cells(each))
-    told = next((one.validated for one in scored if one.validated), None)
-    if told:
-        for who, regrets in told[0].baselines.items():
-            both = (regrets, told[0].smoothed[who])
-            cells = [_percent(by_goal[goal].mean) for by_goal in both for goal in _GOALS]
+    measured = next((one.validated for one in scored if one.validated), None)
+    if measured:
+        for who, regrets in measured[0].baselines.items():
+            both = (regrets, measured[0].smoothed[who])
+            cells = [_percent(scores[name].mean) for scores in both for name in CHOSEN_BY]
             table.add_row(who, "", *[""] * 7, *cells)
-        if told[0].baselines:
-            expected = [_percent(luck[goal].mean) for goal in _GOALS]
+        if measured[0].baselines:
+            expected = [_percent(luck[name].mean) for name in CHOSEN_BY]
             table.add_row("true curves, expected", "", *[""] * 7, *expected)
     _CONSOLE.print(table)
     for one in scored:
@@ -313,9 +310,9 @@ def _cells(each: Validated) -> list[str]:
         *(_percent(v) for v in (duration.mean, duration.worst_application)),
         _percent(each.errors["energy_j"].mean),
         *(
-            _percent(regrets[goal].mean) if goal in regrets else ""
+            _percent(regrets[name].mean) if name in regrets else ""
             for regrets in (each.regrets, each.smoothed.get("model", {}))
-            for goal in _GOALS
+            for name in CHOSEN_BY
         ),
         "" if interval is None else f"{interval.coverage:.2f}",
         "" if interval is None else _percent(interval.half_width),
@@ -324,10 +321,10 @@ def _cells(each: Validated) -> list[str]:
 
 def _promised(scored: Sequence[Scored], lucky: LuckScores, smoothed: LuckScores) -> list[Figure]:
     found = {(one.file, one.kind, one.model): one.validated for one in scored}
-    told = found.get(("a100_hpc_dvfs.csv", "application", _MODEL), ())
-    if len(told) != 3:
+    measured = found.get(("a100_hpc_dvfs.csv", "application", _MODEL), ())
+    if len(measured) != 3:
         return []
-    _, warm, probed = told
+    _, warm, probed = measured
     how = f"{_MODEL}, A100, 21 applications, each held out; measured at the default clock"
     both = f"{_MODEL}, A100; measured at the default clock and {SECOND_POINT:g} of it"
     luckiest = f"against the luckiest measured point, scatter included: {_expected(lucky)}"
@@ -337,16 +334,14 @@ def _promised(scored: Sequence[Scored], lucky: LuckScores, smoothed: LuckScores)
         share_figure("power of an unseen application", power.mean, 4.5, how),
         share_figure(f"the same, worst ({power.worst_name})", power.worst_application, 15.0, how),
         share_figure("time of an unseen application", duration.mean, 6.0, how),
-        share_figure("EDP regret of the chosen clock", warm.regrets["edp_js"].mean, 2.5, luckiest),
-        share_figure(
-            "the same on smoothed sweeps", warm.smoothed["model"]["edp_js"].mean, 2.5, least
-        ),
+        share_figure("EDP regret of the chosen clock", warm.regrets["edp"].mean, 2.5, luckiest),
+        share_figure("the same on smoothed sweeps", warm.smoothed["model"]["edp"].mean, 2.5, least),
         share_figure("power from two measured points", probed.errors["power_w"].mean, 1.5, both),
         share_figure(
-            "EDP regret from two measured points", probed.regrets["edp_js"].mean, 0.6, luckiest
+            "EDP regret from two measured points", probed.regrets["edp"].mean, 0.6, luckiest
         ),
         share_figure(
-            "the same on smoothed sweeps", probed.smoothed["model"]["edp_js"].mean, 0.6, least
+            "the same on smoothed sweeps", probed.smoothed["model"]["edp"].mean, 0.6, least
         ),
     ]
     interval = warm.intervals.get("power_w")
@@ -368,8 +363,7 @@ def _expected(luck: LuckScores) -> str:
 
 def _speed_figures(speeds: Sequence[Speed], whole_s: float) -> list[Figure]:
     sweeps = {s.model: s.sweep_s for s in speeds if s.sweep_s is not None}
-    others = {name: sweep_s for name, sweep_s in sweeps.items() if name != "bayesian"} or sweeps
-    slowest = max(others, key=lambda name: others[name])
+    slowest = max(sweeps, key=lambda name: sweeps[name])
     longest = max(speeds, key=lambda speed: speed.train_s)
     return [
         Figure(
@@ -382,10 +376,10 @@ def _speed_figures(speeds: Sequence[Speed], whole_s: float) -> list[Figure]:
         ),
         Figure(
             name="predicting a sweep, slowest member",
-            measured=1e3 * others[slowest],
+            measured=1e3 * sweeps[slowest],
             promised=5.0,
             unit="ms",
-            how=f"{slowest}; {_SWEEP_CLOCKS} clocks, median of 15; but for bayesian",
+            how=f"{slowest}; {_SWEEP_CLOCKS} clocks, median of 15",
         ),
         Figure(
             name=f"this comparison of {len(speeds)} members",

@@ -12,6 +12,8 @@ BENCHMARKS = (
     "energy_uncertainty",
     "sampler_cost",
     "windows",
+    "core_install",
+    "run_overhead",
     "trial_overhead",
     "sweep_speed",
     "guard_kills",
@@ -25,6 +27,8 @@ BENCHMARKS = (
     "simulation_error",
     "study_error",
     "search_clock",
+    "search_tables",
+    "suggestion_cost",
     "search_overhead",
     "search_scaling",
 )

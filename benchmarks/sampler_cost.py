@@ -22,15 +22,15 @@ from figures import Figure, print_figures
 from look_loss import loss_of_work, watched_loop
 from spinning_device import SpinningDevice
 
+from joulelab.bench import Bench
+from joulelab.core.clock import MonotonicClock
 from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
 from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
-from joulelab.measure import Bench
 from joulelab.sampling.acquisition import find_ticks
-from joulelab.sampling.clock import MonotonicClock
 from joulelab.sampling.tick_tracker import TickTracker
 
 Unit = Callable[[], float]

@@ -31,13 +31,13 @@ from search_surface import Surface, reading, surface_of
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import GPUS
-from joulelab.power_models.members.power_cap import NEAR
-from joulelab.power_models.smoothing import smoothed_logs
-from joulelab.search.base import Outcome
-from joulelab.search.evidence import Problem
-from joulelab.search.goal import goal_of
-from joulelab.search.space import SearchSpace
-from joulelab.search.strategies.model_guided import ModelGuided
+from joulelab.objectives import OBJECTIVES
+from joulelab.power_models.decision import smoothed_logs
+from joulelab.power_models.members.sweeps import NEAR
+from joulelab.searching.base import Outcome
+from joulelab.searching.evidence import Problem
+from joulelab.searching.space import SearchSpace
+from joulelab.searching.strategies.model_guided import ModelGuided
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
 _NUM_PROBES = 3
@@ -134,7 +134,7 @@ def _of_board(
     found = []
     for seed in range(settings.seeds):
         measure = partial(_simulated_outcome, surface, space, np.random.default_rng(seed))
-        strategy = ModelGuided(Problem(space=space, goal=goal_of("edp"), gpu=spec))
+        strategy = ModelGuided(Problem(space=space, objective=OBJECTIVES["edp"], gpu=spec))
         _probe(strategy, measure, settings.ahead)
         found.append(float(np.expm1(regrets[_chosen(strategy)])))
     return found
@@ -210,7 +210,7 @@ def _recorded(title: str, sweeps: list[Sweep], spec: GpuSpec, ahead: int) -> lis
 def _three_probes(sweep: Sweep, spec: GpuSpec, ahead: int) -> int:
     """Return the place of the clock that is chosen; readings are told with their scatter."""
     space = SearchSpace("recorded", {"sm_clock_mhz": sweep.clocks_mhz}, knobs={"app": sweep.name})
-    strategy = ModelGuided(Problem(space=space, goal=goal_of("edp"), gpu=spec))
+    strategy = ModelGuided(Problem(space=space, objective=OBJECTIVES["edp"], gpu=spec))
     held_w = _HELD_SHARE * spec.default_power_limit_w
     _probe(strategy, partial(_recorded_outcome, sweep, _scatter(sweep), held_w), ahead)
     return _chosen(strategy)

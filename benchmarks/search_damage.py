@@ -12,9 +12,9 @@ from killed_search import NUM_TRIALS, Case
 
 from joulelab.core.measurement import Measurement
 from joulelab.devices.simulated import DriverStore
-from joulelab.tracking.base import embedded_uri
+from joulelab.study.resume import history_of
+from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.store import ResultStore
-from joulelab_actors.search.history import history_of
 
 RESTORE_TIMEOUT_S = 15.0
 
@@ -83,7 +83,6 @@ def examine(folder: Path, damage: Damage, completed: Set[str]) -> list[Measureme
     damage.lost += [*gone, *(f"{n} of {name} not told" for name, n in untold.items() if n)]
     damage.num_trials = len(ended.trials)
     damage.stopped_by = done["stopped_by"]
-    damage.details += done["trouble"]
     attempts = Counter((m.trial, m.phase) for m in known if m.valid)
     repeats = Counter((m.configuration, m.repeat) for m in known if m.valid)
     damage.doubled += [f"{trial} {n}" for (trial, _), n in attempts.items() if n > 1]

@@ -28,12 +28,12 @@ from rich.table import Table
 from search_surface import PRECISIONS, SPEC, Surface, simulated
 
 from joulelab.core.pareto import non_dominated
-from joulelab.search.base import Outcome
-from joulelab.search.evidence import Problem
-from joulelab.search.goal import goal_of
-from joulelab.search.kept import Kept
-from joulelab.search.space import Cell
-from joulelab_actors.search.algorithms import strategy_of
+from joulelab.objectives import OBJECTIVES
+from joulelab.searching.base import Outcome
+from joulelab.searching.evidence import Problem
+from joulelab.searching.kept import Kept
+from joulelab.searching.space import Cell
+from joulelab_actors.tune.algorithms import algorithm
 
 RETENTION = {"fp32": 1.0, "tf32": 0.9995, "fp16": 0.999, "bf16": 0.997, "int8": 0.985}
 """Assumed of each format."""
@@ -121,7 +121,7 @@ def _run(task: tuple[Surface, str, int]) -> Run:
     surface, search, seed = task
     volume, random = Volume(_true_costs(surface)), np.random.default_rng(seed)
     problem = _problem(surface)
-    strategy = strategy_of(search, problem, seed=seed)
+    strategy = algorithm(search)(problem, seed=seed)
     most = int(_SHARE * len(surface.space))
     places: list[int] = []
     readings: list[list[float]] = []
@@ -158,7 +158,7 @@ def _problem(surface: Surface) -> Problem:
         name = str(dict(cell)["precision"])
         u = RETENTION_U if RETENTION[name] < 1 else None
         qualities[cell] = Kept(retention=RETENTION[name], u=u, outputs=name)
-    return Problem(space=surface.space, goal=goal_of("qep"), gpu=SPEC, qualities=qualities)
+    return Problem(space=surface.space, objective=OBJECTIVES["qep"], gpu=SPEC, qualities=qualities)
 
 
 def _outcome(

@@ -26,11 +26,12 @@ from rich.console import Console
 from rich.table import Table
 from search_surface import BATCHES, PRECISIONS, SPEC, Surface, simulated
 
-from joulelab.search.base import Strategy
-from joulelab.search.evidence import Problem
-from joulelab.search.goal import goal_of
-from joulelab.search.strategies import STRATEGIES
-from joulelab.search.strategies.model_guided import ModelGuided
+from joulelab.objectives import OBJECTIVES
+from joulelab.searching.base import Strategy
+from joulelab.searching.cost import cost_of
+from joulelab.searching.evidence import Problem
+from joulelab.searching.strategies import STRATEGIES
+from joulelab.searching.strategies.model_guided import ModelGuided
 
 _WITHIN = 0.01
 _SHARE = 0.05
@@ -99,8 +100,10 @@ def _made(search: str, problem: Problem, seed: int) -> Strategy:
 
 def _run(most: int, task: tuple[Surface, str, int]) -> Run:
     surface, search, seed = task
-    strategy = _made(search, Problem(space=surface.space, goal=goal_of("edp"), gpu=SPEC), seed)
-    random, goal = np.random.default_rng(seed), goal_of("edp")
+    strategy = _made(
+        search, Problem(space=surface.space, objective=OBJECTIVES["edp"], gpu=SPEC), seed
+    )
+    random, goal = np.random.default_rng(seed), OBJECTIVES["edp"]
     true_regret, num_share = surface.regret, int(_SHARE * len(surface.space))
     lowest, trials, at_share, made = inf, inf, inf, 0
     for number in range(1, most + 1):
@@ -110,7 +113,7 @@ def _run(most: int, task: tuple[Surface, str, int]) -> Run:
         place = surface.space.index(asked)
         outcome = surface.outcome(place, random)
         strategy.tell(outcome)
-        cost = goal.cost(outcome.figures).log
+        cost = cost_of(goal, outcome.figures).log
         if cost < lowest:
             lowest, now = cost, float(np.expm1(true_regret[place]))
         if now <= _WITHIN:

@@ -37,16 +37,16 @@ from joulelab.core.trial import Trial
 from joulelab.errors import GuardError
 from joulelab.guard import GuardClient
 from joulelab.hardware.catalogue import GPUS
-from joulelab.search.base import Outcome, Strategy
-from joulelab.search.evidence import Problem
-from joulelab.search.goal import goal_of
-from joulelab.search.space import SearchSpace
-from joulelab.search.strategies.random import Random
-from joulelab_actors.events import DeviceReady, StudyEvent, TrialMeasured
+from joulelab.objectives import OBJECTIVES
+from joulelab.searching.base import Outcome, Strategy
+from joulelab.searching.evidence import Problem
+from joulelab.searching.space import SearchSpace
+from joulelab.searching.strategies.random import Random
+from joulelab.study.events import DeviceReady, StudyEvent, TrialMeasured
+from joulelab.study.search_queue import Search
 from joulelab_actors.placement import Site, simulated_sites
-from joulelab_actors.search.run import run_search
 from joulelab_actors.session import NAMESPACE
-from joulelab_actors.study import run_study
+from joulelab_actors.study import ClusterStudy, run_search, run_study
 
 GPU = "a100_sxm"
 NUM_NODES = 8
@@ -176,7 +176,7 @@ class Endless(Strategy):
     def __init__(self, watch: Watch) -> None:
         axes = {"sm_clock_mhz": GPUS[GPU].study_clocks_mhz, "n": _sizes()}
         space = SearchSpace("gemm", axes)
-        self._random = Random(Problem(space=space, goal=goal_of("edp")))
+        self._random = Random(Problem(space=space, objective=OBJECTIVES["edp"]))
         self._watch = watch
 
     @override
@@ -230,15 +230,14 @@ def measure(kind: Kind, num_gpus: int, settings: Settings, folder: Path) -> Rate
     if kind == "sweep":
         _sweep(sites, results, watch, folder / "guard.sock")
     else:
-        run_search(
-            Endless(watch),
-            study="scaling",
+        cluster = ClusterStudy(
             sites=sites,
             results_dir=results,
             procedure=PROCEDURE,
             guard_socket=folder / "guard.sock",
             on_event=watch,
         )
+        run_search(Search(study="scaling", strategy=Endless(watch)), cluster)
     return watch.rate(kind)
 
 
@@ -249,14 +248,14 @@ def _sweep(sites: Sequence[Site], results: Path, watch: Watch, guard: Path) -> N
             raise EnoughError
 
     with suppress(EnoughError):
-        run_study(
-            plan(),
+        cluster = ClusterStudy(
             sites=sites,
             results_dir=results,
             procedure=PROCEDURE,
             guard_socket=guard,
             on_event=look,
         )
+        run_study(plan(), cluster)
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from joulelab.core.physics import CAP_SHARE
 from joulelab.devices.simulated.physics import LoadPoint, PhaseModel
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import GPUS
-from joulelab.search.base import Figures, Outcome
-from joulelab.search.space import SearchSpace
+from joulelab.searching.base import Figures, Outcome
+from joulelab.searching.space import SearchSpace
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.cost_cache import cached_cost
+from joulelab.workloads.disk_cache import cached_cost
 
 SPEC = GPUS["a100_sxm"]
 BATCHES = (1, 4, 16, 32, 64, 128)
@@ -99,27 +99,31 @@ def surface_of(space: SearchSpace, spec: GpuSpec) -> Surface:
 
 def _phases(
     workload: str, knobs: dict[str, KnobValue], spec: GpuSpec
-) -> list[tuple[PhaseCost, PhaseModel]]:
+) -> list[tuple[PhaseCost, PhaseModel, float]]:
     cost = cached_cost(WORKLOADS[workload].from_knobs(knobs))
-    return [(phase, PhaseModel(spec, phase)) for phase in cost.phases]
+    request = WORKLOADS[workload].from_knobs(knobs).request
+    return [
+        (phase, PhaseModel(spec, phase), request.per_unit(phase.phase) / phase.work)
+        for phase in cost.phases
+    ]
 
 
 def _steady(
-    phases: Sequence[tuple[PhaseCost, PhaseModel]], clock_mhz: int | None, spec: GpuSpec
+    phases: Sequence[tuple[PhaseCost, PhaseModel, float]], clock_mhz: int | None, spec: GpuSpec
 ) -> tuple[float, float, bool]:
     """Return energy and time per unit of work, and whether the cap holds the clock."""
     energy_j = time_s = 0.0
     capped = False
     wanted = clock_mhz or spec.default_clock_mhz
-    for phase, model in phases:
+    for _, model, share in phases:
         for held in (clock for clock in spec.sm_clocks_mhz if clock <= wanted):
             point = model.at(held, spec.mem_clocks_mhz[0])
             power_w = _warm_w(spec, point)
             if power_w <= CAP_SHARE * spec.default_power_limit_w:
                 break
         capped |= held < wanted
-        time_s += point.duration_s / phase.work
-        energy_j += power_w * point.duration_s / phase.work
+        time_s += share * point.duration_s
+        energy_j += share * power_w * point.duration_s
     return energy_j, time_s, capped
 
 

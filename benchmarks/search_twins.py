@@ -8,8 +8,8 @@ from search_damage import Damage
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
-from joulelab.search.race import Race
-from joulelab_actors.search.history import History, history_of
+from joulelab.searching.race import Race
+from joulelab.study.resume import History, history_of
 
 
 def compare(

@@ -18,11 +18,11 @@ import tyro
 from figures import Figure, print_figures
 from search_surface import ENERGY_NOISE, SPEC, Surface, simulated
 
-from joulelab.search.base import Outcome
-from joulelab.search.evidence import Problem
-from joulelab.search.goal import goal_of
-from joulelab.search.race import Race
-from joulelab.search.strategies.model_guided import ModelGuided
+from joulelab.objectives import OBJECTIVES
+from joulelab.searching.base import Outcome
+from joulelab.searching.evidence import Problem
+from joulelab.searching.race import Race
+from joulelab.searching.strategies.model_guided import ModelGuided
 
 POWER_PER_K = 0.0027
 """An A100 under load grew by 2.4 % in 4 s, in which its die warmed by some 9 K."""
@@ -151,7 +151,7 @@ def _search(surface: Surface, settings: Settings, seed: int, *, is_told: bool) -
         Board(surface, room_k, settings.power_per_k, float(gain), random)
         for room_k, gain in zip(_ROOMS_K, gains, strict=True)
     ]
-    problem = Problem(space=surface.space, goal=goal_of("edp"), gpu=SPEC)
+    problem = Problem(space=surface.space, objective=OBJECTIVES["edp"], gpu=SPEC)
     strategy = ModelGuided(problem)
     race = Race(problem, strategy)
     for number in range(_MOST):
@@ -171,7 +171,7 @@ def _found(surface: Surface, strategy: ModelGuided, race: Race) -> Found:
     logs = np.log(surface.energy_j) + np.log(surface.time_s)
     near = surface.regret < _NEAR
     errors = (forecast.log_cost - forecast.log_cost[0]) - (logs - logs[0])
-    stated = np.hypot(forecast.deviation(0, forecast.covariance), np.sqrt(2 * forecast.unexplained))
+    stated = np.hypot(forecast.deviation(0), np.sqrt(2 * forecast.unexplained))
     chosen = surface.space.index(now.best) if now is not None else 0
     return Found(
         errors=errors[near],

@@ -31,9 +31,9 @@ from joulelab.devices.simulated.steady import SteadyLoad, steady_load
 from joulelab.errors import ConfigError, JouleLabError
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import spec_for
-from joulelab.hardware.scaling import COEFFICIENTS, scaled
+from joulelab.hardware.scalars import COEFFICIENTS, scaled
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.cost_cache import cached_cost
+from joulelab.workloads.disk_cache import cached_cost
 
 TABLE = Path(__file__).parents[1] / "experiments" / "results" / "h200_workloads" / "workloads.csv"
 LIMITS = ("gemm", "stream")

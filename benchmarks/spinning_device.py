@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
+from joulelab.core.clock import Clock
 from joulelab.core.device import (
     Capabilities,
     DeviceAddress,
@@ -17,7 +18,6 @@ from joulelab.core.device import (
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
 from joulelab.devices.base import ActivityProbe, Device
-from joulelab.sampling.clock import Clock
 from joulelab.workloads.base import Workload
 
 Answer = TypeVar("Answer")

@@ -27,7 +27,7 @@ from joulelab.errors import ConfigError
 from joulelab.hardware.catalogue import spec_for
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.cost_cache import cached_cost
+from joulelab.workloads.disk_cache import cached_cost
 
 RESULTS = Path(__file__).parents[1] / "experiments" / "results" / "h200_studies"
 SEEN = (("diffusion", "vae"),)

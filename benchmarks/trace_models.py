@@ -1,6 +1,6 @@
-"""How far trace models are off for recordings that they were not shown.
+"""How far the trace model is off for recordings that it was not shown.
 
-    python benchmarks/trace_models.py [--data ../shared/data] [--models NAME ...]
+    python benchmarks/trace_models.py [--data ../shared/data]
 
 Recordings of an H200 (steps, steady loads, duty cycles, kernels) where that folder is there, and
 of simulated boards that serve a language model: prefill, decode and idle at random loads.
@@ -16,7 +16,6 @@ from trace_recordings import LIMIT_W, by_experiment, measured_traces, simulated_
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS
 from joulelab.power_models.traces.load_trace import LoadTrace
 from joulelab.power_models.traces.validation import TraceScores, leave_one_trace_out
-from joulelab.statistics.paired import compare_pairs
 
 
 def covered(scores: TraceScores) -> str:
@@ -26,34 +25,19 @@ def covered(scores: TraceScores) -> str:
     return f"{scores.coverage(0.9):8.2f}"
 
 
-def verdict(scores: TraceScores, baseline: TraceScores) -> str:
-    """Say who wins, and whether that is more than chance (Wilcoxon on absolute errors)."""
-    if scores is baseline:
-        return "the baseline"
-    names = list(baseline.energy_error)
-    errors, others = (
-        [max(1e-9, abs(each.energy_error[name])) for name in names] for each in (scores, baseline)
-    )
-    p = compare_pairs(errors, others).p_wilcoxon
-    word = "LOSES to the baseline" if scores.loses_to(baseline) else "better"
-    return f"{word} (p = {p:.2f})"
-
-
-def line(name: str, scores: TraceScores, baseline: TraceScores) -> str:
-    """Write one line of the table."""
+def line(scores: TraceScores) -> str:
+    """Write the errors of one set."""
     worst, error = scores.worst
     return (
-        f"{name:18} {100 * scores.median:7.2f} {100 * scores.mean:7.2f} {100 * error:7.1f} "
-        f"{100 * scores.power_mape:7.2f} {covered(scores)} {scores.fit_s:7.1f}  "
-        f"{verdict(scores, baseline)}; worst: {worst}"
+        f"{100 * scores.median:7.2f} {100 * scores.mean:7.2f} {100 * error:7.1f} "
+        f"{100 * scores.power_mape:7.2f} {covered(scores)} {scores.fit_s:7.1f}  {worst}"
     )
 
 
 def main() -> None:
-    """Print one table per set of recordings."""
+    """Print one line per set of recordings."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--models", nargs="*", default=list(TRACE_MODELS))
     parser.add_argument("--num-simulated", type=int, default=12)
     chosen = parser.parse_args()
     sets: dict[str, list[LoadTrace]] = {
@@ -67,19 +51,14 @@ def main() -> None:
         print(f"{chosen.data} is absent: measured recordings are left out.")
     for title, traces in sets.items():
         start_s = time.perf_counter()
-        scores = {
-            name: leave_one_trace_out(
-                partial(TRACE_MODELS[name], calibration_folds=0, power_limit_w=LIMIT_W), traces
-            )
-            for name in dict.fromkeys([BASELINE, *chosen.models])
-        }
+        model = partial(TRACE_MODELS[BASELINE], calibration_folds=0, power_limit_w=LIMIT_W)
+        scores = leave_one_trace_out(model, traces)
         print(
             f"\n{title}: {len(traces)} recordings, {len({t.name for t in traces})} times left out; "
             "errors in %"
         )
-        print("model               median    mean   worst    MAPE coverage   fit s")
-        for name, each in scores.items():
-            print(line(name, each, scores[BASELINE]))
+        print(" median    mean   worst    MAPE coverage   fit s  worst is")
+        print(line(scores))
         print(f"({time.perf_counter() - start_s:.0f} s)")
 
 

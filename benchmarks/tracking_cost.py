@@ -13,11 +13,11 @@ from joulelab import Configuration, EnergyWindow, Measurement, PowerTrace
 from joulelab.core.device import Activity, DeviceIdentity
 from joulelab.core.measurement import Observed, Provenance
 from joulelab.core.record import Record
-from joulelab.tracking.base import embedded_uri
+from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.delivery import deliver
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader
-from joulelab.tracking.sync import deliver
 
 NUM = 330
 

@@ -16,11 +16,11 @@ from figures import Figure, print_figures
 from joulelab import Configuration
 from joulelab.core.plan import plan_sweep
 from joulelab.core.procedure import Procedure
-from joulelab.tracking.base import embedded_uri
-from joulelab_actors.events import StudyEvent, TrialMeasured
+from joulelab.study.events import StudyEvent, TrialMeasured
+from joulelab.tracking.addresses import embedded_uri
 from joulelab_actors.placement import simulated_sites
 from joulelab_actors.session import connected
-from joulelab_actors.study import run_study
+from joulelab_actors.study import ClusterStudy, run_study
 
 NUM_TRIALS = 200
 NUM_GPUS = (1, 2)
@@ -34,8 +34,7 @@ def between_s(folder: Path, num_gpus: int) -> list[float]:
         if isinstance(event, TrialMeasured) and event.between_s is not None:
             seen.append(event.between_s)
 
-    run_study(
-        plan_sweep("overhead", [Configuration.of("gemm")], repeats=NUM_TRIALS),
+    cluster = ClusterStudy(
         sites=simulated_sites("h200_sxm", num_gpus, str(folder / "driver")),
         results_dir=folder / "results",
         procedure=Procedure(),
@@ -43,6 +42,8 @@ def between_s(folder: Path, num_gpus: int) -> list[float]:
         observe_only=True,
         on_event=note,
     )
+    trials = plan_sweep("overhead", [Configuration.of("gemm")], repeats=NUM_TRIALS)
+    run_study(trials, cluster)
     return seen
 
 

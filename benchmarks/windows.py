@@ -2,19 +2,24 @@
 
 Usage: python benchmarks/windows.py                    (a simulated H200 in real time)
        python benchmarks/windows.py --device nvml      (observes only; no setter is called)
+       python benchmarks/windows.py --against counter  (is the stated uncertainty honest?)
 
 Windows of several lengths follow each other under a steady bf16 GEMM; where Zeus is installed, it
 measures the same windows in the same process. The energy of the whole run is the counter's.
+Against the counter each window is compared with the counter's own energy over it, read all the
+time from another thread: unlike the mean of a run it follows what the GPU itself does.
 """
 
 import json
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import tyro
@@ -24,18 +29,24 @@ from rich.console import Console
 from rich.table import Table
 
 from joulelab import Monitor
-from joulelab.core.cost import PhaseCost
+from joulelab.core.clock import MonotonicClock
+from joulelab.core.counter import EnergyCounter
+from joulelab.core.ticks import CounterPolls
 from joulelab.devices.base import Device
 from joulelab.devices.choice import find_visible
 from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
-from joulelab.sampling.clock import MonotonicClock
 from joulelab.sampling.window_loop import Interval
 from joulelab.workloads import WORKLOADS
 
 LENGTHS_S = {0.5: 60, 1.0: 40, 2.0: 20, 5.0: 10}
 PROMISED = {0.5: 0.008, 1.0: 0.004, 2.0: 0.0025, 5.0: 0.001}
+COMPARED = {0.5: 60, 1.0: 30}
 GEMM_N = 8192
+BELOW_CAP_N = 1024
 SMALL_N = 256
+CAPPED = f"GEMM {GEMM_N}"
+BELOW = f"GEMM {BELOW_CAP_N}"
+SMALL = "small kernels"
 SETTLE_S = 6.0
 COST_S = 40.0
 
@@ -46,10 +57,12 @@ class Settings:
 
     Attributes:
         device: A real GPU, or a simulated one that lives in real time.
+        against: What windows are compared with.
         json: Write everything to this file.
     """
 
     device: Literal["nvml", "simulated"] = "simulated"
+    against: Literal["mean", "counter"] = "mean"
     json: str | None = None
 
 
@@ -64,6 +77,24 @@ class Outcome:
     counter_w: float = 0.0
     begin_end_s: list[float] = field(default_factory=list)
     zeus_begin_end_s: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A window beside the counter's energy over it; each with its standard uncertainty."""
+
+    load: str
+    length_s: float
+    energy_j: float
+    energy_u_j: float
+    counter_j: float
+    counter_u_j: float
+
+    @property
+    def misses(self) -> float:
+        """Difference, in combined standard uncertainties."""
+        u_j = (self.energy_u_j**2 + self.counter_u_j**2) ** 0.5
+        return abs(self.energy_j - self.counter_j) / u_j
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +159,70 @@ def at_tick(device: Device, work: Callable[[], None]) -> tuple[float, float]:
     return time.monotonic(), now_j
 
 
+class Polling:
+    """Reads the counter of a device all the time, from another thread."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._polls: list[tuple[float, float, float]] = []
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._poll)
+
+    def __enter__(self) -> "Polling":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def _poll(self) -> None:
+        while not self._ends.wait(0.001):
+            before_s = time.monotonic()
+            energy_j = self._device.read_energy_j()
+            self._polls.append((before_s, time.monotonic(), energy_j))
+
+    def counter(self) -> EnergyCounter:
+        """Return the counter over the time of the reads."""
+        return EnergyCounter(CounterPolls.of(self._polls))
+
+
+def compared(
+    device: Device, monitor: Monitor, load: str, work: Callable[[], None], *, length_s: float
+) -> list[Compared]:
+    """Measure windows beside the counter, whose edges are not in step with its ticks."""
+    measured = []
+    with Polling(device) as polling:
+        work_for(work, SETTLE_S)
+        for number in range(COMPARED[length_s]):
+            work_for(work, 0.037)
+            start_s = time.monotonic()
+            window = monitor.begin(f"{load}-{length_s}-{number}")
+            work_for(work, length_s)
+            measured.append((start_s, time.monotonic(), monitor.end(window)))
+        work_for(work, 0.5)
+    counter = polling.counter()
+    references = [counter.window(start_s, stop_s) for start_s, stop_s, _ in measured]
+    return [
+        Compared(
+            load=load,
+            length_s=length_s,
+            energy_j=window.energy_j,
+            energy_u_j=window.energy_u_j,
+            counter_j=reference.energy_j,
+            counter_u_j=reference.energy_u_j,
+        )
+        for (_, _, window), reference in zip(measured, references, strict=True)
+    ]
+
+
+def work_for(work: Callable[[], None], duration_s: float) -> None:
+    """Work for at least so long."""
+    until_s = time.monotonic() + duration_s
+    while time.monotonic() < until_s:
+        work()
+
+
 def cost(device: Device, small: Callable[[], None]) -> Cost:
     """Find what an open monitor costs a loop of small kernels, and a program that only waits."""
     calls: list[tuple[float, float]] = []
@@ -148,8 +243,8 @@ def cost(device: Device, small: Callable[[], None]) -> Cost:
 
 
 @contextmanager
-def loads(settings: Settings) -> Generator[tuple[Device, Callable[[], None], Callable[[], None]]]:
-    """Yield a GPU, a unit of a steady GEMM on it, and a unit of small kernels."""
+def loads(settings: Settings) -> Generator[tuple[Device, dict[str, Callable[[], None]]]]:
+    """Yield a GPU and a unit of each load on it, which takes at most some milliseconds."""
     if settings.device == "simulated":
         with tempfile.TemporaryDirectory() as folder:
             (address,) = fleet("h200_sxm", 1, folder)
@@ -158,7 +253,8 @@ def loads(settings: Settings) -> Generator[tuple[Device, Callable[[], None], Cal
             )
             workload = WORKLOADS["gemm"].from_knobs({"n": GEMM_N})
             (phase,) = workload.cost().phases
-            yield _playing(device, phase), lambda: time.sleep(0.01), lambda: _spin(5e-5)
+            device.play(phase)
+            yield device, {CAPPED: lambda: time.sleep(0.01), SMALL: lambda: _spin(5e-5)}
         return
     import torch
 
@@ -167,25 +263,26 @@ def loads(settings: Settings) -> Generator[tuple[Device, Callable[[], None], Cal
     (address, *_) = find_visible("nvml")
     device = DEVICES["nvml"].open(address)
     a, b = (torch.randn(GEMM_N, GEMM_N, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    c, d = (torch.randn(SMALL_N, SMALL_N, device="cuda") for _ in range(2))
+    c, d = (x[:BELOW_CAP_N, :BELOW_CAP_N].contiguous() for x in (a, b))
+    e, f = (torch.randn(SMALL_N, SMALL_N, device="cuda") for _ in range(2))
 
-    def gemm() -> None:
-        for _ in range(4):
-            torch.matmul(a, b)
-        torch.cuda.synchronize()
+    def repeated(times: int, work: Callable[[], Any]) -> Callable[[], None]:
+        def unit() -> None:
+            for _ in range(times):
+                work()
+            torch.cuda.synchronize()
 
-    def small() -> None:
-        for _ in range(100):
-            torch.add(c, d)
-        torch.cuda.synchronize()
+        return unit
 
-    yield device, gemm, small
+    yield (
+        device,
+        {
+            CAPPED: repeated(4, lambda: torch.matmul(a, b)),
+            BELOW: repeated(300, lambda: torch.matmul(c, d)),
+            SMALL: repeated(100, lambda: torch.add(e, f)),
+        },
+    )
     device.close()
-
-
-def _playing(device: SimulatedDevice, phase: PhaseCost) -> SimulatedDevice:
-    device.play(phase)
-    return device
 
 
 def _spin(duration_s: float) -> None:
@@ -205,13 +302,56 @@ def zeus_monitor() -> Any:
 
 def measure(settings: Settings) -> tuple[list[Outcome], Cost]:
     """Measure all lengths, and what a monitor costs."""
-    with loads(settings) as (device, gemm, small):
+    with loads(settings) as (device, units):
         zeus = zeus_monitor() if settings.device == "nvml" else None
         with Monitor(devices=[device]) as monitor:
             outcomes = [
-                windows(device, monitor, zeus, gemm, length_s=length_s) for length_s in LENGTHS_S
+                windows(device, monitor, zeus, units[CAPPED], length_s=length_s)
+                for length_s in LENGTHS_S
             ]
-        return outcomes, cost(device, small)
+        return outcomes, cost(device, units[SMALL])
+
+
+def compare(settings: Settings) -> list[Compared]:
+    """Compare windows of several lengths under each load with the counter."""
+    with loads(settings) as (device, units), Monitor(devices=[device]) as monitor:
+        return [
+            window
+            for load, unit in units.items()
+            for length_s in COMPARED
+            for window in compared(device, monitor, load, unit, length_s=length_s)
+        ]
+
+
+def print_compared(compared_windows: list[Compared]) -> None:
+    """Print one row per load and length."""
+    table = Table(
+        "load", "window s", "n", "W", "mean / counter", "u %", "counter u %", "in u", "in 2 u"
+    )
+    groups: dict[tuple[str, float], list[Compared]] = {}
+    for window in compared_windows:
+        groups.setdefault((window.load, window.length_s), []).append(window)
+    for (load, length_s), group in groups.items():
+        counted_j = sum(w.counter_j for w in group)
+        misses = [w.misses for w in group]
+        table.add_row(
+            load,
+            f"{length_s:g}",
+            str(len(group)),
+            f"{statistics.fmean(w.energy_j for w in group) / length_s:.0f}",
+            f"{sum(w.energy_j for w in group) / counted_j:.4f}",
+            f"{100 * sum(w.energy_u_j for w in group) / counted_j:.2f}",
+            f"{100 * sum(w.counter_u_j for w in group) / counted_j:.2f}",
+            f"{statistics.fmean(miss <= 1 for miss in misses):.0%}",
+            f"{statistics.fmean(miss <= 2 for miss in misses):.0%}",
+        )
+    Console().print(table)
+    misses = [window.misses for window in compared_windows]
+    within_1, within_2 = (statistics.fmean(miss <= k for miss in misses) for k in (1, 2))
+    print(
+        f"Of {len(misses)} windows {within_1:.0%} are within one combined uncertainty, "
+        f"{within_2:.0%} within two."
+    )
 
 
 def within(outcome: Outcome, times: float) -> float:
@@ -262,6 +402,11 @@ def figures() -> list[Figure]:
 
 def main(settings: Settings) -> int:
     """Print one row per length."""
+    if settings.against == "counter":
+        beside = compare(settings)
+        print_compared(beside)
+        write_json(settings, [asdict(window) for window in beside])
+        return 0
     outcomes, price = measure(settings)
     table = Table(
         "window s", "sd %", "Zeus sd %", "mean / counter", "u %", "in u", "in 2 u", "ms", "Zeus ms"
@@ -285,10 +430,14 @@ def main(settings: Settings) -> int:
         f"An open monitor costs small kernels {100 * price.loss:.2f} +- {100 * price.loss_u:.2f} % "
         f"of their throughput, and {100 * price.core_share:.2f} % of a core."
     )
-    if settings.json is not None:
-        with open(settings.json, "w") as file:
-            json.dump({"windows": [asdict(o) for o in outcomes], "cost": asdict(price)}, file)
+    write_json(settings, {"windows": [asdict(o) for o in outcomes], "cost": asdict(price)})
     return 0
+
+
+def write_json(settings: Settings, values: Any) -> None:
+    """Write values where the settings say."""
+    if settings.json is not None:
+        Path(settings.json).write_text(json.dumps(values))
 
 
 if __name__ == "__main__":

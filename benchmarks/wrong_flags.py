@@ -134,8 +134,8 @@ def refusals(asked: Sequence[Request]) -> Iterator[Refusal]:
 
 
 def _import_everything() -> None:
-    for command in COMMANDS.values():
-        importlib.import_module(command.target.partition(":")[0])
+    for target, _ in COMMANDS.values():
+        importlib.import_module(f"joulelab.{target.partition(':')[0]}")
     from joulelab.cli.models import SUBCOMMANDS
 
     for target in SUBCOMMANDS.values():

@@ -159,7 +159,8 @@ def _commands() -> Iterator[Request]:
     yield Request(words=("joulelab",), kind="nothing asked")
     names = (
         "estimate compare sweep memory estimate-cpu estimate-gpu estimate-tpu estimate-kpu "
-        "validate calibrate processors models devices doctor measure quality policy report guard "
+        "validate calibrate processors models devices doctor measure run bench-server study ui "
+        "quality policy report guard "
         "sync repair"
     )
     for name in names.split():
@@ -170,10 +171,25 @@ def _commands() -> Iterator[Request]:
         "unknown name", "joulelab devices", "--device cuda", "--device simulated --uuid GPU-none",
         "--device replay", "--device replay --store {given}/nothing",
     )  # fmt: skip
+    yield from _each(
+        "own program", "joulelab measure", "none.py:step", "{given}/runs.csv:step", "os:nothing",
+        "os.py", "train.py:", ":step",
+    )  # fmt: skip
+    yield from _each(
+        "program", "joulelab run", "", "--", "--device cuda -- true", "--uuid GPU-none -- true",
+        "--observe-only --sm-clock-mhz 600 --device simulated --gpu h200_sxm -- a",
+        "--json /nowhere/x.json --device simulated --gpu h200_sxm -- true",
+    )  # fmt: skip
+    yield from _each(
+        "server", "joulelab bench-server", "", "--url ftp://x", "--url http://127.0.0.1:9 --pid 1",
+        "--concurrency 0 -- true", "--rate-per-s nan -- true", "--requests -1 -- true",
+    )  # fmt: skip
+    yield from _each("study", "joulelab study", "dvsf", "dvfs --every x", "search --objective qep")
+    yield from _each("pages", "joulelab ui", "{given}/nothing --no-browse", "--port 99999999")
     yield from _each("no GPU", "joulelab devices", "--device nvml", "--device dcgm", "--device smi")
     yield from _each(
-        "unknown name", "joulelab doctor", "--device cuda", "--device nvml",
-        "--device simulated --uuid x", "--device replay --store {given}/store_binary",
+        "unknown name", "joulelab doctor", "--device cuda", "--device simulated --uuid x",
+        "--device replay --store {given}/store_binary",
     )  # fmt: skip
     yield from _each(
         "contradiction", "joulelab guard", "--status --stop", "--socket relative.sock --status",
@@ -455,12 +471,13 @@ SCRIPTS = {
         "--max-power-w -1", "--max-temperature-c inf", "--max-memory-gb nan", "--max-memory-gb -1",
         "--num-trials 0", "--num-trials -1", "--num-trials x", "--wall-s nan", "--wall-s inf",
         "--wall-s 0", "--energy-j nan", "--energy-j inf", "--energy-j -1", "--algorithm fast",
-        "--goal qep", "--seed x", "--observe-only --power-limits-w 300", "--vary batch=1,1e12",
+        "--objective qep", "--seed x", "--observe-only --power-limits-w 300", "--vary batch=1,1e12",
     ),
     "qep_search": (
         "--quality-floor 2", "--quality-floor nan", "--quality-floor -1", "--quality-floor inf",
         "--quality-floor x", "--exponents nan 1", "--exponents inf 1", "--exponents 1",
-        "--exponents -1 1", "--metric none", "--algorithm fast", "gemm", "--precisions fp7",
+        "--exponents -1 1", "--metric none", "--algorithm fast", "gemm", "os:getcwd",
+        "--precisions fp7",
         "--batches 0", "--num-trials 0", "--vary steps", "--max-slowdown nan",
     ),
     "batch_scaling": (

@@ -3,7 +3,7 @@
 
 No setter of the GPU is called, so no permission is needed. On a GPU node, or on a cluster::
 
-    experiments/baseline.py --device nvml
+    experiments/baseline.py --device nvml --workloads gemm train.py:step
     ray job submit --runtime-env cluster/runtime_env.yaml -- \
         python experiments/baseline.py --device nvml
 """
@@ -22,9 +22,10 @@ from rich.console import Console
 
 from joulelab import Configuration
 from joulelab.analysis.baseline import baseline_rows, write_baseline_csv
-from joulelab.analysis.baseline_table import baseline_table
+from joulelab.analysis.baseline_report import baseline_table, save_baseline_plot
 from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.tracking.store import ResultStore
+from joulelab.workloads import WORKLOADS
 from joulelab_actors.laboratory import Laboratory
 
 
@@ -63,12 +64,14 @@ class Baseline:
     Attributes:
         lab: Where it runs.
         recipe: Which workloads.
+        workloads: Others in its place, as they are by default: names, or FILE.py:NAME.
         repeats: Times that each is measured, in random order.
         seed: Seed of that order.
     """
 
     lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
     recipe: Literal["llama", "limits", "all"] = "all"
+    workloads: tuple[str, ...] = ()
     repeats: int = 3
     seed: int = 0
 
@@ -77,17 +80,18 @@ def main(config: Baseline) -> int:
     """Run the recipe and print its table; the exit code is 0 if every trial was valid."""
     lab = replace(config.lab, observe_only=True)
     check_plan(config.repeats)
-    with lab.open() as sites:
-        study = lab.study_name(f"baseline-{config.recipe}", sites)
-        trials = plan_sweep(
-            study, RECIPES[config.recipe](), repeats=config.repeats, seed=config.seed
-        )
-        summary = lab.run(trials, sites, settings=config)
-    folder = lab.study_dir(study)
+    named = [WORKLOADS.known_as(name) for name in config.workloads]
+    own = [Configuration.of(name, WORKLOADS[name].settings_type()) for name in named]
+    asked, kind = (own, "own") if own else (RECIPES[config.recipe](), config.recipe)
+    with lab.open(*named) as sites:
+        folder = lab.folder(f"baseline-{kind}", sites)
+        trials = plan_sweep(folder.name, asked, repeats=config.repeats, seed=config.seed)
+        summary = lab.carry_out(trials, sites, folder, settings=config)
     measurements = ResultStore(folder).read()
     Console().print(baseline_table(baseline_rows(measurements)))
     write_baseline_csv(measurements, folder / "baseline.csv")
-    print(f"Table: {folder / 'baseline.csv'}")
+    plots = save_baseline_plot(baseline_rows(measurements), folder / "baseline")
+    print(*(f"  {path}" for path in (folder / "baseline.csv", *plots)), sep="\n")
     return summary.exit_code or int(not summary.complete)
 
 

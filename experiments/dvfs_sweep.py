@@ -18,21 +18,18 @@ from joulelab.cli.errors import exit_code, quiet_start
 quiet_start(__name__)
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import tyro
 
-from joulelab import Configuration
-from joulelab.analysis.conclude import conclude_sweep, print_sweep
-from joulelab.cli.workload_choice import parse_with_workload, workload_name
-from joulelab.core.plan import SweepMode, check_plan, check_points, plan_sweep, sweep_points
-from joulelab.core.trial import Trial
-from joulelab.workloads.llama_settings import LlamaSettings
+import joulelab
+from joulelab.analysis.reprint import print_sweep
+from joulelab.cli.workload_choice import parse_with_workload
+from joulelab.core.plan import SweepMode
+from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.placement import Site, study_clocks_mhz
 
 Settings = TypeVar("Settings")
 
@@ -49,7 +46,7 @@ class DvfsSweep(Generic[Settings]):
         clocks_mhz: In mode custom, the clocks.
         repeats: Blocks; each holds every clock once in its own random order.
         sentinel_every: Trials between two looks at the default clock for drift.
-        objective: What is to be low.
+        objective: What is to be low: edp, ed2p, energy, time, or that of a plug-in.
         order_seed: Seed of the order of trials.
     """
 
@@ -60,39 +57,27 @@ class DvfsSweep(Generic[Settings]):
     clocks_mhz: tuple[int, ...] = ()
     repeats: int = 3
     sentinel_every: int = 10
-    objective: Literal["edp", "ed2p", "energy", "time"] = "edp"
+    objective: str = "edp"
     order_seed: int = 0
 
 
 def main(config: DvfsSweep[object]) -> int:
     """Run the sweep and say which clock to use; the exit code is 1 if trials went unmeasured."""
-    lab = config.lab
-    check_points(config.mode, config.every, config.clocks_mhz, observe_only=lab.observe_only)
-    check_plan(config.repeats, config.sentinel_every)
-    with lab.open() as sites:
-        trials = plan(config, sites)
-        summary = lab.run(
-            trials, sites, settings=config, conclude=lambda s: conclude_sweep(s, config.objective)
-        )
-    print_sweep(lab.study_dir(summary.study), config.objective)
-    print(f"\n{lab.where_tracked(summary)}")
-    return summary.exit_code
-
-
-def plan(config: DvfsSweep[object], sites: Sequence[Site]) -> tuple[Trial, ...]:
-    """Return the trials of the sweep on these GPUs."""
-    name = workload_name(config.workload)
-    clocks, asked_mhz = study_clocks_mhz(sites), config.clocks_mhz
-    points = sweep_points(clocks, mode=config.mode, every=config.every, clocks_mhz=asked_mhz)
-    asked = [Configuration.of(name, config.workload, point) for point in points]
-    return plan_sweep(
-        config.lab.study_name(f"dvfs-{name}", sites),
-        asked,
+    found = joulelab.sweep(
+        config.workload,
+        mode=config.mode,
+        clocks_mhz=config.clocks_mhz,
+        every=config.every,
+        objective=config.objective,
         repeats=config.repeats,
-        sentinel=asked[0],
         sentinel_every=config.sentinel_every,
         seed=config.order_seed,
+        settings=config,
+        lab=config.lab,
     )
+    print_sweep(found.folder, config.objective)
+    print(f"\n{config.lab.where_tracked(found.summary)}")
+    return found.summary.exit_code
 
 
 if __name__ == "__main__":

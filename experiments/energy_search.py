@@ -17,23 +17,20 @@ from joulelab.cli.errors import exit_code, quiet_start
 quiet_start(__name__)
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import tyro
 
-from joulelab.cli.workload_choice import parse_with_workload, workload_name
-from joulelab.hardware import spec_for
-from joulelab.search.evidence import Problem
-from joulelab.search.goal import goal_of
-from joulelab.workloads.llama_settings import LlamaSettings
+import joulelab
+from joulelab.analysis.reprint import print_search
+from joulelab.cli.search_options import Axes, Limits
+from joulelab.cli.workload_choice import parse_with_workload
+from joulelab.objectives import without_quality
+from joulelab.study.budget import Budget
+from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.placement import Site
-from joulelab_actors.search.budget import Budget
-from joulelab_actors.search.choices import Axes, Limits
-from joulelab_actors.search.in_laboratory import search_in
 
 Settings = TypeVar("Settings")
 
@@ -49,7 +46,7 @@ class EnergySearch(Generic[Settings]):
         limits: What must be kept to.
         budget: When to stop at the latest; else when the answer is settled.
         algorithm: What chooses: model-guided, ridge, grid, random, gp, tpe or nsga2.
-        goal: What is to be low.
+        objective: What is to be low: edp, ed2p, energy, or that of a plug-in.
         seed: Seed of the algorithm.
     """
 
@@ -59,33 +56,26 @@ class EnergySearch(Generic[Settings]):
     limits: Annotated[Limits, tyro.conf.arg(name="")] = field(default_factory=Limits)
     budget: Annotated[Budget, tyro.conf.arg(name="")] = field(default_factory=Budget)
     algorithm: str = "model-guided"
-    goal: Literal["edp", "ed2p", "energy"] = "edp"
+    objective: str = "edp"
     seed: int = 0
 
 
 def main(config: EnergySearch[object]) -> int:
     """Run the search and say what to choose; the exit code is 1 if trials went unmeasured."""
-    lab = config.lab
-    config.axes.check(config.workload, algorithm=config.algorithm, seed=config.seed)
-    with lab.open() as sites:
-        name = lab.study_name(f"search-{workload_name(config.workload)}", sites)
-        found = search_in(
-            lab, sites, problem(config, sites), study=name, settings=config,
-            algorithm=config.algorithm, budget=config.budget, seed=config.seed,
-        )  # fmt: skip
-    print(f"{found.words}\n{lab.where_tracked(found.study)}")
-    return found.study.exit_code
-
-
-def problem(config: EnergySearch[object], sites: Sequence[Site]) -> Problem:
-    """Return what is searched for on these GPUs."""
-    observe_only = config.lab.observe_only
-    return Problem(
-        space=config.axes.space(config.workload, sites, observe_only=observe_only),
-        goal=goal_of(config.goal),
+    found = joulelab.search(
+        config.workload,
+        config.axes.asked(config.workload, observe_only=config.lab.observe_only),
+        objective=without_quality(config.objective),
         constraints=config.limits.constraints,
-        gpu=spec_for(sites[0].identity.name),
+        budget=config.budget,
+        strategy=config.algorithm,
+        seed=config.seed,
+        settings=config,
+        lab=config.lab,
     )
+    print_search(found.folder, found.result)
+    print(f"{found.words}\n{config.lab.where_tracked(found.summary)}")
+    return found.summary.exit_code
 
 
 if __name__ == "__main__":

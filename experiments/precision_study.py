@@ -27,7 +27,7 @@ import tyro
 from joulelab.analysis.knob_grid import Axis, knob_grid
 from joulelab.analysis.knob_log import KnobStudy
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
-from joulelab.workloads.llama_settings import LlamaSettings
+from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.knob_study import measure_knobs
 from joulelab_actors.laboratory import Laboratory
 

@@ -10,6 +10,7 @@ On the GPUs of a node or of a Ray cluster; without clocks, which needs no privil
 
     experiments/qep_search.py --device nvml --precisions fp32 tf32 bf16 fp8 int8
     experiments/qep_search.py --device nvml --observe-only --batches 1 4 16 64 256 1024
+    experiments/qep_search.py train.py:Step --device nvml --precisions fp32 bf16 --batches 8 64
 """
 
 from joulelab.cli.errors import exit_code, quiet_start
@@ -23,18 +24,15 @@ from typing import Annotated, Generic, TypeVar
 
 import tyro
 
-from joulelab.cli.workload_choice import parse_with_workload, workload_name
-from joulelab.hardware import spec_for
+import joulelab
+from joulelab.analysis.reprint import print_search
+from joulelab.cli.search_options import Axes, Limits
+from joulelab.cli.workload_choice import parse_with_workload
+from joulelab.objectives import OBJECTIVES
 from joulelab.quality import SUBJECTS
-from joulelab.search.evidence import Problem
-from joulelab.search.goal import goal_of
-from joulelab.search.scores import scored_axes
-from joulelab.workloads.digits_vit import DigitsVitSettings
+from joulelab.study.budget import Budget
+from joulelab.workloads.digits import DigitsVitSettings
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.search.budget import Budget
-from joulelab_actors.search.choices import Axes, Limits, quality_floor
-from joulelab_actors.search.in_laboratory import search_in
-from joulelab_actors.search.scoring import score_beside, words
 
 Settings = TypeVar("Settings")
 
@@ -58,9 +56,7 @@ class QepSearch(Generic[Settings]):
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
-    axes: Annotated[Axes, tyro.conf.arg(name="")] = Axes(  # noqa: RUF009 - frozen
-        batches=(1, 16, 64, 256), precisions=("fp32", "bf16", "int8", "int4")
-    )
+    axes: Annotated[Axes, tyro.conf.arg(name="")] = field(default_factory=Axes)
     limits: Annotated[Limits, tyro.conf.arg(name="")] = Limits(max_slowdown=0.05)  # noqa: RUF009
     budget: Annotated[Budget, tyro.conf.arg(name="")] = Budget(num_trials=40)  # noqa: RUF009
     algorithm: str = "front-guided"
@@ -72,29 +68,27 @@ class QepSearch(Generic[Settings]):
 
 def main(config: QepSearch[object]) -> int:
     """Score, search, and say what to choose; the exit code is 1 if trials went unmeasured."""
-    lab, floors, (a, b) = config.lab, quality_floor(config.quality_floor), config.exponents
-    goal = replace(goal_of("qep"), time_exponent=a, quality_exponent=b)
-    config.axes.check(config.workload, algorithm=config.algorithm, seed=config.seed)
-    with lab.open() as sites:
-        name = lab.study_name(f"qep-{workload_name(config.workload)}", sites)
-        space = config.axes.space(config.workload, sites, observe_only=lab.observe_only)
-        scores = score_beside(sites[0], space, metric=config.metric)
-        print(words(space, scores), flush=True)
-        problem = Problem(
-            space=space.restricted(scored_axes(space, scores)), goal=goal,
-            constraints=(*config.limits.constraints, *floors),
-            gpu=spec_for(sites[0].identity.name),
-            qualities=scores.kept,
-        )  # fmt: skip
-        found = search_in(
-            lab, sites, problem, study=name, settings=config,
-            algorithm=config.algorithm, budget=config.budget, seed=config.seed,
-        )  # fmt: skip
-    print(f"{found.words}\n{lab.where_tracked(found.study)}")
-    return found.study.exit_code
+    a, b = config.exponents
+    found = joulelab.search(
+        config.workload,
+        config.axes.asked(config.workload, observe_only=config.lab.observe_only),
+        objective=replace(OBJECTIVES["qep"], time_exponent=a, quality_exponent=b),
+        quality_floor=config.quality_floor,
+        metric=config.metric,
+        constraints=config.limits.constraints,
+        budget=config.budget,
+        strategy=config.algorithm,
+        seed=config.seed,
+        settings=config,
+        lab=config.lab,
+    )
+    print_search(found.folder, found.result)
+    print(f"{found.words}\n{config.lab.where_tracked(found.summary)}")
+    return found.summary.exit_code
 
 
 if __name__ == "__main__":
-    default = QepSearch(workload=DigitsVitSettings())
+    axes = Axes(batches=(1, 16, 64, 256), precisions=("fp32", "bf16", "int8", "int4"))
+    default = QepSearch(workload=DigitsVitSettings(), axes=axes)
     parse = partial(parse_with_workload, QepSearch, among=SUBJECTS, default=default)
     sys.exit(exit_code(lambda: main(parse(description=__doc__)), name="qep_search"))

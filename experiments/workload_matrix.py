@@ -25,11 +25,10 @@ from typing import Annotated
 
 import tyro
 
-from joulelab.analysis.matrix import Matrix
-from joulelab.analysis.variants import chosen
+from joulelab.analysis.matrix import Matrix, chosen
 from joulelab.core.procedure import Procedure
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.matrix_study import check_asked, measure_matrix, plan_lines, tell_matrix
+from joulelab_actors.matrix_study import check_asked, measure_matrix, plan_lines, report_matrix
 
 SHORT = Procedure(
     idle_s=0.0, settle_s=0.1, warmup_min_s=1.0, warmup_max_s=2.0,
@@ -83,7 +82,7 @@ def main(config: WorkloadMatrix) -> int:
         print("\n".join(plan_lines(config.matrix, config.lab.procedure, repeats=config.repeats)))
         return 0
     if config.table:
-        return tell_matrix(config.matrix, config.lab)
+        return report_matrix(config.matrix, config.lab)
     return measure_matrix(
         config.matrix,
         config.lab,

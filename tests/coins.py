@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from joulelab.quality.protocols import ReadsTokens
+from joulelab.quality.base import ReadsTokens
 from joulelab.quality.subject import Subject
 from joulelab.workloads.base import Workload
 

@@ -1,8 +1,11 @@
 """What every test runs under."""
 
+import gc
 import os
+import shutil
 import signal
-from pathlib import Path
+import sys
+import warnings
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,12 +13,36 @@ from hypothesis import HealthCheck, settings
 # Tiny networks are slower on several threads than on one, far slower where tests share cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Networks run where they run without a GPU, and leave one that is there to its users.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 # The same examples on every machine; try others with --hypothesis-profile=default.
 # A busy machine is no failure: no example has a deadline.
 settings.register_profile(
     "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same")
+
+
+@pytest.fixture(scope="session")
+def fresh_store(tmp_path_factory):
+    """A store of MLflow with its tables and nothing in it, which takes seconds to make."""
+    from synthetic_results import header
+
+    from joulelab.tracking.addresses import embedded_uri
+    from joulelab.tracking.mlflow_tracker import MlflowTracker
+
+    folder = tmp_path_factory.mktemp("mlflow")
+    with warnings.catch_warnings(action="ignore"):  # MLflow's own
+        MlflowTracker(embedded_uri(folder)).begin(header(name="made first"))
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def store_uri(fresh_store, tmp_path):
+    """The address of a store of the test's own, ``mlflow.db`` in its folder."""
+    shutil.copy(fresh_store, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path}/mlflow.db"
 
 
 @pytest.fixture
@@ -26,14 +53,29 @@ def heeded():
     signal.signal(signal.SIGINT, before)
 
 
-_RAY = Path(__file__).parent / "integration"
-
-
 def pytest_collection_modifyitems(items):
     """Keep a file's tests in one process, so that they share what the file has made for all.
 
-    Those that start Ray are all in one: they share a cluster.
+    Those that need a Ray cluster share one, or rather two: of searches, and of all else.
     """
     for item in items:
-        name = "ray" if _RAY in item.path.parents else str(item.path)
+        name = str(item.path)
+        if "cluster" in item.fixturenames:
+            name = "searches on Ray" if "search" in item.path.name else "Ray"
         item.add_marker(pytest.mark.xdist_group(name))
+
+
+def pytest_collection_finish():
+    keep_modules_out_of_collections()
+
+
+def pytest_runtest_teardown(item):
+    if len(sys.modules) > getattr(item.config, "num_modules", 0):
+        keep_modules_out_of_collections()
+        item.config.num_modules = len(sys.modules)
+
+
+def keep_modules_out_of_collections():
+    """Spare the collector what imports have made, millions of objects, each time it is called."""
+    gc.collect()
+    gc.freeze()

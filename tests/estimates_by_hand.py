@@ -7,7 +7,6 @@ Each execution of ``network`` takes 10 ms and 2 J for 8 images: 1 J compute in a
 from dataclasses import replace
 
 from joulelab.core.point import OperatingPoint
-from joulelab.estimator.cell import Cell
 from joulelab.estimator.estimate import (
     Concurrency,
     Confidence,
@@ -18,14 +17,15 @@ from joulelab.estimator.estimate import (
     MemoryEstimate,
     PhaseEstimate,
 )
+from joulelab.estimator.question import Cell
 from joulelab.hardware.processor import (
     MatrixEngine,
     MemoryLevel,
     Processor,
     ProcessorPower,
     ProcessorTiming,
+    VoltageCurve,
 )
-from joulelab.hardware.spec import VoltageCurve
 
 EVENTS = (
     Event(

@@ -1,13 +1,14 @@
 """A GPU whose power is known exactly at every instant, on a virtual clock."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
+from joulelab.core.clock import VirtualClock
 from joulelab.core.cost import WorkloadCost
 from joulelab.core.device import (
     Activity,
@@ -17,11 +18,11 @@ from joulelab.core.device import (
     DeviceState,
     GpuProcess,
 )
+from joulelab.core.energy import EnergyWindow
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
 from joulelab.devices.base import ActivityProbe, Device
 from joulelab.errors import DeviceLostError
-from joulelab.sampling.clock import VirtualClock
 from joulelab.workloads.base import Workload
 
 IDLE_W = 100.0
@@ -78,7 +79,8 @@ class FakeGpu(Device):
         self.points: list[OperatingPoint] = []
         self.num_resets = 0
         self.num_counter_reads = 0
-        self.num_prepared = 0
+        self.num_prepared = self.num_rests = 0
+        self.tell: Callable[[Sequence[EnergyWindow]], Mapping[str, float]] = lambda windows: {}
 
     @property
     @override
@@ -230,6 +232,14 @@ class FakeLoad(Workload[Any]):
         gpu.set_level_w(gpu.load_w)
         gpu.clock.sleep_s(gpu.unit_s)
         return 1.0
+
+    @override
+    def rest(self) -> None:
+        self._gpu.num_rests += 1
+
+    @override
+    def figures(self, windows: Sequence[EnergyWindow]) -> Mapping[str, float]:
+        return self._gpu.tell(windows)
 
     @override
     def close(self) -> None:

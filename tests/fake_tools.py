@@ -104,6 +104,8 @@ H200_SMI = {
     "temperature.gpu": "58",
     "temperature.memory": "46",
     "memory.used": "2867",
+    "utilization.gpu": "100",
+    "utilization.memory": "17",
     "clocks_event_reasons.active": "0x0000000000000004",
     "clocks_event_reasons_counters.sw_power_cap": "2762586",
     "clocks_event_reasons_counters.sw_thermal_slowdown": "1500000",

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from joulelab.core.cost import Pipe
 from joulelab.estimator.architecture import GroupWork
 from joulelab.estimator.estimate import EnergySplit
-from joulelab.estimator.program import MatrixShape, Operator
 from joulelab.hardware.processor import (
     MatrixEngine,
     MemoryLevel,
     Processor,
     ProcessorPower,
     ProcessorTiming,
+    VoltageCurve,
 )
-from joulelab.hardware.spec import VoltageCurve
+from joulelab.tracing.program import MatrixShape, Operator
 
 KIB, MIB = 1024, 1024**2
 NO_ENERGY = EnergySplit(compute_j=0.0, memory_j=0.0, static_j=0.0)

@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 
+from joulelab.core.clock import MonotonicClock
 from joulelab.core.device import (
     Capabilities,
     DeviceAddress,
@@ -28,7 +29,6 @@ from joulelab.errors import (
 )
 from joulelab.guard.client import GuardClient
 from joulelab.guard.server import GuardServer
-from joulelab.sampling.clock import MonotonicClock
 
 SM_CLOCKS_MHZ = tuple(range(1980, 330, -15))
 DEFAULT_LIMIT_W = 700.0

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from joulelab.estimator.program import Operator, Program, Stage
+from joulelab.tracing.program import Operator, Program, Stage
 
 POINTWISE = {"relu": "elementwise", "add": "elementwise", "gelu": "elementwise", "clone": "copy"}
 KINDS = {

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from joulelab.estimator.program import MatrixShape, Operator, Program, ProgramPhase, TracedModel
 from joulelab.hardware.processor import (
     MatrixEngine,
     MemoryLevel,
     Processor,
     ProcessorPower,
     ProcessorTiming,
+    VoltageCurve,
 )
-from joulelab.hardware.spec import VoltageCurve
+from joulelab.tracing.program import MatrixShape, Operator, Program, ProgramPhase, TracedModel
 
 TRACED = {"fp64": ("float64", 8), "fp32": ("float32", 4), "tf32": ("float32", 4)}
 TRACED |= {"bf16": ("bfloat16", 2)} | dict.fromkeys(("fp16", "fp8", "int8", "int4"), ("float16", 2))

@@ -2,7 +2,7 @@
 
 from typing_extensions import override
 
-from joulelab.search.base import Strategy
+from joulelab.searching.base import Strategy
 
 
 class Scripted(Strategy):

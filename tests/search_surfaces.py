@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from math import exp, log
 from random import Random
 
-from joulelab.search.base import Figures, Outcome
-from joulelab.search.evidence import Problem
-from joulelab.search.goal import goal_of
-from joulelab.search.space import SearchSpace
+from joulelab.objectives import OBJECTIVES
+from joulelab.searching.base import Figures, Outcome
+from joulelab.searching.evidence import Problem
+from joulelab.searching.space import SearchSpace
 
 CLOCKS_MHZ = tuple(range(1410, 509, -15))
 BATCHES = (1, 4, 16, 32, 64, 128)
@@ -64,6 +64,7 @@ class Surface:
             energy_u_j=energy * self.noise,
             time_s=time,
             time_u_s=0.0,
+            latency_s=dict(configuration.knobs).get("batch", 1) * time,
             power_w=energy / time,
             board="GPU-1",
         )
@@ -82,8 +83,23 @@ class Surface:
         return min(self.space, key=self.log_edp)
 
 
-def problem_on(space, goal="edp", constraints=()):
-    return Problem(space=space, goal=goal_of(goal), constraints=tuple(constraints))
+def clock_outcome(candidate):
+    """Energy x delay is lowest at 1200 MHz; the driver's own clock is the highest."""
+    clock = (candidate.point.sm_clock_mhz or 1800) / 1200
+    slower = 1.1 if dict(candidate.knobs).get("precision") == "fp16" else 1.0
+    figures = Figures(
+        energy_j=slower * (1 + log(clock) ** 2) * clock,
+        energy_u_j=0.001,
+        time_s=1 / clock,
+        time_u_s=0.0001,
+        power_w=300.0,
+        board="a",
+    )
+    return Outcome(candidate=candidate, figures=figures)
+
+
+def problem_on(space, objective="edp", constraints=()):
+    return Problem(space=space, objective=OBJECTIVES[objective], constraints=tuple(constraints))
 
 
 def searched(strategy, surface, *, most, seed=0):

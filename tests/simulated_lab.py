@@ -5,11 +5,11 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from joulelab.core.clock import Clock
 from joulelab.core.cost import Data, KernelCost, PhaseCost, Pipe, WorkloadCost
 from joulelab.core.device import DeviceState
 from joulelab.devices.simulated import DriverStore, SimulatedDevice
 from joulelab.devices.simulated.board import Board
-from joulelab.sampling.clock import Clock
 from joulelab.workloads.base import Workload
 
 ELEMENT_B: dict[Pipe, int] = {"tensor_bf16": 2, "fp32": 4, "tensor_fp64": 8, "fp64": 8}

@@ -4,6 +4,7 @@ Power is ``P(f) = 100 + 300 x^3`` W and time per token ``T(f) = (0.6 + 0.4 / x) 
 ``x = f / 2000 MHz``: energy per token falls from the default clock, has a minimum, and rises again.
 """
 
+import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -121,7 +122,13 @@ def measurement(
     return replace(made, **changes)
 
 
-def sweep(
+def sweep(clocks_mhz: Iterable[int], **changes):
+    """Make a sweep in shuffled blocks with sentinels; energies scatter, boards differ."""
+    plan = {name: changes.pop(name) for name in VISIT_OPTIONS if name in changes}
+    return [measurement(**visit, **changes) for visit in visits(clocks_mhz, **plan)]
+
+
+def visits(
     clocks_mhz: Iterable[int],
     *,
     repeats=3,
@@ -131,9 +138,8 @@ def sweep(
     sentinel_every=8,
     drift_per_minute=0.0,
     seed=0,
-    **changes,
 ):
-    """Make a sweep in shuffled blocks with sentinels; energies scatter, boards differ."""
+    """What each measurement of a sweep is of, in order, and by how much it is off."""
     random = Random(seed)
     gains = [random.gauss(0, board_spread) for _ in range(num_boards)]
     made = []
@@ -148,18 +154,20 @@ def sweep(
     boards = [next(turn) % num_boards if watch else random.randrange(num_boards)
               for _, _, watch in made]  # fmt: skip
     return [
-        measurement(
-            clock,
-            index=index,
-            repeat=repeat,
-            sentinel=watch,
-            minute=minute,
-            energy_factor=exp(gains[index] + random.gauss(0, noise) + drift_per_minute * minute),
-            time_factor=exp(random.gauss(0, noise / 3)),
-            **changes,
-        )
+        {
+            "clock_mhz": clock,
+            "index": index,
+            "repeat": repeat,
+            "sentinel": watch,
+            "minute": minute,
+            "energy_factor": exp(gains[index] + random.gauss(0, noise) + drift_per_minute * minute),
+            "time_factor": exp(random.gauss(0, noise / 3)),
+        }
         for minute, ((clock, repeat, watch), index) in enumerate(zip(made, boards, strict=True))
     ]
+
+
+VISIT_OPTIONS = inspect.signature(visits).parameters.keys() - {"clocks_mhz"}
 
 
 def record(**changes):

@@ -33,14 +33,13 @@ def schedule(random, num_steps=60):
     )
 
 
-def traces(num=10, *, num_steps=60, lag_s=0.0, surge=0.0, noise=0.0, seed=0):
+def traces(num=10, *, num_steps=60, lag_s=0.0, noise=0.0, seed=0):
     """Return recordings of the law.
 
     Args:
         num: How many.
         num_steps: How long.
         lag_s: Time constant with which power follows its level.
-        surge: By how much power is higher in the first two steps of a prefill, relative.
         noise: Standard deviation of the log of each step.
         seed: Of schedules and noise.
     """
@@ -49,9 +48,6 @@ def traces(num=10, *, num_steps=60, lag_s=0.0, surge=0.0, noise=0.0, seed=0):
     for number in range(num):
         one = schedule(random, num_steps)
         power_w = law(one.inputs["tensor_active"], one.inputs["dram_active"])
-        began = np.append(True, one.phase[1:] != one.phase[:-1])
-        early = (one.phase == "prefill") & (began | np.append(False, began[:-1]))
-        power_w = power_w * (1 + surge * early)
         stay = np.exp(-STEP_S / lag_s) if lag_s else 0.0
         for step in range(1, num_steps):
             power_w[step] = stay * power_w[step - 1] + (1 - stay) * power_w[step]

@@ -1,66 +1,25 @@
-"""One actor per GPU: the only process that measures on it."""
+"""One actor per GPU, the only process that measures on it, and the driver's end of it."""
 
-import logging
 import os
 import socket
-import threading
 import time
-from dataclasses import dataclass, field
+from collections import deque
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Any
 
 import ray
+from ray.exceptions import RayTaskError
 
+import joulelab
 from joulelab.core.device import DeviceAddress, DeviceIdentity
-from joulelab.core.procedure import Procedure
-from joulelab.core.record import Record
 from joulelab.core.trial import Trial
-from joulelab.devices import DEVICES
-from joulelab.devices.base import Device
-from joulelab.devices.choice import is_hardware
-from joulelab.errors import ConfigError, JouleLabError, TrackingError
-from joulelab.guard import ObserveOnly
-from joulelab.measure import Bench
-from joulelab.tracking.store import ResultStore
-from joulelab_actors.control import GuardedControl
-from joulelab_actors.cuda import require_cuda_sees_only
-from joulelab_actors.version import code_version
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActorSettings:
-    """What the actors of a pool have in common.
-
-    Attributes:
-        results_dir: Results folder of the study, as the actor's node sees it.
-        procedure: How to measure.
-        observe_only: Whether to call no setter, ever.
-        guard_socket: Where the clock guard listens; ``None`` for the node's own.
-    """
-
-    results_dir: str
-    procedure: Procedure = field(default_factory=Procedure)
-    observe_only: bool = False
-    guard_socket: str | None = None
-
-    @classmethod
-    def of(
-        cls,
-        folder: Path,
-        procedure: Procedure,
-        *,
-        observe_only: bool = False,
-        guard_socket: Path | None = None,
-    ) -> Self:
-        """Return the settings with paths as the text that travels to other nodes."""
-        return cls(
-            results_dir=str(folder),
-            procedure=procedure,
-            observe_only=observe_only,
-            guard_socket=None if guard_socket is None else str(guard_socket),
-        )
+from joulelab.errors import DeviceError, JouleLabError
+from joulelab.study.worker import GpuWorker, Report, WorkerSettings
+from joulelab_actors.placement import Site
+from joulelab_actors.session import NAMESPACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,22 +58,8 @@ class ActorStatus:
     pid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Report:
-    """What came of a trial on an actor; already in the actor's store.
-
-    Attributes:
-        records: One per phase of the workload.
-        writer: The actor's file in the results store.
-        measuring_s: Wall time of the measuring itself.
-        between_s: Wall time between the measuring of the trial before and that of this one:
-            storing, shipping, waiting for work. ``None`` for the first trial of a process.
-    """
-
-    records: tuple[Record, ...]
-    writer: str
-    measuring_s: float
-    between_s: float | None
+class ActorReplacedError(DeviceError):
+    """A trial was given to a process that had died by then; nothing was measured."""
 
 
 class GpuActor:
@@ -128,20 +73,10 @@ class GpuActor:
         settings: How to measure, and where to write.
     """
 
-    def __init__(self, address: DeviceAddress, settings: ActorSettings) -> None:
-        self._address = address
-        self._settings = settings
-        hostname = socket.gethostname()
-        self._writer = f"{address.uuid}@{hostname}-{os.getpid()}"
-        self._store = ResultStore(Path(settings.results_dir), self._writer)
-        self._storing = threading.Lock()
-        self._is_abandoned = False
-        self._control: GuardedControl | None = None
-        self._device: Device | None = None
-        self._bench: Bench | None = None
+    def __init__(self, address: DeviceAddress, settings: WorkerSettings) -> None:
+        self._worker = GpuWorker(address, settings, check=require_cuda_sees_only)
         self._trial: str | None = None
         self._trial_since_s = 0.0
-        self._measured_s: float | None = None
         self._num_measured = 0
 
     @ray.method(concurrency_group="measure", max_task_retries=-1)
@@ -151,42 +86,37 @@ class GpuActor:
         Raises:
             DeviceError: If the device cannot be opened, or is another than it should be.
         """
-        self._open_bench()
         return Readiness(
-            identity=self._open_device().identity(),
+            identity=self._worker.open(),
             hostname=socket.gethostname(),
             pid=os.getpid(),
-            writer=self._writer,
+            writer=self._worker.writer,
             code_version=code_version(),
         )
 
     @ray.method(concurrency_group="measure")
-    def measure(self, trial: Trial) -> Report:
+    def measure(self, trial: Trial, pid: int) -> Report:
         """Measure ``trial`` and append its records to the store before returning them.
 
+        Args:
+            trial: What to measure.
+            pid: The process that said that it is ready. A call that reaches Ray after its death
+                waits for the next process, where the driver has planned the trial again by then.
+
         Raises:
+            ActorReplacedError: If it is not this process.
             JouleLabError: If there is not even an invalid measurement to return.
             TrackingError: If it cannot be stored, or is no longer to be.
         """
-        bench = self._open_bench()
-        self._trial, start_s = trial.name, time.monotonic()
-        between_s = None if self._measured_s is None else start_s - self._measured_s
-        self._trial_since_s = start_s
+        if pid != os.getpid():
+            raise ActorReplacedError(f"process {pid} was replaced before it began the trial")
+        self._trial, self._trial_since_s = trial.name, time.monotonic()
         try:
-            records = bench.measure(trial)
-            self._measured_s = time.monotonic()
-            self._keep(records)
+            report = self._worker.measure(trial)
             self._num_measured += 1
         finally:
             self._trial = None
-        if any(f.reason == "device_lost" for r in records for f in r.measurement.findings):
-            self._let_go()
-        return Report(
-            records=records,
-            writer=self._writer,
-            measuring_s=self._measured_s - start_s,
-            between_s=between_s,
-        )
+        return report
 
     @ray.method(concurrency_group="control")
     def status(self) -> ActorStatus:
@@ -202,58 +132,136 @@ class GpuActor:
     @ray.method(concurrency_group="control")
     def abandon(self) -> None:
         """Store nothing from now on: whoever is told so can read the store for the last time."""
-        with self._storing:
-            self._is_abandoned = True
+        self._worker.abandon()
 
     @ray.method(concurrency_group="measure")
     def close(self) -> None:
         """Give the device back at its former settings. Safe to call twice."""
-        self._let_go()
-        self._store.close()
+        self._worker.close()
 
-    def _keep(self, records: tuple[Record, ...]) -> None:
-        with self._storing:
-            if self._is_abandoned:
-                raise TrackingError(f"The study on {self._address.uuid} ended; nothing is stored.")
-            self._store.append(*records)
 
-    def _open_device(self) -> Device:
-        if self._device is None:
-            if is_hardware(self._address):
-                require_cuda_sees_only(self._address.uuid)
-            device = DEVICES[self._address.backend].open(self._address)
-            found = device.identity().uuid
-            if found != self._address.uuid:
-                device.close()
-                raise ConfigError(f"{self._address.uuid} was opened, but {found} answered.")
-            self._device = device
-        return self._device
+READY_TIMEOUT_S = 180.0
+"""Longest wait for an actor to start and open its device."""
 
-    def _open_bench(self) -> Bench:
-        if self._bench is None:
-            self._bench = Bench(
-                self._open_device(), control=self._new_control(), procedure=self._settings.procedure
-            )
-        return self._bench
 
-    def _new_control(self) -> ObserveOnly | GuardedControl:
-        guard = self._settings.guard_socket
-        socket_path = None if guard is None else Path(guard)
-        if self._settings.observe_only:
-            return ObserveOnly(self._open_device(), self._address, guard_socket=socket_path)
-        self._control = GuardedControl(
-            self._address,
-            socket_path=socket_path,
-            note=f"actor of {self._settings.results_dir}",
+class Member:
+    """A GPU's actor, its trials in order, and the question whether it is ready, if one is open.
+
+    Args:
+        site: The GPU.
+        settings: How its actor measures.
+
+    Raises:
+        ValueError: If the GPU has an actor already; Ray's answer to a name that is taken.
+    """
+
+    def __init__(self, site: Site, settings: WorkerSettings) -> None:
+        self.site = site
+        self.readiness: Readiness | None = None
+        self.work: deque[tuple[Any, Trial]] = deque()
+        self.probe: Any = None
+        self._handle = _start_actor(site, settings)
+        self._probe_deadline_s = 0.0
+        self.look()
+
+    @property
+    def uuid(self) -> str:
+        """UUID of the GPU."""
+        return self.site.uuid
+
+    @property
+    def awaited(self) -> Any:
+        """The call whose end is the next news of this member; ``None`` if it has nothing to do."""
+        if self.probe is not None:
+            return self.probe
+        return self.work[0][0] if self.work else None
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it should have been ready by now."""
+        return self.probe is not None and time.monotonic() > self._probe_deadline_s
+
+    def look(self) -> None:
+        """Ask the actor whether it is ready; Ray keeps the question across restarts."""
+        self.probe = self._handle.ready.remote()
+        self._probe_deadline_s = time.monotonic() + READY_TIMEOUT_S
+
+    def give(self, trial: Trial) -> None:
+        """Give the actor a trial, to be done after those that it has."""
+        if self.readiness is None:
+            raise ValueError(f"{self.uuid} is given {trial.name} before it is ready.")
+        self.work.append((self._handle.measure.remote(trial, self.readiness.pid), trial))
+
+    def release(self) -> Any:
+        """Ask the actor to give its device back, or if it is busy, to store nothing more.
+
+        Returns:
+            The call; ``None`` if the actor was never ready.
+        """
+        if self.readiness is None:
+            return None
+        return self._handle.abandon.remote() if self.work else self._handle.close.remote()
+
+    def kill(self) -> None:
+        """End the actor; the clock guard restores what its lease had set."""
+        self.probe = self.readiness = None
+        ray.kill(self._handle)
+
+
+def words_of(error: Exception) -> str:
+    """Return what went wrong in one line, without the frames of another process."""
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    first = str(cause).strip().partition("\n")[0]
+    return first if isinstance(cause, JouleLabError) else f"{type(cause).__name__}: {first}"
+
+
+def _start_actor(site: Site, settings: WorkerSettings) -> Any:
+    make_remote: Any = ray.remote
+    remote = make_remote(concurrency_groups={"measure": 1, "control": 2})(GpuActor)
+    options = site.actor_options() | {
+        "name": f"joulelab:{site.uuid}",
+        "namespace": NAMESPACE,
+        "max_restarts": -1,
+        "max_task_retries": 0,
+    }
+    return remote.options(**options).remote(site.address, settings)
+
+
+def require_cuda_sees_only(uuid: str) -> None:
+    """Check that this process computes on the GPU ``uuid`` and can reach no other.
+
+    CUDA and NVML count GPUs in orders of their own, and a scheduler may hand out one while
+    the sensors of another are read; the UUID is the same to both.
+
+    Raises:
+        DeviceError: If CUDA sees another GPU, several, or none.
+    """
+    import torch
+
+    count = torch.cuda.device_count()
+    seen = [_uuid_of(torch.cuda.get_device_properties(index)) for index in range(count)]
+    if [_bare(one) for one in seen] != [_bare(uuid)]:
+        raise DeviceError(
+            f"CUDA must see {uuid} and nothing else, but it sees {', '.join(seen) or 'no GPU'}; "
+            "start the process with CUDA_VISIBLE_DEVICES set to that UUID, and with a PyTorch "
+            "that was built for CUDA."
         )
-        return self._control
 
-    def _let_go(self) -> None:
-        bench, control, device = self._bench, self._control, self._device
-        self._bench = self._control = self._device = None
-        for held in (bench, control, device):
-            try:
-                if held is not None:
-                    held.close()
-            except JouleLabError as error:  # a device that is lost cannot be let go of nicely
-                _log.warning("%s: %s", self._address.uuid, error)
+
+def _uuid_of(properties: object) -> str:
+    return str(getattr(properties, "uuid", "a GPU without UUID"))
+
+
+def _bare(uuid: str) -> str:
+    return uuid.removeprefix("GPU-").lower()
+
+
+@cache
+def code_version() -> str:
+    """Return twelve hex digits that change with any line of either package."""
+    digest = sha256()
+    for root in (Path(joulelab.__file__).parent, Path(__file__).parent):
+        for path in sorted(root.rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

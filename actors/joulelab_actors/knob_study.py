@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from joulelab.analysis.conclude_knobs import conclude_knobs, print_knobs
+from joulelab.analysis.conclude import conclude_knobs
 from joulelab.analysis.knob_log import KnobStudy
 from joulelab.analysis.knob_study import KnobResult
+from joulelab.analysis.reprint import print_knobs
 from joulelab.core.configuration import Configuration
 from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.core.quality import Quality
@@ -65,9 +66,9 @@ def measure_knobs(
             results.append(conclude_knobs(store, study, quality))
 
     with lab.open() as sites:
-        name = lab.study_name(f"{kind}-{study.grid.workload}", sites)
+        folder = lab.folder(f"{kind}-{study.grid.workload}", sites)
         trials = plan_sweep(
-            name,
+            folder.name,
             asked,
             repeats=repeats,
             sentinel=asked[0],
@@ -75,8 +76,8 @@ def measure_knobs(
             seed=seed,
             together=network_of,
         )
-        summary = lab.run(trials, sites, settings=settings, conclude=conclude)
-    print_knobs(results[-1], study, lab.study_dir(name))
+        summary = lab.carry_out(trials, sites, folder, settings=settings, conclude=conclude)
+    print_knobs(results[-1], study, folder)
     tracked = lab.where_tracked(summary)
     Console().print(f"\n{tracked}", soft_wrap=True, highlight=False, markup=False)
     if summary.interrupted:

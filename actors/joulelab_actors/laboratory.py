@@ -1,127 +1,165 @@
 """Where a study runs, on what, and where its results go: the settings all experiments share."""
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
-from joulelab.cli.selection import check_guard_socket
+import ray
+from rich.console import Console
+from typing_extensions import override
+
+from joulelab.analysis.search_wording import score_words
 from joulelab.core.procedure import Procedure
-from joulelab.core.trial import Trial
 from joulelab.devices import DEVICES
-from joulelab.errors import ConfigError
+from joulelab.devices.choice import check_backend
+from joulelab.errors import ConfigError, one_line
 from joulelab.hardware import GPUS
-from joulelab.tracking.base import embedded_uri
-from joulelab.tracking.discreet import HIDDEN, connectable, discreet
+from joulelab.searching.base import MakeStrategy
+from joulelab.searching.scores import Scores
+from joulelab.searching.space import SearchSpace
+from joulelab.study.abstract_lab import AbstractLab
+from joulelab.study.events import StudyEvent
+from joulelab.study.ledger import StudySummary
+from joulelab.study.places import check_guard_socket
+from joulelab.study.progress import announced
+from joulelab.study.run import StudySetup
+from joulelab.tracking.addresses import connectable, discreet, embedded_uri
 from joulelab.tracking.durable import check_file_name, check_folder
-from joulelab.tracking.reach import usable_uri
-from joulelab.tracking.store import ResultStore
+from joulelab.tracking.mlflow_store import usable_uri
+from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore
 from joulelab.tracking.study_lock import StudyLock
-from joulelab_actors.ledger import StudySummary
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.parcel import pack
 from joulelab_actors.placement import Site, find_sites, simulated_sites
-from joulelab_actors.progress import StudyProgress
 from joulelab_actors.session import connected
-from joulelab_actors.study import run_study
+from joulelab_actors.study import SCHEDULED_REPEATS, ClusterStudy, score_beside
 
-Backend = Literal["nvml", "dcgm", "smi", "simulated", "replay"]
 MOST_GPUS = 1024
 """More simulated ones at once are a slip of the hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Laboratory:
+class Laboratory(AbstractLab[Site]):
     """GPUs, the procedure, and a place for results.
 
     Attributes:
         device: How to reach the GPUs: nvml is real ones through NVIDIA's driver; dcgm and smi
-            are fallbacks for it; simulated needs no GPU; replay plays recorded ones.
+            are fallbacks for it; auto takes the best of these on each node; simulated needs no
+            GPU; replay plays recorded ones; or a plug-in's.
         gpu: Product in the catalogue that simulated GPUs imitate.
         num_gpus: GPUs to use; by default 4 simulated ones, or all real ones.
         store: Folder with the state of simulated GPUs, or with the recordings to replay.
         study: Name of the study. Say the name of an earlier one to go on with it; by default
             a new one named by the time.
-        results_dir: Folder for the results of all studies.
+        results_dir: Folder for the results of all studies, one that every node sees.
         tracking_uri: MLflow store; by default an embedded one in the results folder, and
             "none" for none.
         observe_only: Call no setter of the GPU, ever: measure at the driver's own clocks.
         guard_socket: Where the nodes' clock guards listen; by default the system's, or else one
             that is started for it.
+        trial_scheduler: Scheduler of Ray Tune for searches, e.g. asha or median_stopping_rule: a
+            trial repeats its configuration up to five times, as long as it is among the better.
         procedure: How each measurement is made.
     """
 
-    device: Backend = "simulated"
+    device: str = "simulated"
     gpu: str = "h200_sxm"
     num_gpus: int | None = None
     store: Path | None = None
     study: str | None = None
-    results_dir: Path = Path("~/joulelab-results")
+    results_dir: Path = DEFAULT_RESULTS
     tracking_uri: str | None = None
     observe_only: bool = False
     guard_socket: Path | None = None
+    trial_scheduler: str | None = None
     procedure: Procedure = field(default_factory=Procedure)
 
     def __post_init__(self) -> None:
+        check_backend(self.device)
         if self.study is not None:
             check_file_name("study", self.study)
         if self.num_gpus is not None and not 1 <= self.num_gpus <= MOST_GPUS:
             raise ConfigError(f"num_gpus must be within 1 and {MOST_GPUS}, got {self.num_gpus}.")
 
+    @override
     @contextmanager
-    def open(self) -> Generator[tuple[Site, ...]]:
+    def open(self, *workloads: str) -> Generator[tuple[Site, ...]]:
         """Take the study, if it is named, hold a connection to Ray, and yield the GPUs to use.
 
         What can be refused without Ray is refused before it starts.
 
+        Args:
+            workloads: Names of what is to run.
+
         Raises:
-            ConfigError: If the results cannot be written, delivered, or are those of a study that
-                is under way; if fewer GPUs than asked for are there, or they are of several
-                products, whose results cannot be compared.
+            ConfigError: If a program cannot travel to the nodes; if the results cannot be written,
+                delivered, or are those of a study that is under way; if fewer GPUs than asked for
+                are there, or they are of several products, whose results cannot be compared.
             DeviceNotFoundError: If there are none.
         """
         with ExitStack() as stack:
             self._check_places()
+            pack(WORKLOADS.programs, workloads)
             if self.study is not None:
                 stack.enter_context(StudyLock(self.study_dir(self.study)))
                 self._check_same_store(self.study)
-            stack.enter_context(connected())
-            yield self._sites()
+            with announced(_beginning()):
+                stack.enter_context(connected())
+                sites = self._sites()
+            yield sites
 
-    def run(
+    @override
+    def setup(
         self,
-        trials: Sequence[Trial],
-        sites: Sequence[Site],
+        gpus: Sequence[Site],
+        folder: Path,
+        workloads: Collection[str],
         *,
         settings: object,
-        conclude: Callable[[ResultStore], None] | None = None,
-    ) -> StudySummary:
-        """Measure ``trials`` on ``sites`` and show how far it is."""
-        with StudyProgress() as progress:
-            return run_study(
-                trials,
-                sites=sites,
-                results_dir=self.study_dir(trials[0].study),
-                procedure=self.procedure,
-                observe_only=self.observe_only,
-                guard_socket=self.guard_socket,
-                tracking_uri=self.store_uri,
-                settings=settings,
-                conclude=conclude,
-                on_event=progress,
-            )
+        on_event: Callable[[StudyEvent], None],
+    ) -> StudySetup:
+        """Return what a study is carried out with, a search also with Ray Tune."""
+        return ClusterStudy(
+            sites=gpus,
+            results_dir=folder,
+            procedure=self.procedure,
+            observe_only=self.observe_only,
+            tracking_uri=self.store_uri,
+            settings=settings,
+            guard_socket=self.guard_socket,
+            trial_scheduler=self.trial_scheduler,
+            on_event=on_event,
+        ).setup(workloads)
 
-    def study_name(self, kind: str, sites: Sequence[Site]) -> str:
-        """Return the name of the study: as given, or made of its kind, its GPU and the time."""
-        if self.study is not None:
-            return self.study
-        product = sites[0].identity.name.removeprefix("NVIDIA ").replace(" ", "-").lower()
-        return f"{kind}-{product}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    @override
+    def score(
+        self, space: SearchSpace, gpu: Site, folder: Path, *, metric: str | None = None
+    ) -> Scores:
+        """Score what every cell of ``space`` puts out, in a process beside ``gpu``; print it."""
+        scores = score_beside(gpu, space, metric=metric, folder=folder)
+        words = score_words(space, scores)
+        Console().print(words, soft_wrap=True, highlight=False, markup=False)
+        return scores
 
-    def study_dir(self, study: str) -> Path:
-        """Return the folder of one study's results."""
-        return self._root / study
+    @override
+    def strategy(self, name: str) -> MakeStrategy:
+        """Return what makes the search algorithm called ``name``, ours or Ray Tune's.
+
+        Raises:
+            UnknownNameError: If there is none, or no such scheduler; names the closest ones.
+            ConfigError: If it needs a package that is not installed.
+        """
+        from joulelab_actors.tune.algorithms import algorithm, scheduler
+
+        scheduler(self.trial_scheduler, SCHEDULED_REPEATS)
+        return algorithm(name)
+
+    @override
+    def console(self) -> Console:
+        """Return where progress is shown."""
+        return Console(stderr=True)
 
     def where_tracked(self, summary: StudySummary) -> str:
         """Return where all studies can be compared, as a line to print; empty without such a place.
@@ -133,13 +171,10 @@ class Laboratory:
             return ""
         report = summary.delivery
         if report is not None and report.error is not None:
-            folder = self.study_dir(summary.study)
             has = f"{report.num_delivered} runs" if report.num_delivered else "nothing"
-            return (
-                f"MLflow has {has} of this study. Once it answers: joulelab sync "
-                f"{discreet(str(folder))}{self._given_uri}"
-            )
-        pages = self.tracking_uri or f"python -m joulelab.tracking.ui {self.results_dir}"
+            sync = report.sync_words(self.study_dir(summary.study))
+            return f"MLflow has {has} of this study. Once it answers: {sync}"
+        pages = self.tracking_uri or f"joulelab ui {self.results_dir}"
         return f"All runs in MLflow: {discreet(pages)}"
 
     @property
@@ -147,17 +182,11 @@ class Laboratory:
         """MLflow store that results are delivered to; ``None`` for none."""
         if self.tracking_uri == "none":
             return None
-        return self.tracking_uri or embedded_uri(self._root)
-
-    @property
-    def _given_uri(self) -> str:
-        """What ``joulelab sync`` has to be told, since it is not stored."""
-        hidden = HIDDEN in discreet(self.tracking_uri or "")
-        return " --tracking-uri URI, with its password" if hidden else ""
+        return connectable(self.tracking_uri or embedded_uri(self.root))
 
     def _check_places(self) -> None:
         """Refuse places that cannot be used, before anything is made there."""
-        check_folder(self._root)
+        check_folder(self.root)
         if self.store_uri is not None:
             usable_uri(self.store_uri)
         if self.device == "simulated":
@@ -178,10 +207,6 @@ class Laboratory:
             connectable(header.tracking_uri)
 
     @property
-    def _root(self) -> Path:
-        return self.results_dir.expanduser().absolute()
-
-    @property
     def _store(self) -> str | None:
         return None if self.store is None else str(self.store.expanduser().absolute())
 
@@ -196,9 +221,22 @@ class Laboratory:
                 f"got {self.num_gpus}."
             )
         sites = sites[: self.num_gpus]
+        for host, fallback in {site.hostname: site.fallback for site in sites}.items():
+            if fallback is not None:
+                note = one_line(f"{host}: {fallback}")
+                self.console().print(note, soft_wrap=True, highlight=False, markup=False)
         if len(products := sorted({site.identity.name for site in sites})) > 1:
             raise ConfigError(
                 f"One study compares GPUs of one product, but the cluster has {products}; "
                 "restrict the allocation to one of them."
             )
         return sites
+
+
+def _beginning() -> str:
+    """Say what takes some seconds before the first trial."""
+    if ray.is_initialized():
+        return "Looking for GPUs"
+    address = os.environ.get("RAY_ADDRESS")
+    where = f"Joining the Ray cluster at {address}" if address else "Starting Ray on this machine"
+    return f"{where}, and looking for GPUs"

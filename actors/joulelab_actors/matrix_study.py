@@ -9,18 +9,17 @@ from joulelab.analysis.matrix import Matrix, phases_of
 from joulelab.analysis.matrix_table import conclude_matrix, matrix_table
 from joulelab.core.bounds import MOST_S, check_positive
 from joulelab.core.configuration import Configuration
-from joulelab.core.measurement import InvalidReason, Measurement
+from joulelab.core.measurement import Measurement
 from joulelab.core.plan import check_plan
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError
+from joulelab.study.schedule import MACHINERY
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study_lock import StudyLock
 from joulelab.workloads.knobs import require_count
 from joulelab_actors.laboratory import Laboratory
 
-_MACHINERY: frozenset[InvalidReason] = frozenset({"actor_died", "device_lost"})
-"""Findings after which a cell counts as not tried."""
 _BETWEEN_S = 0.6
 """Waiting for the counter's edges before and after the windows of a phase."""
 _WIDTH = 150
@@ -74,16 +73,20 @@ def measure_matrix(
         conclude_matrix(store, matrix)
 
     with lab.open() as sites:
-        name = lab.study_name("workloads", sites)
-        known = ResultStore(lab.study_dir(name)).read()
-        todo = rest_of_matrix(_trials(name, matrix, repeats), known, again=again)
+        folder = lab.folder("workloads", sites)
+        known = ResultStore(folder).read()
+        todo = rest_of_matrix(_trials(folder.name, matrix, repeats), known, again=again)
         chosen = _within(todo, matrix, lab.procedure, budget_s)
-        ended = lab.run(chosen, sites, settings=settings, conclude=conclude) if chosen else None
-    told = tell_matrix(matrix, replace(lab, study=name))
-    return ended.exit_code if ended is not None and ended.interrupted else told
+        ended = (
+            lab.carry_out(chosen, sites, folder, settings=settings, conclude=conclude)
+            if chosen
+            else None
+        )
+    code = report_matrix(matrix, replace(lab, study=folder.name))
+    return ended.exit_code if ended is not None and ended.interrupted else code
 
 
-def tell_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = None) -> int:
+def report_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = None) -> int:
     """Write and print what a study has measured of ``matrix``; needs no GPU.
 
     Returns:
@@ -148,7 +151,7 @@ def rest_of_matrix(
     tried: set[tuple[str, Configuration]] = set()
     for measurement in known:
         reasons = {finding.reason for finding in measurement.findings}
-        over = not reasons or reasons == {"unsupported"} if again else not reasons & _MACHINERY
+        over = not reasons or reasons == {"unsupported"} if again else not reasons & MACHINERY
         if over:
             tried.add((measurement.trial, measurement.configuration))
     return [trial for trial in trials if (trial.name, trial.configuration) not in tried]

@@ -11,40 +11,30 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.devices import DEVICES
-from joulelab.devices.choice import is_hardware, visible
+from joulelab.devices.choice import Choice, choose_backend, is_hardware, visible
 from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError, JouleLabError
-from joulelab.hardware import spec_for
+from joulelab.study.gpu import StudyGpu
 
 _LOOK_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(StudyGpu):
     """A GPU and its place in the cluster.
 
     Attributes:
-        address: How to open the device on its node.
-        identity: Which device it is.
-        capabilities: What it can be asked and told.
         node_id: Ray's id of the node.
-        hostname: Name of the machine.
         resource: Custom resource that the node declares for this GPU; an actor that asks for
             it follows the GPU to a node that replaces this one. ``None`` if undeclared.
         counted: Whether Ray counts this GPU among the node's.
+        fallback: What is lost on this node, whose best way to talk to GPUs failed; ``None``
+            where it did not, or where the way was asked for.
     """
 
-    address: DeviceAddress
-    identity: DeviceIdentity
-    capabilities: Capabilities
     node_id: str
-    hostname: str
     resource: str | None = None
     counted: bool = False
-
-    @property
-    def uuid(self) -> str:
-        """UUID of the GPU."""
-        return self.address.uuid
+    fallback: str | None = None
 
     def actor_options(self) -> dict[str, Any]:
         """Return the options that put an actor beside this GPU and show it no other.
@@ -78,24 +68,32 @@ class _Sighting:
     hostname: str
     found: tuple[tuple[DeviceAddress, DeviceIdentity, Capabilities], ...] = ()
     trouble: str | None = None
+    fallback: str | None = None
 
 
 _Node: TypeAlias = dict[str, Any]
 _Call: TypeAlias = tuple[Callable[..., _Sighting], tuple[Any, ...]]
 
 
+def beside_the_driver() -> NodeAffinitySchedulingStrategy:
+    """Return where an actor of the driver's own is put: on its node, or elsewhere if need be."""
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+
+
 def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
     """Find the GPUs of ``backend`` on every node of the connected cluster.
 
     Args:
-        backend: Registry name of the device class.
+        backend: Registry name of the device class, or ``"auto"`` for the best that finds a GPU,
+            node by node.
         store: Folder of state or recordings, for backends that are not hardware.
 
     Raises:
         UnknownNameError: If there is no such backend.
         DeviceNotFoundError: If no node has a device; says why, node by node.
     """
-    DEVICES[backend]  # a wrong name is told here rather than by every node
+    if backend != "auto":
+        DEVICES[backend]  # a wrong name is told here rather than by every node
     nodes, sightings = _ask_all(lambda nodes: [(_look, (backend, store)) for _ in nodes])
     return _sites(backend, nodes, sightings)
 
@@ -120,14 +118,6 @@ def simulated_sites(key: str, num_gpus: int, store: str | None = None) -> tuple[
 
     nodes, sightings = _ask_all(deal, most=num_gpus)
     return _sites("simulated", nodes, sightings)
-
-
-def study_clocks_mhz(sites: Sequence[Site]) -> tuple[int, ...]:
-    """Return the SM clocks that studies of this GPU sweep: those of the catalogue, else all."""
-    spec, settable = spec_for(sites[0].identity.name), sites[0].capabilities.sm_clocks_mhz
-    if spec is None:
-        return settable
-    return tuple(clock for clock in spec.study_clocks_mhz if clock in settable)
 
 
 def _ask_all(
@@ -192,8 +182,9 @@ def _sites(
             found.setdefault(site.uuid, site)
     sites = tuple(found.values())
     if not sites:
-        said = "; ".join(f"{s.hostname}: {s.trouble or 'none'}" for s in sightings)
-        raise DeviceNotFoundError(f"No node of the cluster has a {backend} device. {said}")
+        seen = "; ".join(f"{s.hostname}: {s.trouble or 'none'}" for s in sightings)
+        what = "GPU" if backend == "auto" else f"{backend} device"
+        raise DeviceNotFoundError(f"No node of the cluster has a {what}. {seen}")
     return sites
 
 
@@ -214,6 +205,7 @@ def _sites_on(node: _Node, sighting: _Sighting) -> list[Site]:
                 hostname=sighting.hostname,
                 resource=resource if resource in declared else None,
                 counted=is_hardware(address) and node["Resources"].get("GPU", 0) >= 1,
+                fallback=sighting.fallback,
             )
         )
     return sites
@@ -221,12 +213,13 @@ def _sites_on(node: _Node, sighting: _Sighting) -> list[Site]:
 
 def _look(backend: str, store: str | None) -> _Sighting:
     try:
-        addresses = DEVICES[backend].discover(store)
+        choice = choose_backend() if backend == "auto" else None
+        addresses = DEVICES[backend if choice is None else choice.name].discover(store)
     except DeviceError as error:
         return _Sighting(hostname=socket.gethostname(), trouble=str(error))
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     hardware = all(is_hardware(address) for address in addresses)
-    return _sighting(visible(addresses, setting) if hardware else addresses)
+    return _sighting(visible(addresses, setting) if hardware else addresses, choice)
 
 
 def _simulate(key: str, num_gpus: int, store: str | None, mine: Sequence[int]) -> _Sighting:
@@ -236,7 +229,7 @@ def _simulate(key: str, num_gpus: int, store: str | None, mine: Sequence[int]) -
     return _sighting([addresses[index] for index in mine])
 
 
-def _sighting(addresses: Sequence[DeviceAddress]) -> _Sighting:
+def _sighting(addresses: Sequence[DeviceAddress], choice: Choice | None = None) -> _Sighting:
     found = []
     for address in addresses:
         device = DEVICES[address.backend].open(address)
@@ -244,4 +237,8 @@ def _sighting(addresses: Sequence[DeviceAddress]) -> _Sighting:
             found.append((address, device.identity(), device.capabilities()))
         finally:
             device.close()
-    return _Sighting(hostname=socket.gethostname(), found=tuple(found))
+    return _Sighting(
+        hostname=socket.gethostname(),
+        found=tuple(found),
+        fallback=choice.why if choice is not None and choice.is_fallback else None,
+    )

@@ -4,38 +4,39 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from joulelab.core.trial import Trial
-from joulelab.errors import (
-    ConfigError,
-    DeviceError,
-    DeviceLostError,
-    DevicePermissionError,
-    DeviceUnsupportedError,
-    GuardError,
-    TrackingError,
-)
-from joulelab.tracking.store import ResultStore
-from joulelab_actors.casualty import DEVICE_IS_OUT, MACHINERY
-from joulelab_actors.events import (
+from joulelab.errors import ConfigError, TrackingError
+from joulelab.study.events import (
     AttemptFailed,
     DeviceQuarantined,
     DeviceReady,
     PoolEvent,
-    TrialMeasured,
     TrialStarted,
 )
-from joulelab_actors.gpu_actor import ActorSettings, Readiness, Report
-from joulelab_actors.member import READY_TIMEOUT_S, Member, said
+from joulelab.study.resume import stored_records
+from joulelab.study.schedule import (
+    NothingMore,
+    Schedule,
+    TrialSource,
+    after_failing,
+    after_measuring,
+    struck,
+)
+from joulelab.study.worker import Report, WorkerSettings
+from joulelab.tracking.store import ResultStore
+from joulelab_actors.gpu_actor import (
+    READY_TIMEOUT_S,
+    ActorReplacedError,
+    Member,
+    Readiness,
+    code_version,
+    words_of,
+)
 from joulelab_actors.placement import Site
-from joulelab_actors.recall import stored_records
-from joulelab_actors.schedule import Schedule
-from joulelab_actors.source import NothingMore, TrialSource
-from joulelab_actors.version import code_version
 
 _AHEAD = 2  # one trial under way and one waiting, so that a GPU never waits for the driver
 _NAME_TIMEOUT_S = 15.0
@@ -61,14 +62,14 @@ class Pool:
     def __init__(
         self,
         sites: Sequence[Site],
-        settings: ActorSettings,
+        settings: WorkerSettings,
         *,
         max_tries: int = 3,
         max_strikes: int = 3,
     ) -> None:
         if not sites:
             raise ConfigError("A pool needs at least one GPU, got none.")
-        self._store = ResultStore(Path(settings.results_dir))
+        self._store = ResultStore(settings.results_dir)
         self._limits = {"max_tries": max_tries, "max_strikes": max_strikes}
         self._members: dict[str, Member] = {}
         self._schedule = Schedule([], [])
@@ -108,12 +109,17 @@ class Pool:
             yield DeviceQuarantined(uuid=uuid, detail=detail)
         while not must_stop() and (self._schedule.unfinished or not self._source.is_done):
             yield from self._hand_out()
-            awaited = {m.awaited: m for m in self._in_service() if m.awaited is not None}
-            if not awaited:
+            members, news = self._in_service(), self._source.news
+            awaited = {m.awaited: m for m in members if m.awaited is not None}
+            refs = [*awaited, *([] if news is None else [news])]
+            if not members or not refs:
                 return
-            done, _ = ray.wait(list(awaited), num_returns=1, timeout=_LOOK_S)
+            done, _ = ray.wait(refs, num_returns=1, timeout=_LOOK_S)
             for ref in done:
-                yield from self._settle(awaited[ref])
+                if ref is news:
+                    self._source.hear()
+                else:
+                    yield from self._settle(awaited[ref])
             yield from self._expire()
 
     @property
@@ -134,7 +140,7 @@ class Pool:
             member.kill()
         self._store.close()
 
-    def _enlist(self, site: Site, settings: ActorSettings, deadline_s: float) -> None:
+    def _enlist(self, site: Site, settings: WorkerSettings, deadline_s: float) -> None:
         while True:
             try:
                 member = Member(site, settings)
@@ -159,18 +165,11 @@ class Pool:
             for member in self._in_service():
                 if member.probe is not None or len(member.work) != depth:
                     continue
-                trial = self._next_trial(member.uuid)
+                trial = self._schedule.take_next(member.uuid, self._source)
                 if trial is not None:
                     member.give(trial)
                     if depth == 0:
                         yield TrialStarted(trial=trial, uuid=member.uuid)
-
-    def _next_trial(self, uuid: str) -> Trial | None:
-        trial = self._schedule.take(uuid)
-        if trial is None and (new := self._source.take(uuid)) is not None:
-            self._schedule.add(new)
-            trial = self._schedule.take(uuid)
-        return trial
 
     def _settle(self, member: Member) -> Iterator[PoolEvent]:
         if member.probe is not None:
@@ -179,7 +178,7 @@ class Pool:
         ref, trial = member.work[0]
         try:
             report: Report = ray.get(ref)
-        except RayActorError as error:
+        except (RayActorError, ActorReplacedError) as error:
             yield from self._bury(member, error)
         except RayError as error:
             member.work.popleft()
@@ -198,7 +197,7 @@ class Pool:
         try:
             readiness: Readiness = ray.get(member.probe)
         except RayError as error:
-            yield from self._quarantine(member, f"cannot be used: {said(error)}")
+            yield from self._quarantine(member, f"cannot be used: {words_of(error)}")
             return
         if readiness.code_version != code_version():
             yield from self._quarantine(
@@ -211,50 +210,20 @@ class Pool:
         yield DeviceReady(uuid=member.uuid, hostname=readiness.hostname)
 
     def _accept(self, member: Member, trial: Trial, report: Report) -> Iterator[PoolEvent]:
-        findings = {f.reason: f for r in report.records for f in r.measurement.findings}
-        machinery = sorted(findings.keys() & MACHINERY)
-        retried = bool(machinery) and self._schedule.retry(trial, member.uuid)
-        if not machinery:
-            self._schedule.finish(trial, member.uuid)
-        yield TrialMeasured(
-            trial=trial,
-            uuid=member.uuid,
-            records=report.records,
-            writer=report.writer,
-            between_s=report.between_s,
-            retried=retried,
-        )
-        if out := sorted(findings.keys() & DEVICE_IS_OUT):
-            yield from self._quarantine(member, findings[out[0]].detail)
-        elif machinery:
-            yield from self._strike(member, "failed", findings[machinery[0]].detail)
+        event, out = after_measuring(self._schedule, trial, member.uuid, report)
+        yield event
+        yield from self._rest(member, out)
 
     def _fail(self, member: Member, trial: Trial, error: RayError) -> Iterator[PoolEvent]:
         """Deal with an attempt that raised: the fault of the request, or of the machinery."""
         cause = error.cause if isinstance(error, RayTaskError) else error
         if isinstance(cause, TrackingError):
             raise cause
-        machinery = isinstance(cause, DeviceError | GuardError)
-        retried = False
-        if machinery and not isinstance(cause, DeviceUnsupportedError):
-            retried = self._schedule.retry(trial, member.uuid)
-        else:
-            self._schedule.give_up(trial)
-        detail = said(error)
-        yield AttemptFailed(
-            trial=trial,
-            uuid=member.uuid,
-            died=False,
-            detail=detail,
-            retried=retried,
-            refused=isinstance(cause, ConfigError | DeviceUnsupportedError),
-        )
-        if isinstance(cause, DeviceLostError | DevicePermissionError):
-            yield from self._quarantine(member, detail)
-        elif machinery:
-            yield from self._strike(member, "failed", detail)
+        event, out = after_failing(self._schedule, trial, member.uuid, cause, words_of(error))
+        yield event
+        yield from self._rest(member, out)
 
-    def _bury(self, member: Member, error: RayActorError) -> Iterator[PoolEvent]:
+    def _bury(self, member: Member, error: Exception) -> Iterator[PoolEvent]:
         """Find out what a dead actor had done, plan the rest again, and await its return."""
         writer = member.readiness.writer if member.readiness else ""
         work, member.work = list(member.work), deque()
@@ -266,19 +235,21 @@ class Pool:
             self._schedule.put_back(trial)
         if work:
             trial = work[0][1]
-            detail = f"The actor of {member.uuid} died: {said(error)}"
+            detail = f"The actor of {member.uuid} died: {words_of(error)}"
             retried = self._schedule.retry(trial, member.uuid)
             yield AttemptFailed(
                 trial=trial, uuid=member.uuid, died=True, detail=detail, retried=retried
             )
         if member.uuid in self._schedule.in_service:
             member.look()
-            yield from self._strike(member, "died", said(error))
+            yield from self._rest(
+                member, struck(self._schedule, member.uuid, "died", words_of(error))
+            )
 
-    def _strike(self, member: Member, verb: str, detail: str) -> Iterator[PoolEvent]:
-        if self._schedule.strike(member.uuid):
-            times = self._limits["max_strikes"]
-            yield from self._quarantine(member, f"{verb} {times} times in a row: {detail}")
+    def _rest(self, member: Member, out: str | None) -> Iterator[PoolEvent]:
+        """Put a member out of service if there is a reason."""
+        if out is not None:
+            yield from self._quarantine(member, out)
 
     def _quarantine(self, member: Member, detail: str) -> Iterator[PoolEvent]:
         self._schedule.retire(member.uuid)

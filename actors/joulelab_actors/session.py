@@ -1,18 +1,24 @@
-"""Connect to a Ray cluster, or start one on this machine for as long as it is needed."""
+"""Connect to a Ray cluster, or start one here for a while; and end with it if it dies."""
 
 import logging
 import os
 import re
 import secrets
 import socket
+import sys
+import threading
+import time
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import ray
-from ray._private import ray_constants
+from ray._private import ray_constants, worker
 
 from joulelab.errors import DeviceError
+from joulelab.tracking.addresses import discreet
 
 NAMESPACE = "joulelab"
 """All pools share it, so that the name of an actor is a lock on its GPU across the cluster."""
@@ -62,7 +68,7 @@ def on_loopback() -> Generator[None]:
         ray_constants.ENABLE_RAY_CLUSTER = usual
 
 
-def _first(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line of what Ray says, as a sentence."""
     line = str(error).strip().partition("\n")[0] or type(error).__name__
     return f"{line.rstrip('.')}."
@@ -101,7 +107,7 @@ def _join() -> None:
             )
     except Exception as error:  # what Ray raises here has no class of its own
         raise DeviceError(
-            f"No Ray can be joined at RAY_ADDRESS={address}: {_first(error)} {advice}"
+            f"No Ray can be joined at RAY_ADDRESS={address}: {first_line(error)} {advice}"
         ) from error
 
 
@@ -131,6 +137,68 @@ def _start_local(num_cpus: int | None) -> None:
             )
     except Exception as error:  # a start that takes too long is a bare Exception
         raise DeviceError(
-            f"Ray could not be started on this machine: {_first(error)} See what keeps it (load, "
-            f"memory, a full disk; its logs are under {_logs()}), and try again."
+            f"Ray could not be started on this machine: {first_line(error)} See what keeps it "
+            f"(load, memory, a full disk; its logs are under {_logs()}), and try again."
         ) from error
+
+
+DIED = 1
+_VITAL = ("gcs_server", "raylet")
+_LOOK_S = 0.5
+_HEAD_PATIENCE_S = 30.0
+"""After 60 s without its head Ray ends the process by itself, without a word about the results."""
+
+
+class Lifeline(AbstractContextManager["Lifeline"]):
+    """Watches over Ray from a thread of its own while a study runs.
+
+    Whatever waits for a Ray that is gone waits for ever, or is ended by Ray's own library from
+    within. So this ends the process first: results are durable, and leases of clocks end with the
+    processes that hold them.
+
+    Args:
+        study: Name of the study, for the line.
+    """
+
+    def __init__(self, study: str) -> None:
+        self._study = study
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="joulelab-lifeline", daemon=True)
+
+    def __enter__(self) -> "Lifeline":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        node: Any = worker._global_node  # noqa: SLF001 - Ray tells nowhere else what it started
+        own = [info.process for name in _VITAL for info in node.all_processes.get(name, ())]
+        address = ray.get_runtime_context().gcs_address
+        answered_s = time.monotonic()
+        while not self._over.wait(_LOOK_S if own else _HEAD_PATIENCE_S / 6):
+            if any(process.poll() is not None for process in own):
+                self._end("one of its processes was killed or crashed", node)
+            if own or answers(address, _HEAD_PATIENCE_S / 6):
+                answered_s = time.monotonic()
+            elif time.monotonic() - answered_s > _HEAD_PATIENCE_S:
+                self._end(
+                    f"its head at {address} has not answered for {_HEAD_PATIENCE_S:g} s", node
+                )
+
+    def _end(self, why: str, node: Any) -> None:
+        shown = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # a moving bar hides the cursor
+        sys.stderr.write(
+            f"{shown}{Path(sys.argv[0]).stem}: Ray is gone: {why}. All that was measured is kept; "
+            f"start the same command again with --study {discreet(self._study)} to go on.\n"
+        )
+        sys.stderr.flush()
+        node.kill_all_processes(check_alive=False, allow_graceful=False)
+        os._exit(DIED)

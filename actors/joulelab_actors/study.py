@@ -1,55 +1,46 @@
-"""Run the trials of a study over the GPUs of a cluster, and lose none of them."""
+"""Studies over the GPUs of a cluster, of which none is lost."""
 
-import os
-import socket
-import sys
-import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing, nullcontext
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
 
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.choice import is_hardware
-from joulelab.errors import ConfigError, DeviceError
-from joulelab.provenance import collect_provenance
+from joulelab.errors import JouleLabError
+from joulelab.quality.cache import ScoreCache
+from joulelab.searching.scores import Scores, score_space
+from joulelab.searching.space import SearchSpace
+from joulelab.study.events import StudyEvent
+from joulelab.study.ledger import SearchSummary, StudySummary
+from joulelab.study.progress import announced
+from joulelab.study.resume import check_cost
+from joulelab.study.run import Conclude, StudySetup, run_asked, run_trials
+from joulelab.study.search_queue import Check, Search, SearchQueue
+from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.study import StudyHeader, discreet_header, flat_settings
-from joulelab.tracking.study_lock import StudyLock
-from joulelab_actors.events import StudyEvent, StudyInterrupted, StudyStarted
-from joulelab_actors.gpu_actor import ActorSettings
-from joulelab_actors.interruption import Interruption
-from joulelab_actors.ledger import Ledger, StudySummary
-from joulelab_actors.lifeline import Lifeline
-from joulelab_actors.placement import Site
+from joulelab.tracking.study import StudyHeader
+from joulelab.tracking.tracker_process import TrackerWriter
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.parcel import Parcel, pack, unpack
+from joulelab_actors.placement import Site, beside_the_driver
 from joulelab_actors.pool import Pool
-from joulelab_actors.resume import check_feasible, rest_of, ties
-from joulelab_actors.tracker_actor import TrackerLink
+from joulelab_actors.session import Lifeline
+
+SCHEDULED_REPEATS = 5
+"""Measurements of a configuration under a scheduler that does not stop it."""
 
 
-def run_study(
-    trials: Sequence[Trial],
-    *,
-    sites: Sequence[Site],
-    results_dir: Path,
-    procedure: Procedure,
-    observe_only: bool = False,
-    tracking_uri: str | None = None,
-    settings: object = None,
-    guard_socket: Path | None = None,
-    conclude: Callable[[ResultStore], None] | None = None,
-    on_event: Callable[[StudyEvent], None] = lambda event: None,
-) -> StudySummary:
-    """Measure ``trials`` on ``sites``, each result durable before anybody is told of it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStudy:
+    """What a study on a cluster is carried out with.
 
-    Started again with the same ``results_dir``, it goes on where it ended, however it ended:
-    trials with valid measurements in the folder are skipped. A GPU that has not measured the
-    study's sentinel begins with it. Ctrl-C or SIGTERM end the measuring, and the study concludes
-    from what it has.
-
-    Args:
-        trials: In the order in which to measure them; all of one study, with unique names.
+    Attributes:
         sites: GPUs to use, from :mod:`joulelab_actors.placement`.
         results_dir: Results folder of the study, on a file system that every node sees. What
             a node stores where the driver cannot see it, the driver stores a second time.
@@ -58,128 +49,158 @@ def run_study(
         tracking_uri: MLflow store to deliver to; ``None`` for none.
         settings: Settings dataclass of the experiment, for the study's header.
         guard_socket: Where clock guards listen; ``None`` for each node's own.
-        conclude: Writes the study's answer into its store once all is measured, so that the
-            tracking store gets it too.
-        on_event: Told what happens, in this thread, as it happens.
-
-    Raises:
-        ConfigError: If the trials cannot be carried out as written; nothing was written then.
-        DeviceError: If nothing could be measured, because no GPU could be used.
-        TrackingError: If results cannot be stored.
+        trial_scheduler: Name of the scheduler of Ray Tune that stops trials of a search early;
+            ``None`` for none, and a trial is one measurement.
+        on_event: Told what happens, in the driver's thread, as it happens.
     """
-    check_feasible(trials, sites, observe_only=observe_only)
-    start_s, folder = time.monotonic(), results_dir.absolute()
-    actors = ActorSettings.of(
-        folder, procedure, observe_only=observe_only, guard_socket=guard_socket
-    )
-    study = trials[0].study
-    with StudyLock(folder), Lifeline(study), closing(driver_store(folder)) as store:
-        header = open_study(store, study, settings, tracking_uri)
-        known = store.read()
-        rest = rest_of(trials, known)
-        added, untied = ties(trials, rest, known, [site.uuid for site in sites])
-        todo, num_skipped = [*added, *rest], len(trials) - len(rest)
-        on_event(
-            StudyStarted(
-                num_trials=num_skipped + len(todo),
-                num_skipped=num_skipped,
-                uuids=tuple(site.uuid for site in sites),
-            )
+
+    sites: Sequence[Site]
+    results_dir: Path
+    procedure: Procedure
+    observe_only: bool = False
+    tracking_uri: str | None = None
+    settings: object = None
+    guard_socket: Path | None = None
+    trial_scheduler: str | None = None
+    on_event: Callable[[StudyEvent], None] = lambda event: None
+
+    def setup(self, workloads: Collection[str]) -> StudySetup:
+        """Return it as any study is set up.
+
+        Args:
+            workloads: Names of what is to run.
+
+        Raises:
+            ConfigError: If a program cannot travel to the nodes.
+        """
+        folder = self.results_dir.absolute()
+        actors = WorkerSettings(
+            results_dir=folder,
+            procedure=self.procedure,
+            observe_only=self.observe_only,
+            guard_socket=self.guard_socket,
+            programs=pack(WORKLOADS.programs, workloads),
         )
-        with tracker_of(store, header, sites, tracking_uri) as tracker:
-            ledger = Ledger(store, sites, tracker, on_event)
-            unfinished: tuple[Trial, ...] = ()
-            with Interruption() as interruption:
-                if todo:
-                    with closing(Pool(sites, actors)) as pool:
-                        _measure(pool, todo, untied, ledger, interruption)
-                        unfinished = pool.unfinished
-            if interruption.noted:
-                on_event(StudyInterrupted(study=header.name))
-            elif todo and len(unfinished) == len(todo):
-                raise no_gpu(ledger)
-            if conclude is not None:
-                with interruption.excuses():
-                    conclude(store)
-            if tracker is not None:
-                ledger.note_delivery(tracker.finish())
-    return ledger.summary(
-        study=header.name,
-        num_trials=num_skipped + len(todo),
-        num_skipped=num_skipped,
-        unfinished=unfinished,
-        interrupted=interruption.noted,
-        wall_s=time.monotonic() - start_s,
-    )
+        return StudySetup(
+            gpus=self.sites,
+            folder=folder,
+            make_pool=lambda: Pool(self.sites, actors),
+            start_tracker=RayTrackerProcess,
+            tracking_uri=self.tracking_uri,
+            make_queue=self._make_queue,
+            observe_only=self.observe_only,
+            settings=self.settings,
+            watch=Lifeline,
+            on_event=self.on_event,
+        )
+
+    def _make_queue(self, search: Search, check: Check) -> SearchQueue:
+        from joulelab_actors.tune.experiment import Steering  # Ray Tune takes a second to import
+        from joulelab_actors.tune.tune_queue import TuneQueue
+
+        steering = Steering(
+            folder=self.results_dir.absolute() / "tune",
+            objective=search.objective,
+            num_gpus=len(self.sites),
+            scheduler=self.trial_scheduler,
+            most_repeats=1 if self.trial_scheduler is None else SCHEDULED_REPEATS,
+        )
+        return TuneQueue(search, check, steering.run, most_repeats=steering.most_repeats)
 
 
-def _measure(
-    pool: Pool,
+def run_study(
     trials: Sequence[Trial],
-    untied: Collection[str],
-    ledger: Ledger,
-    interruption: Interruption,
-) -> None:
-    for event in pool.run(trials, untied=untied, must_stop=lambda: interruption.noted):
-        ledger.note(event)
+    cluster: ClusterStudy,
+    conclude: Callable[[ResultStore], object] | None = None,
+) -> StudySummary:
+    """Measure ``trials`` on a cluster; see :func:`~joulelab.study.run.run_trials`."""
+    workloads = {trial.configuration.workload for trial in trials}
+    return run_trials(trials, cluster.setup(workloads), conclude)
 
 
-def no_gpu(ledger: Ledger) -> DeviceError:
-    """Return the error of a study that measured nothing, with what is wrong with each GPU."""
-    why = "; ".join(f"{uuid}: {detail}" for uuid, detail in ledger.quarantined.items())
-    return DeviceError(f"Nothing was measured, since no GPU can be used. {why}")
+def run_search(
+    search: Search, cluster: ClusterStudy, conclude: Conclude | None = None
+) -> SearchSummary:
+    """Measure on a cluster what a strategy asks for; see :func:`~joulelab.study.run.run_asked`.
 
-
-def driver_store(folder: Path) -> ResultStore:
-    """Return the results folder of a study, with a file of this driver's own to write to."""
-    return ResultStore(folder, f"driver@{socket.gethostname()}-{os.getpid()}")
-
-
-def tracker_of(
-    store: ResultStore, header: StudyHeader, sites: Sequence[Site], uri: str | None
-) -> TrackerLink | nullcontext[None]:
-    """Return the link to the tracking store at ``uri``, to be entered; nothing without a store.
-
-    The header does not do, since it has no passwords.
+    Ray Tune starts every trial.
     """
-    if uri is None:
-        return nullcontext()
-    # What is simulated or replayed takes the same virtual time on a busy machine.
-    gives_way = any(is_hardware(site.address) for site in sites)
-    return TrackerLink(store, uri, header, gives_way=gives_way)
+    sentinel = search.sentinel
+    workloads = () if sentinel is None else {sentinel.configuration.workload}
+    return run_asked(search, cluster.setup(workloads), conclude)
 
 
-def open_study(
-    store: ResultStore, study: str, settings: object, tracking_uri: str | None
-) -> StudyHeader:
-    """Write the header of a new study, or go on with the one that the folder holds.
+class RayTrackerProcess:
+    """A tracker's process that Ray starts on the driver's node, and again if it dies.
 
-    It has neither passwords nor home folders.
+    Args:
+        results_dir: Results folder of the study.
+        uri: MLflow tracking URI.
+        header: The study.
+        niceness: By how much it gives way to other processes.
+    """
+
+    failure: type[Exception] = RayError
+
+    def __init__(self, results_dir: str, uri: str, header: StudyHeader, niceness: int) -> None:
+        remote: Any = ray.remote(TrackerWriter)
+        options: dict[str, Any] = {"num_cpus": 0, "max_restarts": 3}
+        options["scheduling_strategy"] = beside_the_driver()
+        self._actor = remote.options(**options).remote(results_dir, uri, header, niceness)
+
+    def call(self, method: str, *arguments: object) -> Future[Any]:
+        """Have the writer do something, one after the other; return at once."""
+        future: Future[Any] = getattr(self._actor, method).remote(*arguments).future()
+        return future
+
+    def end(self) -> None:
+        """End the actor. Safe to call twice."""
+        ray.kill(self._actor)
+
+
+def score_beside(
+    site: Site, space: SearchSpace, *, metric: str | None = None, folder: Path
+) -> Scores:
+    """Score what every cell of ``space`` puts out, each kind of outputs once.
+
+    It is done in a process of its own beside the GPU, which ends with it: what computes while a
+    GPU is measured would be measured with it. Scores are kept on that node's disk for all studies;
+    those of a user's program, which may read files that nobody knows of, for this study alone.
+
+    Args:
+        site: The GPU that computes, where it is a real one; else the processor of its node does.
+        space: What is searched.
+        metric: Registry name of the metric; ``None`` for the first one of the workload.
+        folder: Results folder of the study, as every node sees it.
 
     Raises:
-        ConfigError: If the folder holds another study.
+        ConfigError: If the outputs cannot be scored, or the baseline's have no score; or if they
+            could not be searched: a simulated GPU needs a cost.
     """
-    known = store.read_study()
-    if known is not None and known.name != study:
-        raise ConfigError(
-            f"{store.folder} holds study {known.name!r}, not {study!r}; "
-            "give every study a results folder of its own."
-        )
-    header = discreet_header(
-        StudyHeader(
-            name=study,
-            sweep_id=known.sweep_id if known else uuid4().hex[:12],
-            command=(_from_here(sys.argv[0]), *sys.argv[1:]),
-            settings=flat_settings(settings) if settings is not None else (),
-            provenance=known.provenance if known else collect_provenance(),
-            tracking_uri=tracking_uri,
-        )
-    )
-    store.write_study(header)
-    return header
+    check_cost(space.baseline, [site])
+    make_remote: Any = ray.remote
+    task = make_remote(max_calls=1)(_score).options(**_scoring_options(site))
+    programs = pack(WORKLOADS.programs, {space.workload})
+    try:
+        with announced("Scoring what is put out"):
+            scores: Scores = ray.get(task.remote(programs, space, metric, str(folder)))
+    except RayTaskError as error:
+        if isinstance(error.cause, JouleLabError):
+            raise error.cause from None
+        raise
+    return scores
 
 
-def _from_here(script: str) -> str:
-    """Return the path of a script from the working folder, if it lies below it."""
-    path = Path(script)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else script
+def _scoring_options(site: Site) -> dict[str, Any]:
+    """Return the options that put a task beside a GPU: a real one computes, else the processor."""
+    if is_hardware(site.address):
+        return site.actor_options()
+    return site.actor_options() | {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}}
+
+
+def _score(
+    programs: tuple[Parcel, ...], space: SearchSpace, metric: str | None, folder: str
+) -> Scores:
+    unpack(WORKLOADS.programs, programs)
+    kept = [Path(folder) / "scores" / program.digest for program in programs]
+    return score_space(space, metric=metric, cache=ScoreCache(kept[0]) if kept else None)

@@ -79,3 +79,16 @@ class TrackingError(JouleLabError):
 
 class SchemaVersionError(TrackingError):
     """A result is whole, but another version of joulelab wrote it."""
+
+
+INTERRUPTED = 130
+"""Exit code of what was interrupted, as a shell has it."""
+
+
+def one_line(message: object) -> str:
+    """Return the text of ``message`` as one line, control characters and the like escaped.
+
+    What a file or another program wrote could move the cursor of a terminal otherwise.
+    """
+    words = " ".join(str(message).split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)

@@ -2,8 +2,10 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -18,49 +20,76 @@ ALLOWED = {
     "mlflow": ("platform/joulelab/tracking/mlflow_",),  # its store, runs, and models
     "pynvml": ("platform/joulelab/devices/",),
     "torch": (
+        "platform/joulelab/tracing/",
         "platform/joulelab/workloads/",
         "platform/joulelab/quality/",
         "platform/joulelab/estimator/",
-        "platform/joulelab/power_models/members/neural/",
-        "platform/joulelab/power_models/traces/neural/",
-        "actors/joulelab_actors/cuda.py",
+        "platform/joulelab/power_models/members/dnn.py",
+        "platform/joulelab/integrations/",
+        "platform/joulelab/sampling/cuda_device.py",
+        "actors/joulelab_actors/gpu_actor.py",
     ),
     "transformers": (
+        "platform/joulelab/integrations/",
+        "platform/joulelab/tracing/",
         "platform/joulelab/workloads/",
         "platform/joulelab/quality/",
         "platform/joulelab/estimator/",
     ),
-    "torchvision": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
+    "lightning": ("platform/joulelab/integrations/lightning.py",),
+    "torchvision": (
+        "platform/joulelab/tracing/",
+        "platform/joulelab/workloads/",
+        "platform/joulelab/estimator/",
+    ),
     "timm": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
     "diffusers": ("platform/joulelab/workloads/", "platform/joulelab/estimator/"),
     "torchao": ("platform/joulelab/workloads/quantised_layers.py",),
     "torchmetrics": ("platform/joulelab/quality/",),
     "sacrebleu": ("platform/joulelab/quality/",),
     "rouge_score": ("platform/joulelab/quality/",),
-    "torchdiffeq": ("platform/joulelab/power_models/traces/neural/",),
     "ultralytics": ("platform/joulelab/workloads/yolov8_network.py",),  # AGPL-3.0
-    "matplotlib": ("platform/joulelab/analysis/",),
+    "matplotlib": ("platform/joulelab/analysis/", "platform/joulelab/study/results.py"),
     "joulelab_actors": ("actors/",),
 }
 # joulelab's layers, lowest first: a module imports its own layer or lower ones.
 LAYERS = [
-    ["errors", "registry", "csv_table"],
+    ["errors", "extras", "registry", "csv_table"],
     ["core"],
-    ["hardware", "statistics"],
-    ["sampling", "devices", "workloads", "quality", "estimator", "objectives"],
+    ["hardware"],
+    ["tracing"],
+    ["workloads", "objectives"],
+    ["quality", "estimator"],
+    ["devices"],
+    ["sampling"],
     ["power_models"],
-    ["search"],
-    ["guard", "measure", "monitor", "provenance"],
-    ["tracking", "analysis", "cli"],
+    ["searching"],
+    ["bench", "guard", "monitor", "provenance", "running", "serving"],
+    ["tracking"],
+    ["analysis"],
+    ["study", "integrations"],
+    ["runner", "seeker", "testing"],
+    ["cli"],
 ]
 
 
-def imported(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+def module_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in SOURCES}
+
+
+def imported(path, *, at_once=False):
+    """What a module imports; ``at_once``: when it is imported itself."""
+    tree = ast.parse(path.read_text())
+    for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in MODULES else node.module for name in names)
 
 
 def name_of(path):
@@ -85,6 +114,32 @@ def test_layers_point_down(path):
         target = module.split(".")
         if target[0] == "joulelab" and len(target) > 1:
             assert level[target[1]] <= level[parts[0]], f"{parts[0]} imports {module}"
+
+
+def test_modules_import_each_other_without_circles():
+    # A program names the module that runs its network within a function, to leave PyTorch alone.
+    graph = {
+        module: set(MODULES).intersection(imported(path, at_once=True)) - {module}
+        for module, path in MODULES.items()
+    }
+
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names a circle
+
+
+def test_packages_import_each_other_without_circles():
+    graph = {}
+    for module, path in MODULES.items():
+        package = (module.split(".")[1:] or [""])[0]
+        others = {other.split(".")[1] for other in imported(path) if "joulelab." in other}
+        if module.startswith("joulelab."):  # the package itself imports what it offers on demand
+            graph.setdefault(package, set()).update(others - {package})
+
+    TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "actors").rglob("*.py")), ids=name_of)
+def test_actors_need_no_command_line(path):
+    assert not [module for module in imported(path) if module.startswith("joulelab.cli")]
 
 
 def test_every_part_of_joulelab_has_a_layer():
@@ -120,6 +175,53 @@ def test_no_module_outgrows_three_hundred_lines(path):
     assert len(path.read_text().splitlines()) <= 300
 
 
+MANY_PARAMETERS = {
+    *("measure", "sweep", "search", "estimate", "trace_program"),  # keywords are a user's options
+    *("_unfused_attention_backward", "_lstm_of_gpu"),  # called with the arguments of PyTorch's own
+}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_functions_are_short_and_have_few_parameters(path):
+    for function in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        given = [each.arg for each in (*function.args.args, *function.args.kwonlyargs)]
+        num_parameters = len([name for name in given if name not in ("self", "cls")])
+        body = function.body[1:] if ast.get_docstring(function) else function.body
+        num_lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+        assert num_lines <= 40, f"{function.name} has {num_lines} lines"
+        if function.name not in MANY_PARAMETERS:
+            assert num_parameters <= 8, f"{function.name} has {num_parameters} parameters"
+
+
+def avoided_words():
+    """Words that the glossary says no name holds."""
+    text = (ROOT / "docs/glossary.md").read_text().partition("## Words that no name holds")[2]
+    return {word for row in re.findall(r"(?m)^\| ([a-z, ]+) \|", text) for word in row.split(", ")}
+
+
+def names_in(path):
+    yield path.stem
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_names_are_the_fields(path):
+    avoided = avoided_words()
+    for name in names_in(path):
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")
+        assert not avoided.intersection(words), f"{name}: see docs/glossary.md"
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.py")), ids=name_of)
 def test_an_experiment_is_a_short_executable_script(path):
     text = path.read_text()
@@ -133,7 +235,7 @@ def test_importing_joulelab_needs_numpy_and_nothing_else():
     heavy = ["ray", "mlflow", "torch", "transformers", "pynvml", "scipy", "pandas", "pyarrow"]
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({[*heavy, 'matplotlib', 'rich', 'tyro']}))\n"
-        "import joulelab, joulelab.measure, joulelab.workloads, joulelab.devices.base\n"
+        "import joulelab, joulelab.bench, joulelab.workloads, joulelab.devices.base\n"
         "import joulelab.devices.simulated, joulelab.tracking.store"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "platform")}

@@ -8,7 +8,7 @@ from synthetic_runs import rows_by_law, runs_by_law
 
 from joulelab.errors import ConfigError
 from joulelab.power_models import POWER_MODELS
-from joulelab.power_models.artifacts import load_model
+from joulelab.power_models.operating_model import load_model
 from joulelab.power_models.queries import profile_of, queries_of, sweep
 from joulelab.power_models.readers import runs_of_rows
 from joulelab.power_models.state import State, read_state, write_state

@@ -436,6 +436,20 @@ Return nvmlDeviceGetMemoryInfo_v2(Device gpu, Memory2 *memory)
 }
 #endif
 
+/* In whole percent of the driver's last sample period. */
+typedef struct { unsigned gpu, memory; } Utilization;
+
+Return nvmlDeviceGetUtilizationRates(Device gpu, Utilization *rates)
+{
+    double busy, moved;
+    CHECKED(gpu);
+    if (reading(gpu, "gr_engine_active", &busy) || reading(gpu, "dram_active", &moved))
+        return NOT_SUPPORTED;
+    rates->gpu = (unsigned)(100 * busy);
+    rates->memory = (unsigned)(100 * moved);
+    return SUCCESS;
+}
+
 static Return read_reasons(Device gpu, unsigned long long *reasons)
 {
     double value;
@@ -469,6 +483,8 @@ Return nvmlDeviceGetTemperatureV(Device gpu, Temperature *temperature)
 }
 #endif
 
+enum { HW_THERMAL = 270 }; /* none unless told: it never happens to a simulated GPU */
+
 typedef struct { uint32_t field, scope; unsigned type; const char *key; } FieldKey;
 
 static const FieldKey field_keys[] = {
@@ -482,7 +498,7 @@ static const FieldKey field_keys[] = {
 #else
     { 185, 2, TYPE_UINT, "memory_power_mw" },
     { 269, 0, TYPE_ULONG_LONG, "thermal_ns" },
-    { 270, 0, TYPE_ULONG_LONG, NULL }, /* hardware slowdown: never happens to a simulated GPU */
+    { HW_THERMAL, 0, TYPE_ULONG_LONG, "hw_thermal_ns" },
 #endif
 };
 
@@ -498,8 +514,11 @@ static void read_field(Device gpu, FieldValue *value)
     value->type = found ? found->type : TYPE_UINT;
     if (!found)
         value->status = value->field > 274 ? INVALID_ARGUMENT : NOT_SUPPORTED;
-    else
-        value->status = found->key ? reading(gpu, found->key, &number) : SUCCESS;
+    else {
+        value->status = reading(gpu, found->key, &number);
+        if (found->field == HW_THERMAL)
+            value->status = SUCCESS;
+    }
     if (value->type == TYPE_UINT)
         value->value.u = (unsigned)number;
     else

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -37,8 +38,8 @@ kill -TERM $(cat "$RUN_DIR/leaders")
 """
 
 
-@pytest.fixture
-def place():
+@contextmanager
+def place_made():
     """A folder for a cluster's state, with a path short enough for its sockets."""
     folder = Path(tempfile.mkdtemp(prefix="jl-", dir="/tmp"))
     yield folder
@@ -46,7 +47,12 @@ def place():
 
 
 @pytest.fixture
-def environment(place):
+def place():
+    with place_made() as folder:
+        yield folder
+
+
+def environment_of(place):
     """What a user's shell holds, with ports and folders of the test's own."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "SLURM_"))}
     return inherited | {
@@ -58,6 +64,11 @@ def environment(place):
         "TMPDIR": str(place),
         "VENV": sys.prefix,
     }
+
+
+@pytest.fixture
+def environment(place):
+    return environment_of(place)
 
 
 def free_ports(count):
@@ -99,9 +110,14 @@ def processes_of(place):
     return found
 
 
-@pytest.fixture
-def head(place, environment):
-    """A cluster of this machine alone, as a user would start it."""
+@pytest.fixture(scope="module")
+def head():
+    """A cluster of this machine alone, as a user would start it; its folder and environment."""
+    with place_made() as place:
+        yield from started(place, environment_of(place))
+
+
+def started(place, environment):
     log = (place / "node.log").open("wb")
     node = subprocess.Popen(
         ["cluster/ray_node.sh"], cwd=ROOT, env=environment, stdout=log, stderr=log
@@ -110,7 +126,7 @@ def head(place, environment):
     ready = shell(wait, environment)
     try:
         assert ready.returncode == 0, ready.stderr + (place / "node.log").read_text()
-        yield node
+        yield place, environment
     finally:
         node.send_signal(signal.SIGTERM)
         node.wait(60)
@@ -149,10 +165,9 @@ def measured(folder):
 
 
 @pytest.mark.slow
-def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(
-    head, place, environment
-):
+def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(head):
     """The two documented forms; the first runs in the checkout, the second in its snapshot."""
+    place, environment = head
     plain, snapshot = place / "plain", place / "snapshot"
     submit = ". cluster/env.sh; ray job submit"
     environment_file = "--runtime-env cluster/runtime_env.yaml"
@@ -170,8 +185,9 @@ def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(
 
 
 @pytest.mark.slow
-def test_metrics_which_ask_for_no_token_are_served_to_nobody(head, place):
+def test_metrics_which_ask_for_no_token_are_served_to_nobody(head):
     """Ray's agent told them to whoever reached the node."""
+    place, _ = head
     heard = {
         (process.name(), each.laddr.ip)
         for process in processes_of(place)
@@ -184,7 +200,8 @@ def test_metrics_which_ask_for_no_token_are_served_to_nobody(head, place):
 
 
 @pytest.mark.slow
-def test_a_job_that_is_stopped_concludes_from_what_it_has(head, place, environment):
+def test_a_job_that_is_stopped_concludes_from_what_it_has(head):
+    place, environment = head
     results = place / "results"
     sweep = [*LONG_SWEEP, "--guard-socket", f"{place}/guard.sock", "--results-dir", f"{results}"]
     sweep += ["--store", f"{place}/gpus"]

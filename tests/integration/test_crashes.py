@@ -2,13 +2,18 @@
 
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
+import ray
 from actor_fixtures import trials
 
 from joulelab.devices.simulated import DriverStore
+from joulelab.study.events import TrialStarted
+from joulelab_actors.session import NAMESPACE
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,18 +23,18 @@ from pathlib import Path
 from actor_fixtures import QUICK, trials
 from joulelab_actors.placement import simulated_sites
 from joulelab_actors.session import connected
-from joulelab_actors.study import run_study
+from joulelab_actors.study import ClusterStudy, run_study
 
 folder, socket = Path(sys.argv[1]), Path(sys.argv[2])
 with connected():
-    run_study(
-        trials(repeats=20),
+    cluster = ClusterStudy(
         sites=simulated_sites("h200_sxm", 3, str(folder / "driver")),
         results_dir=folder / "results",
         procedure=QUICK,
         guard_socket=socket,
         on_event=lambda event: print(type(event).__name__, flush=True),
     )
+    run_study(trials(repeats=10), cluster)
 """
 
 
@@ -38,13 +43,34 @@ def test_a_killed_driver_leaves_no_clock_locked_and_its_study_is_resumed(
 ):
     kill_driver(DRIVER)
 
-    summary, store = study(trials(repeats=20))
+    summary, store = study(trials(repeats=10))
 
     valid = Counter(m.trial for m in store.read() if m.valid)
     assert summary.num_skipped >= 10
     assert summary.complete
-    assert valid == Counter(t.name for t in trials(repeats=20))
+    assert valid == Counter(t.name for t in trials(repeats=10))
     assert DriverStore(tmp_path / "driver").locked_uuids() == ()
+
+
+def test_a_trial_that_is_given_to_an_actor_that_has_just_died_is_measured_once(study):
+    """Ray keeps a call until the actor is back; the driver plans the trial again meanwhile."""
+    killed = []
+
+    def kill_first(event):
+        if isinstance(event, TrialStarted) and not killed:  # the next one is given to it yet
+            actor = ray.get_actor(f"joulelab:{event.uuid}", namespace=NAMESPACE)
+            killed.append(psutil.Process(ray.get(actor.status.remote()).pid))
+            killed[0].kill()
+            killed[0].wait(10)
+            time.sleep(1.0)  # for Ray to know
+
+    summary, store = study(trials(repeats=3), num_gpus=1, on_event=kill_first)
+
+    assert killed
+    assert summary.complete
+    assert Counter(m.trial for m in store.read() if m.valid) == Counter(
+        t.name for t in trials(repeats=3)
+    )
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import csv
 import importlib.util
 import runpy
-import subprocess
 import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -13,9 +12,9 @@ from actor_fixtures import QUICK
 
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.diffusion_settings import DiffusionSettings
-from joulelab.workloads.gemm import GemmSettings
-from joulelab.workloads.llama_settings import LlamaSettings
+from joulelab.workloads.diffusion import DiffusionSettings
+from joulelab.workloads.launch_loop import GemmSettings
+from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -133,13 +132,15 @@ def test_no_option_of_a_study_is_that_of_a_workload(script):
 
 
 @pytest.mark.parametrize("script", STUDIES)
-def test_a_study_has_a_help_that_names_its_lab(script):
-    done = subprocess.run(
-        [sys.executable, EXPERIMENTS / f"{script}.py", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+def test_a_study_has_a_help_that_names_its_lab(script, monkeypatch, capsys, heeded):
+    path = EXPERIMENTS / f"{script}.py"
+    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
 
-    assert "--device" in done.stdout
-    assert "--observe-only" in done.stdout
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(path), run_name="__main__")
+
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "--device" in shown
+    assert "--observe-only" in shown

@@ -2,23 +2,60 @@
 
 import csv
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from actor_fixtures import QUICK
 
-from joulelab.analysis.search_log import read_log, result_of
+from joulelab.analysis.search_result import read_log, result_of
+from joulelab.analysis.search_wording import score_words
+from joulelab.cli.search_options import Axes, Limits
 from joulelab.errors import ConfigError
+from joulelab.objectives import OBJECTIVES
+from joulelab.study.budget import Budget
+from joulelab.study.search import problem_on
+from joulelab.study.search_queue import lookup
+from joulelab.study.workload import StudyWorkload
 from joulelab.tracking.store import ResultStore
-from joulelab.workloads.digits_vit import DigitsVitSettings
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.digits import DigitsVitSettings
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.placement import simulated_sites
-from joulelab_actors.search.budget import Budget
-from joulelab_actors.search.choices import Axes, Limits
-from joulelab_actors.search.scoring import lookup, score_beside, words
+from joulelab_actors.study import score_beside
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "qep_search.py"
+PROGRAM = """
+from pathlib import Path
+
+from beside_the_scored import EXAMPLES
+from joulelab.core.cost import KernelCost, PhaseCost
+
+SIZES_B = {"fp32": 4, "bf16": 2, "int4": 0.5}
+
+
+class Net:
+    unit, work = "image", staticmethod(lambda precision, batch: batch)
+    quality_knobs = ("precision",)
+
+    def __init__(self, precision: str = "fp32", batch: int = 1):
+        self.size_b = SIZES_B[precision]
+
+    def __call__(self):
+        raise AssertionError("a simulated GPU plays the cost")
+
+    def quality(self):
+        with Path("SCORED").open("a") as file:
+            file.write("x")
+        return [example < 30 + 8 * self.size_b for example in EXAMPLES]
+
+    @staticmethod
+    def cost(precision, batch):
+        moved_b = 1e8 * SIZES_B[precision]
+        kernel = KernelCost(name="gemm", pipe="tensor_bf16", flop=1e9 * batch, dram_b=moved_b)
+        return PhaseCost(phase="run", work=batch, kernels=(kernel,))
+"""
 RANDOM = DigitsVitSettings(weights=None)
 """Weights that nobody trained: formats agree with one another all the same, more or less."""
 AXES = Axes(batches=(16, 64), precisions=("fp32", "fp8", "bf16", "int4"))
@@ -28,7 +65,7 @@ AXES = Axes(batches=(16, 64), precisions=("fp32", "fp8", "bf16", "int4"))
 def run(cluster, tmp_path, monkeypatch, guard_socket):
     """Run the script; returns its exit code, the rows of its table and its store."""
 
-    def run(*, observe_only=False, **settings):
+    def run(*, workload=RANDOM, observe_only=False, **settings):
         spec = importlib.util.spec_from_file_location("qep_search", SCRIPT)
         module = importlib.util.module_from_spec(spec)
         monkeypatch.setitem(sys.modules, "qep_search", module)
@@ -43,7 +80,9 @@ def run(cluster, tmp_path, monkeypatch, guard_socket):
             guard_socket=guard_socket,
             observe_only=observe_only,
         )
-        config = module.QepSearch(workload=RANDOM, lab=lab, metric="class_agreement", **settings)
+        if workload is RANDOM:
+            settings = {"metric": "class_agreement", **settings}
+        config = module.QepSearch(workload=workload, lab=lab, **settings)
         code = module.main(config)
         with (tmp_path / "it" / "search.csv").open() as file:
             rows = list(csv.DictReader(file))
@@ -84,11 +123,96 @@ def test_without_setters_batch_and_format_alone_are_searched(run):
     assert 3 <= len({(row["precision"], row["batch"]) for row in rows}) <= 6
 
 
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Write a program, and return its settings and the file that counts its scorings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "scored.py").write_text(PROGRAM.replace("SCORED", str(tmp_path / "count")))
+    (tmp_path / "beside_the_scored.py").write_text("EXAMPLES = range(64)\n")
+    yield WORKLOADS["scored.py:Net"].settings_type(), tmp_path / "count"
+    sys.modules.pop("beside_the_scored", None)
+
+
+def test_a_program_that_says_its_quality_is_searched_where_its_file_is_sent(run, program, capsys):
+    workload, count = program
+    asked = {
+        "workload": workload,
+        "axes": Axes(batches=(1, 16), precisions=("fp32", "bf16", "int4")),
+        "limits": Limits(),
+        "observe_only": True,
+        "quality_floor": 0.6,
+    }
+
+    code, rows, store = run(**asked)
+    first = capsys.readouterr().out
+    run(**asked)  # goes on with it
+    again = capsys.readouterr().out
+
+    assert code == 0
+    lines = [line for line in first.splitlines() if line.startswith("  precision")]
+    assert [line.partition(" ±")[0] for line in lines] == [
+        "  precision fp32: 100.00 %",
+        "  precision bf16: 74.19 %",
+        "  precision int4: 54.84 %",
+    ]
+    assert all(line in again for line in lines)
+    assert count.read_text() == "xxx"  # not for each batch, and not again by the same study
+    kept = {row["precision"]: float(row["retention"]) for row in rows if row["retention"]}
+    assert kept["fp32"] == 1.0
+    best = result_of(read_log(store), store.read()).answer.best
+    assert dict(best.configuration.knobs) == {"precision": "bf16", "batch": 16}
+    assert best.figures.retention == pytest.approx(46 / 62)
+
+
+def test_a_program_whose_baseline_has_no_score_is_refused_with_its_own_words(run, program):
+    Path("failing.py").write_text(PROGRAM.replace("SCORED", "no/such/folder/images"))
+    workload = WORKLOADS["failing.py:Net"].settings_type()
+
+    with pytest.raises(ConfigError, match=r"no score.*\(failing.py, line 21\): FileN"):
+        run(workload=workload, axes=Axes(precisions=("fp32", "bf16")))
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["bare.py:step"], "bare.py:step does not say what its outputs are worth"),
+        (["scored.py:Net", "--vary", "size=1,2"], "size"),
+        (["bare.py:priceless", "--vary", "size=4,8"], "priceless has no cost, which simulated"),
+    ],
+)
+def test_a_program_that_cannot_be_searched_is_refused_in_one_line(
+    cluster, program, words, complaint
+):
+    Path("bare.py").write_text(
+        "def step(): pass\ndef priceless(size: int = 4): pass\n"
+        "priceless.quality = lambda size: [1.0] * size\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, SCRIPT, *words, "--results-dir", "results", "--store", "driver"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if line.startswith("qep_search: ")]
+    assert len(said) == 1
+    assert complaint in said[0]
+    assert "Traceback" not in done.stderr
+
+
+def space_of(site):
+    asked = AXES.asked(RANDOM)
+    return problem_on([site], StudyWorkload(RANDOM), asked, OBJECTIVES["qep"]).space
+
+
 def test_what_is_known_of_the_quality_is_looked_up_whatever_the_clock(cluster, tmp_path):
     [site] = simulated_sites("h200_sxm", 1, str(tmp_path))
-    space = AXES.space(RANDOM, [site])
+    space = space_of(site)
 
-    scores = score_beside(site, space, metric="class_agreement")
+    scores = score_beside(site, space, metric="class_agreement", folder=tmp_path)
 
     score = lookup(scores.kept)
     by_format = {dict(each.knobs)["precision"]: score(each) for each in space}
@@ -96,11 +220,11 @@ def test_what_is_known_of_the_quality_is_looked_up_whatever_the_clock(cluster, t
     assert by_format["fp8"] is None
     assert 0 < by_format["int4"][0] < 1
     assert by_format["int4"][1] > 0
-    assert "left out" in words(space, scores)
+    assert "left out" in score_words(space, scores)
 
 
 def test_a_metric_that_cannot_score_the_workload_is_refused_as_such(cluster, tmp_path):
     [site] = simulated_sites("h200_sxm", 1, str(tmp_path))
 
     with pytest.raises(ConfigError, match="perplexity cannot be scored for digits-vit"):
-        score_beside(site, AXES.space(RANDOM, [site]), metric="perplexity")
+        score_beside(site, space_of(site), metric="perplexity", folder=tmp_path)

@@ -6,7 +6,7 @@ from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.cache import ScoreCache
 from joulelab.quality.evaluation import evaluate
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.generated_language import least_perplexity
+from joulelab.workloads.char_lm import least_perplexity
 
 pytestmark = pytest.mark.slow
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -9,13 +10,19 @@ from dataclasses import replace
 import pytest
 import ray
 from actor_fixtures import CLOCKS_MHZ, QUICK, gemm
+from ray import cloudpickle, tune
 from scripted_strategy import Scripted
 
+from joulelab.study.budget import Budget
+from joulelab.study.events import TrialMeasured, TrialStarted
+from joulelab.study.search_queue import Search
 from joulelab.tracking.store import ResultStore
-from joulelab_actors.events import TrialMeasured, TrialStarted
 from joulelab_actors.placement import simulated_sites
-from joulelab_actors.search.run import run_search
 from joulelab_actors.session import NAMESPACE
+from joulelab_actors.study import SCHEDULED_REPEATS, ClusterStudy, run_search
+from joulelab_actors.tune.configs import configuration_of
+from joulelab_actors.tune.experiment import NAME
+from joulelab_actors.tune.measured_trial import MeasuredTrial
 
 LONG = replace(QUICK, window_s=30.0, min_windows=10, limit_s=600.0)
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
@@ -25,73 +32,77 @@ import sys
 from pathlib import Path
 from actor_fixtures import CLOCKS_MHZ, QUICK, gemm
 from scripted_strategy import Scripted
+from joulelab.study.search_queue import Search
 from joulelab_actors.placement import simulated_sites
-from joulelab_actors.search.run import run_search
+from joulelab_actors.study import ClusterStudy, run_search
 from joulelab_actors.session import connected
 
 folder, socket = Path(sys.argv[1]), Path(sys.argv[2])
 with connected():
-    run_search(
-        Scripted([gemm(clock) for clock in CLOCKS_MHZ] * 5),
-        study="test",
+    strategy = Scripted([gemm(clock) for clock in CLOCKS_MHZ] * 5)
+    cluster = ClusterStudy(
         sites=simulated_sites("h200_sxm", 2, str(folder / "driver")),
         results_dir=folder / "results",
         procedure=QUICK,
         guard_socket=socket,
         on_event=lambda event: print(type(event).__name__, flush=True),
     )
+    run_search(Search(study="test", strategy=strategy), cluster)
 """
+ASKED = {"budget", "sentinel", "score", "follow"}
+"""Options of a search; others are of the cluster."""
 
 
 @pytest.fixture
 def search(cluster, tmp_path, guard_socket):
     """Run a search on simulated GPUs of the cluster; returns its summary and its store."""
 
-    def run(strategy, *, num_gpus=2, procedure=QUICK, **options):
-        summary = run_search(
-            strategy,
-            study="test",
+    def run(strategy, *, num_gpus=2, procedure=QUICK, conclude=None, **options):
+        how = {name: options.pop(name) for name in ASKED & options.keys()}
+        cluster = ClusterStudy(
             sites=simulated_sites("h200_sxm", num_gpus, str(tmp_path / "driver")),
             results_dir=tmp_path / "results",
             procedure=procedure,
             guard_socket=guard_socket,
             **options,
         )
+        summary = run_search(Search(study="test", strategy=strategy, **how), cluster, conclude)
         return summary, ResultStore(tmp_path / "results")
 
     return run
 
 
-def tune_results(store):
-    lines = [path.read_text() for path in store.folder.glob("tune/*/*/result.json")]
-    return {result["config"]["trial"]: result for result in map(json.loads, lines)}
+def tune_table(store):
+    """Return Tune's own table of a search: its trials' results by configuration and repeat."""
+    grid = tune.Tuner.restore(str(store.folder / "tune" / NAME), MeasuredTrial).get_results()
+    assert grid.num_errors == 0
+    table = {configuration_of(result.config): result.metrics for result in grid}
+    assert len(table) == len(grid)
+    return table
 
 
-def test_what_a_strategy_asks_for_is_measured_told_and_a_trial_of_tunes(search, monkeypatch):
-    monkeypatch.setattr("joulelab_actors.search.tune_link.TRIALS_PER_EXPERIMENT", 3)
+def test_what_a_strategy_asks_for_is_a_trial_of_tunes_measured_and_told(search):
     strategy = Scripted(CANDIDATES)
 
     summary, store = search(strategy)
 
-    measured = {m.trial: m for m in store.read()}
+    measured = {(m.configuration, m.repeat): m for m in store.read()}
     told = {outcome.candidate: outcome.figures for outcome in strategy.told}
-    seen_by_tune = tune_results(store)
-    assert summary.tune_trouble is None
+    table = tune_table(store)
     assert summary.stopped_by == "the strategy"
     assert summary.study.complete
     assert set(told) == set(CANDIDATES)
-    assert set(seen_by_tune) == set(measured)
-    for name, measurement in measured.items():
+    assert set(table) == set(measured)
+    for key, measurement in measured.items():
         figures = told[measurement.configuration]
         assert figures.energy_j == measurement.energy_per_unit_j
         assert figures.board == measurement.device.uuid
-        assert seen_by_tune[name]["energy_j"] == figures.energy_j
-        clock_mhz = measurement.configuration.point.sm_clock_mhz
-        assert seen_by_tune[name]["config"]["sm_clock_mhz"] == clock_mhz
+        assert table[key]["energy_j"] == figures.energy_j
+        assert table[key]["edp"] == pytest.approx(figures.energy_j * figures.time_s)
 
 
 def test_a_killed_search_goes_on_where_it_was_and_measures_nothing_twice(search, kill_driver):
-    kill_driver(DRIVER)
+    kill_driver(DRIVER, TUNE_GLOBAL_CHECKPOINT_S="1")
     strategy = Scripted(CANDIDATES * 5)
 
     summary, store = search(strategy)
@@ -101,6 +112,59 @@ def test_a_killed_search_goes_on_where_it_was_and_measures_nothing_twice(search,
     assert valid == Counter(CANDIDATES * 5)
     assert len(strategy.told) == len(CANDIDATES) * 5
     assert max(Counter(m.trial for m in store.read() if m.valid).values()) == 1
+    assert set(tune_table(store)) == {(m.configuration, m.repeat) for m in store.read()}
+    restored = [*store.folder.glob(f"tune/{NAME}/experiment_state-*.json")]
+    assert len(restored) == 2  # each life of an experiment of Tune's has its own
+
+
+def test_under_a_scheduler_a_trial_repeats_what_is_among_the_better(search):
+    summary, store = search(Scripted(CANDIDATES), trial_scheduler="asha")
+
+    repeats = Counter(m.configuration for m in store.read())
+    iterations = {key[0]: row["training_iteration"] for key, row in tune_table(store).items()}
+    assert summary.study.complete
+    assert set(repeats) == set(CANDIDATES)
+    assert 1 == min(repeats.values()) < max(repeats.values()) <= SCHEDULED_REPEATS
+    assert iterations == repeats
+
+
+def test_a_search_that_had_ended_goes_on_with_more_and_tune_knows_all_of_it(search):
+    first, _ = search(Scripted(CANDIDATES * 2), budget=Budget(num_trials=3))
+    second, store = search(Scripted(CANDIDATES * 2), budget=Budget(num_trials=7))
+
+    assert first.stopped_by == "the budget of 3 trials"
+    assert second.study.num_skipped == 3
+    assert len(store.read()) == 7
+    assert set(tune_table(store)) == {(m.configuration, m.repeat) for m in store.read()}
+
+
+@pytest.mark.parametrize("num_kept", [0, 2])
+def test_what_tunes_snapshot_lacks_it_gets_from_the_store(search, num_kept):
+    """A kill leaves a snapshot that is some seconds old, half of one, or none."""
+    _, store = search(Scripted(CANDIDATES), budget=Budget(num_trials=3))
+    cut_off(store.folder / "tune" / NAME, num_kept)
+
+    summary, store = search(Scripted(CANDIDATES))
+
+    assert summary.study.num_skipped == 3
+    assert Counter(m.configuration for m in store.read()) == Counter(CANDIDATES)
+    assert set(tune_table(store)) == {(m.configuration, m.repeat) for m in store.read()}
+
+
+def cut_off(experiment, num_kept):
+    """Make Tune's experiment one that was killed when it knew of its first trials only."""
+    [state], [searcher] = (
+        [*experiment.glob(each)] for each in ("experiment_state-*.json", "searcher-state-*.pkl")
+    )
+    [generator] = experiment.glob("search_gen_state-*.json")
+    content, known = json.loads(state.read_text()), json.loads(searcher.read_text())
+    content["trial_data"] = content["trial_data"][:num_kept]
+    kept = json.dumps(content["trial_data"])
+    known["has_ended"], known["names"] = False, [name for name in known["names"] if name in kept]
+    state.write_text(json.dumps(content))
+    searcher.write_text(json.dumps(known))
+    ended = pickle.loads(generator.read_bytes())
+    generator.write_bytes(cloudpickle.dumps(ended | {"finished": False}))
 
 
 def test_an_interrupted_search_concludes_from_what_it_has_and_goes_on_later(search, heeded):

@@ -18,48 +18,49 @@ import ray
 from actor_fixtures import CLOCKS_MHZ, QUICK, gemm
 from scripted_strategy import Scripted
 
-from joulelab.errors import TrackingError
-from joulelab.search.answer import answer
-from joulelab.search.evidence import Problem
-from joulelab.search.goal import goal_of
-from joulelab.search.race import Race
-from joulelab.search.space import SearchSpace
-from joulelab.search.strategies.model_guided import ModelGuided
-from joulelab.tracking.base import embedded_uri
-from joulelab.tracking.mlflow_tracker import MlflowTracker
-from joulelab.tracking.store import ResultStore
-from joulelab.tracking.sync import deliver
-from joulelab_actors.events import (
+from joulelab.errors import ConfigError, DeviceError, TrackingError
+from joulelab.objectives import OBJECTIVES
+from joulelab.searching.answer import answer
+from joulelab.searching.evidence import Problem
+from joulelab.searching.race import Race
+from joulelab.searching.space import SearchSpace
+from joulelab.searching.strategies.model_guided import ModelGuided
+from joulelab.study.budget import Budget
+from joulelab.study.events import (
     StudyStarted,
     TrackingDown,
     TrialMeasured,
     TrialStarted,
-    TuneBehind,
 )
+from joulelab.study.search_queue import Search, Sentinel
+from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.delivery import deliver
+from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.store import ResultStore
 from joulelab_actors.placement import simulated_sites
-from joulelab_actors.search.budget import Budget
-from joulelab_actors.search.desk import Sentinel
-from joulelab_actors.search.run import run_search
 from joulelab_actors.session import NAMESPACE
+from joulelab_actors.study import ClusterStudy, run_search
 
 LONG = replace(QUICK, window_s=30.0, min_windows=10, limit_s=600.0)
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
+ASKED = {"budget", "sentinel", "score", "follow"}
+"""Options of a search; others are of the cluster."""
 
 
 @pytest.fixture
 def search(cluster, tmp_path, guard_socket):
     """Run a search on simulated GPUs of the cluster; returns its summary and its store."""
 
-    def run(strategy, *, num_gpus=2, sites=None, procedure=QUICK, **options):
-        summary = run_search(
-            strategy,
-            study="test",
+    def run(strategy, *, num_gpus=2, sites=None, procedure=QUICK, conclude=None, **options):
+        how = {name: options.pop(name) for name in ASKED & options.keys()}
+        cluster = ClusterStudy(
             sites=sites or simulated_sites("h200_sxm", num_gpus, str(tmp_path / "driver")),
             results_dir=tmp_path / "results",
             procedure=procedure,
             guard_socket=guard_socket,
             **options,
         )
+        summary = run_search(Search(study="test", strategy=strategy, **how), cluster, conclude)
         return summary, ResultStore(tmp_path / "results")
 
     return run
@@ -71,7 +72,9 @@ def pid_of(uuid):
 
 
 def race_of_model():
-    problem = Problem(space=SearchSpace("gemm", {"sm_clock_mhz": CLOCKS_MHZ}), goal=goal_of("edp"))
+    problem = Problem(
+        space=SearchSpace("gemm", {"sm_clock_mhz": CLOCKS_MHZ}), objective=OBJECTIVES["edp"]
+    )
     return Race(problem, ModelGuided(problem)), problem.space.baseline
 
 
@@ -91,7 +94,7 @@ def test_a_search_whose_actor_is_killed_tries_again_and_has_its_answer(search):
 
     summary, store = search(
         strategy,
-        procedure=LONG,
+        procedure=replace(LONG, warmup_min_s=120.0, warmup_max_s=300.0),  # else it drifts
         budget=Budget(num_trials=8),
         sentinel=Sentinel(configuration=baseline),
         on_event=kill_third,
@@ -104,71 +107,53 @@ def test_a_search_whose_actor_is_killed_tries_again_and_has_its_answer(search):
     assert found.best.configuration in found.standing.members
 
 
-def test_a_search_goes_on_without_tunes_process_and_says_so(search):
-    def kill_tune(event):
-        if isinstance(event, TrialMeasured):
-            signal_tune(signal.SIGKILL)
+def test_a_search_goes_on_when_processes_of_tunes_trials_die_and_measures_nothing_twice(search):
+    killed = []
 
-    summary, store = search(Scripted(CANDIDATES * 2), on_event=kill_tune)
+    def kill_trials(event):
+        if isinstance(event, TrialStarted) and not killed:
+            killed.extend(processes_of("ray::MeasuredTrial"))
+            for process in killed:
+                process.kill()
+
+    strategy = Scripted(CANDIDATES * 2)
+
+    summary, store = search(strategy, on_event=kill_trials)
+
+    assert killed
+    assert summary.study.complete
+    assert sorted(valid_trials(store).values()) == [1] * 2 * len(CANDIDATES)
+    assert Counter(outcome.candidate for outcome in strategy.told) == Counter(CANDIDATES * 2)
+
+
+def test_what_goes_wrong_in_tune_ends_the_search_with_a_message_and_it_goes_on(search, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("ray.tune.Tuner.fit", fail)
+        with pytest.raises(DeviceError, match=r"Tune failed: no luck. .* --study test to go on"):
+            search(Scripted(CANDIDATES))
+
+    summary, _ = search(Scripted(CANDIDATES))
 
     assert summary.study.complete
-    assert len(valid_trials(store)) == 2 * len(CANDIDATES)
-    assert "Ray Tune failed" in summary.tune_trouble
 
 
-def test_a_search_does_not_wait_for_a_tune_that_stands_still(search, monkeypatch):
-    monkeypatch.setattr("joulelab_actors.search.tune_link.STALL_S", 3.0)
-    monkeypatch.setattr("joulelab_actors.search.tune_link.QUIET_S", 0.0)
-    stopped, behind = [], []
-
-    def stop_tune(event):
-        if isinstance(event, TrialMeasured) and not stopped:
-            stopped.extend(signal_tune(signal.SIGSTOP))
-        if isinstance(event, TuneBehind):
-            behind.append(event)
-
-    try:
-        summary, store = search(Scripted(CANDIDATES), on_event=stop_tune)
-    finally:
-        for process in stopped:
-            process.kill()
-
-    assert len(stopped) == 1
-    assert len(valid_trials(store)) == len(CANDIDATES)
-    assert "Ray Tune stood still for 3 s" in summary.tune_trouble
-    assert not behind  # a process that answers nothing says nothing of its backlog
+def test_what_a_strategy_may_not_ask_for_ends_the_search_with_what_is_wrong(search):
+    with pytest.raises(ConfigError, match="one of the device's 110 clocks, got 1000"):
+        search(Scripted([gemm(990), gemm(1000)]))
 
 
-def test_the_user_is_told_that_a_search_waits_for_tune(search, monkeypatch):
-    monkeypatch.setattr("joulelab_actors.search.tune_link.QUIET_S", 0.0)
-    behind = []
-
-    def look(event):
-        if isinstance(event, TuneBehind):
-            behind.append(event.num_left)
-
-    summary, _ = search(Scripted(CANDIDATES), on_event=look)
-
-    assert summary.tune_trouble is None
-    assert behind == sorted(behind, reverse=True)
-    assert 0 < behind[0] <= len(CANDIDATES)
+def fail(tuner):
+    raise RuntimeError("no luck")
 
 
-def signal_tune(number):
-    """Send a signal to Tune's process of the search that runs; returns it."""
+def processes_of(title):
+    """Return processes that this one started, by what they call themselves."""
     found = []
-    for process in psutil.process_iter(["cmdline"]):
-        title = (process.info["cmdline"] or [""])[0]
-        if title.startswith("ray::TuneActor") and _is_ours(process):
-            process.send_signal(number)
-            found.append(process)
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if (process.cmdline() or [""])[0].startswith(title):
+                found.append(process)
     return found
-
-
-def _is_ours(process):
-    with suppress(psutil.Error):
-        return psutil.Process() in process.parents()
-    return False
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")

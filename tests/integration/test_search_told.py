@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from actor_fixtures import QUICK
 
-from joulelab.tracking.base import embedded_uri
+from joulelab.study.budget import Budget
+from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.store import ResultStore
-from joulelab.workloads.gemm import GemmSettings
+from joulelab.workloads.launch_loop import GemmSettings
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.search.budget import Budget
 
 # MLflow 3.17 asks SQLAlchemy 2.1 for a loader strategy that is on its way out.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")

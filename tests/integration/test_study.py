@@ -4,22 +4,21 @@ import os
 import signal
 import sqlite3
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 import ray
 from actor_fixtures import CLOCKS_MHZ, QUICK, STUDY, gemm, trial, trials
+from guard_fakes import until
 
 from joulelab.analysis.compared import comparable
 from joulelab.core.plan import plan_sweep
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault
-from joulelab.errors import ConfigError, DeviceError
-from joulelab.tracking.base import embedded_uri
-from joulelab.tracking.mlflow_tracker import MlflowTracker
-from joulelab.tracking.store import ResultStore
-from joulelab.tracking.sync import deliver
-from joulelab_actors.events import (
+from joulelab.errors import ConfigError, DeviceError, GuardError, TrackingError
+from joulelab.guard import GuardClient
+from joulelab.study.events import (
     AttemptFailed,
     DeviceReady,
     StudyInterrupted,
@@ -27,6 +26,10 @@ from joulelab_actors.events import (
     TrialMeasured,
     TrialStarted,
 )
+from joulelab.tracking.delivery import deliver
+from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.store import ResultStore
+from joulelab_actors.gpu_actor import GpuActor
 from joulelab_actors.placement import simulated_sites
 from joulelab_actors.session import NAMESPACE
 
@@ -46,10 +49,13 @@ def of_kind(events, kind):
     return [event for event in events if isinstance(event, kind)]
 
 
-def test_gpus_are_dealt_out_to_all_nodes_and_every_actor_is_on_its_gpus_node(study, tmp_path):
-    places = {}
+@pytest.fixture(scope="module")
+def undisturbed(shared_study):
+    """A study on four GPUs; its summary, its store, its events and its actors' nodes."""
+    events, places = [], {}
 
     def look(event):
+        events.append(event)
         if isinstance(event, DeviceReady):
             actors = ray._private.state.actors().values()
             [row] = [
@@ -57,25 +63,35 @@ def test_gpus_are_dealt_out_to_all_nodes_and_every_actor_is_on_its_gpus_node(stu
             ]
             places[event.uuid] = row["Address"]["NodeID"]
 
-    summary, _ = study(trials(), num_gpus=4, on_event=look)
+    summary, store = shared_study(trials(repeats=3), num_gpus=4, on_event=look)
+    return summary, store, events, places
 
-    sites = simulated_sites("h200_sxm", 4, str(tmp_path / "driver"))
+
+def test_gpus_are_dealt_out_to_all_nodes_and_every_actor_is_on_its_gpus_node(undisturbed):
+    summary, store, _, places = undisturbed
+
+    sites = simulated_sites("h200_sxm", 4, str(store.folder.parent / "driver"))
     assert places == {site.uuid: site.node_id for site in sites}
     assert len(set(places.values())) == 3
     assert summary.complete
-    assert summary.num_valid == len(trials())
+    assert summary.num_valid == len(trials(repeats=3))
 
 
-def test_every_record_names_the_gpu_whose_actor_measured_it(study):
-    measured_on = {}
+def test_every_record_names_the_gpu_whose_actor_measured_it(undisturbed):
+    _, store, events, _ = undisturbed
 
-    def look(event):
-        if isinstance(event, TrialMeasured):
-            measured_on[event.trial.name] = event.uuid
-
-    _, store = study(trials(repeats=2), on_event=look)
-
+    measured_on = {event.trial.name: event.uuid for event in of_kind(events, TrialMeasured)}
     assert {m.trial: m.device.uuid for m in store.read()} == measured_on
+
+
+def test_every_gpu_takes_its_trials_in_the_order_of_the_plan(undisturbed):
+    order = {}
+    for event in of_kind(undisturbed[2], TrialStarted):
+        order.setdefault(event.uuid, []).append(event.trial.name)
+
+    planned = [t.name for t in trials(repeats=3)]
+    assert len(order) == 4
+    assert all(names == sorted(names, key=planned.index) for names in order.values())
 
 
 def test_a_trial_whose_actor_is_killed_is_retried_elsewhere_and_both_are_recorded(study):
@@ -98,6 +114,65 @@ def test_a_trial_whose_actor_is_killed_is_retried_elsewhere_and_both_are_recorde
     assert second.device.uuid != uuid
     assert summary.complete
     assert summary.num_retries == 1
+
+
+def test_what_an_actor_stored_before_it_died_is_not_measured_again(study, monkeypatch):
+    class Dying(GpuActor):
+        """An actor that is killed after it has stored, and before it can tell."""
+
+        @ray.method(concurrency_group="measure")
+        def measure(self, trial, pid):
+            super().measure(trial, pid)
+            os._exit(1)
+
+    monkeypatch.setattr("joulelab_actors.gpu_actor.GpuActor", Dying)
+
+    summary, store = study([trial(990)], num_gpus=1)
+
+    [measurement] = store.read()
+    assert measurement.valid
+    assert (summary.complete, summary.num_retries) == (True, 0)
+
+
+def test_a_trial_whose_lease_was_lost_is_tried_again(study, guard_socket):
+    """The guard was killed: its successor restored the clock in the middle of a window."""
+    killed = []
+
+    def kill_guard(event):
+        if isinstance(event, TrialStarted) and not killed:
+            guard = GuardClient(guard_socket, start=False)
+            until(lambda: "990MHz" in points_of(guard))
+            killed.append(guard.status().pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    summary, store = study([trial(990)], num_gpus=2, procedure=LONG, on_event=kill_guard)
+
+    first, second = sorted(store.read(), key=lambda m: m.attempt)
+    assert [finding.reason for finding in first.findings] == ["lease_lost"]
+    assert second.valid
+    assert (summary.complete, summary.num_retries) == (True, 1)
+
+
+def points_of(guard):
+    """What a guard has set; nothing while there is no guard."""
+    with suppress(GuardError):
+        return [lease.point for lease in guard.status().leases]
+    return []
+
+
+def test_an_actor_that_runs_other_code_than_the_driver_measures_nothing(study, monkeypatch):
+    monkeypatch.setattr("joulelab_actors.pool.code_version", lambda: "another")
+
+    with pytest.raises(DeviceError, match="runs other code than the driver"):
+        study([trial()], num_gpus=1)
+
+
+def test_results_that_cannot_be_stored_end_a_study(study, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/traces").write_text("in the way")
+
+    with pytest.raises(TrackingError, match="Cannot write"):
+        study([trial()], num_gpus=1)
 
 
 def test_a_gpu_whose_actor_keeps_dying_is_set_aside_and_the_rest_go_on(study):
@@ -156,25 +231,12 @@ def test_a_wrong_request_starts_nothing_and_writes_nothing(study, tmp_path):
 
 
 def test_a_second_run_measures_only_what_is_missing(study):
-    study(trials()[:3])
+    study(trials()[:3], num_gpus=1)
 
-    summary, store = study(trials())
+    summary, store = study(trials(), num_gpus=1)
 
     assert summary.num_skipped == 3
     assert Counter(m.trial for m in store.read()) == Counter(t.name for t in trials())
-
-
-def test_every_gpu_takes_its_trials_in_the_order_of_the_plan(study):
-    order = {}
-
-    def look(event):
-        if isinstance(event, TrialStarted):
-            order.setdefault(event.uuid, []).append(event.trial.name)
-
-    study(trials(repeats=3), on_event=look)
-
-    planned = [t.name for t in trials(repeats=3)]
-    assert all(names == sorted(names, key=planned.index) for names in order.values())
 
 
 def test_a_gpu_that_another_study_holds_is_left_alone(study, monkeypatch):
@@ -197,16 +259,15 @@ def test_a_gpu_that_another_study_holds_is_left_alone(study, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 def test_a_locked_mlflow_store_does_not_stop_a_study_and_is_synced_later_without_doubles(
-    study, tmp_path
+    study, tmp_path, store_uri
 ):
-    uri = embedded_uri(tmp_path)
-    tracker = MlflowTracker(uri)
-    before, _ = study(trials()[:1], tracking_uri=uri)
+    tracker = MlflowTracker(store_uri)
+    before, _ = study(trials()[:1], num_gpus=1, tracking_uri=store_uri)
     lock = sqlite3.connect(tmp_path / "mlflow.db")
     lock.execute("BEGIN EXCLUSIVE")
     events = []
 
-    summary, store = study(trials(), tracking_uri=uri, on_event=events.append)
+    summary, store = study(trials(), num_gpus=1, tracking_uri=store_uri, on_event=events.append)
     lock.rollback()
     lock.close()
     first, second = deliver(store, tracker), deliver(store, tracker)
@@ -251,6 +312,8 @@ def test_what_a_gpu_cannot_compute_is_recorded_with_its_reason_and_the_rest_go_o
     assert by_trial["fp16"].valid
     assert [f.reason for f in by_trial["bf16"].findings] == ["unsupported"]
     assert list(summary.failed) == ["bf16"]
+    assert summary.num_retries == 0, "asking again would be refused again"
+    assert not summary.quarantined
 
 
 def test_a_study_of_one_block_compares_all_its_gpus(study):

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from actor_fixtures import QUICK
 
-from joulelab.analysis.matrix import Variant
-from joulelab.analysis.variants import VARIANTS
+from joulelab.analysis.matrix import VARIANTS, Variant
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.matrix_study import measure_matrix, plan_lines, tell_matrix
+from joulelab_actors.matrix_study import measure_matrix, plan_lines, report_matrix
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "workload_matrix.py"
 SHORT = replace(QUICK, idle_s=0.0, warmup_max_s=1.0, window_s=0.5, limit_s=2.0)
@@ -64,7 +63,7 @@ def test_a_matrix_goes_on_where_a_slice_ended_and_measures_nothing_twice(lab, ca
     ]  # fmt: skip
     assert "GB are needed" in rows(lab)[3]["reason"]
     assert "2 measured, 2 refused, 2 unsupported" in capsys.readouterr().out
-    assert tell_matrix(matrix, lab) == 0
+    assert report_matrix(matrix, lab) == 0
 
 
 def test_a_budget_that_fits_no_cell_is_refused(lab):
@@ -73,7 +72,7 @@ def test_a_budget_that_fits_no_cell_is_refused(lab):
 
 
 def test_the_variants_hold_every_workload_that_runs_on_a_gpu():
-    not_programs = {"idle", "recorded"}
+    not_programs = {"idle", "recorded", "server"}
 
     assert {each.workload for each in VARIANTS} == set(WORKLOADS) - not_programs
 

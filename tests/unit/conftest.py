@@ -1,4 +1,6 @@
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fake_nvml.driver import FakeDriver, NvmlProcess, build
@@ -41,3 +43,22 @@ def old_driver(tmp_path, old_nvml_process):
 def oldest_driver(tmp_path, oldest_nvml_process):
     """A driver of branch 470."""
     return FakeDriver(tmp_path / "oldest_driver", oldest_nvml_process)
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """What the disk was told to keep, in order: path and size of files, path and names of folders.
+
+    The disk is told all the same.
+    """
+    told = []
+    fsync = os.fsync
+
+    def noting(descriptor):
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        held = sorted(os.listdir(path)) if path.is_dir() else os.fstat(descriptor).st_size
+        told.append((path, held))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    return told

@@ -1,25 +1,16 @@
 """What workloads cost at one operating point: a table of configurations with error bars."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import hypot
 from pathlib import Path
-from statistics import fmean
 
+from joulelab.analysis.compared import mean_of
+from joulelab.analysis.table import write_rows
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.statistics import mean_u
-from joulelab.tracking.durable import whole_text
-
-COLUMNS = (
-    "device", "workload", "knobs", "phase", "unit", "num_valid", "num_invalid", "reasons",
-    "power_w", "power_u_w", "energy_per_unit_j", "energy_per_unit_u_j", "time_per_unit_s",
-    "time_per_unit_u_s", "idle_power_w", "sm_clock_mhz", "temperature_c", "power_cap_share",
-    "memory_power_w", "samples_over_counter",
-)  # fmt: skip
-"""Columns of the CSV, in SI units; what is not known is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,25 +22,10 @@ class BaselineRow:
     in them. Fields without a valid measurement are ``None``.
 
     Attributes:
-        device: Product name.
-        workload: Name of the workload.
-        knobs: Its knobs.
-        phase: The phase.
-        unit: Unit of work, in the singular.
-        num_valid: Measurements that count.
-        num_invalid: Measurements that broke the validity contract.
-        reasons: Why they did, each reason once.
-        power_w: Mean board power under load, in watts.
-        power_u_w: Its standard uncertainty.
         energy_per_unit_j: Energy per unit of work, in joules (gross, idle power included).
-        energy_per_unit_u_j: Its standard uncertainty.
-        time_per_unit_s: Time per unit of work, in seconds.
-        time_per_unit_u_s: Its standard uncertainty.
         idle_power_w: Idle power in the same process at the same clock, in watts.
-        sm_clock_mhz: SM clock under load.
         temperature_c: GPU temperature at the end, in degrees Celsius.
         power_cap_share: Share of the time (0 to 1) that the power cap held the clocks down.
-        memory_power_w: Power of the memory, in watts.
         samples_over_counter: Energy from the power samples over that from the counter.
     """
 
@@ -75,6 +51,10 @@ class BaselineRow:
     samples_over_counter: float | None
 
 
+COLUMNS = tuple(field.name for field in fields(BaselineRow))
+"""Columns of the CSV, in SI units; what is not known is empty."""
+
+
 def baseline_rows(measurements: Sequence[Measurement]) -> tuple[BaselineRow, ...]:
     """Average ``measurements`` by product, configuration and phase, in the order of workloads."""
     groups: defaultdict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
@@ -86,11 +66,8 @@ def baseline_rows(measurements: Sequence[Measurement]) -> tuple[BaselineRow, ...
 
 def write_baseline_csv(measurements: Sequence[Measurement], path: Path) -> None:
     """Write :func:`baseline_rows` to ``path``; knobs become ``name=value`` pairs."""
-    with whole_text(path) as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        for row in baseline_rows(measurements):
-            writer.writerow([_cell(getattr(row, column)) for column in COLUMNS])
+    rows = baseline_rows(measurements)
+    write_rows(path, COLUMNS, ([_cell(getattr(row, name)) for name in COLUMNS] for row in rows))
 
 
 def _order(row: BaselineRow) -> tuple[str, list[str]]:
@@ -110,28 +87,25 @@ def _row(group: Sequence[Measurement]) -> BaselineRow:
         num_valid=len(valid),
         num_invalid=len(group) - len(valid),
         reasons=tuple(reasons),
-        power_w=_mean([m.power_w for m in valid]),
-        power_u_w=_u([m.power_w for m in valid], [_power_u_w(m) for m in valid]),
-        energy_per_unit_j=_mean([m.energy_per_unit_j for m in valid]),
+        power_w=mean_of([m.power_w for m in valid]),
+        power_u_w=_u(
+            [m.power_w for m in valid], [m.energy_per_unit_u_j / m.time_per_unit_s for m in valid]
+        ),
+        energy_per_unit_j=mean_of([m.energy_per_unit_j for m in valid]),
         energy_per_unit_u_j=_u(
             [m.energy_per_unit_j for m in valid], [m.energy_per_unit_u_j for m in valid]
         ),
-        time_per_unit_s=_mean([m.time_per_unit_s for m in valid]),
+        time_per_unit_s=mean_of([m.time_per_unit_s for m in valid]),
         time_per_unit_u_s=_u(
             [m.time_per_unit_s for m in valid], [m.time_per_unit_u_s for m in valid]
         ),
-        idle_power_w=_mean([m.idle_power_w for m in valid]),
-        sm_clock_mhz=_mean([m.observed.sm_clock_mhz for m in valid]),
-        temperature_c=_mean([m.observed.temperature_stop_c for m in valid]),
-        power_cap_share=_mean([m.observed.power_cap_share for m in valid]),
-        memory_power_w=_mean([m.observed.memory_power_w for m in valid]),
-        samples_over_counter=_mean([_samples_over_counter(m) for m in valid]),
+        idle_power_w=mean_of([m.idle_power_w for m in valid]),
+        sm_clock_mhz=mean_of([m.observed.sm_clock_mhz for m in valid]),
+        temperature_c=mean_of([m.observed.temperature_stop_c for m in valid]),
+        power_cap_share=mean_of([m.observed.power_cap_share for m in valid]),
+        memory_power_w=mean_of([m.observed.memory_power_w for m in valid]),
+        samples_over_counter=mean_of([_samples_over_counter(m) for m in valid]),
     )
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
 
 
 def _u(values: Sequence[float], stated: Sequence[float]) -> float | None:
@@ -140,11 +114,6 @@ def _u(values: Sequence[float], stated: Sequence[float]) -> float | None:
         return None
     read_u = hypot(*stated) / len(stated)
     return max(mean_u(values), read_u)
-
-
-def _power_u_w(measurement: Measurement) -> float:
-    """Return the uncertainty of power; time is so well known that energy alone counts."""
-    return measurement.energy_per_unit_u_j / measurement.time_per_unit_s
 
 
 def _samples_over_counter(measurement: Measurement) -> float | None:

@@ -14,12 +14,13 @@ from joulelab.core.additive import AdditiveFit, Interval, fit_additive, tied
 from joulelab.core.drift import Drift, fit_drift
 from joulelab.core.measurement import Measurement
 from joulelab.core.pareto import non_dominated
+from joulelab.core.point import OperatingPoint
+from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 
 Label = Callable[[Measurement], str]
 """Names what is compared: measurements of the same name are repeats of each other."""
 
-EXPONENTS = {"energy": (1, 0), "time": (0, 1), "edp": (1, 1), "ed2p": (1, 2)}
-"""Objectives that can be compared: exponents of energy and of time."""
+DEFAULT = OperatingPoint().label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,12 @@ class Fits:
     time: AdditiveFit
     edp: AdditiveFit
     ed2p: AdditiveFit
+    objective: AdditiveFit
+
+
+def point_label(measurement: Measurement) -> str:
+    """Name a measurement by its operating point."""
+    return measurement.configuration.point.label
 
 
 def comparable(
@@ -37,20 +44,17 @@ def comparable(
 ) -> tuple[list[Measurement], tuple[Exclusion, ...]]:
     """Split into the measurements that can be compared and those that cannot.
 
-    Args:
-        group: Measurements of one phase on boards of one product.
-        label: Names what is compared.
-        reference: What the others must be tied to; without a valid measurement of it, what was
-            measured most often.
+    The others must be tied to ``reference``, or to what was measured most often where that is not
+    valid.
     """
-    invalid = [_exclusion(m, label) for m in group if not m.valid]
+    invalid = [exclusion(m, label) for m in group if not m.valid]
     valid = [m for m in group if m.valid]
     if not valid:
         return [], tuple(invalid)
     source = Counter(m.windows[0].source for m in valid).most_common(1)[0][0]
     alike = [m for m in valid if m.windows[0].source == source]
     mixed = [
-        _exclusion(m, label, f"Its energy is not from the {source}, as that of most others is.")
+        exclusion(m, label, f"Its energy is not from the {source}, as that of most others is.")
         for m in valid
         if m.windows[0].source != source
     ]
@@ -59,14 +63,16 @@ def comparable(
     is_tied = tied(labels, boards, hub)
     counted = [m for m, yes in zip(alike, is_tied, strict=True) if yes]
     apart = [
-        _exclusion(m, label, f"Its board shares no operating point with those that ran {hub}.")
+        exclusion(m, label, f"Its board shares no operating point with those that ran {hub}.")
         for m, yes in zip(alike, is_tied, strict=True)
         if not yes
     ]
     return counted, (*invalid, *mixed, *apart)
 
 
-def fit_quantities(counted: Sequence[Measurement], label: Label) -> Fits:
+def fit_quantities(
+    counted: Sequence[Measurement], label: Label, objective: Objective = EDP
+) -> Fits:
     """Fit energy, time and their products to measurements that are :func:`comparable`."""
     labels = [label(m) for m in counted]
     boards = [m.device.uuid for m in counted]
@@ -75,12 +81,20 @@ def fit_quantities(counted: Sequence[Measurement], label: Label) -> Fits:
     energy_u = np.array([m.energy_per_unit_u_j / m.energy_per_unit_j for m in counted])
     time_u = np.array([m.time_per_unit_u_s / m.time_per_unit_s for m in counted])
 
-    def fit(name: str) -> AdditiveFit:
-        e, t = EXPONENTS[name]
+    def fit(of: Objective) -> AdditiveFit:
+        e, t = of.energy_exponent, of.time_exponent
         # Energy and time of a window may err together, so their uncertainties add up plainly.
-        return fit_additive(labels, boards, e * energy + t * time, e * energy_u + t * time_u)
+        cost, cost_u = e * energy + t * time, e * energy_u + t * time_u
+        return fit_additive(labels, boards, cost.tolist(), cost_u.tolist())
 
-    return Fits(energy=fit("energy"), time=fit("time"), edp=fit("edp"), ed2p=fit("ed2p"))
+    fits = {each: fit(each) for each in dict.fromkeys((ENERGY, TIME, EDP, ED2P, objective))}
+    return Fits(
+        energy=fits[ENERGY],
+        time=fits[TIME],
+        edp=fits[EDP],
+        ed2p=fits[ED2P],
+        objective=fits[objective],
+    )
 
 
 def figures_by_label(
@@ -88,11 +102,8 @@ def figures_by_label(
 ) -> dict[str, Figures]:
     """Return what each label costs.
 
-    Args:
-        fits: Of :func:`fit_quantities`.
-        reference: What savings are against; without it there are none.
-        members: Labels that cannot be told apart from the best.
-        level: Confidence level of savings and slowdowns.
+    Savings are against ``reference``, without which there are none. ``members`` are statistically
+    indistinguishable from the lowest.
     """
     labels = fits.energy.configurations
     costs = np.column_stack([fits.energy.estimate, fits.time.estimate])
@@ -100,11 +111,11 @@ def figures_by_label(
     found = {}
     for label in labels:
         energy_j, time_s = fits.energy.value(label), fits.time.value(label)
-        edp_js, ed2p_js2 = fits.edp.value(label), fits.ed2p.value(label)
+        edp_js, ed2p_js2, cost = (fit.value(label) for fit in (fits.edp, fits.ed2p, fits.objective))
         saving = slowdown = None
         if reference in labels:
-            saving = _less(fits.energy.ratio(label, reference, level=level))
-            slowdown = _more(fits.time.ratio(label, reference, level=level))
+            saving = less(fits.energy.ratio(label, reference, level=level))
+            slowdown = more(fits.time.ratio(label, reference, level=level))
         found[label] = Figures(
             power_w=energy_j / time_s,
             energy_per_unit_j=energy_j,
@@ -115,6 +126,8 @@ def figures_by_label(
             edp_u_js=edp_js * fits.edp.relative_u(label),
             ed2p_js2=ed2p_js2,
             ed2p_u_js2=ed2p_js2 * fits.ed2p.relative_u(label),
+            cost=cost,
+            cost_u=cost * fits.objective.relative_u(label),
             saving=saving,
             slowdown=slowdown,
             in_set=label in members,
@@ -162,7 +175,8 @@ def _times_s(measurements: Sequence[Measurement]) -> list[float]:
     return own_s if in_order == sorted(own_s) else wall_s
 
 
-def _exclusion(measurement: Measurement, label: Label, why: str = "") -> Exclusion:
+def exclusion(measurement: Measurement, label: Label, why: str = "") -> Exclusion:
+    """Return why a measurement does not count."""
     return Exclusion(
         measurement_id=measurement.measurement_id,
         label=label(measurement),
@@ -172,9 +186,11 @@ def _exclusion(measurement: Measurement, label: Label, why: str = "") -> Exclusi
     )
 
 
-def _less(ratio: Interval) -> Interval:
+def less(ratio: Interval) -> Interval:
+    """Return a ratio as the share that is saved."""
     return Interval(value=1 - ratio.value, low=1 - ratio.high, high=1 - ratio.low)
 
 
-def _more(ratio: Interval) -> Interval:
+def more(ratio: Interval) -> Interval:
+    """Return a ratio as the share that is added."""
     return Interval(value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)

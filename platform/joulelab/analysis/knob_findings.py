@@ -8,9 +8,9 @@ from math import exp, log
 from joulelab.analysis.knob_study import KnobPhase, KnobRow
 from joulelab.analysis.sweep import Figures
 from joulelab.core.additive import Interval
+from joulelab.core.number_format import BITS
 
 Measured = tuple[KnobRow, Figures]
-_BITS = {"fp64": 64, "fp32": 32, "tf32": 19, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,6 @@ class Loss:
     """A narrower format that takes more energy than a wider one.
 
     Attributes:
-        row: The narrower format.
         to: The wider one of the lowest energy there.
         ratio: Energy of the narrower over the wider one; its interval excludes 1.
     """
@@ -45,14 +44,9 @@ def losses(phase: KnobPhase) -> tuple[Loss, ...]:
 
 
 def crossover(narrow: Sequence[Measured], wide: Sequence[Measured]) -> float | None:
-    """Return where two curves of energy cross, both taken as straight on logarithmic axes.
+    """Return where two curves of energy over a numeric knob cross, straight on logarithmic axes.
 
-    Args:
-        narrow: A curve over a numeric knob.
-        wide: Another one.
-
-    Returns:
-        The first place; ``None`` if they do not cross between two values that both have.
+    ``None`` if they do not cross between two values that both have.
     """
     energy_j = {row.x: figures.energy_per_unit_j for row, figures in wide}
     both = [
@@ -80,10 +74,8 @@ def winners(phase: KnobPhase) -> tuple[KnobRow, ...]:
 def equals(phase: KnobPhase, row: KnobRow) -> tuple[KnobRow, ...]:
     """Return the rows that are not shown to take more than ``row``, itself included.
 
-    Args:
-        phase: The phase.
-        row: One of the lowest energy among those that share its value of the last axis, or of
-            all where there is one curve alone.
+    It is one of the lowest energy among those that share its value of the last axis, or of all
+    where there is one curve alone.
     """
     rivals = phase.measured
     if len(phase.curves) > 1:
@@ -97,4 +89,4 @@ def energy_j(measured: Measured) -> float:
 
 
 def _bits(row: KnobRow) -> int:
-    return _BITS.get(str(row.case.values[0]), 0)
+    return BITS.get(str(row.case.values[0]), 0)

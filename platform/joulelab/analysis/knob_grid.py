@@ -14,8 +14,6 @@ class Axis:
     """A knob and the values that it takes.
 
     Attributes:
-        knob: Name of the knob.
-        values: Its values, in the order of the table.
         title: Name of the knob in words, with its unit.
         places: Where the values stand on the axis of a plot, where they are no numbers
             themselves; ``None`` puts them side by side.
@@ -55,14 +53,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One combination of values.
-
-    Attributes:
-        values: One for each axis.
-        label: The values in words.
-        configuration: What is to be measured; ``None`` if the workload refuses the values.
-        refusal: Why it does.
-    """
+    """One combination of values; without a configuration where the workload refuses them."""
 
     values: tuple[KnobValue, ...]
     label: str
@@ -75,7 +66,6 @@ class KnobGrid:
     """Every combination of the values of one or more knobs, made by :func:`knob_grid`.
 
     Attributes:
-        workload: Name of the workload.
         axes: The knobs; the last one is the axis of plots, the others tell curves apart.
         cases: The combinations, the last axis varying fastest. The first is what the others
             are compared with.
@@ -112,12 +102,6 @@ def knob_grid(
     A combination that the workload refuses, such as a sequence longer than the network reads, is
     a case with the reason.
 
-    Args:
-        workload: Name of the workload.
-        knobs: Its other knobs.
-        axes: The knobs that vary.
-        whole: See :class:`KnobGrid`.
-
     Raises:
         UnknownNameError: If there is no such workload.
     """
@@ -132,8 +116,8 @@ def _case(
     axes: Sequence[Axis],
     values: tuple[KnobValue, ...],
 ) -> Case:
-    told = zip(axes, values, strict=True)
-    label = ", ".join(axis.text(value) for axis, value in told)
+    pairs = zip(axes, values, strict=True)
+    label = ", ".join(axis.text(value) for axis, value in pairs)
     names = (axis.knob for axis in axes)
     asked = {**knobs, **dict(zip(names, values, strict=True))}
     try:

@@ -4,12 +4,15 @@ from dataclasses import dataclass
 
 from joulelab.analysis.knob_grid import KnobGrid
 from joulelab.analysis.knob_study import Panel
-from joulelab.analysis.knob_wording import SAYINGS, Say
+from joulelab.analysis.knob_wording import CONCLUSIONS, Conclude
 from joulelab.core.quality import Quality
 from joulelab.errors import TrackingError
+from joulelab.quality import METRICS, SUBJECTS
+from joulelab.quality.evaluation import evaluate
 from joulelab.tracking.codec import from_json, to_json
 from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import ResultStore
+from joulelab.workloads import WORKLOADS
 
 LOG = "knobs.json"
 
@@ -18,13 +21,8 @@ LOG = "knobs.json"
 class KnobStudy:
     """How a grid of knobs is told.
 
-    Attributes:
-        grid: What is measured.
-        about: What it is about, see :data:`~joulelab.analysis.knob_wording.SAYINGS`.
-        panels: Columns of the plot.
-
     Raises:
-        UnknownNameError: If nothing is said of ``about``.
+        UnknownNameError: If :data:`~joulelab.analysis.knob_wording.CONCLUSIONS` has no ``about``.
     """
 
     grid: KnobGrid
@@ -32,22 +30,17 @@ class KnobStudy:
     panels: tuple[Panel, ...]
 
     def __post_init__(self) -> None:
-        _ = self.say
+        _ = self.conclude
 
     @property
-    def say(self) -> Say:
+    def conclude(self) -> Conclude:
         """Says what a phase shows."""
-        return SAYINGS[self.about]
+        return CONCLUSIONS[self.about]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobLog:
-    """What a study of knobs was to measure, and what its outputs are worth.
-
-    Attributes:
-        study: What it was to measure, and how to tell it.
-        quality: What the outputs of each case are worth; empty if not scored.
-    """
+    """What a study of knobs was to measure, and what its outputs are worth if they were scored."""
 
     study: KnobStudy
     quality: tuple[tuple[Quality, ...], ...]
@@ -70,3 +63,28 @@ def read_knob_log(store: ResultStore) -> KnobLog:
         return from_json(KnobLog, path.read_bytes())
     except (ValueError, TrackingError) as error:
         raise TrackingError(f"{path} is no log of a study of knobs: {error}") from error
+
+
+def scored(grid: KnobGrid) -> tuple[tuple[Quality, ...], ...]:
+    """Score the outputs of every case against those of the first that the workload takes.
+
+    Metrics are those that need no download. Scores are kept on disk; a case that cannot run here
+    has none. Empty if such outputs cannot be scored.
+    """
+    if grid.workload not in SUBJECTS:
+        return ()
+    kind = SUBJECTS[grid.workload]
+    metrics = [METRICS[name].from_knobs({}) for name in kind.metrics]
+    made = [
+        WORKLOADS[grid.workload].from_knobs(dict(configuration.knobs)).settings
+        for configuration in grid.configurations
+    ]
+    rows = evaluate(grid.workload, made, metrics, kind.read_data(None))
+    return tuple(
+        tuple(
+            row.quality
+            for row in rows
+            if row.configuration == case.configuration and row.quality is not None
+        )
+        for case in grid.cases
+    )

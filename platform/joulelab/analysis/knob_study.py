@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import hypot
 from typing import Literal
 
 from joulelab.analysis.compared import (
@@ -15,12 +16,10 @@ from joulelab.analysis.compared import (
     observed_clock_mhz,
 )
 from joulelab.analysis.knob_grid import Axis, Case, KnobGrid
-from joulelab.analysis.phase_sum import summed
-from joulelab.analysis.sweep import Exclusion, Figures
+from joulelab.analysis.sweep import Exclusion, Figures, Phase, Row
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
-from joulelab.core.device import DeviceIdentity
-from joulelab.core.drift import Drift
+from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Measurement
 from joulelab.core.quality import Quality
 from joulelab.errors import ConfigError
@@ -31,31 +30,16 @@ against energy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobRow:
-    """What one combination of values costs in one phase.
+class KnobRow(Row):
+    """What one combination of values costs in one phase, savings being against the reference.
 
     Attributes:
-        case: The combination.
-        num_valid: Measurements that count.
-        num_invalid: Measurements that broke the validity contract, or could not be made.
-        reason: Why there are no figures; ``""`` where there are.
         is_unsupported: Whether that is because the workload or the GPU cannot do it.
-        clock_mhz: Median SM clock under load; ``None`` if unread.
-        power_cap_share: Mean share of the time (0 to 1) that the power cap held the clocks
-            down; ``None`` if unread.
-        figures: What it costs, savings being against the reference row; ``None`` without a
-            valid measurement.
-        quality: What the outputs are worth, one entry per metric.
     """
 
     case: Case
-    num_valid: int
-    num_invalid: int
     reason: str
     is_unsupported: bool
-    clock_mhz: float | None
-    power_cap_share: float | None
-    figures: Figures | None
     quality: tuple[Quality, ...] = ()
 
     @property
@@ -70,47 +54,17 @@ class KnobRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobPhase:
-    """One phase of the workload over the grid.
+class KnobPhase(Phase[KnobRow]):
+    """One phase of the workload over the grid, in whose order the combinations are.
 
     Attributes:
-        workload: Name of the workload.
-        phase: The phase.
-        unit: Unit of work, in the singular.
-        axes: The knobs.
-        device_name: Product name of the boards.
-        boards: The boards.
-        rows: The combinations, in the order of the grid.
         reference: Label of the row that the others are compared with: the first that could be
             measured; ``None`` if none could.
-        fits: Behind the figures; ``None`` without any.
-        level: Confidence level of intervals.
-        drifts: Trend of the sentinels on each board.
-        exclusions: Measurements that do not count.
     """
 
-    workload: str
-    phase: str
-    unit: str
     axes: tuple[Axis, ...]
-    device_name: str
-    boards: tuple[DeviceIdentity, ...]
-    rows: tuple[KnobRow, ...]
     reference: str | None
     fits: Fits | None
-    level: float
-    drifts: tuple[Drift, ...]
-    exclusions: tuple[Exclusion, ...]
-
-    @property
-    def title(self) -> str:
-        """Workload and phase, short."""
-        return self.workload if self.phase == self.workload else f"{self.workload} {self.phase}"
-
-    @property
-    def measured(self) -> tuple[tuple[KnobRow, Figures], ...]:
-        """Rows that have figures, with them."""
-        return tuple((row, row.figures) for row in self.rows if row.figures is not None)
 
     @property
     def curves(self) -> dict[tuple[KnobValue, ...], tuple[tuple[KnobRow, Figures], ...]]:
@@ -139,13 +93,7 @@ class KnobPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobResult:
-    """What a study of knobs found, phase by phase.
-
-    Attributes:
-        study: Name of the study.
-        phases: The phases, the sum of all first if there is one.
-        whole: Name of that sum; ``""`` for none.
-    """
+    """What a study of knobs found, phase by phase, first the sum ``whole``, if any."""
 
     study: str
     phases: tuple[KnobPhase, ...]
@@ -173,13 +121,9 @@ def analyse_knobs(
     quality: Sequence[tuple[Quality, ...]] = (),
     level: float = 0.95,
 ) -> KnobResult:
-    """Compare the combinations of a grid.
+    """Compare the combinations of a grid; what is not of it is left out.
 
-    Args:
-        measurements: All that the study measured, valid or not.
-        grid: What it was to measure; what is not of it is left out.
-        quality: What the outputs of each case of the grid are worth; empty if not scored.
-        level: Confidence level of intervals.
+    ``quality`` is what the outputs of each case are worth; empty if not scored.
 
     Raises:
         ConfigError: If there are no measurements of the grid, or of more than one study or
@@ -263,8 +207,36 @@ def _row(
         num_invalid=len(found) - num_valid,
         reason="" if figures else reason or "It was not measured.",
         is_unsupported=bool(case.refusal) or reasons == {"unsupported"},
-        clock_mhz=observed_clock_mhz(found) if found else None,
+        observed_clock_mhz=observed_clock_mhz(found) if found else None,
         power_cap_share=mean_of([m.observed.power_cap_share for m in found]),
         figures=figures,
         quality=quality,
     )
+
+
+def summed(measurements: Sequence[Measurement], phase: str) -> list[Measurement]:
+    """Add up the phases of each attempt, which count the same unit of work.
+
+    The sum of an attempt whose phases are not all valid has their findings. Uncertainties are
+    of independent readings.
+    """
+    attempts: defaultdict[tuple[str, int, str], list[Measurement]] = defaultdict(list)
+    for m in measurements:
+        attempts[m.trial, m.attempt, m.device.uuid].append(m)
+    return [_sum(parts, phase) for parts in attempts.values()]
+
+
+def _sum(parts: Sequence[Measurement], phase: str) -> Measurement:
+    first, findings = parts[0], tuple(f for m in parts for f in m.findings)
+    name = f"{first.measurement_id}+"
+    if findings:
+        return replace(first, measurement_id=name, phase=phase, windows=(), findings=findings)
+    window = EnergyWindow(
+        start_s=first.windows[0].start_s,
+        duration_s=sum(m.time_per_unit_s for m in parts),
+        energy_j=sum(m.energy_per_unit_j for m in parts),
+        energy_u_j=hypot(*(m.energy_per_unit_u_j for m in parts)),
+        source=first.windows[0].source,
+        work=1.0,
+    )
+    return replace(first, measurement_id=name, phase=phase, windows=(window,))

@@ -1,16 +1,21 @@
 """What a study of knobs found as lines of text, and as CSV in SI units."""
 
-import csv
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from joulelab.analysis.cells import Line, Sheet
 from joulelab.analysis.knob_findings import equals, losses, winners
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, quantity, uncertain
-from joulelab.analysis.sweep import Figures
+from joulelab.analysis.table import (
+    Columns,
+    Line,
+    Sheet,
+    cells_at,
+    count,
+    interval_columns,
+    write_rows,
+)
 from joulelab.core.additive import Interval
-from joulelab.tracking.durable import whole_text
 
 MINOR = ("clock", "time of", "power", "throughput")
 """Heads of columns that go first where there is no room."""
@@ -39,7 +44,8 @@ def knob_sheet(phase: KnobPhase) -> Sheet:
         ),
         lines=tuple(
             Line(
-                mark=_mark(row.case.label, best, same) + ("!" if row.case.label in lost else " "),
+                mark=("*" if row.case.label in best else "=" if row.case.label in same else " ")
+                + ("!" if row.case.label in lost else " "),
                 cells=_cells(phase, row, metrics, reasons),
                 is_best=row.case.label in best,
                 in_set=row.case.label in same,
@@ -54,7 +60,7 @@ def knob_legend(phase: KnobPhase) -> list[str]:
     """Say what the marks and columns mean, and why rows have no figures."""
     at = f" at its {phase.axes[-1].title}" if len(phase.curves) > 1 else ""
     lines = [
-        f"* least energy{at}   = cannot be told apart from it ({phase.level:.0%})"
+        f"* least energy{at}   = statistically indistinguishable from it ({phase.level:.0%})"
         + ("   ! more than a wider format" if losses(phase) else ""),
         f"{PLUS_MINUS} standard uncertainty (k=1) of energy and time; {phase.level:.0%} interval "
         "of ratios to the first row",
@@ -69,56 +75,49 @@ def write_knob_csv(result: KnobResult, path: Path) -> None:
     axes = [axis.knob for axis in result.phases[0].axes]
     metrics = sorted({metric for phase in result.phases for metric in _metrics(phase)})
     scores = [f"{metric}{part}" for metric in metrics for part in ("", "_retention")]
-    with whole_text(path) as file:
-        writer = csv.writer(file)
-        writer.writerow([*axes, *_COLUMNS, *scores])
-        for phase in result.phases:
-            writer.writerows(_csv_row(phase, row, metrics) for row in phase.rows)
+    heads = [*axes, *_PHASE, *_ROW, "is_best", "loses_to_wider", *scores]
+    rows = [_csv_row(phase, row, metrics) for phase in result.phases for row in phase.rows]
+    write_rows(path, heads, rows)
 
 
-_COLUMNS = (
-    "workload", "phase", "unit", "device", "num_valid", "num_invalid", "reason", "sm_clock_mhz",
-    "power_cap_share", "power_w", "energy_per_unit_j", "energy_per_unit_u_j", "time_per_unit_s",
-    "time_per_unit_u_s", "energy_ratio", "energy_ratio_low", "energy_ratio_high", "time_ratio",
-    "time_ratio_low", "time_ratio_high", "is_best", "loses_to_wider",
+_PHASE: Columns = {
+    "workload": "workload", "phase": "phase", "unit": "unit", "device": "device_name",
+}  # fmt: skip
+_FIGURES = (
+    "power_w", "energy_per_unit_j", "energy_per_unit_u_j", "time_per_unit_s", "time_per_unit_u_s",
 )  # fmt: skip
+_ROW: Columns = {
+    **{name: name for name in ("num_valid", "num_invalid", "reason")},
+    "sm_clock_mhz": "observed_clock_mhz",
+    "power_cap_share": "power_cap_share",
+    **{name: f"figures.{name}" for name in _FIGURES},
+    **interval_columns("energy_ratio", "figures.energy_ratio"),
+    **interval_columns("time_ratio", "figures.time_ratio"),
+}
 
 
 def _cells(
     phase: KnobPhase, row: KnobRow, metrics: Sequence[str], reasons: dict[str, int]
 ) -> tuple[str, ...]:
     values = [str(value) for value in row.case.values]
-    num = f"{row.num_valid}-{row.num_invalid}" if row.num_invalid else f"{row.num_valid}"
-    figures = row.figures
+    num = count(row.num_valid, row.num_invalid)
+    figures, is_first = row.figures, row.case.label == phase.reference
     if figures is None:
         word = "cannot run" if row.is_unsupported else "no figure"
         nothing = [""] * (4 + len(metrics))
         return (*values, "", "", f"{word} [{reasons[row.reason]}]", *nothing, num)
     return (
         *values,
-        "" if row.clock_mhz is None else f"{row.clock_mhz:.0f}",
+        "" if row.observed_clock_mhz is None else f"{row.observed_clock_mhz:.0f}",
         f"{figures.power_w:.1f}",
         uncertain(figures.energy_per_unit_j, figures.energy_per_unit_u_j, "J"),
         quantity(figures.time_per_unit_s, "s"),
         quantity(1 / figures.time_per_unit_s, "").rstrip(),
-        *(_ratio(ratio, is_first=row.case.label == phase.reference) for ratio in _ratios(figures)),
+        _ratio(figures.energy_ratio, is_first=is_first),
+        _ratio(figures.time_ratio, is_first=is_first),
         *(_kept(row, metric) for metric in metrics),
         num,
     )
-
-
-def _mark(label: str, best: Collection[str], same: Collection[str]) -> str:
-    return "*" if label in best else "=" if label in same else " "
-
-
-def _ratios(figures: Figures) -> tuple[Interval | None, Interval | None]:
-    """Return energy and time over those of the first row."""
-    saving, slowdown = figures.saving, figures.slowdown
-    if saving is None or slowdown is None:
-        return None, None
-    energy = Interval(value=1 - saving.value, low=1 - saving.high, high=1 - saving.low)
-    time = Interval(value=1 + slowdown.value, low=1 + slowdown.low, high=1 + slowdown.high)
-    return energy, time
 
 
 def _ratio(ratio: Interval | None, *, is_first: bool) -> str:
@@ -143,8 +142,8 @@ def _metrics(phase: KnobPhase) -> list[str]:
 
 def _reasons(phase: KnobPhase) -> dict[str, int]:
     """Number the reasons for which rows have no figures."""
-    told = dict.fromkeys(row.reason for row in phase.rows if row.figures is None)
-    return {reason: number for number, reason in enumerate(told, 1)}
+    found = dict.fromkeys(row.reason for row in phase.rows if row.figures is None)
+    return {reason: number for number, reason in enumerate(found, 1)}
 
 
 def _csv_row(phase: KnobPhase, row: KnobRow, metrics: Sequence[str]) -> list[object]:
@@ -158,33 +157,12 @@ def _csv_row(phase: KnobPhase, row: KnobRow, metrics: Sequence[str]) -> list[obj
             (known[metric].score, known[metric].retention) if metric in known else (None, None)
         )
     ]
+    label = row.case.label
     return [
         *row.case.values,
-        phase.workload,
-        phase.phase,
-        phase.unit,
-        phase.device_name,
-        row.num_valid,
-        row.num_invalid,
-        row.reason,
-        row.clock_mhz,
-        row.power_cap_share,
-        *_csv_figures(row.figures),
-        int(row.case.label in best),
-        int(row.case.label in lost),
+        *cells_at(phase, _PHASE),
+        *cells_at(row, _ROW),
+        int(label in best),
+        int(label in lost),
         *scores,
     ]
-
-
-def _csv_figures(figures: Figures | None) -> list[float | None]:
-    if figures is None:
-        return [None] * 11
-    f = figures
-    energy, time = _ratios(f)
-    values = [f.power_w, f.energy_per_unit_j, f.energy_per_unit_u_j, f.time_per_unit_s]
-    ratios = [
-        part
-        for ratio in (energy, time)
-        for part in ((ratio.value, ratio.low, ratio.high) if ratio else (None, None, None))
-    ]
-    return [*values, f.time_per_unit_u_s, *ratios]

@@ -15,19 +15,17 @@ from joulelab.analysis.knob_findings import (
 )
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
 from joulelab.analysis.quantities import quantity, uncertain
-from joulelab.analysis.wording import percent
-from joulelab.core.additive import Interval
-from joulelab.core.configuration import KnobValue
+from joulelab.analysis.wording import change
 from joulelab.core.statistics import line_slope
 from joulelab.registry import Registry
 
-Say = Callable[[KnobPhase], str]
+Conclude = Callable[[KnobPhase], str]
 """Says in one sentence what a phase shows; ``""`` where that is not worth one."""
 
-SAYINGS: Registry[Say] = Registry(
+CONCLUSIONS: Registry[Conclude] = Registry(
     "subject of a study",
     {
-        name: f"joulelab.analysis.knob_wording:say_{name}"
+        name: f"joulelab.analysis.knob_wording:conclude_{name}"
         for name in ("formats", "batches", "lengths", "sizes", "steps")
     },
 )
@@ -39,87 +37,82 @@ _ENOUGH = 0.95
 """Retention of quality that is asked for."""
 
 
-def sentence(result: KnobResult, say: Say) -> str:
+def sentence(result: KnobResult, conclude: Conclude) -> str:
     """Say what a study found: one line for each phase that is worth one."""
-    said = [(phase, _said(phase, say)) for phase in result.main_phases]
-    lines = [(phase, text) for phase, text in said if text]
+    known = [(phase, _sentence(phase, conclude)) for phase in result.main_phases]
+    lines = [(phase, text) for phase, text in known if text]
     if len(lines) == 1:
         return lines[0][1]
     return "\n".join(f"{phase.title}: {text}" for phase, text in lines)
 
 
-def say_formats(phase: KnobPhase) -> str:
+def conclude_formats(phase: KnobPhase) -> str:
     """Say which format takes the least energy where, and where a narrower one loses."""
     best = winners(phase)
     runs = [(name, list(run)) for name, run in groupby(best, key=lambda row: _names(phase, row))]
     parts = [f"{name} {_span(phase, run)} ({_cost(phase, run[-1])})" for name, run in runs]
-    said = f"Least energy: {', '.join(parts)}"
+    text = f"Least energy: {', '.join(parts)}"
     lost = losses(phase)
     if not lost:
-        return f"{said}; no narrower format is shown to take more than a wider one."
-    return f"{said}; {', '.join(_lost(phase, lost))}."
+        return f"{text}; no narrower format is shown to take more than a wider one."
+    return f"{text}; {', '.join(_lost(phase, lost))}."
 
 
-def say_batches(phase: KnobPhase) -> str:
+def conclude_batches(phase: KnobPhase) -> str:
     """Say how energy and throughput change from the smallest batch to the largest."""
-    parts = []
-    for series, curve in phase.curves.items():
-        if len(curve) < 2:
-            continue
+
+    def growth(curve: Sequence[Measured]) -> str:
         first, last = _ends(curve)
         ratio, times = phase.energy_ratio(last, first), phase.time_ratio(last, first)
-        parts.append(
-            f"{_lead(phase, series)}from {_x(phase, first)} to {last.x} energy changes by "
-            f"{percent(_change(ratio))} and throughput grows {1 / times.value:.3g}-fold"
-            f"{_saturation(phase, curve)}"
+        return (
+            f"from {_x(phase, first)} to {last.x} energy changes by {change(ratio)} and "
+            f"throughput grows {1 / times.value:.3g}-fold{_saturation(phase, curve)}"
         )
-    return _joined(parts)
+
+    return _of_curves(phase, growth)
 
 
-def say_lengths(phase: KnobPhase) -> str:
+def conclude_lengths(phase: KnobPhase) -> str:
     """Say how energy and time per unit change from the first value to the last."""
-    parts = []
-    for series, curve in phase.curves.items():
-        if len(curve) < 2:
-            continue
+
+    def changes(curve: Sequence[Measured]) -> str:
         first, last = _ends(curve)
         energy, time = phase.energy_ratio(last, first), phase.time_ratio(last, first)
-        parts.append(
-            f"{_lead(phase, series)}from {first.x} to {last.x} {phase.axes[-1].title} energy per "
-            f"{phase.unit} changes by {percent(_change(energy))} and time by "
-            f"{percent(_change(time))}"
+        return (
+            f"from {first.x} to {last.x} {phase.axes[-1].title} energy per {phase.unit} changes "
+            f"by {change(energy)} and time by {change(time)}"
         )
-    return _joined(parts)
+
+    return _of_curves(phase, changes)
 
 
-def say_sizes(phase: KnobPhase) -> str:
+def conclude_sizes(phase: KnobPhase) -> str:
     """Say with which power of their size the energy of models grows."""
-    parts = []
     axis = phase.axes[-1]
-    for series, curve in phase.curves.items():
-        if len(curve) < 2:
-            continue
+
+    def power(curve: Sequence[Measured]) -> str:
         least, most = min(curve, key=energy_j)[0], max(curve, key=energy_j)[0]
         ratio = phase.energy_ratio(most, least)
-        lead = _lead(phase, series)
         times = f"{ratio.value:.3g} ± {ratio.half_width:.2g} times the energy of {least.x}"
-        said = f"{lead}{most.x} takes {times}"
-        if axis.is_number:
-            sizes = [log(axis.place(row.x)) for row, _ in curve]
-            slope = line_slope(sizes, [log(f.energy_per_unit_j) for _, f in curve])
-            said += f"; energy grows with the power {slope:.2f} of the {axis.title}"
-        parts.append(said)
-    return _joined(parts)
+        if not axis.is_number:
+            return f"{most.x} takes {times}"
+        sizes = [log(axis.place(row.x)) for row, _ in curve]
+        slope = line_slope(sizes, [log(f.energy_per_unit_j) for _, f in curve])
+        return (
+            f"{most.x} takes {times}; energy grows with the power {slope:.2f} of the {axis.title}"
+        )
+
+    return _of_curves(phase, power)
 
 
-def say_steps(phase: KnobPhase) -> str:
+def conclude_steps(phase: KnobPhase) -> str:
     """Say what is cheapest, what is cheapest of what is good enough, and what a step costs."""
     if not phase.measured:
         return ""
     cheapest = min(phase.measured, key=energy_j)[0]
     parts = [f"least energy: {cheapest.case.label}, {_cost(phase, cheapest)}"]
     if num := len(equals(phase, cheapest)) - 1:
-        parts[0] += f" ({num} other{'s' * (num > 1)} cannot be told apart from it)"
+        parts[0] += f" ({num} other{'s' * (num > 1)} statistically indistinguishable from it)"
     good = [m for m in phase.measured if _is_good(m[0])]
     if good:
         row = min(good, key=energy_j)[0]
@@ -137,9 +130,9 @@ def say_steps(phase: KnobPhase) -> str:
     return _joined(parts)
 
 
-def _said(phase: KnobPhase, say: Say) -> str:
+def _sentence(phase: KnobPhase, conclude: Conclude) -> str:
     if phase.measured:
-        return say(phase)
+        return conclude(phase)
     return f"Nothing could be measured. {phase.rows[0].reason}"
 
 
@@ -152,7 +145,7 @@ def _lost(phase: KnobPhase, lost: Sequence[Loss]) -> list[str]:
         near = crossover(phase.curves[narrow], phase.curves[wide]) if _is_scale(phase) else None
         parts.append(
             f"{phase.curve_name(narrow)} loses to {phase.curve_name(wide)} at {places} "
-            f"({'up to ' if len(each) > 1 else ''}{percent(_change(worst))}"
+            f"({'up to ' if len(each) > 1 else ''}{change(worst)}"
             f"{'' if near is None else f', crossing near {near:.2g}'})"
         )
     return parts
@@ -211,18 +204,20 @@ def _span(phase: KnobPhase, run: Sequence[KnobRow]) -> str:
     return f"from {_x(phase, run[0])} to {run[-1].x}"
 
 
-def _lead(phase: KnobPhase, series: Sequence[KnobValue]) -> str:
-    if len(phase.curves) < 2:
-        return ""
-    return f"{phase.curve_name(series)}: "
+def _of_curves(phase: KnobPhase, words_of: Callable[[Sequence[Measured]], str]) -> str:
+    """Join what is to be said of each curve, below its name where there are several."""
+    several = len(phase.curves) > 1
+    return _joined(
+        [
+            f"{phase.curve_name(series)}: {words_of(curve)}" if several else words_of(curve)
+            for series, curve in phase.curves.items()
+            if len(curve) > 1
+        ]
+    )
 
 
 def _listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
-
-
-def _change(ratio: Interval) -> Interval:
-    return Interval(value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
 
 
 def _joined(parts: Sequence[str]) -> str:

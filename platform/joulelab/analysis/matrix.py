@@ -1,6 +1,5 @@
 """Every workload in every number format: cells, what each came to, and the table as CSV."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,11 @@ from typing import Literal, get_args
 
 from joulelab.analysis.baseline import BaselineRow, baseline_rows
 from joulelab.analysis.knob_grid import Axis, Case, KnobGrid, knob_grid
+from joulelab.analysis.table import Columns, cells_at, write_rows
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
-from joulelab.tracking.durable import whole_text
+from joulelab.core.validity import MAX_THROTTLE_SHARE
+from joulelab.registry import unknown_name
 from joulelab.workloads import WORKLOADS
 
 Outcome = Literal["measured", "refused", "unsupported", "invalid", "missing"]
@@ -21,17 +22,21 @@ cannot run it; it was measured and must not be believed, or failed; it was not t
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
-_NAMED = ("workload", "variant", "precision", "batch", "phase", "unit", "outcome", "reason")
+_NAMED = ("workload", "variant", "precision", "batch", "phase")
 _SEEN = (
     "device", "num_valid", "num_invalid", "power_w", "power_u_w", "energy_per_unit_j",
     "energy_per_unit_u_j", "time_per_unit_s", "time_per_unit_u_s", "sm_clock_mhz",
     "temperature_c", "power_cap_share", "memory_power_w", "samples_over_counter",
 )  # fmt: skip
-COLUMNS = (*_NAMED, *_SEEN, "power_capped", "boards", "knobs")
+_KNOWN: Columns = {
+    **{name: name for name in _NAMED},
+    "unit": "seen.unit",
+    **{name: name for name in ("outcome", "reason")},
+    **{name: f"seen.{name}" for name in _SEEN},
+    "power_capped": "is_capped",
+}
+COLUMNS = (*_KNOWN, "boards", "knobs")
 """Columns of the CSV, in SI units; what is not known is empty, boards are UUIDs, knobs JSON."""
-
-_CAPPED_SHARE = 0.01
-"""Share of the time beyond which the power cap is said to hold the clocks down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +44,7 @@ class Variant:
     """A workload as it is commonly run, in every number format and in some batches.
 
     Attributes:
-        workload: Name of the workload.
-        name: Name of the variant.
         knobs: What it differs in from the workload's defaults.
-        batches: Batches; empty for a workload that has none.
         prepare_s: Seconds to prepare it on a GPU, roughly, for plans.
     """
 
@@ -65,16 +67,8 @@ class MatrixRow:
     """One phase of one cell.
 
     Attributes:
-        workload: Name of the workload.
-        variant: Name of the variant.
-        precision: Number format.
-        batch: Batch; ``None`` for a workload that has none.
         phase: The phase; ``""`` where the workload refuses the cell.
-        outcome: What became of it.
-        reason: Why there are no figures; ``""`` where there are.
         seen: What was measured; ``None`` where nothing was tried.
-        boards: UUIDs of the GPUs with a valid measurement.
-        configuration: What was to be measured; ``None`` where the workload refuses it.
     """
 
     workload: str
@@ -92,7 +86,7 @@ class MatrixRow:
     def is_capped(self) -> bool | None:
         """Whether the power cap held the clocks down; ``None`` if unread."""
         share = None if self.seen is None else self.seen.power_cap_share
-        return None if share is None else share > _CAPPED_SHARE
+        return None if share is None else share > MAX_THROTTLE_SHARE
 
 
 Matrix = Sequence[tuple[Variant, KnobGrid]]
@@ -126,10 +120,7 @@ def matrix_rows(matrix: Matrix, measurements: Sequence[Measurement]) -> tuple[Ma
 
 def write_matrix_csv(rows: Sequence[MatrixRow], path: Path) -> None:
     """Write every cell, phase by phase, to ``path``, those without figures with the reason."""
-    with whole_text(path) as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        writer.writerows([_cell(value) for value in _values(row)] for row in rows)
+    write_rows(path, COLUMNS, ([_cell(value) for value in _values(row)] for row in rows))
 
 
 def _rows(
@@ -164,20 +155,69 @@ def _outcome(case: Case, group: Sequence[Measurement]) -> tuple[Outcome, str]:
     if any(measurement.valid for measurement in group):
         return "measured", ""
     findings = group[-1].findings
-    told = " ".join(f"{finding.reason}: {finding.detail}" for finding in findings)
+    reasons = " ".join(f"{finding.reason}: {finding.detail}" for finding in findings)
     if {finding.reason for finding in findings} == {"unsupported"}:
         return "unsupported", findings[0].detail
-    return "invalid", told
+    return "invalid", reasons
 
 
 def _values(row: MatrixRow) -> list[object]:
-    unit = "" if row.seen is None else row.seen.unit
-    named = [unit if column == "unit" else getattr(row, column) for column in _NAMED]
-    seen = [None if row.seen is None else getattr(row.seen, column) for column in _SEEN]
     knobs = None if row.configuration is None else dumps(dict(row.configuration.knobs))
-    capped = None if row.is_capped is None else int(row.is_capped)
-    return [*named, *seen, capped, " ".join(row.boards), knobs]
+    return [*cells_at(row, _KNOWN), " ".join(row.boards), knobs]
 
 
 def _cell(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
+
+
+Knobs = Mapping[str, KnobValue]
+
+_LANGUAGE: Knobs = {"prompt_tokens": 256, "new_tokens": 16}
+"""Short generations, since every window holds whole ones."""
+
+_RANDOM: Knobs = {"weights": None}
+"""Training would take a minute and change neither time nor energy."""
+
+_ROWS: tuple[tuple[str, str, Knobs, tuple[int, ...], float], ...] = (
+    ("gemm", "n=1024", {"n": 1024}, (1,), 2.0),
+    ("gemm", "n=8192", {"n": 8192}, (1,), 2.0),
+    ("stream", "copy", {"kernel": "copy"}, (), 2.0),
+    ("stream", "triad", {"kernel": "triad"}, (), 2.0),
+    ("llama", "llama-2-7b", {"model": "llama-2-7b", **_LANGUAGE}, (1, 16), 7.0),
+    ("llama", "llama-3-8b", {"model": "llama-3-8b", **_LANGUAGE}, (1,), 7.0),
+    ("llama", "tinyllama", {"model": "tinyllama", **_LANGUAGE}, (1,), 2.0),
+    ("vit", "vit-base", {"model": "vit-base"}, (1, 64), 2.0),
+    ("vit", "vit-large", {"model": "vit-large"}, (64,), 2.0),
+    ("bert", "bert-large", {"model": "bert-large"}, (1, 32), 2.0),
+    ("resnet50", "resnet50", {}, (1, 64), 2.0),
+    ("diffusion", "sd-1.5", {"model": "sd-1.5", "steps": 20}, (1,), 6.0),
+    ("lstm", "sentiment", {"model": "sentiment"}, (64,), 2.0),
+    ("lstm", "large", {"model": "large"}, (64,), 2.0),
+    ("detection", "rtdetr-r50", {"model": "rtdetr-r50"}, (1, 16), 2.0),
+    ("detection", "yolos-small", {"model": "yolos-small"}, (1,), 2.0),
+    ("whisper", "base", {"model": "base"}, (1,), 2.0),
+    ("whisper", "large-v3", {"model": "large-v3", "audio_seconds": 10.0}, (1,), 5.0),
+    ("bloom", "bloom-560m", {"model": "bloom-560m", **_LANGUAGE}, (1,), 3.0),
+    ("char-lm", "char-lm", _RANDOM, (16,), 2.0),
+    ("digits-vit", "digits-vit", _RANDOM, (64,), 2.0),
+    ("digits-lstm", "digits-lstm", _RANDOM, (64,), 2.0),
+    ("digits-diffusion", "digits-diffusion", _RANDOM, (32,), 2.0),
+)
+VARIANTS = tuple(
+    Variant(workload=workload, name=name, knobs=knobs, batches=batches, prepare_s=prepare_s)
+    for workload, name, knobs, batches, prepare_s in _ROWS
+)
+"""Workloads as they are commonly run: those that show the limits of the GPU first."""
+
+
+def chosen(names: Sequence[str]) -> tuple[Variant, ...]:
+    """Return the variants of these workloads or names; all of them without any.
+
+    Raises:
+        UnknownNameError: If no workload or variant has such a name; names the closest.
+    """
+    known = {name for each in VARIANTS for name in (each.workload, each.name)}
+    for name in names:
+        if name not in known:
+            raise unknown_name("workload or variant", name, known)
+    return tuple(each for each in VARIANTS if not names or {each.workload, each.name} & {*names})

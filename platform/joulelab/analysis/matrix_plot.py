@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from joulelab.analysis.figure_file import save_figure
+from joulelab.analysis.figure_file import save_png_and_svg
 from joulelab.analysis.matrix import MatrixRow
 from joulelab.analysis.style import BEST, CURVE, INK, PAPER, RC
 
@@ -31,21 +31,13 @@ _LABEL_IN, _CELL_IN = 3.6, (0.85, 0.24)
 def save_matrix_plot(
     rows: Sequence[MatrixRow], stem: Path, *, reference: str = "bf16"
 ) -> tuple[Path, ...]:
-    """Write the picture as ``stem``.png and ``stem``.svg; returns no paths if there is nothing.
-
-    Args:
-        rows: The rows of a matrix.
-        stem: Path of both files, without suffix.
-        reference: The format that the others are compared with.
-    """
+    """Write the picture as ``stem``.png and ``stem``.svg; returns no paths if there is nothing."""
     lines = _lines(rows)
     if not any(_energy_j(line.get(reference)) for line in lines.values()):
         return ()
-    paths = (stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg"))
     with mpl.rc_context(RC):
         figure = _figure(lines, list(dict.fromkeys(row.precision for row in rows)), reference)
-    save_figure(figure, *paths)
-    return paths
+    return save_png_and_svg(figure, stem)
 
 
 def _lines(rows: Sequence[MatrixRow]) -> dict[str, dict[str, MatrixRow]]:

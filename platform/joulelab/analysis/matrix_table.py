@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 
-from joulelab.analysis.conclude_knobs import REPORT, view_of
+from joulelab.analysis.conclude import REPORT
 from joulelab.analysis.knob_study import KnobPhase, Panel, analyse_knobs
-from joulelab.analysis.knob_wording import say_formats, sentence
+from joulelab.analysis.knob_wording import conclude_formats, sentence
 from joulelab.analysis.matrix import (
     OUTCOMES,
     Matrix,
@@ -18,6 +17,7 @@ from joulelab.analysis.matrix import (
     write_matrix_csv,
 )
 from joulelab.analysis.quantities import uncertain
+from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer
@@ -33,8 +33,8 @@ def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]
     measurements = store.read()
     rows = matrix_rows(matrix, measurements)
     write_matrix_csv(rows, store.folder / TABLE)
-    phases, said = _analysed(matrix, measurements)
-    answer = "\n".join([tally(rows), *said])
+    phases, sentences = _analysed(matrix, measurements)
+    answer = "\n".join([tally(rows), *sentences])
     if measurements:
         _write_page(store, answer, phases, measurements)
     plots = save_matrix_plot(rows, store.folder / PLOT)
@@ -53,20 +53,15 @@ def tally(rows: Sequence[MatrixRow]) -> str:
 def matrix_table(rows: Sequence[MatrixRow]) -> Table:
     """Lay out ``rows``, those that the workload refuses left out."""
     device = ", ".join(sorted({row.seen.device for row in rows if row.seen is not None}))
-    table = Table(
+    table = quiet_table(
+        *words("workload", "format", "batch", "phase"),
+        Column("energy", overflow="fold"),
+        *numbers("time", "power\nW", "clock\nMHz", "cap"),
         title=f"At the driver's own clocks on {device or 'no GPU yet'}",
-        title_justify="left",
         caption="± is the standard uncertainty (k = 1) from windows and readings; the sensor's own "
         "class, some 5 % between boards, is not in it. cap: the power cap held the clock down.",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        pad_edge=True,
     )
-    for head in ("workload", "format", "batch", "phase"):
-        table.add_column(head, no_wrap=True)
-    table.add_column("energy", overflow="fold")
-    for head in ("time", "power\nW", "clock\nMHz", "cap"):
-        table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         if row.outcome != "refused":
             table.add_row(*_cells(row))
@@ -101,16 +96,16 @@ def _analysed(
     """Compare the formats of every variant of which something was measured."""
     known = {measurement.configuration for measurement in measurements}
     phases: list[KnobPhase] = []
-    said: list[str] = []
+    sentences: list[str] = []
     for variant, grid in matrix:
         if known.isdisjoint(configurations([(variant, grid)])):
             continue
         result = analyse_knobs(measurements, grid)
         phases += result.phases
         if len(grid.axes) > 1:
-            lines = sentence(result, say_formats).splitlines()
-            said += [f"{variant.name}: {line}" for line in lines]
-    return phases, said
+            lines = sentence(result, conclude_formats).splitlines()
+            sentences += [f"{variant.name}: {line}" for line in lines]
+    return phases, sentences
 
 
 def _write_page(
@@ -119,15 +114,14 @@ def _write_page(
     phases: Sequence[KnobPhase],
     measurements: Sequence[Measurement],
 ) -> None:
-    from joulelab.analysis.report import write_page
+    from joulelab.analysis.report import knob_section, write_page
 
     header = store.read_study()
     write_page(
         store.folder / REPORT,
         study=measurements[0].study,
         answer=answer,
-        views=[view_of(phase, _PANELS, n, measurements) for n, phase in enumerate(phases)],
+        sections=[knob_section(phase, _PANELS, n, measurements) for n, phase in enumerate(phases)],
         measurements=measurements,
-        boards=[board for phase in phases for board in phase.boards],
         header=header,
     )

@@ -1,15 +1,17 @@
-"""How a sweep was measured and compared, as a paragraph that a paper may quote."""
+"""How a study was measured and compared, as a paragraph that a paper may quote."""
 
 from collections.abc import Mapping, Sequence
 
 from joulelab.analysis.knob_study import KnobPhase
+from joulelab.analysis.measurement_lines import SENSOR_CLASS
+from joulelab.analysis.quantities import quantity
+from joulelab.analysis.search_result import SearchResult
+from joulelab.analysis.search_wording import constraint_words, objective_name, significant, units_of
 from joulelab.analysis.sweep import PhaseResult
-from joulelab.analysis.wording import OBJECTIVE_NAMES, board_words, device_words, software_words
+from joulelab.analysis.wording import boards_words, software_words
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
-
-SENSOR_CLASS = 0.05
-"""Calibration class of a board's power sensor, relative (Yang, Adamek and Armour, SC24)."""
+from joulelab.objectives import OBJECTIVES
 
 SOURCES = {
     "counter": "the hardware energy counter, interpolated between its ticks and cross-checked "
@@ -18,13 +20,30 @@ SOURCES = {
 }
 """Where energies come from, in words."""
 
+_ALGORITHMS = {
+    "front-guided": "expected growth of the front on the same model as model-guided",
+    "gp": "expected improvement on a Gaussian process (Optuna's, through Ray Tune) of the cost",
+    "grid": "every configuration in turn",
+    "model-guided": "expected improvement under the constraints on a physical model of time and "
+    "power that is fitted to what was measured so far",
+    "nsga2": "NSGA-II (Deb et al. 2002; Optuna's, through Ray Tune) on energy and time",
+    "random": "configurations drawn at random without return",
+    "ridge": "the ridge frequency and its neighbourhood (after Schoonhoven et al. 2022)",
+    "tpe": "the tree-structured Parzen estimator (Bergstra et al. 2011; Optuna's, through Ray "
+    "Tune) on the cost",
+}
+"""What each algorithm chooses; others go by their names alone."""
+
+_MODELS = ("front-guided", "model-guided")
+_SENSORS = (
+    f"Absolute energies carry the calibration class of the boards' power sensors (some "
+    f"{SENSOR_CLASS:.0%}), which cancels in ratios."
+)
+_ALLOWING = ", and it is the physical model alone that allows for temperature"
+
 
 def uncertainty_statement(level: float) -> str:
-    """Say what the error bars hold and what they do not.
-
-    Args:
-        level: Confidence level of intervals.
-    """
+    """Say what the error bars hold, at a confidence level of intervals, and what they do not."""
     return (
         "Uncertainties of energy and time are standard uncertainties (k=1): the larger of the "
         "scatter of repeats about the fit and of what the readings alone explain. Savings and "
@@ -42,68 +61,82 @@ def methods_paragraph(
 ) -> str:
     """Describe how ``phase`` was measured, in sentences that a paper may quote.
 
-    Args:
-        phase: What was found.
-        measurements: The measurements behind it.
-        settings: The study's settings; ``"procedure.window_s"`` and its like are used.
+    Of ``settings``, those of the procedure are used: ``"procedure.window_s"`` and its like.
     """
-    said = [
+    sentences = [
         _what(phase, measurements),
         _how(phase, settings),
         _validity(phase),
         _comparison(phase),
-        f"Absolute energies carry the calibration class of the boards' power sensors (some "
-        f"{SENSOR_CLASS:.0%}), which cancels in ratios.",
+        _SENSORS,
     ]
-    return " ".join(text for text in said if text)
+    return " ".join(text for text in sentences if text)
 
 
 def grid_paragraph(phase: KnobPhase, measurements: Sequence[Measurement]) -> str:
     """Describe how a phase of a study of knobs was measured, in sentences to quote."""
-    num_boards = len(phase.boards)
-    boards = f"{num_boards} {board_words(phase.boards[0])} board{'s' if num_boards > 1 else ''}"
-    drivers = ", ".join(sorted({board.driver_version for board in phase.boards}))
     num_invalid = sum(bool(exclusion.findings) for exclusion in phase.exclusions)
     num = sum(row.num_valid + row.num_invalid for row in phase.rows)
     return (
         f"Energy and time per {phase.unit} of {phase.title} were measured with "
-        f"{software_words(measurements)} on {boards} (driver {drivers}) at the driver's own clocks "
-        f"for {len(phase.rows)} combinations of "
+        f"{software_words(measurements)} on {boards_words(phase.boards)} at the driver's own "
+        f"clocks for {len(phase.rows)} combinations of "
         f"{' and '.join(axis.knob for axis in phase.axes)}, in randomised blocks. {num_invalid} of "
         f"{num} measurements broke the validity contract or could not be made, and were excluded. "
         "An additive model of combinations and boards was fitted to the logarithms by least "
         f"squares; ratios to the first row have {phase.level:.0%} confidence intervals (Student's "
-        "t, or the stated uncertainties where these are wider). Absolute energies carry the "
-        f"calibration class of the boards' power sensors (some {SENSOR_CLASS:.0%}), which cancels "
-        "in ratios."
+        f"t, or the stated uncertainties where these are wider). {_SENSORS}"
     )
 
 
+def search_paragraph(
+    result: SearchResult,
+    measurements: Sequence[Measurement],
+    settings: Mapping[str, KnobValue],
+) -> str:
+    """Describe how a search was done, likewise."""
+    procedure = {name.removeprefix("lab."): value for name, value in settings.items()}
+    sentences = [
+        _search_what(result, measurements),
+        _search_how(result),
+        _repeats(result),
+        _windows(result.source, procedure, "trial"),
+        _search_comparison(result),
+        _temperatures(result, measurements),
+        _price(result),
+    ]
+    return " ".join(text for text in sentences if text)
+
+
 def _what(phase: PhaseResult, measurements: Sequence[Measurement]) -> str:
-    num = len(phase.boards)
-    boards = f"{num} {device_words(phase)} board{'s' if num > 1 else ''}"
-    drivers = ", ".join(sorted({board.driver_version for board in phase.boards}))
     knobs = ", ".join(f"{name} {value}" for name, value in phase.knobs)
     points = len([row for row in phase.rows if not row.point.is_default])
     return (
         f"Energy and time per {phase.unit} of {phase.title}{f' ({knobs})' if knobs else ''} were "
-        f"measured with {software_words(measurements)} on {boards} (driver {drivers}) at the "
+        f"measured with {software_words(measurements)} on {boards_words(phase.boards)} at the "
         f"driver's default and at {points} other operating point{'' if points == 1 else 's'}."
     )
 
 
 def _how(phase: PhaseResult, settings: Mapping[str, KnobValue]) -> str:
-    source = f"Energy was taken from {SOURCES[phase.source]}. " if phase.source else ""
+    sentinel = ", with the default repeated between them as a sentinel" if phase.drifts else ""
+    how = (
+        ", each a whole number of units of work, at an operating point that had been read back. "
+        "Operating points ran in random order in blocks, each block holding every point once"
+    )
+    return _windows(phase.source, settings, "measurement", f"{how}{sentinel}")
+
+
+def _windows(source: str, settings: Mapping[str, KnobValue], each: str, how: str = "") -> str:
+    """Say where energies are from, and how long was measured where that is known."""
+    of = f"Energy was taken from {SOURCES[source]}." if source else ""
     window_s, windows = settings.get("procedure.window_s"), settings.get("procedure.min_windows")
     if window_s is None or windows is None:
-        return source.rstrip()
+        return of
     return (
-        f"{source}After a warm-up until power and temperature were steady, each measurement took "
-        f"at least {windows} windows of at least {window_s:g} s, each a whole number of units of "
-        f"work, at an operating point that had been read back. Operating points ran in "
-        f"random order in blocks, each block holding every point once"
-        + (", with the default repeated between them as a sentinel." if phase.drifts else ".")
-    )
+        f"{of} After a warm-up until power and temperature were steady, each {each} took at least "
+        f"{windows} windows of at least {window_s:g} s{how}."
+    ).lstrip()
 
 
 def _validity(phase: PhaseResult) -> str:
@@ -119,9 +152,9 @@ def _validity(phase: PhaseResult) -> str:
 
 
 def _comparison(phase: PhaseResult) -> str:
-    if phase.best is None or len(phase.measured) < 2:
+    if phase.recommended is None or len(phase.measured) < 2:
         return ""
-    aim = OBJECTIVE_NAMES[phase.objective]
+    aim = OBJECTIVES[phase.objective].label
     scatter = (
         f"; one measurement scatters by {phase.repeat_sd:.2%} about it"
         if phase.repeat_sd is not None
@@ -131,7 +164,104 @@ def _comparison(phase: PhaseResult) -> str:
         "An additive model of operating points and boards was fitted to the logarithms by least "
         f"squares ({phase.dof} residual degrees of freedom{scatter}). Savings are ratios to the "
         f"driver's default with {phase.level:.0%} confidence intervals (Student's t). The points "
-        f"that cannot be told apart from the lowest {aim} were found by multiple comparisons with "
-        f"the best (Hsu 1984; one-sided Dunnett margins), so that the set holds the truly lowest "
-        f"with at least {phase.level:.0%} confidence."
+        f"that are statistically indistinguishable from the lowest {aim} were found by multiple "
+        f"comparisons with the best (Hsu 1984; one-sided Dunnett margins), so that the set holds "
+        f"the truly lowest with at least {phase.level:.0%} confidence. Of that set the fastest "
+        f"point is recommended, or the driver's default if that is in it."
+    )
+
+
+def _search_what(result: SearchResult, measurements: Sequence[Measurement]) -> str:
+    space = result.problem.space
+    phases = sorted({m.phase for m in measurements})
+    summed = f", {' and '.join(phases)} together," if len(phases) > 1 else ""
+    limits = [constraint_words(each) for each in result.problem.constraints]
+    kept = (
+        f", subject to {' and '.join(limits)}, each kept to with a probability of at least "
+        f"{result.problem.confidence:.0%}"
+        if limits
+        else ""
+    )
+    return (
+        f"The configuration of {space.workload} with the lowest "
+        f"{objective_name(result.problem)} per {result.unit}{summed} was searched for with "
+        f"{software_words(measurements)} among {len(space)} ({space.summary}, and the driver's own "
+        f"clock) on {boards_words(result.boards)}{kept}."
+    )
+
+
+def _search_how(result: SearchResult) -> str:
+    method = result.method
+    chosen = _ALGORITHMS.get(method.algorithm)
+    by = f"{method.algorithm}{f': {chosen}' if chosen else ''} (seed {method.seed})"
+    last, tried = result.steps[-1], len(result.rows)
+    budget = f" The budget was {method.budget}." if method.budget else ""
+    lost = [
+        f"{last.num_capped} ran at a lower clock than asked because of the power cap"
+        if last.num_capped
+        else "",
+        f"{last.num_failed} gave no valid figures" if last.num_failed else "",
+    ]
+    without = " and ".join(part for part in lost if part)
+    return (
+        f"New configurations were chosen by {by}.{budget} {last.number} trials of {tried} "
+        f"configurations were made{f'; {without}' if without else ''}. "
+        f"The search was ended by {method.stopped_by}."
+    )
+
+
+def _repeats(result: SearchResult) -> str:
+    num = result.method.num_confirming
+    last = (
+        f" With the last {num} trials of the budget the best and the knee of the front were "
+        "repeated where they had been measured once."
+        if num
+        else ""
+    )
+    return (
+        "What was statistically indistinguishable from the best was repeated, up to "
+        f"{result.method.most_repeats} times, and every board measured the baseline first and "
+        f"again between the others.{last}"
+    )
+
+
+def _search_comparison(result: SearchResult) -> str:
+    level = result.answer.standing.level
+    return (
+        "An additive model of configurations and boards was fitted to the logarithms by least "
+        f"squares; ratios to the baseline have {level:.0%} confidence intervals (Student's t, or "
+        "the stated uncertainties where these are wider), and those statistically "
+        "indistinguishable from the best were found by multiple comparisons with the best (Hsu "
+        f"1984). {_SENSORS}"
+    )
+
+
+def _temperatures(result: SearchResult, measurements: Sequence[Measurement]) -> str:
+    """Say at which temperatures energies are: they are compared as measured."""
+    heat_c: dict[str, list[float]] = {}
+    for each in measurements:
+        if each.valid and each.observed.temperature_stop_c is not None:
+            name = f"{each.configuration.config_hash} {each.phase}"
+            heat_c.setdefault(name, []).append(each.observed.temperature_stop_c)
+    if not heat_c:
+        return ""
+    every = [value for values in heat_c.values() for value in values]
+    apart_k = max(max(values) - min(values) for values in heat_c.values())
+    return (
+        f"Boards were at {min(every):g} to {max(every):g} degrees Celsius, in repeats of one "
+        f"configuration at most {apart_k:g} K apart; energies are as measured"
+        f"{_ALLOWING if result.method.algorithm in _MODELS else ''}."
+    )
+
+
+def _price(result: SearchResult) -> str:
+    found = result.answer
+    spent = f"The search took {quantity(found.spent_j, 'J', digits=3)} of the boards' energy"
+    if found.pays_after is None:
+        return f"{spent}; it is not certain that its answer saves energy."
+    low, high = significant(found.pays_after.low), significant(found.pays_after.high)
+    between = "" if low == high else f" ({found.standing.level:.0%} interval {low} to {high})"
+    return (
+        f"{spent}, which its answer has saved after {significant(found.pays_after.value)} "
+        f"{units_of(result.problem)}{between}."
     )

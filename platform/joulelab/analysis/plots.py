@@ -3,23 +3,24 @@
 Drawn on figures of their own, without pyplot and its global state, so that any thread may draw.
 """
 
-from pathlib import Path
-from textwrap import fill
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, pairwise
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from joulelab.analysis.figure_file import save_figure
-from joulelab.analysis.panels import COVERAGE, Quantity, over_clock, trade_off
-from joulelab.analysis.style import MUTED, RC
-from joulelab.analysis.sweep import PhaseResult
-from joulelab.analysis.theme import svg_of
-from joulelab.analysis.wording import OBJECTIVE_NAMES, device_words, sentence
+from joulelab.analysis.figure_file import headed_figure, headline
+from joulelab.analysis.quantities import si_scale
+from joulelab.analysis.style import BEST, CAPPED, COVERAGE, CURVE, EQUAL, INK, MUTED, RC, tidy
+from joulelab.analysis.sweep import Figures, PhaseResult, SweepRow
+from joulelab.analysis.wording import board_words, point_name, sentence
+from joulelab.objectives import EDP, OBJECTIVES
 
-_PRODUCTS: dict[str, tuple[str, Quantity]] = {
-    "edp": ("J s", lambda f: (f.edp_js, f.edp_u_js)),
-    "ed2p": ("J s\N{SUPERSCRIPT TWO}", lambda f: (f.ed2p_js2, f.ed2p_u_js2)),
-}
+Quantity = Callable[[Figures], tuple[float, float]]
+"""Value and standard uncertainty of something that a point costs."""
 
 
 def can_plot(phase: PhaseResult) -> bool:
@@ -28,67 +29,199 @@ def can_plot(phase: PhaseResult) -> bool:
 
 
 def phase_figure(phase: PhaseResult, *, with_head: bool = True) -> Figure:
-    """Draw a phase that :func:`can_plot`.
-
-    Args:
-        phase: What was found.
-        with_head: Whether the recommendation stands above the panels.
-    """
-    product = phase.objective if phase.objective in _PRODUCTS else "edp"
-    unit, quantity = _PRODUCTS[product]
+    """Draw a phase that :func:`can_plot`, with the recommendation above the panels."""
+    answer = [headline(sentence(phase))] if with_head else []
     with mpl.rc_context(RC):
-        figure = Figure(figsize=(11, 7.6 if with_head else 6.6))
+        figure = headed_figure(answer, _about(phase), panels_in=6.6, size=13)
+        figure.subplots_adjust(wspace=0.15, hspace=0.52)
         grid = figure.subplots(2, 2)
-        figure.subplots_adjust(
-            left=0.06,
-            right=0.98,
-            top=0.79 if with_head else 0.92,
-            bottom=0.07 if with_head else 0.08,
-            wspace=0.15,
-            hspace=0.52,
-        )
-        over_clock(
-            grid[0, 0],
-            phase,
-            title="Energy",
-            unit=f"J/{phase.unit}",
-            quantity=lambda f: (f.energy_per_unit_j, f.energy_per_unit_u_j),
-        )
-        over_clock(
-            grid[0, 1],
-            phase,
-            title="Time",
-            unit=f"s/{phase.unit}",
-            quantity=lambda f: (f.time_per_unit_s, f.time_per_unit_u_s),
-        )
-        over_clock(grid[1, 0], phase, title=OBJECTIVE_NAMES[product], unit=unit, quantity=quantity)
-        trade_off(grid[1, 1], phase)
-        if with_head:
-            _write_head(figure, phase)
+        for axes, draw in zip(grid.flat, phase_panels(phase).values(), strict=True):
+            draw(axes)
     return figure
 
 
-def save_plot(phase: PhaseResult, stem: Path) -> tuple[Path, Path]:
-    """Write the plot of ``phase`` as ``stem``.png and ``stem``.svg and return their paths."""
-    figure = phase_figure(phase)
-    png, svg = (stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg"))
-    save_figure(figure, png, svg)
-    return png, svg
+def phase_panels(phase: PhaseResult) -> dict[str, Callable[[Axes], None]]:
+    """Return what draws each panel of a phase that :func:`can_plot`, by the panel's name."""
+    aim = OBJECTIVES[phase.objective]
+    costs: dict[str, tuple[str, str, Quantity]] = {
+        "energy": (
+            "Energy",
+            f"J/{phase.unit}",
+            lambda f: (f.energy_per_unit_j, f.energy_per_unit_u_j),
+        ),
+        "time": ("Time", f"s/{phase.unit}", lambda f: (f.time_per_unit_s, f.time_per_unit_u_s)),
+    }
+    if aim.name in costs:  # it has a panel
+        costs["edp"] = (EDP.label, EDP.unit, lambda f: (f.edp_js, f.edp_u_js))
+    else:
+        costs[aim.name] = (aim.label, aim.unit, lambda f: (f.cost, f.cost_u))
+    return {
+        **{
+            name: partial(over_clock, phase=phase, title=title, unit=unit, quantity=quantity)
+            for name, (title, unit, quantity) in costs.items()
+        },
+        "trade-off": partial(trade_off, phase=phase),
+    }
 
 
-def inline_svg(phase: PhaseResult) -> str:
-    """Return the plot as an SVG element whose text is text, for a page with its own head."""
-    return svg_of(phase_figure(phase, with_head=False))
-
-
-def _write_head(figure: Figure, phase: PhaseResult) -> None:
+def _about(phase: PhaseResult) -> str:
     boards = f"{len(phase.boards)} board{'s' if len(phase.boards) > 1 else ''}"
     num = sum(row.num_valid for row in phase.rows)
-    about = (
-        f"{phase.title} on {device_words(phase)}, {boards}, {num} valid measurements. "
-        f"Green: cannot be told apart from the best ({phase.level:.0%}). "
-        f"Bars: expanded uncertainty, k={COVERAGE}."
+    return (
+        f"{phase.title} on {board_words(phase.boards[0])}, {boards}, {num} valid measurements. "
+        "Green: statistically indistinguishable from the lowest "
+        f"{OBJECTIVES[phase.objective].label}, which has a ring ({phase.level:.0%}); named: the "
+        f"fastest of these. Bars: expanded uncertainty, k={COVERAGE}. Triangles: beyond the axis."
     )
-    said = fill(sentence(phase), 92)
-    figure.text(0.06, 0.97, said, fontsize=13, fontweight="bold", va="top", linespacing=1.3)
-    figure.text(0.06, 0.912 - 0.032 * said.count("\n"), about, color=MUTED, fontsize=9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dot:
+    """A row where it is drawn; ``u`` is the standard uncertainty of ``y``."""
+
+    row: SweepRow
+    x: float
+    y: float
+    u: float
+
+
+def over_clock(
+    axes: Axes, phase: PhaseResult, *, title: str, unit: str, quantity: Quantity
+) -> None:
+    """Draw a quantity over the SM clock; a prefix is added to its SI ``unit``."""
+    found = [
+        (row, row.clock_mhz, *quantity(f)) for row, f in phase.measured if row.clock_mhz is not None
+    ]
+    factor, prefix = si_scale(value for _, _, value, _ in found)
+    dots = [_Dot(row=row, x=x, y=y * factor, u=u * factor) for row, x, y, u in found]
+    clocks = [dot.x for dot in dots] + [_clock(r) for r in phase.rows if r.point.sm_clock_mhz]
+    length = max(clocks) - min(clocks) or 1.0
+    axes.set_xlim(min(clocks) - 0.04 * length, max(clocks) + 0.04 * length)
+    tidy(axes, title, f"{prefix}{unit}", "SM clock, MHz")
+    low, high = min(dot.y for dot in dots), max(dot.y for dot in dots)
+    high = min(high, 2.2 * low)  # the slowest clocks would flatten all others
+    axes.set_ylim(low - 0.2 * (high - low) - 0.01 * low, high + 0.14 * (high - low) + 0.01 * low)
+    _shade(axes, phase)
+    _draw(axes, phase, dots)
+    _name(axes, phase, dots)
+    top = axes.get_ylim()[1]
+    _mark_beyond(axes, [(dot.x, top) for dot in dots if dot.y > top], "^")
+
+
+def trade_off(axes: Axes, phase: PhaseResult) -> None:
+    """Draw energy against time, each relative to the default point if there is one."""
+    default = phase.default
+    reference = default.figures if default else None
+    if reference is None:
+        reference = phase.measured[0][1]
+        x_name, y_name = "time against the first row, %", "energy against the first row, %"
+    else:
+        x_name, y_name = "time against the default, %", "energy against the default, %"
+    dots = [
+        _Dot(
+            row=row,
+            x=100 * (f.time_per_unit_s / reference.time_per_unit_s - 1),
+            y=100 * (f.energy_per_unit_j / reference.energy_per_unit_j - 1),
+            u=100 * f.energy_per_unit_u_j / reference.energy_per_unit_j,
+        )
+        for row, f in phase.measured
+    ]
+    tidy(axes, "Trade-off", y_name, x_name)
+    front = sorted((d for d in dots if d.row.figures and d.row.figures.on_front), key=_by_x)
+    length = front[-1].x - front[0].x or 1.0
+    axes.set_xlim(front[0].x - 0.08 * length, front[-1].x + 0.55 * length)
+    within = [dot.y for dot in dots if dot.x <= axes.get_xlim()[1]]
+    height = max(within) - min(within) or 1.0
+    axes.set_ylim(min(within) - 0.2 * height, max(within) + 0.14 * height)
+    axes.plot([d.x for d in front], [d.y for d in front], color=CURVE, linewidth=5, alpha=0.18)
+    _draw(axes, phase, dots)
+    _name(axes, phase, dots)
+    (_, right), (_, top) = axes.get_xlim(), axes.get_ylim()
+    beyond = [(right, min(dot.y, top)) for dot in dots if dot.x > right]
+    _mark_beyond(axes, beyond, ">")
+
+
+def _mark_beyond(axes: Axes, places: Sequence[tuple[float, float]], marker: str) -> None:
+    """Mark where points lie beyond the axes, which would flatten all others if they did not."""
+    if not places:
+        return
+    xs, ys = zip(*places, strict=True)
+    axes.plot(xs, ys, marker, color=CURVE, markersize=5, linestyle="", clip_on=False, zorder=5)
+    axes.annotate(
+        f"{len(places)} beyond the axis", (1, 1), xycoords="axes fraction", xytext=(0, 5),
+        textcoords="offset points", ha="right", color=CURVE, fontsize=8.5,
+    )  # fmt: skip
+
+
+def _draw(axes: Axes, phase: PhaseResult, dots: Sequence[_Dot]) -> None:
+    requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=_by_x)
+    axes.plot([d.x for d in requested], [d.y for d in requested], color=CURVE, lw=1, alpha=0.35)
+    for is_member, color in ((False, CURVE), (True, EQUAL)):
+        some = [dot for dot in requested if (dot.row.point.label in phase.members) == is_member]
+        axes.errorbar(
+            [dot.x for dot in some], [dot.y for dot in some], [COVERAGE * dot.u for dot in some],
+            fmt="o", color=color, markersize=3.2, elinewidth=0.9, zorder=4 if is_member else 3,
+        )  # fmt: skip
+
+
+def _name(axes: Axes, phase: PhaseResult, dots: Sequence[_Dot]) -> None:
+    """Name the recommended and the default point, and put a ring around the lowest."""
+    for dot in dots:
+        if dot.row.point.label == phase.lowest:
+            axes.plot(dot.x, dot.y, "o", color=BEST, markersize=9, fillstyle="none", zorder=5)
+        if dot.row.point.label == phase.recommended:
+            _call_out(axes, dot, point_name(dot.row), color=BEST, marker="o", offset=(0, -9))
+        elif dot.row.point.is_default:
+            left, right = axes.get_xlim()
+            is_far_right = dot.x > left + 0.85 * (right - left)
+            offset = (0, 9) if is_far_right else (9, 0)
+            _call_out(axes, dot, "default", color=INK, marker="D", offset=offset)
+
+
+def _call_out(
+    axes: Axes, dot: _Dot, text: str, *, color: str, marker: str, offset: tuple[int, int]
+) -> None:
+    x, y = offset
+    axes.errorbar(
+        dot.x, dot.y, yerr=COVERAGE * dot.u, fmt=marker, color=color, markersize=6, zorder=6
+    )
+    axes.annotate(
+        text, (dot.x, dot.y), xytext=offset, textcoords="offset points",
+        ha="left" if x else "center", va="center" if not y else "top" if y < 0 else "bottom",
+        color=color, fontsize=9, fontweight="bold", zorder=7,
+    )  # fmt: skip
+
+
+def _shade(axes: Axes, phase: PhaseResult) -> None:
+    """Mark the clocks that may be best, and those that the power cap did not allow."""
+    rows = sorted((row for row in phase.rows if row.point.sm_clock_mhz), key=_clock)
+    members = [row.point.label in phase.members for row in rows]
+    capped = [row.power_capped for row in rows]
+    for start, stop in _runs(rows, members):
+        axes.axvspan(start, stop, color=EQUAL, alpha=0.15, linewidth=0, zorder=0)
+    for i, (start, stop) in enumerate(_runs(rows, capped)):
+        axes.axvspan(start, stop, color=CAPPED, alpha=0.18, linewidth=0, zorder=0)
+        if i == 0:
+            axes.annotate(
+                "power-capped", (stop, 0.03), xycoords=("data", "axes fraction"), xytext=(-4, 0),
+                textcoords="offset points", ha="right", color=MUTED, fontsize=8,
+            )  # fmt: skip
+
+
+def _runs(rows: Sequence[SweepRow], marked: Sequence[bool]) -> Iterator[tuple[float, float]]:
+    """Yield the ends of each unbroken run of marked rows, half a step beyond its clocks."""
+    clocks = [_clock(row) for row in rows]
+    edges = [(a + b) / 2 for a, b in pairwise(clocks)]
+    edges = [clocks[0], *edges, clocks[-1]] if clocks else []
+    for is_marked, run in groupby(range(len(rows)), key=lambda i: marked[i]):
+        places = list(run)
+        if is_marked:
+            yield edges[places[0]], edges[places[-1] + 1]
+
+
+def _clock(row: SweepRow) -> float:
+    return float(row.point.sm_clock_mhz or 0)
+
+
+def _by_x(dot: _Dot) -> float:
+    return dot.x

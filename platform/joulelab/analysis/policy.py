@@ -5,7 +5,8 @@ application counts by ratios, whatever its size; of a few points every applicati
 best. The regret of an application is its cost there over that at its own optimum.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -13,11 +14,18 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+from joulelab.analysis.compared import DEFAULT, comparable, fit_quantities, more, point_label
+from joulelab.analysis.wording import board_words
 from joulelab.core.additive import AdditiveFit, Interval
 from joulelab.core.comparison import best_set
+from joulelab.core.configuration import KnobValue
+from joulelab.core.measurement import Measurement
+from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, MeasurementError
+from joulelab.objectives import without_quality
 
 Array = NDArray[np.float64]
+_Program = tuple[str, tuple[tuple[str, KnobValue], ...], str]
 
 _MOST_CHOICES = 400_000
 """Combinations of points that are compared, all of them."""
@@ -25,17 +33,15 @@ _MOST_CHOICES = 400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What an application costs at every operating point.
+    """What an application costs at every operating point, on one product of GPU.
 
     Attributes:
-        name: What it is called.
-        fit: Logarithms of its cost by the point's label, on one product of GPU.
-        default: Label of the driver's own point; ``None`` if that was not measured.
+        fit: Logarithms of its cost by the point's label.
     """
 
     name: str
     fit: AdditiveFit
-    default: str | None
+    points: Mapping[str, OperatingPoint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +49,6 @@ class Served:
     """How a policy serves one application.
 
     Attributes:
-        name: The application.
-        point: Label of the point it runs at.
-        own: Label of its own best point.
         regret: Cost at ``point`` over that at ``own``, less 1, with its confidence interval.
         change: Cost at ``point`` over that at the driver's own point, less 1; ``None`` if that
             point was not measured.
@@ -63,11 +66,8 @@ class Policy:
     """Points for a set of applications.
 
     Attributes:
-        points: Labels of the points.
-        served: Every application, in the order given.
         mean_regret: Geometric mean of the regrets.
-        worst_regret: The largest regret.
-        equals: Labels of single points that cannot be told apart from the best single one, that
+        equals: Labels of single points indistinguishable from the best single one, that
             one first; empty for policies of several points.
     """
 
@@ -83,10 +83,7 @@ def policies(
 ) -> tuple[Policy, ...]:
     """Return the best policy of one point, of two, and so on, until each has its own best.
 
-    Args:
-        applications: At least two; points that one of them lacks are left out.
-        most_points: Points of the last policy.
-        level: Confidence of intervals and of the set of equals.
+    There are two applications or more; points that one of them lacks are left out.
 
     Raises:
         ConfigError: If there are fewer than two applications, two of one name, no points, or so
@@ -118,11 +115,11 @@ def _check(applications: Sequence[Application], most_points: int) -> None:
 
 
 def _common(applications: Sequence[Application]) -> tuple[str, ...]:
-    """Return the points that can be set and that every application was measured at."""
+    """Return the points that every application was measured at, the driver's default as well."""
     first = applications[0].fit.configurations
-    rest = [set(each.fit.configurations) - {each.default} for each in applications]
+    rest = [set(each.fit.configurations) for each in applications]
     labels = tuple(label for label in first if all(label in known for known in rest))
-    if not labels:
+    if not set(labels) - {DEFAULT}:
         raise MeasurementError(
             "No operating point was measured with every application; sweep them over the same "
             "clocks."
@@ -169,13 +166,13 @@ def _served(
 ) -> Served:
     fit, costs = application.fit, dict(zip(labels, _costs(application, labels), strict=True))
     point, own = min(points, key=costs.__getitem__), min(costs, key=costs.__getitem__)
-    default = application.default
+    change = more(fit.ratio(point, DEFAULT, level=level)) if DEFAULT in application.points else None
     return Served(
         name=application.name,
         point=point,
         own=own,
-        regret=_less_one(fit.ratio(point, own, level=level)),
-        change=None if default is None else _less_one(fit.ratio(point, default, level=level)),
+        regret=more(fit.ratio(point, own, level=level)),
+        change=change,
     )
 
 
@@ -186,20 +183,63 @@ def _equals(
     num = len(applications)
     within = [[each.fit.configurations.index(label) for label in labels] for each in applications]
     grids = [np.ix_(places, places) for places in within]
+    placed = [(each.fit, grid) for each, grid in zip(applications, grids, strict=True)]
     mean = AdditiveFit(
         configurations=tuple(labels),
         estimate=np.mean([_costs(each, labels) for each in applications], axis=0),
-        scatter=_sum([e.fit.scatter[g] for e, g in zip(applications, grids, strict=True)], num),
-        stated=_sum([e.fit.stated[g] for e, g in zip(applications, grids, strict=True)], num),
+        scatter=np.sum([fit.scatter[grid] for fit, grid in placed], axis=0) / num**2,
+        stated=np.sum([fit.stated[grid] for fit, grid in placed], axis=0) / num**2,
         dof=sum(each.fit.dof for each in applications),
         residual_sd=None,
     )
     return best_set(mean, level=level).members
 
 
-def _sum(covariances: Sequence[Array], num: int) -> Array:
-    return np.asarray(np.sum(covariances, axis=0) / num**2)
+def applications_of(
+    measurements: Sequence[Measurement], objective: str = "edp"
+) -> tuple[Application, ...]:
+    """Return every workload, set of knobs and phase as an application.
+
+    Those without a valid measurement are left out.
+
+    Raises:
+        UnknownNameError: If there is no such objective.
+        MeasurementError: If GPUs of several products, or real and simulated ones, were measured.
+    """
+    aim = without_quality(objective)
+    _require_one_product(measurements)
+    groups: defaultdict[_Program, list[Measurement]] = defaultdict(list)
+    for m in measurements:
+        groups[m.configuration.workload, m.configuration.knobs, m.phase].append(m)
+    names = _names(list(groups))
+    found = []
+    for program, group in groups.items():
+        counted, _ = comparable(group, point_label, DEFAULT)
+        if counted:
+            fit = fit_quantities(counted, point_label, aim).objective
+            points = {point_label(m): m.configuration.point for m in counted}
+            found.append(Application(name=names[program], fit=fit, points=points))
+    return tuple(found)
 
 
-def _less_one(ratio: Interval) -> Interval:
-    return Interval(value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
+def _require_one_product(measurements: Sequence[Measurement]) -> None:
+    kinds = {board_words(m.device) for m in measurements}
+    if len(kinds) > 1:
+        raise MeasurementError(
+            f"A policy is for GPUs of one product, but these are of {', '.join(sorted(kinds))}."
+        )
+
+
+def _names(programs: Sequence[_Program]) -> Mapping[_Program, str]:
+    """Name programs by workload, phase, and the knobs that set those of one workload apart."""
+    values: defaultdict[tuple[str, str], set[KnobValue]] = defaultdict(set)
+    for workload, knobs, _ in programs:
+        for knob, value in knobs:
+            values[workload, knob].add(value)
+    names = {}
+    for program in programs:
+        workload, knobs, phase = program
+        varying = [f"{k}={v}" for k, v in knobs if len(values[workload, k]) > 1]
+        parts = [workload, "" if phase == workload else phase, *varying]
+        names[program] = " ".join(part for part in parts if part)
+    return names

@@ -1,7 +1,8 @@
 """What every application loses at every operating point, and those of a policy, as one picture."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,11 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from joulelab.analysis.compared import DEFAULT
 from joulelab.analysis.figure_file import save_figure
-from joulelab.analysis.point_labels import Knob, knob_of, placed
 from joulelab.analysis.policy import Application, Policy
 from joulelab.analysis.policy_table import point_words
 from joulelab.analysis.style import BEST, CURVE, INK, MUTED, RC, tidy
+from joulelab.core.point import OperatingPoint
+from joulelab.errors import ConfigError
 
 Array = NDArray[np.float64]
 Curve = tuple[Array, Array]
@@ -24,6 +27,12 @@ _HIGHEST = 60.0
 _NAMED = 8
 """Curves of applications that are named at their ends; of several each, only the means are."""
 _DASHES = (0, (4, 2))
+KNOBS = {
+    "sm_clock_mhz": "SM clock, MHz",
+    "power_limit_w": "power limit, W",
+    "mem_clock_mhz": "memory clock, MHz",
+}
+"""Knobs that the axis may have, the first choice first, and how it calls them."""
 
 
 def save_policy_plot(
@@ -33,12 +42,6 @@ def save_policy_plot(
 
     Curves go along the SM clock, or along the power limit or the memory clock where no other knob
     has several values. There is one curve for each setting of the others.
-
-    Args:
-        applications: Those of the policy.
-        policy: Its points are among theirs.
-        path: A .png or .svg file.
-        aim: Name of the cost.
     """
     with mpl.rc_context(RC):
         figure = Figure(figsize=(7.2, 4.2), layout="constrained")
@@ -49,9 +52,9 @@ def save_policy_plot(
 
 def _draw(axes: Axes, applications: Sequence[Application], policy: Policy, aim: str) -> None:
     losses = {each.name: _losses(each) for each in applications}
-    knob = knob_of([label for known in losses.values() for label in known])
-    curves = {name: _curves(known, knob) for name, known in losses.items()}
-    tidy(axes, f"{aim} above each application's least", "%", knob.title)
+    knob = knob_of({point for each in applications for point in each.points.values()})
+    curves = {each.name: _curves(losses[each.name], each.points, knob) for each in applications}
+    tidy(axes, f"{aim} above each application's least", "%", KNOBS[knob])
     every = [curve for own in curves.values() for curve in own.values()]
     top = min(_HIGHEST, 1.1 * max(float(above.max()) for _, above in every))
     axes.set_ylim(-0.03 * top, top)
@@ -66,16 +69,29 @@ def _draw(axes: Axes, applications: Sequence[Application], policy: Policy, aim: 
             axes.plot(*mean, color=INK, linewidth=2.2)
             _name_end(axes, _name("mean of all", rest), mean, INK)
     for label in policy.points:
-        _draw_point(axes, label, knob, losses)
+        value = getattr(applications[0].points[label], knob)
+        _draw_point(axes, label, value, [known[label] for known in losses.values()])
 
 
-def _draw_point(
-    axes: Axes, label: str, knob: Knob, losses: Mapping[str, Mapping[str, float]]
-) -> None:
+def knob_of(points: Collection[OperatingPoint]) -> str:
+    """Return the first knob that has several values among ``points``, else that has one.
+
+    Raises:
+        ConfigError: If no point sets a knob.
+    """
+    values = {knob: {getattr(point, knob) for point in points} - {None} for knob in KNOBS}
+    for num in (2, 1):
+        for knob, found in values.items():
+            if len(found) >= num:
+                return knob
+    labels = ", ".join(point.label for point in points)
+    raise ConfigError(f"No knob is set at {labels}, so that no axis can show them.")
+
+
+def _draw_point(axes: Axes, label: str, value: float | None, losses: Sequence[float]) -> None:
     """Mark a point by where it is; one that leaves the knob to the driver, by its mean loss."""
-    value, _ = placed(label, knob)
     if value is None:
-        mean = _mean_loss([known[label] for known in losses.values()])
+        mean = _mean_loss(losses)
         axes.axhline(mean, color=BEST, linewidth=1.4, linestyle=_DASHES)
         axes.annotate(
             point_words(label), (0, mean), xycoords=("axes fraction", "data"), xytext=(4, 2),
@@ -100,31 +116,28 @@ def _mean_loss(losses: Sequence[float]) -> float:
 
 
 def _losses(application: Application) -> dict[str, float]:
-    """Return percent above the least cost of all points that can be set, by their labels."""
+    """Return percent above the least cost of all points, by their labels."""
     fit = application.fit
     logs = dict(zip(fit.configurations, fit.estimate.tolist(), strict=True))
-    logs.pop(application.default or "", None)
     least = min(logs.values())
     return {label: float(100 * np.expm1(log - least)) for label, log in logs.items()}
 
 
-def _curves(losses: Mapping[str, float], knob: Knob) -> dict[str, Curve]:
+def _curves(
+    losses: Mapping[str, float], points: Mapping[str, OperatingPoint], knob: str
+) -> dict[str, Curve]:
     """Return percent by the knob's ascending values, for each setting of the others."""
     found: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for label, loss in losses.items():
-        value, rest = placed(label, knob)
-        if value is not None:
-            found[rest].append((value, loss))
-    return {rest: _columns(sorted(points)) for rest, points in found.items()}
-
-
-def _columns(points: Sequence[tuple[float, float]]) -> Curve:
-    values, losses = np.array(points).T
-    return values, losses
+        point = points[label]
+        if (value := getattr(point, knob)) is not None:
+            found[replace(point, **{knob: None}).label].append((value, loss))
+    columns = {rest: np.array(sorted(pairs)) for rest, pairs in found.items()}
+    return {rest: (pairs[:, 0], pairs[:, 1]) for rest, pairs in columns.items()}
 
 
 def _name(name: str, rest: str) -> str:
-    return f"{name}, {point_words(rest)}" if rest else name
+    return name if rest == DEFAULT else f"{name}, {point_words(rest)}"
 
 
 def _name_end(axes: Axes, name: str, curve: Curve, color: str) -> None:

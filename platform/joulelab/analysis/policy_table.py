@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
-from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 
+from joulelab.analysis.compared import DEFAULT
 from joulelab.analysis.policy import Policy, Served
-from joulelab.analysis.wording import OBJECTIVE_NAMES, percent
+from joulelab.analysis.table import quiet_table
+from joulelab.analysis.wording import percent
+from joulelab.objectives import OBJECTIVES
 
 _NAMED = 6
 """Equals that a sentence names."""
@@ -14,28 +16,26 @@ _NAMED = 6
 
 def policy_words(policy: Policy, objective: str) -> str:
     """Say which points to use, what they cost on average and at worst, and what is as good."""
-    aim, points = OBJECTIVE_NAMES[objective], " and ".join(map(point_words, policy.points))
+    aim, points = OBJECTIVES[objective].label, " and ".join(map(point_words, policy.points))
     worst = max(policy.served, key=lambda each: each.regret.value)
-    said = (
+    sentence = (
         f"{points} for {len(policy.served)} applications: {policy.mean_regret:.2%} above the least "
         f"{aim} of each on average, {policy.worst_regret:.2%} at worst ({worst.name})"
     )
-    return f"{said}{_equals(policy)}."
+    return f"{sentence[0].upper()}{sentence[1:]}{_equals(policy)}."
 
 
 def policy_table(policy: Policy, objective: str) -> Table:
     """Lay out how a policy serves every application."""
-    aim = OBJECTIVE_NAMES[objective]
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+    aim = OBJECTIVES[objective].label
+    heads = ("runs at", "own best", f"{aim} above", f"{aim} against the default")
+    table = quiet_table(
+        Column("application", overflow="fold"),
+        *(Column(head, justify="right") for head in heads),
         caption=f"{aim} above: over that at the application's own best point, with its 95 % "
         "interval. The best of noisy readings is a little too low, so this is a little too high.",
-        caption_justify="left",
+        pad_edge=True,
     )
-    table.add_column("application", overflow="fold")
-    for head in ("runs at", "own best", f"{aim} above", f"{aim} against the default"):
-        table.add_column(head, justify="right")
     for each in policy.served:
         table.add_row(*_cells(each))
     return table
@@ -43,6 +43,8 @@ def policy_table(policy: Policy, objective: str) -> Table:
 
 def point_words(label: str) -> str:
     """Write a point's label as text: ``"1095 MHz"``, ``"1095 MHz, 300 W"``."""
+    if label == DEFAULT:
+        return "the driver's default"
     spaced = label.replace("MHz", " MHz").replace("W", " W")
     return spaced.replace("mem", "memory ").replace("-", ", ")
 
@@ -79,4 +81,4 @@ def _equals(policy: Policy) -> str:
         return "; every other point is worse"
     named = ", ".join(map(point_words, others[:_NAMED]))
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    return f"; not told apart from it: {named}{more}"
+    return f"; statistically indistinguishable from it: {named}{more}"

@@ -26,9 +26,7 @@ _NEGLIGIBLE = 1e-6
 def si_scale(values: Iterable[float], *, power: int = 1) -> tuple[float, str]:
     """Return by what to multiply ``values`` and the SI prefix to write before their unit.
 
-    Args:
-        values: Numbers that share a column; only positive ones count.
-        power: Power of the prefixed unit: 2 in s2, where m means 1e-6.
+    Only positive ones count. ``power`` is that of the prefixed unit: 2 in s2, where m means 1e-6.
     """
     found = [value for value in values if value > 0 and isfinite(value)]
     exponent = _exponent(median(found) if found else 0.0, power)
@@ -56,13 +54,8 @@ def quantity(value: float, unit: str, *, digits: int = 4) -> str:
 def uncertain(value: float, u: float, unit: str) -> str:
     """Write a number with its uncertainty, both to the uncertainty's second digit.
 
-    ``uncertain(0.012345, 0.000067, "J/token")`` is ``"12.345 ± 0.067 mJ/token"``.
-
-    Args:
-        value: The number.
-        u: Its standard uncertainty, not negative; below a millionth of the number it is left
-            out, since nothing here is known that well.
-        unit: Unit of both, without prefix.
+    ``uncertain(0.012345, 0.000067, "J/token")`` is ``"12.345 ± 0.067 mJ/token"``. A standard
+    uncertainty below a millionth is left out, since nothing here is known that well.
     """
     if not (u > _NEGLIGIBLE * abs(value) and isfinite(u)):
         return quantity(value, unit, digits=6)

@@ -1,30 +1,37 @@
 """What a sweep found as one HTML file that needs nothing else: to read, print and keep."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup
 
-from joulelab.analysis.cells import selection, sheet
-from joulelab.analysis.methods import methods_paragraph, uncertainty_statement
-from joulelab.analysis.plots import can_plot, inline_svg
+from joulelab.analysis.course_plot import courses_plot
+from joulelab.analysis.figure_file import themed_svg
+from joulelab.analysis.knob_plot import caption as knob_caption
+from joulelab.analysis.knob_plot import knob_figure
+from joulelab.analysis.knob_study import KnobPhase, Panel
+from joulelab.analysis.knob_table import knob_legend, knob_sheet
+from joulelab.analysis.methods import grid_paragraph, methods_paragraph, uncertainty_statement
+from joulelab.analysis.plots import can_plot, phase_figure
+from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.sweep import PhaseResult, SweepResult
-from joulelab.analysis.table import legend
-from joulelab.analysis.theme import themed
+from joulelab.analysis.sweep_table import legend, selection, sheet
+from joulelab.analysis.table import Sheet
 from joulelab.analysis.wording import (
     NOT_HARDWARE,
-    OBJECTIVE_NAMES,
-    device_words,
+    board_words,
     percent,
     phase_names,
+    point_name,
     sentence,
 )
-from joulelab.core.device import DeviceIdentity
+from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
+from joulelab.objectives import OBJECTIVES
 from joulelab.tracking.durable import write_whole
 from joulelab.tracking.study import StudyHeader
 
@@ -37,24 +44,66 @@ def write_report(
     path: Path,
     *,
     header: StudyHeader | None = None,
+    traces: Path | None = None,
 ) -> Path:
-    """Write the report of a sweep to ``path`` and return it.
-
-    Args:
-        result: What :func:`analyse_sweep` found in ``measurements``.
-        measurements: All that the sweep measured.
-        path: The HTML file.
-        header: What the study was asked; ``None`` if that was not kept.
-    """
+    """Write the report of a sweep to ``path`` and return it."""
     return write_page(
         path,
         study=result.study,
         answer=sentence(result),
-        views=_phases(result, measurements, header),
+        sections=[
+            _section(result, number, measurements, header=header, traces=traces)
+            for number in range(len(result.phases))
+        ],
         measurements=measurements,
-        boards=[board for phase in result.phases for board in phase.boards],
         header=header,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One section of a report, as the template takes it.
+
+    ``whole`` is the table of all rows where ``sheet`` leaves some out, ``courses`` single trials
+    over time, ``course`` the best so far over trials.
+    """
+
+    name: str
+    answer: str
+    found: PhaseResult | KnobPhase | SearchResult
+    plot: Markup | None
+    caption: str
+    sheet: Sheet
+    legend: Sequence[str]
+    methods: str
+    level: float
+    whole: Sheet | None = None
+    whole_name: str = "operating points"
+    courses: Markup | None = None
+    remarks: Sequence[str] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    course: Markup | None = None
+    course_caption: str = ""
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Why measurements were left out, and how often."""
+        return Counter(f.reason for e in self.found.exclusions for f in e.findings)
+
+    @property
+    def drifting(self) -> list[Drift]:
+        """Trends that are worth a notice."""
+        return [drift for drift in self.found.drifts if drift.exceeds(0.01)]
+
+    @property
+    def uncertainty(self) -> str:
+        """What the error bars hold and what they do not."""
+        return uncertainty_statement(self.level)
+
+    @property
+    def device(self) -> str:
+        """The boards' product."""
+        return board_words(self.found.boards[0])
 
 
 def write_page(
@@ -62,79 +111,105 @@ def write_page(
     *,
     study: str,
     answer: str,
-    views: Sequence[Mapping[str, Any]],
+    sections: Sequence[Section],
     measurements: Sequence[Measurement],
-    boards: Sequence[DeviceIdentity],
     header: StudyHeader | None,
 ) -> Path:
-    """Write a report to ``path`` and return it.
-
-    Args:
-        path: The HTML file.
-        study: Name of the study.
-        answer: What it found, in words.
-        views: Its sections, as the template takes them.
-        measurements: All that it measured.
-        boards: The boards.
-        header: What the study was asked; ``None`` if that was not kept.
-    """
+    """Write a report to ``path`` and return it; ``answer`` is what was found, in words."""
     folder = files("joulelab.analysis")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["percent"] = percent
     page = environment.from_string((folder / "report.html.j2").read_text(encoding="utf-8"))
+    boards = {board.uuid: board for section in sections for board in section.found.boards}
     text = page.render(
         css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
         study=study,
         answer=answer.splitlines(),
-        phases=views,
-        devices=_once(boards),
+        sections=sections,
+        devices=[boards[uuid] for uuid in sorted(boards)],
         header=header,
         origin=_origin(measurements),
-        not_hardware=any(board.backend in NOT_HARDWARE for board in boards),
+        not_hardware=any(board.backend in NOT_HARDWARE for board in boards.values()),
     )
     write_whole(path, text)
     return path
 
 
-def _phases(
-    result: SweepResult, measurements: Sequence[Measurement], header: StudyHeader | None
-) -> list[dict[str, Any]]:
+def _section(
+    result: SweepResult,
+    number: int,
+    measurements: Sequence[Measurement],
+    *,
+    header: StudyHeader | None,
+    traces: Path | None,
+) -> Section:
+    phase = result.phases[number]
+    shown = selection(phase, MAX_ROWS)
     settings = dict(header.settings) if header else {}
-    views = []
-    for i, (name, phase) in enumerate(zip(phase_names(result), result.phases, strict=True)):
-        shown = selection(phase, MAX_ROWS)
-        views.append(
-            {
-                "name": name,
-                "answer": sentence(phase),
-                "phase": phase,
-                "caption": _caption(phase),
-                "plot": themed(inline_svg(phase), f"p{i}-") if can_plot(phase) else None,
-                "sheet": sheet(phase, shown),
-                "legend": legend(phase, num_shown=len(phase.rows)),
-                "whole": sheet(phase, phase.rows) if len(shown) < len(phase.rows) else None,
-                "reasons": Counter(f.reason for e in phase.exclusions for f in e.findings),
-                "drifting": [drift for drift in phase.drifts if drift.exceeds(0.01)],
-                "uncertainty": uncertainty_statement(phase.level),
-                "methods": methods_paragraph(phase, measurements, settings),
-                "device": device_words(phase),
-            }
-        )
-    return views
-
-
-def _caption(phase: PhaseResult) -> str:
-    return (
-        f"Energy, time and {OBJECTIVE_NAMES[phase.objective]} per {phase.unit} over the requested "
-        "SM clock, and energy against time. Green: clocks that cannot be told apart from the best "
-        f"({100 * phase.level:.0f} %). Bars: expanded uncertainty, k=2. The thick line is the "
-        "Pareto front."
+    return Section(
+        name=phase_names(result)[number],
+        answer=sentence(phase),
+        found=phase,
+        caption=_caption(phase),
+        plot=themed_svg(phase_figure(phase, with_head=False), f"p{number}-")
+        if can_plot(phase)
+        else None,
+        sheet=sheet(phase, shown),
+        courses=courses_plot(_trials(phase, measurements), traces, f"t{number}-"),
+        legend=legend(phase, num_shown=len(phase.rows)),
+        whole=sheet(phase, phase.rows) if len(shown) < len(phase.rows) else None,
+        methods=methods_paragraph(phase, measurements, settings),
+        level=phase.level,
     )
 
 
-def _once(boards: Sequence[DeviceIdentity]) -> list[DeviceIdentity]:
-    by_uuid = {board.uuid: board for board in boards}
-    return [by_uuid[uuid] for uuid in sorted(by_uuid)]
+def knob_section(
+    phase: KnobPhase, panels: Sequence[Panel], number: int, measurements: Sequence[Measurement]
+) -> Section:
+    """Put a phase of a study of knobs into the words and the plot of a section of a report."""
+    has_plot = len(phase.measured) > 1
+    return Section(
+        name=phase.title,
+        answer=f"{phase.title} over {', '.join(axis.title for axis in phase.axes)}",
+        found=phase,
+        plot=themed_svg(knob_figure([phase], panels), f"p{number}-") if has_plot else None,
+        caption=knob_caption(phase),
+        sheet=knob_sheet(phase),
+        legend=knob_legend(phase),
+        methods=grid_paragraph(phase, measurements),
+        level=phase.level,
+    )
+
+
+def _trials(
+    phase: PhaseResult, measurements: Sequence[Measurement]
+) -> list[tuple[str, Measurement]]:
+    """Name a trial at the driver's default and one at the best point."""
+    wanted = [row for row, _ in phase.measured if row.point.is_default]
+    wanted += [row for row, _ in phase.measured if row.point.label == phase.recommended]
+    trials = {row.point.label: point_name(row) for row in wanted}
+    boards = {board.uuid for board in phase.boards}
+    found: dict[str, Measurement] = {}
+    for m in measurements:
+        of_phase = (m.configuration.workload, m.configuration.knobs, m.phase) == (
+            phase.workload,
+            phase.knobs,
+            phase.phase,
+        )
+        label = m.configuration.point.label
+        if m.valid and of_phase and m.device.uuid in boards and label in trials:
+            found.setdefault(label, m)
+    return [(name, found[label]) for label, name in trials.items() if label in found]
+
+
+def _caption(phase: PhaseResult) -> str:
+    aim = OBJECTIVES[phase.objective].label
+    return (
+        f"Energy, time and {aim} per {phase.unit} over the requested SM clock, and energy against "
+        "time. Green: clocks that are statistically indistinguishable from the one of the lowest "
+        f"{aim}, which has a ring ({100 * phase.level:.0f} %); the one that is named is the "
+        "fastest of them. Bars: expanded uncertainty, k=2. The thick line is the Pareto front."
+    )
 
 
 def _origin(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
@@ -145,7 +220,7 @@ def _origin(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
     def each(name: str) -> str:
         return ", ".join(sorted({str(v) for p in found if (v := getattr(p, name)) is not None}))
 
-    told = [
+    known = [
         ("joulelab", each("joulelab_version")),
         ("commit", each("git_sha")),
         ("machines", each("hostname")),
@@ -158,4 +233,4 @@ def _origin(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
         ("SLURM job", each("slurm_job_id")),
         ("Ray job", each("ray_job_id")),
     ]
-    return [(name, value) for name, value in told if value]
+    return [(name, value) for name, value in known if value]

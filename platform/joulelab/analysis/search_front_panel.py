@@ -13,17 +13,29 @@ from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from joulelab.analysis.panels import COVERAGE
-from joulelab.analysis.plain_axes import is_wide, limits, plain_log_ticks
 from joulelab.analysis.quantities import si_scale
-from joulelab.analysis.search_labels import Label, write_labels
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import configuration_name
-from joulelab.analysis.style import BEST, CURVE, EQUAL, INK, MUTED, PAPER, tidy
+from joulelab.analysis.style import (
+    BEST,
+    COVERAGE,
+    CURVE,
+    EQUAL,
+    INK,
+    MUTED,
+    PAPER,
+    Label,
+    fit_axis,
+    is_wide,
+    tidy,
+    write_labels,
+)
 
 _QUALITIES = "viridis_r"
 _NEAR, _FAR = log(1.08), log(2.5)
 """What is shown around the choice at least, and what is not, as logarithms of ratios to it."""
+_FEWEST = 4
+"""Of the dots around the choice; where fewer are that near, the nearer half of all is shown."""
 _CROWDED = 0.5
 """Part of the whole that what lies around the choice takes up where it deserves a panel."""
 
@@ -40,14 +52,11 @@ class _Dot:
     retention: float | None
 
 
-def draw_front(figure: Figure, result: SearchResult) -> None:
+def draw_front(figure: Figure, result: SearchResult, *, upright: bool = False) -> None:
     """Draw everything that was measured, and what stands out of it.
 
-    Where that ranges far, a second panel shows what lies around the choice.
-
-    Args:
-        figure: Where to draw.
-        result: What was found; at least two configurations have figures.
+    Where that ranges far, a second panel, below the first if ``upright``, shows what lies around
+    the choice. At least two configurations have figures.
     """
     dots, time_prefix, energy_prefix = _dots(result)
     units = f"{energy_prefix}J/{result.unit}", f"time, {time_prefix}s/{result.unit}"
@@ -55,7 +64,8 @@ def draw_front(figure: Figure, result: SearchResult) -> None:
     shown = [("Everything that was measured", dots)]
     if len(near) > 2 and min(_length(near, d) / _length(dots, d) for d in "xy") < _CROWDED:
         shown.append(("Around the choice", near))
-    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    shape = (len(shown), 1) if upright else (1, len(shown))
+    panels = list(figure.subplots(*shape, squeeze=False).flat)
     paint = _quality_paint(panels, dots) if result.has_quality else None
     for axes, (title, some) in zip(panels, shown, strict=True):
         tidy(axes, title, *units)
@@ -76,14 +86,9 @@ def _draw_panel(
     lines = _lines(front, has_quality=result.has_quality)
     for line in lines:
         axes.plot(
-            [dot.x for dot in line],
-            [dot.y for dot in line],
-            color=MUTED if result.has_quality else CURVE,
-            linewidth=5,
-            alpha=0.2,
-            solid_capstyle="round",
-            zorder=2,
-        )
+            [dot.x for dot in line], [dot.y for dot in line], linewidth=5, alpha=0.2, zorder=2,
+            color=MUTED if result.has_quality else CURVE, solid_capstyle="round",
+        )  # fmt: skip
     for dot in dots:
         _draw(axes, dot, paint, has_knee=len(result.answer.front) > 1)
     labels = _labels(result, dots, front)
@@ -108,6 +113,9 @@ def _near(dots: Sequence[_Dot]) -> list[_Dot]:
     wanted = [dot for dot in dots if dot.row.in_set or dot.row.is_knee or dot.row.is_baseline]
     within = [distance(dot) for dot in wanted if distance(dot) <= _FAR]
     reach = max(1.25 * max(within), _NEAR)
+    far = sorted(map(distance, dots))
+    if sum(each <= reach for each in far) < _FEWEST:
+        reach = max(reach, 1.05 * far[len(far) // 2])
     return [dot for dot in dots if distance(dot) <= reach]
 
 
@@ -131,17 +139,8 @@ def _dots(result: SearchResult) -> tuple[list[_Dot], str, str]:
 
 def _set_axes(axes: Axes, dots: Sequence[_Dot]) -> None:
     xs, ys = [dot.x for dot in dots], [dot.y for dot in dots]
-    has_log_x, has_log_y = is_wide(xs), is_wide(ys)
-    if has_log_x:
-        axes.set_xscale("log")
-    if has_log_y:
-        axes.set_yscale("log")
-    axes.set_xlim(*limits(xs, has_log=has_log_x, below=0.06, above=0.12))
-    axes.set_ylim(*limits(ys, has_log=has_log_y, below=0.1, above=0.08))
-    if has_log_x:
-        plain_log_ticks(axes, "x")
-    if has_log_y:
-        plain_log_ticks(axes, "y")
+    fit_axis(axes, "x", xs, has_log=is_wide(xs), below=0.06, above=0.12)
+    fit_axis(axes, "y", ys, has_log=is_wide(ys), below=0.1, above=0.08)
 
 
 def _lines(front: Sequence[_Dot], *, has_quality: bool) -> list[list[_Dot]]:
@@ -186,30 +185,17 @@ def _draw(axes: Axes, dot: _Dot, paint: ScalarMappable | None, *, has_knee: bool
         fill = to_hex(colormaps[_QUALITIES](_share(paint, 100 * dot.retention)))
         ink = ink if row.is_best or row.is_baseline or row.in_set else fill
     axes.errorbar(
-        dot.x,
-        dot.y,
-        xerr=COVERAGE * dot.x_u,
-        yerr=COVERAGE * dot.y_u,
-        fmt="D" if row.is_baseline else "o",
-        color=ink,
+        dot.x, dot.y, xerr=COVERAGE * dot.x_u, yerr=COVERAGE * dot.y_u,
+        fmt="D" if row.is_baseline else "o", color=ink, markersize=size, elinewidth=0.9,
         markerfacecolor=fill if row.is_feasible else PAPER,
-        markersize=size,
         markeredgewidth=1.6 if ink != fill else 1.0,
-        elinewidth=0.9,
-        alpha=1.0 if order > 3 or paint is not None else 0.4,
-        zorder=order,
-    )
+        alpha=1.0 if order > 3 or paint is not None else 0.4, zorder=order,
+    )  # fmt: skip
     if row.is_knee and has_knee:
         axes.plot(
-            dot.x,
-            dot.y,
-            marker="o",
-            markersize=size + 6,
-            markerfacecolor="none",
-            markeredgecolor=INK,
-            markeredgewidth=0.9,
-            zorder=order + 1,
-        )
+            dot.x, dot.y, marker="o", markersize=size + 6, markerfacecolor="none",
+            markeredgecolor=INK, markeredgewidth=0.9, zorder=order + 1,
+        )  # fmt: skip
 
 
 def _share(paint: ScalarMappable, value: float) -> float:
@@ -230,30 +216,19 @@ def _ink(row: SearchRow) -> tuple[str, float, int]:
 
 def _labels(result: SearchResult, dots: Sequence[_Dot], front: Sequence[_Dot]) -> list[Label]:
     """Name the choice, the baseline, the knee, and the two ends of the front, each once."""
-    space = result.problem.space
-    labels: list[Label] = []
-    named: set[Any] = set()
-
-    def name(dot: _Dot, before: str, color: str, *, is_strong: bool) -> None:
-        if dot.row.configuration in named:
-            return
-        named.add(dot.row.configuration)
-        text = "baseline" if dot.row.is_baseline else configuration_name(
-            dot.row.configuration, space
-        )  # fmt: skip
+    wanted = [
+        *((dot, "", BEST) for dot in dots if dot.row.is_best),
+        *((dot, "", INK) for dot in dots if dot.row.is_baseline),
+        *((dot, "knee: ", INK) for dot in dots if dot.row.is_knee),
+        *((dot, "", MUTED) for dot in (*front[:1], *front[-1:])),
+    ]
+    named = {each[0].row.configuration: each for each in reversed(wanted)}
+    space, labels = result.problem.space, []
+    for configuration in dict.fromkeys(dot.row.configuration for dot, _, _ in wanted):
+        dot, before, color = named[configuration]
+        text = "baseline" if dot.row.is_baseline else configuration_name(configuration, space)
+        is_strong = dot.row.is_best or dot.row.is_baseline
         labels.append(
             Label(x=dot.x, y=dot.y, text=f"{before}{text}", color=color, is_strong=is_strong)
         )
-
-    for dot in dots:
-        if dot.row.is_best:
-            name(dot, "", BEST, is_strong=True)
-    for dot in dots:
-        if dot.row.is_baseline:
-            name(dot, "", INK, is_strong=True)
-    for dot in dots:
-        if dot.row.is_knee:
-            name(dot, "knee: ", INK, is_strong=False)
-    for dot in (*front[:1], *front[-1:]):
-        name(dot, "", MUTED, is_strong=False)
     return labels

@@ -3,44 +3,52 @@
 Drawn on figures of their own, without pyplot and its global state, so that any thread may draw.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from textwrap import wrap
+from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from joulelab.analysis.figure_file import save_figure
-from joulelab.analysis.panels import COVERAGE
-from joulelab.analysis.search_course_panels import draw_course
+from joulelab.analysis.figure_file import headed_figure, headline
+from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.search_front_panel import draw_front
 from joulelab.analysis.search_result import SearchResult
-from joulelab.analysis.search_wording import goal_name, recommendation
-from joulelab.analysis.style import MUTED, RC
-from joulelab.analysis.theme import svg_of
+from joulelab.analysis.search_wording import objective_name, recommendation
+from joulelab.analysis.style import (
+    BEST,
+    CAPPED,
+    COVERAGE,
+    CURVE,
+    INK,
+    MUTED,
+    RC,
+    fit_axis,
+    tidy,
+)
 from joulelab.analysis.wording import board_words
+from joulelab.searching.course import Step
 
-FRONT, COURSE = "search-front", "search-course"
-
-_WIDTH_IN = 11.0
-_LEFT_IN, _RIGHT_IN = 0.72, 0.25
-_KEY_IN = 0.2
-"""Room that the key of the qualities takes besides."""
+_MOST_ABOVE = 1.2
+"""How far above the baseline the axis goes at most, in lengths of what the best saves."""
+_LOG_FROM = 4.0
+"""By what the best must be below the baseline for a logarithmic axis."""
+_LEAST = 20.0
+"""What counts as that length at least, in percent."""
 
 
 def front_figure(result: SearchResult, *, with_head: bool = True) -> Figure:
-    """Draw energy against time of everything that was measured.
-
-    Args:
-        result: What was found; at least two configurations have figures.
-        with_head: Whether the recommendation stands above.
-    """
+    """Draw energy against time of what was measured; two configurations or more have figures."""
     return _figure(result, front_caption(result), 5.2, with_head, draw_front)
 
 
 def course_figure(result: SearchResult, *, with_head: bool = True) -> Figure:
     """Draw the cost that each trial found, and the best so far, over trials and over energy."""
-    return _figure(result, course_caption(result), 3.7, with_head, _draw_course)
+    return _figure(result, course_caption(result), 3.7, with_head, draw_course)
+
+
+FIGURES = {"search-front": front_figure, "search-course": course_figure}
+"""Figures of a search, by the stems of their files."""
 
 
 def can_plot_search(result: SearchResult) -> bool:
@@ -48,36 +56,16 @@ def can_plot_search(result: SearchResult) -> bool:
     return len(result.measured) > 1
 
 
-def save_search_plots(result: SearchResult, folder: Path) -> tuple[Path, ...]:
-    """Write both figures into ``folder`` as PNG and SVG and return their paths."""
-    written = []
-    for name, draw in ((FRONT, front_figure), (COURSE, course_figure)):
-        figure = draw(result)
-        png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-        save_figure(figure, png, svg)
-        written += [png, svg]
-    return tuple(written)
-
-
-def inline_front_svg(result: SearchResult) -> str:
-    """Return the trade-off as an SVG element whose text is text, for a page with a head."""
-    return svg_of(front_figure(result, with_head=False))
-
-
-def inline_course_svg(result: SearchResult) -> str:
-    """Return the course as an SVG element whose text is text, for a page with a head."""
-    return svg_of(course_figure(result, with_head=False))
-
-
 def front_caption(result: SearchResult) -> str:
     """Say what the marks of the trade-off mean."""
     level = result.answer.standing.level
     limits = " Hollow: not sure to keep to the constraints." if _has_doubts(result) else ""
     line = "Colour: share of the reference's quality that is kept." if result.has_quality else ""
+    apart = ", for each quality apart" if result.has_quality else ""
     return (
-        f"Energy against time per {result.unit}. Orange: chosen. Green: cannot be told apart from "
-        f"it ({level:.0%}). The thick line joins the Pareto front{_by_quality(result)}. Bars: "
-        f"expanded uncertainty, k={COVERAGE}.{limits} {line}"
+        f"Energy against time per {result.unit}. Orange: chosen. Green: statistically "
+        f"indistinguishable from it ({level:.0%}). The thick line joins the Pareto "
+        f"front{apart}. Bars: expanded uncertainty, k={COVERAGE}.{limits} {line}"
     ).rstrip()
 
 
@@ -87,13 +75,9 @@ def course_caption(result: SearchResult) -> str:
     lost = result.steps[-1].num_valid < len(result.steps)
     ticks = " Ticks below: trials without figures." if lost else ""
     return (
-        f"Each dot is a trial: its {goal_name(result.problem)} against the baseline's. The line is "
-        f"the best so far. Triangles, if any, lie beyond the axis.{limits}{ticks}"
+        f"Each dot is a trial: its {objective_name(result.problem)} against the baseline's. The "
+        f"line is the best so far. Triangles, if any, lie beyond the axis.{limits}{ticks}"
     )
-
-
-def _by_quality(result: SearchResult) -> str:
-    return ", for each quality apart" if result.has_quality else ""
 
 
 def _has_doubts(result: SearchResult) -> bool:
@@ -107,28 +91,13 @@ def _figure(
     with_head: bool,
     draw: Callable[[Figure, SearchResult], None],
 ) -> Figure:
-    said = wrap(recommendation(result.answer, result.problem), 96) if with_head else []
-    told = wrap(f"{_subject(result)} {about}", 150) if with_head else []
-    head_in = 0.35 + 0.22 * len(said) + 0.16 * len(told) if with_head else 0.0
-    height_in = head_in + panel_in
+    answer = [headline(recommendation(result.answer, result.problem))] if with_head else []
     with mpl.rc_context(RC):
-        figure = Figure(figsize=(_WIDTH_IN, height_in))
-        figure.subplots_adjust(
-            left=_LEFT_IN / _WIDTH_IN,
-            right=1 - (_RIGHT_IN + _KEY_IN * result.has_quality) / _WIDTH_IN,
-            top=1 - (head_in + 0.5) / height_in,
-            bottom=0.5 / height_in,
-            wspace=0.12,
+        figure = headed_figure(
+            answer, f"{_subject(result)} {about}", panels_in=panel_in, size=12, left=0.065
         )
+        figure.subplots_adjust(right=0.978 - 0.018 * result.has_quality, wspace=0.12)
         draw(figure, result)
-        left, top = _LEFT_IN / _WIDTH_IN, 1 - 0.15 / height_in
-        figure.text(
-            left, top, "\n".join(said), fontsize=12, fontweight="bold", va="top", linespacing=1.3
-        )
-        below = top - (0.23 * len(said) + 0.06) / height_in
-        figure.text(
-            left, below, "\n".join(told), color=MUTED, fontsize=9, va="top", linespacing=1.3
-        )
     return figure
 
 
@@ -141,6 +110,78 @@ def _subject(result: SearchResult) -> str:
     )
 
 
-def _draw_course(figure: Figure, result: SearchResult) -> None:
+def draw_course(figure: Figure, result: SearchResult) -> None:
+    """Draw the course of a search twice, over trials and over the energy that they took."""
     over_trials, over_energy = figure.subplots(1, 2, sharey=True)
-    draw_course(over_trials, over_energy, result)
+    steps = result.steps
+    factor, prefix = si_scale([steps[-1].spent_j])
+    unit = f"{objective_name(result.problem)}, % of the baseline's"
+    tidy(over_trials, "Best so far, over trials", unit, "trials")
+    tidy(over_energy, "Best so far, over energy spent", "", f"energy spent, {prefix}J")
+    over_trials.set_xlim(0, len(steps) * 1.16 + 0.5)
+    over_trials.xaxis.set_major_locator(MaxNLocator(integer=True))
+    over_energy.set_xlim(0, steps[-1].spent_j * factor * 1.16)
+    _set_range(over_trials, result)
+    _draw_steps(over_trials, result, [float(step.number) for step in steps])
+    _draw_steps(over_energy, result, [step.spent_j * factor for step in steps])
+
+
+def _set_range(axes: Axes, result: SearchResult) -> None:
+    """Let the vertical axis go from below the best to not far above the baseline.
+
+    Where the best costs a small part of the baseline, it is logarithmic and shows everything.
+    """
+    known = [step.cost_ratio for step in result.steps if step.cost_ratio is not None]
+    costs = [100.0, *map(_percent, known)]
+    low, high = min(costs), max(costs)
+    if low < 100 / _LOG_FROM:
+        fit_axis(axes, "y", costs, has_log=True, below=0.16, above=0.08)
+        return
+    length = max(100 - low, _LEAST)
+    top = max(min(high + 0.08 * length, 100 + _MOST_ABOVE * length), 100 + 0.12 * length)
+    axes.set_ylim(low - 0.16 * (top - low), top)
+
+
+def _draw_steps(axes: Axes, result: SearchResult, xs: Sequence[float]) -> None:
+    top = axes.get_ylim()[1]
+    axes.axhline(100.0, color=INK, linewidth=0.9, zorder=2)
+    shown = [(x, step) for x, step in zip(xs, result.steps, strict=True)]
+    _scatter(axes, shown, result, top)
+    lost = [x for x, step in shown if step.outcome.figures is None]
+    axes.plot(lost, [0.025] * len(lost), transform=axes.get_xaxis_transform(), linestyle="",
+              marker="|", markersize=8, color=MUTED, markeredgewidth=1.4, zorder=4)  # fmt: skip
+    known = [(x, step.best_cost_ratio) for x, step in shown if step.is_feasible]
+    best = [(x, _percent(ratio)) for x, ratio in known if ratio is not None]
+    if best:
+        axes.step([x for x, _ in best], [y for _, y in best], where="post", color=BEST,
+                  linewidth=2.0, zorder=5)  # fmt: skip
+        x, y = best[-1]
+        up = 0.0 if y < 99 else 7.0
+        axes.annotate(
+            f"{y:.3g} %", (x, y), xytext=(5, up), textcoords="offset points", va="center",
+            color=BEST, fontsize=9, fontweight="bold", annotation_clip=False, zorder=6,
+        )  # fmt: skip
+
+
+def _scatter(
+    axes: Axes, shown: Sequence[tuple[float, Step]], result: SearchResult, top: float
+) -> None:
+    """Draw a dot for each trial; what lies beyond the axis points there."""
+    baseline = result.problem.space.baseline
+    allowed = {row.configuration for row in result.rows if row.is_feasible}
+    for x, step in shown:
+        if step.cost_ratio is None:
+            continue
+        y, candidate = _percent(step.cost_ratio), step.outcome.candidate
+        color = CAPPED if candidate == baseline else CURVE
+        is_within = y <= top
+        axes.plot(
+            x, min(y, top), marker="o" if is_within else "^", color=color,
+            markersize=3.6 if is_within else 4.5, alpha=0.7 if is_within else 0.3,
+            markerfacecolor=color if candidate in allowed else "none",
+            markeredgewidth=0.7, clip_on=is_within, zorder=3,
+        )  # fmt: skip
+
+
+def _percent(ratio: float | None) -> float:
+    return 100 * (1.0 if ratio is None else ratio)

@@ -1,38 +1,35 @@
 """What a search found as one HTML file, in the look of the reports of sweeps."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from joulelab.analysis.methods import uncertainty_statement
+from joulelab.analysis.course_plot import courses_plot
+from joulelab.analysis.figure_file import themed_svg
+from joulelab.analysis.methods import search_paragraph
 from joulelab.analysis.quantities import quantity
-from joulelab.analysis.report import write_page
-from joulelab.analysis.search_methods import search_paragraph
+from joulelab.analysis.report import MAX_ROWS, Section, write_page
 from joulelab.analysis.search_plot import (
     can_plot_search,
     course_caption,
+    course_figure,
     front_caption,
-    inline_course_svg,
-    inline_front_svg,
+    front_figure,
 )
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_table import chosen_rows, search_legend, search_sheet
 from joulelab.analysis.search_wording import (
     configuration_name,
     constraint_words,
-    goal_name,
+    objective_name,
     recommendation,
     remarks,
     significant,
     units_of,
 )
-from joulelab.analysis.theme import themed
-from joulelab.analysis.wording import board_words
+from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.study import StudyHeader
 
-_MAX_ROWS = 24
 _JOINED = "\N{NO-BREAK SPACE}"
 
 
@@ -42,51 +39,60 @@ def write_search_report(
     path: Path,
     *,
     header: StudyHeader | None = None,
+    traces: Path | None = None,
 ) -> Path:
-    """Write the report of a search to ``path`` and return it.
-
-    Args:
-        result: What was found.
-        measurements: All that the search measured.
-        path: The HTML file.
-        header: What the study was asked; ``None`` if that was not kept.
-    """
+    """Write the report of a search to ``path`` and return it."""
+    settings = dict(header.settings) if header else {}
     return write_page(
         path,
         study=result.study,
         answer=recommendation(result.answer, result.problem).replace(" %", f"{_JOINED}%"),
-        views=[_view(result, measurements, dict(header.settings) if header else {})],
+        sections=[_section(result, measurements, settings, traces)],
         measurements=measurements,
-        boards=result.boards,
         header=header,
     )
 
 
-def _view(
-    result: SearchResult, measurements: Sequence[Measurement], settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    shown = chosen_rows(result, _MAX_ROWS)
+def _section(
+    result: SearchResult,
+    measurements: Sequence[Measurement],
+    settings: Mapping[str, KnobValue],
+    traces: Path | None,
+) -> Section:
+    shown = chosen_rows(result, MAX_ROWS)
     can_plot = can_plot_search(result)
-    return {
-        "name": result.problem.space.workload,
-        "answer": "Energy against time of what was measured",
-        "phase": result,
-        "remarks": remarks(result.answer, result.problem, stopped_by=result.method.stopped_by),
-        "plot": themed(inline_front_svg(result), "p0-") if can_plot else None,
-        "caption": front_caption(result),
-        "sheet": search_sheet(result, shown),
-        "legend": search_legend(result, num_shown=len(shown)),
-        "whole": search_sheet(result, result.rows) if len(shown) < len(result.rows) else None,
-        "whole_name": "configurations that were tried",
-        "course": themed(inline_course_svg(result), "p1-") if can_plot else None,
-        "course_caption": course_caption(result),
-        "facts": _facts(result),
-        "reasons": Counter(f.reason for e in result.exclusions for f in e.findings),
-        "drifting": [drift for drift in result.drifts if drift.exceeds(0.01)],
-        "uncertainty": uncertainty_statement(result.answer.standing.level),
-        "methods": search_paragraph(result, measurements, settings),
-        "device": board_words(result.boards[0]),
-    }
+    return Section(
+        name=result.problem.space.workload,
+        answer="Energy against time of what was measured",
+        found=result,
+        remarks=remarks(result.answer, result.problem, stopped_by=result.method.stopped_by),
+        plot=themed_svg(front_figure(result, with_head=False), "p0-") if can_plot else None,
+        caption=front_caption(result),
+        sheet=search_sheet(result, shown),
+        legend=search_legend(result, num_shown=len(shown)),
+        whole=search_sheet(result, result.rows) if len(shown) < len(result.rows) else None,
+        whole_name="configurations that were tried",
+        course=themed_svg(course_figure(result, with_head=False), "p1-") if can_plot else None,
+        course_caption=course_caption(result),
+        courses=courses_plot(_chosen_trials(result, measurements), traces, "t0-"),
+        facts=_facts(result),
+        methods=search_paragraph(result, measurements, settings),
+        level=result.answer.standing.level,
+    )
+
+
+def _chosen_trials(
+    result: SearchResult, measurements: Sequence[Measurement]
+) -> list[tuple[str, Measurement]]:
+    """Name a trial of the baseline and one of the best, phase by phase."""
+    wanted = {result.problem.space.baseline: "baseline", result.answer.standing.best: "chosen"}
+    has_phases = len({m.phase for m in measurements}) > 1
+    found: dict[str, Measurement] = {}
+    for m in measurements:
+        role = wanted.get(m.configuration)
+        if m.valid and role is not None:
+            found.setdefault(f"{role}, {m.phase}" if has_phases else role, m)
+    return sorted(found.items())
 
 
 def _facts(result: SearchResult) -> list[tuple[str, str]]:
@@ -94,7 +100,7 @@ def _facts(result: SearchResult) -> list[tuple[str, str]]:
     problem, method, found, last = result.problem, result.method, result.answer, result.steps[-1]
     limits = "; ".join(constraint_words(each) for each in problem.constraints)
     return [
-        ("lowest", f"{goal_name(problem)} per {result.unit}"),
+        ("lowest", f"{objective_name(problem)} per {result.unit}"),
         ("constraints", limits or "none"),
         ("among", f"{problem.space.summary}: {len(problem.space)} configurations"),
         ("baseline", configuration_name(problem.space.baseline, problem.space)),
@@ -103,7 +109,7 @@ def _facts(result: SearchResult) -> list[tuple[str, str]]:
         ("ended by", method.stopped_by),
         ("trials", _trials(result)),
         ("energy spent", quantity(found.spent_j, "J", digits=3)),
-        ("paid for itself", _payback(result)),
+        ("pays for itself", _payback(result)),
         *_lost(result),
         ("chosen", f"first measured at trial {_found_at(result)} of {last.number}"),
     ]
@@ -126,14 +132,14 @@ def _payback(result: SearchResult) -> str:
 
 def _lost(result: SearchResult) -> list[tuple[str, str]]:
     found, space = result.answer, result.problem.space
-    told = []
+    lost = []
     if found.capped:
         names = "; ".join(configuration_name(each, space) for each in found.capped)
-        told.append(("held down by the power cap", f"{names}: the same as a lower clock"))
+        lost.append(("power-capped", f"{names}: the same as a lower clock"))
     if found.failed:
         names = "; ".join(configuration_name(each, space) for each in found.failed)
-        told.append(("not measured", f"{names}. Were one better, the answer would be another"))
-    return told
+        lost.append(("not measured", f"{names}. Were one better, the answer would be another"))
+    return lost
 
 
 def _found_at(result: SearchResult) -> int:

@@ -1,19 +1,32 @@
 """What a search found, with everything that tells it: in words, tables, plots and a report."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from joulelab.analysis.compared import drifts_of
+from joulelab.analysis.compared import drifts_of, exclusion
+from joulelab.analysis.search_wording import configuration_name, sentence
 from joulelab.analysis.sweep import Exclusion
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
-from joulelab.search.answer import Answer
-from joulelab.search.compare import Compared
-from joulelab.search.course import Step
-from joulelab.search.evidence import Evidence, Problem
+from joulelab.errors import TrackingError
+from joulelab.hardware import spec_for
+from joulelab.objectives import Objective
+from joulelab.searching.answer import Answer, answer
+from joulelab.searching.base import Outcome
+from joulelab.searching.compare import Compared
+from joulelab.searching.constraints import Constraint, over_cells
+from joulelab.searching.course import Course, Step
+from joulelab.searching.evidence import Evidence, Problem
+from joulelab.searching.kept import Kept
+from joulelab.searching.space import Cell, SearchSpace
+from joulelab.tracking.codec import from_json, to_json
+from joulelab.tracking.durable import write_whole
+from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 
 
@@ -22,11 +35,8 @@ class SearchMethod:
     """How a search went about it.
 
     Attributes:
-        algorithm: What chose new configurations.
-        seed: Its seed.
         budget: Its bounds in words; ``""`` for none.
         most_repeats: Measurements of one configuration at most, as long as it may be the best.
-        stopped_by: What ended it.
         num_confirming: Trials at the end of its budget that were kept for repeats of the best
             and the knee.
     """
@@ -44,17 +54,10 @@ class SearchRow:
     """One configuration that a search tried.
 
     Attributes:
-        configuration: The configuration.
         values: Its value on each axis; ``None`` is the driver's own.
         found: What it costs; ``None`` without figures that compare with the baseline's.
-        num_valid: Trials with figures.
-        num_invalid: Trials without.
-        reason: Why there are no figures; ``""`` if there are.
         is_capped: Whether the power cap held its clock down.
         is_feasible: Whether it keeps to the constraints with the confidence asked for.
-        is_baseline: Whether everything is compared with it.
-        is_best: Whether it is the one to choose.
-        in_set: Whether it cannot be told apart from the best.
         on_front: Whether no other allowed one beats it in energy, time and quality.
         is_knee: Whether it is the balanced one of those.
     """
@@ -79,17 +82,9 @@ class SearchResult:
     """A search from what was asked to what was found.
 
     Attributes:
-        study: Name of the study.
-        problem: What was searched for.
-        method: How.
-        answer: What was found.
         rows: Every configuration that was tried: the baseline, then by cost, then those without
             figures.
-        steps: Its course, trial by trial.
-        boards: The boards.
-        exclusions: Measurements that do not count.
         drifts: Trend of the baseline on each board; empty for a workload of several phases.
-        source: Where energies come from, ``"counter"`` or ``"samples"``; ``""`` for none.
     """
 
     study: str
@@ -114,6 +109,11 @@ class SearchResult:
         return tuple((row, row.found) for row in self.rows if row.found is not None)
 
     @property
+    def sentence(self) -> str:
+        """Which configuration to choose, what it saves, and how sure that is."""
+        return sentence(self.answer, self.problem, stopped_by=self.method.stopped_by)
+
+    @property
     def has_quality(self) -> bool:
         """Whether the quality of every measured configuration was evaluated."""
         return all(found.figures.retention is not None for _, found in self.measured)
@@ -127,15 +127,7 @@ def search_result(
     answer: Answer,
     method: SearchMethod,
 ) -> SearchResult:
-    """Put together what a search found.
-
-    Args:
-        measurements: All that it measured, valid or not.
-        evidence: What came of its trials.
-        steps: Its course.
-        answer: Its answer.
-        method: How it went about it.
-    """
+    """Put together what a search found in ``measurements``, valid or not."""
     valid = [m for m in measurements if m.valid]
     level = answer.standing.level
     has_one_phase = len({m.phase for m in measurements}) == 1
@@ -147,8 +139,14 @@ def search_result(
         rows=_rows(evidence, answer),
         steps=tuple(steps),
         boards=tuple({m.device.uuid: m.device for m in measurements}.values()),
-        exclusions=tuple(_exclusion(m, evidence) for m in measurements if not m.valid),
-        drifts=drifts_of(valid, _label, level) if has_one_phase else (),
+        exclusions=tuple(
+            exclusion(m, lambda m: configuration_name(m.configuration, evidence.problem.space))
+            for m in measurements
+            if not m.valid
+        ),
+        drifts=drifts_of(valid, lambda m: m.configuration.config_hash, level)
+        if has_one_phase
+        else (),
         source=valid[0].windows[0].source if valid else "",
     )
 
@@ -187,16 +185,115 @@ def _place(row: SearchRow) -> tuple[bool, bool, bool, float]:
     return (not row.is_baseline, False, not row.is_feasible, row.found.cost_ratio.value)
 
 
-def _label(measurement: Measurement) -> str:
-    return measurement.configuration.config_hash
+LOG = "search.json"
 
 
-def _exclusion(measurement: Measurement, evidence: Evidence) -> Exclusion:
-    from joulelab.analysis.search_wording import configuration_name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedTrial:
+    """One trial of a search, and the joules that the search had taken by then."""
 
-    return Exclusion(
-        measurement_id=measurement.measurement_id,
-        label=configuration_name(measurement.configuration, evidence.problem.space),
-        board=measurement.device.uuid,
-        findings=measurement.findings,
+    outcome: Outcome
+    spent_j: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchLog:
+    """What a search was asked for, how it went about it, and its trials.
+
+    Attributes:
+        goal: The objective, under the name that it was first stored by.
+        spent_j: Joules spent on all trials, those included that are in no log.
+    """
+
+    workload: str
+    axes: tuple[tuple[str, tuple[KnobValue, ...]], ...]
+    knobs: tuple[tuple[str, KnobValue], ...]
+    goal: Objective
+    constraints: tuple[Constraint, ...]
+    confidence: float
+    qualities: tuple[tuple[Cell, Kept], ...]
+    method: SearchMethod
+    trials: tuple[LoggedTrial, ...]
+    spent_j: float
+
+
+def log_of(result: SearchResult) -> SearchLog:
+    """Return the log of the search that ``result`` came of."""
+    problem = result.problem
+    return SearchLog(
+        workload=problem.space.workload,
+        axes=tuple(problem.space.axes.items()),
+        knobs=tuple(problem.space.knobs.items()),
+        goal=problem.objective,
+        constraints=problem.constraints,
+        confidence=problem.confidence,
+        qualities=tuple(problem.qualities.items()),
+        method=result.method,
+        trials=tuple(
+            LoggedTrial(outcome=each.outcome, spent_j=each.spent_j) for each in result.steps
+        ),
+        spent_j=result.answer.spent_j,
     )
+
+
+def result_of(log: SearchLog, measurements: Sequence[Measurement]) -> SearchResult:
+    """Return what a search found in ``measurements``, valid or not."""
+    problem = Problem(
+        space=SearchSpace(
+            log.workload,
+            dict(log.axes),
+            knobs=dict(log.knobs),
+            references=over_cells(log.constraints),
+        ),
+        objective=log.goal,
+        constraints=log.constraints,
+        confidence=log.confidence,
+        qualities=dict(log.qualities),
+        gpu=spec_for(measurements[0].device.name) if measurements else None,
+    )
+    evidence, course = Evidence(problem), Course(problem)
+    for each in log.trials:
+        evidence.add(each.outcome)
+        course.add(each.outcome, spent_j=each.spent_j)
+    return search_result(
+        measurements,
+        evidence,
+        steps=course.steps,
+        answer=answer(evidence, spent_j=log.spent_j),
+        method=log.method,
+    )
+
+
+def write_log(store: ResultStore, log: SearchLog) -> None:
+    """Write ``log`` into a search's results folder, over an earlier one."""
+    write_whole(store.folder / LOG, f"{to_json(log)}\n".encode())
+
+
+def _as_now(log: Any) -> Any:
+    """Return a log as it is written now.
+
+    Before requests were known a slowdown was over the baseline, and a latency that of a unit.
+    """
+    if "told" in log:  # the name of its trials until 2026-11
+        log["trials"] = log.pop("told")
+    for constraint in log["constraints"]:
+        constraint.setdefault("against", "baseline")
+    for trial in log["trials"]:
+        figures = trial["outcome"]["figures"]
+        if figures is not None:
+            figures.setdefault("latency_s", figures["time_s"])
+    return log
+
+
+def read_log(store: ResultStore) -> SearchLog:
+    """Read the log of a search that has ended from its results folder.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        TrackingError: If it is none.
+    """
+    path = store.folder / LOG
+    try:
+        return from_json(SearchLog, json.dumps(_as_now(json.loads(path.read_bytes()))))
+    except (ValueError, TypeError, KeyError, TrackingError) as error:
+        raise TrackingError(f"{path} is no log of a search: {error}") from error

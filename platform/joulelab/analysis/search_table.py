@@ -1,21 +1,29 @@
 """What a search found as lines of text for terminal and page, and as CSV in SI units."""
 
-import csv
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from joulelab.analysis.cells import Line, Sheet
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow
-from joulelab.analysis.search_wording import goal_name
-from joulelab.analysis.table import fitting, lay_out
+from joulelab.analysis.search_wording import objective_name
+from joulelab.analysis.table import (
+    Columns,
+    Line,
+    Sheet,
+    cells_at,
+    count,
+    fitting,
+    interval_columns,
+    lay_out,
+    write_rows,
+)
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
-from joulelab.search.compare import Compared
-from joulelab.tracking.durable import whole_text
+from joulelab.searching.compare import Compared
 
 _HEADS = {
     "sm_clock_mhz": ("clock", "MHz"),
@@ -27,12 +35,7 @@ _MINOR = ("power", "n", "time added", "energy saved")
 
 
 def chosen_rows(result: SearchResult, max_rows: int | None) -> list[SearchRow]:
-    """Choose the rows to show: the baseline, the best, its equals, the front, then the next best.
-
-    Args:
-        result: What was found.
-        max_rows: Rows at most; ``None`` takes all that were tried.
-    """
+    """Choose the rows to show: the baseline, the best, its equals, the front, the next best."""
     if max_rows is None:
         return list(result.rows)
 
@@ -56,7 +59,11 @@ def search_sheet(result: SearchResult, rows: Sequence[SearchRow]) -> Sheet:
             ("power", "W"),
             ("energy", f"{energy[1]}J/{result.unit}"),
             ("time", f"{time[1]}s/{result.unit}"),
-            *(() if _is_energy(result) else ((f"{goal_name(result.problem)} of", "baseline, %"),)),
+            *(
+                ()
+                if _is_energy(result)
+                else ((f"{objective_name(result.problem)} of", "baseline, %"),)
+            ),
             ("energy saved", "%"),
             ("time added", "%"),
             *quality,
@@ -66,31 +73,22 @@ def search_sheet(result: SearchResult, rows: Sequence[SearchRow]) -> Sheet:
     )
 
 
-def search_legend(
-    result: SearchResult, *, num_shown: int, more: str = "", without: Collection[str] = ()
-) -> list[str]:
-    """Say what marks and columns mean, and what is not shown.
-
-    Args:
-        result: What was found.
-        num_shown: How many rows are shown.
-        more: Where the others are.
-        without: Heads of columns that are left out.
-    """
+def search_legend(result: SearchResult, *, num_shown: int, more: str = "") -> list[str]:
+    """Say what marks and columns mean, and what is not shown."""
     level = result.answer.standing.level
-    marks = ["* chosen", f"= cannot be told apart from it ({level:.0%})"]
+    marks = ["* chosen", f"= statistically indistinguishable from it ({level:.0%})"]
     if len(result.answer.front) > 1:
         marks += ["f on the Pareto front", "k its knee"]
     if any(not row.is_feasible for row, _ in result.measured):
         marks.append("! not sure to keep to the constraints")
     if any(row.is_capped for row in result.rows):
-        marks.append("^ held down by the power cap")
+        marks.append("^ power-capped")
     lines = [
         "   ".join(marks),
         f"{PLUS_MINUS} standard uncertainty (k=1) of energy and time; {level:.0%} interval of "
         "what is against the baseline",
     ]
-    if "n" not in without and any(row.num_invalid for row in result.rows):
+    if any(row.num_invalid for row in result.rows):
         lines.append("n: trials with figures, minus those without")
     if num_shown < len(result.rows):
         lines.append(
@@ -105,34 +103,50 @@ def search_table(
 ) -> Table:
     """Lay out what was found as wide as ``console`` allows: columns go, never digits."""
     rows = chosen_rows(result, max_rows)
-
-    def lay(without: Collection[str]) -> Table:
-        legend = search_legend(result, num_shown=len(rows), more=more, without=without)
-        return lay_out(search_sheet(result, rows), legend, without=without)
-
-    return fitting(console, lay, _MINOR)
+    legend = search_legend(result, num_shown=len(rows), more=more)
+    return fitting(console, partial(lay_out, search_sheet(result, rows), legend), _MINOR)
 
 
 def write_search_csv(result: SearchResult, path: Path) -> None:
     """Write every configuration that was tried to ``path``; what is not known is empty."""
-    with whole_text(path) as file:
-        writer = csv.writer(file)
-        writer.writerow([*result.problem.space.axes, *_COLUMNS])
-        writer.writerows(_csv_row(result, row) for row in result.rows)
+    write_rows(path, search_columns(result), search_rows(result))
 
 
-_COLUMNS = (
-    "workload", "unit", "num_valid", "num_invalid", "reason", "power_w", "temperature_c",
-    "memory_b", "energy_per_unit_j", "energy_per_unit_u_j", "time_per_unit_s", "time_per_unit_u_s",
-    "retention", "retention_u", "energy_ratio", "energy_ratio_low", "energy_ratio_high",
-    "time_ratio", "time_ratio_low", "time_ratio_high", "cost_ratio", "cost_ratio_low",
-    "cost_ratio_high", "is_baseline", "is_best", "in_set", "on_front", "is_knee", "is_feasible",
-    "is_capped", "config_hash",
+def search_columns(result: SearchResult) -> list[str]:
+    """Return the columns of :func:`search_rows`: the axes, then what is known, in SI units."""
+    return [*result.problem.space.axes, "workload", "unit", *_ROW]
+
+
+def search_rows(result: SearchResult) -> list[list[object]]:
+    """List every configuration that was tried; what is not known is ``None``."""
+    workload, unit = result.problem.space.workload, result.unit
+    return [[*row.values, workload, unit, *cells_at(row, _ROW)] for row in result.rows]
+
+
+_ROLES = (
+    "is_baseline", "is_best", "in_set", "on_front", "is_knee", "is_feasible", "is_capped",
 )  # fmt: skip
+_ROW: Columns = {
+    **{name: name for name in ("num_valid", "num_invalid", "reason")},
+    "power_w": "found.figures.power_w",
+    "temperature_c": "found.figures.temperature_c",
+    "memory_b": "found.figures.memory_b",
+    "energy_per_unit_j": "found.figures.energy_j",
+    "energy_per_unit_u_j": "found.figures.energy_u_j",
+    "time_per_unit_s": "found.figures.time_s",
+    "time_per_unit_u_s": "found.figures.time_u_s",
+    "retention": "found.figures.retention",
+    "retention_u": "found.figures.retention_u",
+    **interval_columns("energy_ratio", "found.energy_ratio"),
+    **interval_columns("time_ratio", "found.time_ratio"),
+    **interval_columns("cost_ratio", "found.cost_ratio"),
+    **{name: name for name in _ROLES},
+    "config_hash": "configuration.config_hash",
+}
 
 
 def _line(result: SearchResult, row: SearchRow, energy: float, time: float) -> Line:
-    num = f"{row.num_valid}-{row.num_invalid}" if row.num_invalid else f"{row.num_valid}"
+    num = count(row.num_valid, row.num_invalid)
     axes = [
         _value(name, value, row)
         for name, value in zip(result.problem.space.axes, row.values, strict=True)
@@ -208,41 +222,6 @@ def _change(ratio: Interval, sign: int, *, is_zero: bool) -> str:
 
 
 def _is_energy(result: SearchResult) -> bool:
-    """Whether the goal is energy alone, so that its column would say what another says."""
-    goal = result.problem.goal
-    return not (goal.time_exponent or goal.quality_exponent)
-
-
-def _csv_row(result: SearchResult, row: SearchRow) -> list[object]:
-    return [
-        *row.values,
-        result.problem.space.workload,
-        result.unit,
-        row.num_valid,
-        row.num_invalid,
-        row.reason,
-        *_csv_figures(row.found),
-        int(row.is_baseline),
-        int(row.is_best),
-        int(row.in_set),
-        int(row.on_front),
-        int(row.is_knee),
-        int(row.is_feasible),
-        int(row.is_capped),
-        row.configuration.config_hash,
-    ]
-
-
-def _csv_figures(found: Compared | None) -> list[float | None]:
-    if found is None:
-        return [None] * 18
-    figures = found.figures
-    ratios = [
-        part
-        for ratio in (found.energy_ratio, found.time_ratio, found.cost_ratio)
-        for part in ((ratio.value, ratio.low, ratio.high) if ratio else (None, None, None))
-    ]
-    values = [figures.power_w, figures.temperature_c, figures.memory_b, figures.energy_j,
-              figures.energy_u_j]  # fmt: skip
-    return [*values, figures.time_s, figures.time_u_s, figures.retention, figures.retention_u,
-            *ratios]  # fmt: skip
+    """Whether the objective is energy alone, so that its column would say what another says."""
+    objective = result.problem.objective
+    return not (objective.time_exponent or objective.quality_exponent)

@@ -1,13 +1,17 @@
 """What a search found in words, the same in the terminal, in plots, in the report and in MLflow."""
 
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
 from joulelab.analysis.quantities import quantity
-from joulelab.analysis.wording import OBJECTIVE_NAMES, percent
+from joulelab.analysis.wording import change, percent
 from joulelab.core.additive import Interval
-from joulelab.core.configuration import Configuration
-from joulelab.search.answer import Answer
-from joulelab.search.constraints import Constraint, Quantity
-from joulelab.search.evidence import Problem
-from joulelab.search.space import SearchSpace
+from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.searching.answer import Answer
+from joulelab.searching.constraints import Against, Constraint, Quantity
+from joulelab.searching.evidence import Problem
+from joulelab.searching.scores import Scores
+from joulelab.searching.space import Cell, SearchSpace
 from joulelab.workloads import WORKLOADS
 
 _AXES = {
@@ -23,11 +27,20 @@ SETTLED = "the strategy"
 
 _BOUNDS: dict[Quantity, str] = {
     "quality": "at least {bound:.3g} of the reference's quality",
-    "slowdown": "at most {percent:.3g} % more time than the baseline",
-    "latency_s": "at most {bound:g} s for a unit of work",
+    "slowdown": "at most {percent:.3g} % more time than {usual}",
+    "latency_s": "at most {bound:g} s for a request",
+    "ttft_s": "at most {bound:g} s to the first token",
+    "tpot_s": "at most {bound:g} s for each further token",
+    "throughput_per_s": "at least {bound:g} units of work per second",
     "power_w": "at most {bound:g} W",
     "temperature_c": "at most {bound:g} degrees Celsius",
     "memory_b": "at most {giga:.4g} GB of device memory",
+}
+
+
+_USUAL: dict[Against, str] = {
+    "cell": "the driver's clock at the same knobs",
+    "baseline": "the baseline",
 }
 
 
@@ -47,16 +60,18 @@ def configuration_name(configuration: Configuration, space: SearchSpace) -> str:
     return ", ".join(parts)
 
 
-def goal_name(problem: Problem) -> str:
+def objective_name(problem: Problem) -> str:
     """Name what was to be low: ``"EDP"``."""
-    name = problem.goal.name
-    return OBJECTIVE_NAMES.get(name, name.upper() if len(name) <= 4 else name)
+    return problem.objective.label
 
 
 def constraint_words(constraint: Constraint) -> str:
-    """Say what a constraint asks for: ``"at most 5 % more time than the baseline"``."""
+    """Say what a constraint asks for: ``"at most 300 W"``."""
     bound = constraint.bound
-    return _BOUNDS[constraint.quantity].format(bound=bound, percent=100 * bound, giga=bound / 1e9)
+    usual = _USUAL[constraint.against]
+    return _BOUNDS[constraint.quantity].format(
+        bound=bound, percent=100 * bound, giga=bound / 1e9, usual=usual
+    )
 
 
 def units_of(problem: Problem) -> str:
@@ -66,13 +81,7 @@ def units_of(problem: Problem) -> str:
 
 
 def sentence(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> str:
-    """Say which configuration to choose, what it saves, and how sure that is.
-
-    Args:
-        found: The answer.
-        problem: What was searched for.
-        stopped_by: What ended the search.
-    """
+    """Say which configuration to choose, what it saves, and how sure that is."""
     return " ".join(
         (recommendation(found, problem), *remarks(found, problem, stopped_by=stopped_by))
     )
@@ -84,7 +93,7 @@ def recommendation(found: Answer, problem: Problem) -> str:
     if best == space.baseline:
         advice = f"Stay with {configuration_name(best, space)}: nothing measured is better"
     else:
-        energy, time = _change(found.energy_ratio), _change(found.time_ratio)
+        energy, time = change(found.energy_ratio), change(found.time_ratio)
         advice = f"Choose {configuration_name(best, space)}: {energy} energy at {time} time"
     advice += _kept(found)
     if not found.standing.is_feasible:
@@ -93,33 +102,41 @@ def recommendation(found: Answer, problem: Problem) -> str:
 
 
 def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> list[str]:
-    """Say what the search took and when that has paid, and what may be missed."""
-    said = [_price(found, problem)]
+    """Say what is fastest, what the search took and when that pays, and what may be missed."""
+    sentences = [*_fastest(found, problem), _price(found, problem)]
     if stopped_by != SETTLED:
-        said.append(
+        sentences.append(
             f"It was ended by {stopped_by} before it was settled; a longer one may find better."
         )
     if found.capped:
-        held = _count(len(found.capped))
-        said.append(
-            f"{held} ran slower than asked, held down by the power cap, and "
-            f"{'is' if len(found.capped) == 1 else 'are'} the same as a lower clock."
+        num = len(found.capped)
+        sentences.append(
+            f"{_count(num)} {'was' if num == 1 else 'were'} power-capped, and "
+            f"{'is' if num == 1 else 'are'} the same as a lower clock."
+        )
+    if found.unmeasured:
+        num = len(found.unmeasured)
+        sentences.append(
+            f"{_count(num)} that {'was' if num == 1 else 'were'} not measured may be as good, as "
+            f"far as the model tells; to measure {'it' if num == 1 else 'each'} once would take "
+            f"some {quantity(found.unmeasured_j, 'J', digits=2)}."
+        )
+    if ends := _ends(found, problem):
+        sentences.append(
+            f"It lies at the end of what was asked for in {' and '.join(ends)}; values beyond may "
+            "be better."
         )
     if found.failed:
-        said.append(
+        sentences.append(
             f"{_count(len(found.failed))} could not be measured; were one of them better, the "
             "answer would be another."
         )
-    return said
+    return sentences
 
 
 def significant(value: float) -> str:
     """Write a large count to three digits: ``"298,000"``."""
     return f"{float(f'{value:.3g}'):,.0f}"
-
-
-def _change(ratio: Interval) -> str:
-    return percent(Interval(value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1))
 
 
 def _kept(found: Answer) -> str:
@@ -134,9 +151,42 @@ def _kept(found: Answer) -> str:
 
 def _equals(found: Answer) -> str:
     num = len(found.standing.members) - 1
+    if len(found.compared) == 1:
+        return "no other configuration has been measured"
     if num == 0:
         return "every other configuration that was measured is worse"
-    return f"{_count(num)} cannot be told apart from it"
+    return f"{_count(num)} statistically indistinguishable from it"
+
+
+def _fastest(found: Answer, problem: Problem) -> list[str]:
+    """Name the fastest of the set, on which noise has less say than on the lowest."""
+    fastest, space = found.fastest.configuration, problem.space
+    these = "these that keep to the constraints" if problem.constraints else "these"
+    if len(found.standing.members) == 1:
+        return []
+    if fastest == found.best.configuration:
+        return [f"It is the fastest of {these}."]
+    ratios, name = found.compared[fastest], configuration_name(fastest, space)
+    energy, time = change(ratios.energy_ratio), change(ratios.time_ratio)
+    added = "" if fastest == space.baseline else f": {energy} energy at {time} time"
+    return [f"The fastest of {these} is {name}{added}."]
+
+
+def _ends(found: Answer, problem: Problem) -> list[str]:
+    """Name the axes of numbers at whose end the choice lies, although there are values beyond."""
+    space, gpu = problem.space, problem.gpu
+    own = () if gpu is None else (gpu.study_clocks_mhz[0], gpu.study_clocks_mhz[-1])
+    values = zip(space.axes, space.values(found.best.configuration), strict=True)
+    return [
+        name
+        for name, value in values
+        if _is_at_end(value, space.axes[name]) and not (name == "sm_clock_mhz" and value in own)
+    ]
+
+
+def _is_at_end(value: KnobValue, values: Sequence[KnobValue]) -> bool:
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    return len(numbers) > 2 and value in (min(numbers), max(numbers))
 
 
 def _price(found: Answer, problem: Problem) -> str:
@@ -144,8 +194,51 @@ def _price(found: Answer, problem: Problem) -> str:
     if found.pays_after is None:
         return f"{price}."
     after = significant(found.pays_after.value)
-    return f"{price} and has paid for itself after {after} {units_of(problem)}."
+    return f"{price} and pays for itself after {after} {units_of(problem)}."
 
 
 def _count(num: int) -> str:
     return f"{num} configuration{'' if num == 1 else 's'}"
+
+
+Words = TypeVar("Words")
+
+
+def score_words(space: SearchSpace, scores: Scores) -> str:
+    """Say what each kind of outputs keeps, and what has no score or no interval, and why."""
+    metric = scores.metric.replace("_", " ")
+    shares = {cell: (kept.outputs, _share(scores, cell)) for cell, kept in scores.kept.items()}
+    without = {cell: f"left out. {reason}" for cell, reason in scores.reasons.items()}
+    return "\n".join(
+        (
+            f"What is kept of the baseline's {metric} on {scores.data}:",
+            *(f"  {named}: {share}" for named, (_, share) in _grouped(space, shares)),
+            *(f"  {named}: {text}" for named, text in _grouped(space, without)),
+            *(f"  {note}" for note in dict.fromkeys(scores.notes.values())),
+        )
+    )
+
+
+def _share(scores: Scores, cell: Cell) -> str:
+    kept = scores.kept[cell]
+    share = f"{100 * kept.retention:.2f} %"
+    return share if kept.u is None else f"{share} ± {100 * kept.u:.2f} %"
+
+
+def _grouped(space: SearchSpace, words: Mapping[Cell, Words]) -> list[tuple[str, Words]]:
+    """Return the words of cells, once for all of which they are the same, with their name."""
+    groups: dict[Words, list[Mapping[str, KnobValue]]] = {}
+    for cell, each in words.items():
+        groups.setdefault(each, []).append(dict(cell))
+    return [(_name(space, cells), each) for each, cells in groups.items()]
+
+
+def _name(space: SearchSpace, cells: Sequence[Mapping[str, KnobValue]]) -> str:
+    """Name the searched knobs in which ``cells`` agree; those that agree in none one by one."""
+    searched = [name for name in space.axes if name in cells[0]]
+    shared = [name for name in searched if len({cell[name] for cell in cells}) == 1]
+    if not searched:
+        return "all"
+    if not shared:
+        return "; ".join(_name(space, [cell]) for cell in cells)
+    return ", ".join(f"{name} {cells[0][name]}" for name in shared)

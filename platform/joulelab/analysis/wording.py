@@ -1,19 +1,19 @@
 """Results of a sweep in words, the same in the terminal, in plots and in the report."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import floor, log10
 
+from joulelab.analysis.compared import more
 from joulelab.analysis.quantities import uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.core.additive import Interval
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.measurement import Measurement
+from joulelab.objectives import OBJECTIVES
 from joulelab.provenance import UNKNOWN_VERSION
 
 NOT_HARDWARE = {"simulated": "simulated ", "replay": "replayed "}
 """What to say before the name of a board of these backends."""
-
-OBJECTIVE_NAMES = {"energy": "energy", "time": "time", "edp": "EDP", "ed2p": "ED2P"}
 
 
 def percent(interval: Interval, *, sign: bool = True) -> str:
@@ -22,6 +22,18 @@ def percent(interval: Interval, *, sign: bool = True) -> str:
     decimals = min(max(-floor(log10(half)), 1), 3) if half > 0 else 1
     plus = "+" if sign else ""
     return f"{100 * interval.value:{plus}.{decimals}f} % ± {half:.{decimals}f} %"
+
+
+def change(ratio: Interval) -> str:
+    """Write a ratio as what is added, with its interval."""
+    return percent(more(ratio))
+
+
+def boards_words(boards: Sequence[DeviceIdentity]) -> str:
+    """Count boards of one product, ``"2 simulated NVIDIA H200 boards (driver 1.0)"``."""
+    drivers = ", ".join(sorted({board.driver_version for board in boards}))
+    plural = "s" if len(boards) > 1 else ""
+    return f"{len(boards)} {board_words(boards[0])} board{plural} (driver {drivers})"
 
 
 def software_words(measurements: Iterable[Measurement]) -> str:
@@ -52,7 +64,7 @@ def point_name(row: SweepRow) -> str:
 def sentence(result: SweepResult | PhaseResult) -> str:
     """Say what a sweep recommends: one sentence per phase.
 
-    The saving is claimed only where it is shown: a default that cannot be told apart from the
+    The saving is claimed only where it is shown: a default indistinguishable from the
     best is said to be so.
     """
     if isinstance(result, PhaseResult):
@@ -68,7 +80,9 @@ def sentence(result: SweepResult | PhaseResult) -> str:
 
 def phase_names(result: SweepResult) -> tuple[str, ...]:
     """Name each phase by what sets it apart from the others, ``"llama decode, batch=8"``."""
-    settings = [{"on": device_words(phase), **dict(phase.knobs)} for phase in result.phases]
+    settings = [
+        {"on": board_words(phase.boards[0]), **dict(phase.knobs)} for phase in result.phases
+    ]
     varying = [
         name
         for name in dict.fromkeys(name for known in settings for name in known)
@@ -80,48 +94,41 @@ def phase_names(result: SweepResult) -> tuple[str, ...]:
     )
 
 
-def device_words(phase: PhaseResult) -> str:
-    """Name the boards, and say so where they are no hardware: ``"simulated NVIDIA H200"``."""
-    return board_words(phase.boards[0])
-
-
 def board_words(board: DeviceIdentity) -> str:
     """Name a board, and say so where it is no hardware."""
     return NOT_HARDWARE.get(board.backend, "") + board.name
 
 
 def _recommendation(phase: PhaseResult) -> str:
-    aim = OBJECTIVE_NAMES[phase.objective]
-    if phase.best is None:
+    aim = OBJECTIVES[phase.objective].label
+    if phase.recommended is None:
         return f"No recommendation: none of {len(phase.exclusions)} measurements is valid."
-    best, default = phase.row(phase.best), phase.default
+    best, default = phase.row(phase.recommended), phase.default
+    lowest = best if phase.lowest is None else phase.row(phase.lowest)
     if len(phase.measured) == 1:
         return f"{_upper(point_name(best))}: {_cost(phase, best)}; no other point was measured."
     if default is None or default.figures is None:
         return (
-            f"{_upper(point_name(best))} has the lowest {aim}, {_cost(phase, best)}; "
-            f"there is no valid measurement of the driver's default to compare it with"
-            f"{_equals(phase)}."
+            f"{_upper(point_name(best))}: {_cost(phase, best)}; there is no valid measurement of "
+            f"the driver's default to compare it with{_choice(phase)}."
         )
+    if lowest.point.is_default:
+        return f"The driver's default has the lowest {aim}, {_cost(phase, best)}{_others(phase)}."
     if best.point.is_default:
-        return f"The driver's default has the lowest {aim}, {_cost(phase, best)}{_equals(phase)}."
-    change = _change(best)
-    if default.figures.in_set:
         return (
-            f"No saving is shown: {point_name(best)} has the lowest {aim} ({change}), but the "
-            f"driver's default is among the {len(phase.members) - 1} points that cannot be told "
-            "apart from it."
+            f"No saving is shown: {point_name(lowest)} has the lowest {aim} ({_change(lowest)}), "
+            f"but the driver's default is among the {len(phase.members) - 1} points that are "
+            "statistically indistinguishable from it."
         )
-    return f"{_upper(point_name(best))}: {change} against the default clock{_equals(phase)}."
+    return f"{_upper(point_name(best))}: {_change(best)} against the default clock{_choice(phase)}."
 
 
 def _change(row: SweepRow) -> str:
     figures = row.figures
     if figures is None or figures.saving is None or figures.slowdown is None:
         return ""
-    energy = Interval(
-        value=-figures.saving.value, low=-figures.saving.high, high=-figures.saving.low
-    )
+    saving = figures.saving
+    energy = Interval(value=-saving.value, low=-saving.high, high=-saving.low)
     return f"{percent(energy)} energy at {percent(figures.slowdown)} time"
 
 
@@ -134,16 +141,34 @@ def _cost(phase: PhaseResult, row: SweepRow) -> str:
     return f"{energy} in {time}"
 
 
-def _equals(phase: PhaseResult) -> str:
-    num = len(phase.members) - 1
-    points = (
-        "clock"
-        if all(r.point.sm_clock_mhz or r.point.is_default for r in phase.rows)
-        else ("point")
+def _choice(phase: PhaseResult) -> str:
+    """Say why it is this point, and which has the lowest objective."""
+    aim, points, num = OBJECTIVES[phase.objective].label, _points(phase), len(phase.members)
+    if phase.lowest is None or num == 1:
+        return f"; every other {points} is worse"
+    if phase.lowest == phase.recommended:
+        return (
+            f"; the lowest {aim}, and the fastest of {num} {points}s that are statistically "
+            "indistinguishable from it"
+        )
+    return (
+        f"; the fastest of {num} {points}s that are statistically indistinguishable from the "
+        f"lowest {aim}, at {point_name(phase.row(phase.lowest))}"
     )
+
+
+def _others(phase: PhaseResult) -> str:
+    """Say how many others may be as good as the lowest."""
+    num, points = len(phase.members) - 1, _points(phase)
     if num == 0:
         return f"; every other {points} is worse"
-    return f"; {num} {points}{'' if num == 1 else 's'} cannot be told apart from it"
+    are = f"{points} is" if num == 1 else f"{points}s are"
+    return f"; {num} other {are} statistically indistinguishable from it"
+
+
+def _points(phase: PhaseResult) -> str:
+    has_clocks = all(r.point.sm_clock_mhz or r.point.is_default for r in phase.rows)
+    return "clock" if has_clocks else "point"
 
 
 def _upper(text: str) -> str:

@@ -1,7 +1,9 @@
 """What must be right before a number is believed, checked on one device."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from joulelab.analysis.quantities import PLUS_MINUS
@@ -14,6 +16,7 @@ from joulelab.devices.nvml_errors import HOW_TO_GET_PERMISSION
 from joulelab.errors import JouleLabError
 from joulelab.guard import GuardClient, default_socket_path
 from joulelab.guard.observer import owed_on
+from joulelab.guard.start import may_start, nobody_listens
 from joulelab.sampling.calibration import (
     measure_latencies,
     measure_observer_effect,
@@ -26,20 +29,14 @@ Status = Literal["ok", "warn", "fail"]
 SLOWEST_TICK_S = 0.2
 SLOWEST_READ_S = 0.05
 LARGEST_EFFECT_W = 1.0
+LONGEST_SILENCE_S = 5.0
 LARGEST_SAMPLER_SHARE = 0.02
 _HEAT = EventReason.SW_THERMAL | EventReason.HW_THERMAL | EventReason.HW_SLOWDOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One line of the preflight.
-
-    Attributes:
-        what: What was looked at.
-        status: ``"fail"`` means that results would be wrong, ``"warn"`` that they could be better.
-        found: What was found.
-        advice: What to do about it; empty where nothing need be done.
-    """
+    """One line of the preflight: "fail" means wrong results, "warn" that they could be better."""
 
     what: str
     status: Status
@@ -47,175 +44,190 @@ class Check:
     advice: str = ""
 
 
-def check_device(device: Device, address: DeviceAddress) -> Iterator[Check]:
-    """Run every check on an idle device; one that cannot be made fails and the rest go on."""
-    for what, check in _CHECKS.items():
+Verdict = tuple[Status, str, str]
+"""Status, what was found, and advice; see :class:`Check`."""
+
+
+def run_checks(checks: Mapping[str, Callable[[], Verdict]]) -> Iterator[Check]:
+    """Run ``checks``, by what they look at; one that cannot be made fails and the rest go on."""
+    for what, check in checks.items():
         try:
-            yield check(what, device, address)
+            status, found, advice = check()
         except JouleLabError as error:
-            yield Check(what=what, status="fail", found=str(error), advice="Mend this first.")
+            status, found, advice = "fail", str(error), "Mend this first."
+        yield Check(what=what, status=status, found=found, advice=advice)
 
 
-def _check_processes(what: str, device: Device, address: DeviceAddress) -> Check:
-    pids = [str(process.pid) for process in device.read_processes()]
-    if not pids:
-        return Check(what=what, status="ok", found="nobody else computes on it")
-    return Check(
-        what=what,
-        status="fail",
-        found=f"processes {', '.join(pids)} compute on it",
-        advice="Wait for them or choose another GPU: their energy would be counted as yours.",
+def check_device(device: Device, address: DeviceAddress) -> Iterator[Check]:
+    """Run every check on an idle device."""
+    yield from run_checks(
+        {
+            "foreign processes": partial(_check_processes, device),
+            "MIG": partial(_check_mig, device),
+            "ECC": partial(_check_ecc, device),
+            "persistence mode": partial(_check_persistence, device),
+            "clock guard": partial(_check_guard, address),
+            "settings": partial(_check_settings, device),
+            "heat": partial(_check_heat, device),
+            "energy counter": partial(_check_counter, device),
+            "power samples": partial(_check_samples, device),
+            "call latency": partial(_check_latency, device),
+            "observer effect": partial(_check_observer, device),
+            "permissions": partial(_check_permission, device),
+        }
     )
 
 
-def _check_mig(what: str, device: Device, address: DeviceAddress) -> Check:
+def _check_processes(device: Device) -> Verdict:
+    pids = [str(process.pid) for process in device.read_processes()]
+    if not pids:
+        return "ok", "nobody else computes on it", ""
+    advice = "Wait for them or choose another GPU: their energy would be counted as yours."
+    return "fail", f"processes {', '.join(pids)} compute on it", advice
+
+
+def _check_mig(device: Device) -> Verdict:
     mode = device.identity().mig_enabled
     if mode:
-        advice = "Energy and power are told of the whole GPU only: choose one without MIG."
-        return Check(what=what, status="fail", found="on", advice=advice)
-    return Check(what=what, status="ok", found="none" if mode is None else "off")
+        return (
+            "fail",
+            "on",
+            "Energy and power are told of the whole GPU only: choose one without MIG.",
+        )
+    return "ok", "none" if mode is None else "off", ""
 
 
-def _check_ecc(what: str, device: Device, address: DeviceAddress) -> Check:
+def _check_ecc(device: Device) -> Verdict:
     found = {True: "on", False: "off", None: "this board has none"}[device.identity().ecc_enabled]
-    return Check(what=what, status="ok", found=f"{found}; recorded with every result")
+    return "ok", f"{found}; recorded with every result", ""
 
 
-def _check_persistence(what: str, device: Device, address: DeviceAddress) -> Check:
+def _check_persistence(device: Device) -> Verdict:
     mode = device.identity().persistence_mode
     if mode is False:
-        return Check(
-            what=what,
-            status="warn",
-            found="off: without clients the driver unloads and forgets limits and counters",
-            advice="`nvidia-smi -pm 1` as root keeps it loaded.",
-        )
-    return Check(what=what, status="ok", found="on" if mode else "none")
+        found = "off: without clients the driver unloads and forgets limits and counters"
+        return "warn", found, "`nvidia-smi -pm 1` as root keeps it loaded."
+    return "ok", "on" if mode else "none", ""
 
 
-def _check_guard(what: str, device: Device, address: DeviceAddress) -> Check:
+def _check_guard(address: DeviceAddress) -> Verdict:
     entry = owed_on(address)
-    if entry is not None:
-        point = "" if entry.requested is None else f" at {entry.requested.label}"
-        return Check(
-            what=what,
-            status="fail",
-            found=f"its journal says that pid {entry.pid} set it{point} at {entry.time}, and not "
-            "that it was restored",
-            advice="Wait until that study ends; if it has, `joulelab guard --restore`.",
+    if entry is None:
+        return "ok", f"owes nothing; {who_guards(default_socket_path(address))}", ""
+    point = "" if entry.requested is None else f" at {entry.requested.label}"
+    found = (
+        f"its journal says that pid {entry.pid} set it{point} at {entry.time}, and not that it was "
+        "restored"
+    )
+    return "fail", found, "Wait until that study ends; if it has, `joulelab guard --restore`."
+
+
+def who_guards(socket_path: Path) -> str:
+    """Say which clock guard answers at ``socket_path``, or that one starts when it is needed.
+
+    Raises:
+        GuardError: If one listens and does not answer, or none does and only root may start it.
+    """
+    if nobody_listens(socket_path) and may_start(socket_path):
+        return (
+            f"none listens at {socket_path}; one starts when it is needed, with the rights of "
+            "whoever needs it"
         )
-    socket_path = default_socket_path(address)
-    if not socket_path.exists():
-        return Check(what=what, status="ok", found="owes nothing; one starts when it is needed")
-    status = GuardClient(socket_path, start=False).status()
-    return Check(what=what, status="ok", found=f"guard {status.pid} answers and owes nothing")
+    status = GuardClient(socket_path, start=False).status(timeout_s=LONGEST_SILENCE_S)
+    return f"guard {status.pid} answers at {socket_path}"
 
 
-def _check_settings(what: str, device: Device, address: DeviceAddress) -> Check:
+def _check_settings(device: Device) -> Verdict:
     state, capabilities = device.read_state(), device.capabilities()
     wrong = wrong_settings(state, OperatingPoint(), capabilities)
     if wrong:
-        return Check(
-            what=what,
-            status="fail",
-            found="; ".join(wrong),
-            advice="Somebody left it so: have it reset. A power limit that is the site's policy is "
-            "named in every study: --procedure.power-limit-w.",
+        advice = (
+            "Somebody left it so: have it reset. A power limit that is the site's policy is named "
+            "in every study: --procedure.power-limit-w."
         )
+        return "fail", "; ".join(wrong), advice
     if state.held is not None:
-        return Check(what=what, status="ok", found="the driver's defaults")
-    told = "a lock would show under load"
+        return "ok", "the driver's defaults", ""
+    locks = "a lock would show under load"
     if capabilities.unlocked_sm_clock_mhz is None:
-        told = "whether clocks are locked, this driver and board do not tell"
-    return Check(what=what, status="ok", found=f"default power limit; {told}")
+        locks = "whether clocks are locked, this driver and board do not tell"
+    return "ok", f"default power limit; {locks}", ""
 
 
-def _check_heat(what: str, device: Device, address: DeviceAddress) -> Check:
+def _check_heat(device: Device) -> Verdict:
     state = device.read_state()
     if state.event_reasons & _HEAT:
         held = ", ".join(str(flag.name) for flag in state.event_reasons & _HEAT)
         advice = "Let it cool, and look at its fans and inlet."
-        return Check(what=what, status="fail", found=f"held down at rest by {held}", advice=advice)
+        return "fail", f"throttled at rest by {held}", advice
     warmth = "" if state.temperature_c is None else f"{state.temperature_c:g} C, "
-    return Check(what=what, status="ok", found=f"{warmth}not held down by heat")
+    return "ok", f"{warmth}not throttled by heat", ""
 
 
-def _check_counter(what: str, device: Device, address: DeviceAddress) -> Check:
+def _check_counter(device: Device) -> Verdict:
     if not device.capabilities().has_energy_counter:
-        advice = "Energy comes from sampled power: use windows of 10 s and more."
-        return Check(what=what, status="warn", found="none", advice=advice)
+        return "warn", "none", "Energy comes from sampled power: use windows of 10 s and more."
     tick = measure_tick(device)
-    slow = tick.period_s is not None and tick.period_s > SLOWEST_TICK_S
-    return Check(
-        what=what,
-        status="warn" if slow else "ok",
-        found=tick_in_words(tick),
-        advice=f"Use windows of {50 * (tick.period_s or 0):.0f} s and more." if slow else "",
-    )
+    if tick.period_s is None or tick.period_s <= SLOWEST_TICK_S:
+        return "ok", tick_in_words(tick), ""
+    return "warn", tick_in_words(tick), f"Use windows of {50 * tick.period_s:.0f} s and more."
 
 
-def _check_samples(what: str, device: Device, address: DeviceAddress) -> Check:
+def _check_samples(device: Device) -> Verdict:
     if not device.capabilities().has_power_samples:
         advice = "Power is polled; the counter has nothing finer to be checked against."
-        return Check(what=what, status="warn", found="no buffer", advice=advice)
+        return "warn", "no buffer", advice
     buffer = measure_sample_buffer(device)
     period = duration_in_words(buffer.period_s)
-    found = f"{buffer.num_samples}, one every {period}, {buffer.span_s:.1f} s in all"
-    return Check(what=what, status="ok", found=found)
+    return "ok", f"{buffer.num_samples}, one every {period}, {buffer.span_s:.1f} s in all", ""
 
 
-def _check_latency(what: str, device: Device, address: DeviceAddress) -> Check:
+def _check_latency(device: Device) -> Verdict:
     latencies = measure_latencies(device)
-    slowest = max(latencies, key=lambda latency: latency.p95_s)
-    slow = slowest.p95_s > SLOWEST_READ_S
-    told = [
-        f"{each.call.removeprefix('read_')} {duration_in_words(each.median_s)}"
-        for each in latencies
-    ]
-    return Check(
-        what=what,
-        status="warn" if slow else "ok",
-        found=f"{', '.join(told)}; at most {duration_in_words(slowest.p95_s)} (p95)",
-        advice="Reads this slow blur the edges of windows: use longer ones." if slow else "",
+    slowest_s = max(latency.p95_s for latency in latencies)
+    each = ", ".join(
+        f"{one.call.removeprefix('read_')} {duration_in_words(one.median_s)}" for one in latencies
     )
+    found = f"{each}; at most {duration_in_words(slowest_s)} (p95)"
+    if slowest_s > SLOWEST_READ_S:
+        return "warn", found, "Reads this slow blur the edges of windows: use longer ones."
+    return "ok", found, ""
 
 
-def _check_observer(what: str, device: Device, address: DeviceAddress) -> Check:
+def _check_observer(device: Device) -> Verdict:
     if not device.capabilities().has_energy_counter:
-        return Check(what=what, status="warn", found="unknown: it takes an energy counter")
+        return "warn", "unknown: it takes an energy counter", ""
     effect = measure_observer_effect(device)
     found = (
         f"{effect.difference_w:+.2f} {PLUS_MINUS} {effect.difference_u_w:.2f} W on "
         f"{effect.quiet_power_w:.1f} W at rest; {100 * effect.sampler_share:.2f} % of a core"
     )
     disturbs = effect.difference_w > max(3 * effect.difference_u_w, LARGEST_EFFECT_W)
-    costs = effect.sampler_share > LARGEST_SAMPLER_SHARE
-    return Check(
-        what=what,
-        status="warn" if disturbs or costs else "ok",
-        found=found,
-        advice="Sample less often (--procedure.sample-period-s)." if disturbs or costs else "",
-    )
+    if disturbs or effect.sampler_share > LARGEST_SAMPLER_SHARE:
+        return "warn", found, "Sample less often (--procedure.sample-period-s)."
+    return "ok", found, ""
 
 
-def _check_permission(what: str, device: Device, address: DeviceAddress) -> Check:
+def _check_permission(device: Device) -> Verdict:
     capabilities = device.capabilities()
     found = _matrix(capabilities)
     if capabilities.can_set_clocks:
-        return Check(what=what, status="ok", found=found)
-    return Check(what=what, status="warn", found=found, advice=HOW_TO_GET_PERMISSION)
+        return "ok", found, ""
+    return "warn", found, HOW_TO_GET_PERMISSION
 
 
 def _matrix(capabilities: Capabilities) -> str:
-    said = {True: "yes", False: "no", None: "only a try would tell"}
+    answers = {True: "yes", False: "no", None: "only a try would tell"}
     reads = {
         "energy": capabilities.has_energy_counter,
         "samples": capabilities.has_power_samples,
         "memory power": capabilities.has_memory_power,
         "activity": capabilities.has_activity,
     }
-    read = ", ".join(f"{name} {said[able]}" for name, able in reads.items())
-    may = said[capabilities.can_set_clocks]
+    read = ", ".join(f"{name} {answers[able]}" for name, able in reads.items())
+    if capabilities.activity_source is not None:
+        read = f"{read} through {capabilities.activity_source}"
+    may = answers[capabilities.can_set_clocks]
     knobs = {
         "SM clock": capabilities.sm_clocks_mhz,
         "memory clock": capabilities.mem_clocks_mhz,
@@ -223,19 +235,3 @@ def _matrix(capabilities: Capabilities) -> str:
     }
     sets = ", ".join(f"{name} {may if knob else 'no such knob'}" for name, knob in knobs.items())
     return f"read: {read}; set: {sets} ({clocks_in_words(capabilities.sm_clocks_mhz)})"
-
-
-_CHECKS: dict[str, Callable[[str, Device, DeviceAddress], Check]] = {
-    "foreign processes": _check_processes,
-    "MIG": _check_mig,
-    "ECC": _check_ecc,
-    "persistence mode": _check_persistence,
-    "clock guard": _check_guard,
-    "settings": _check_settings,
-    "heat": _check_heat,
-    "energy counter": _check_counter,
-    "power samples": _check_samples,
-    "call latency": _check_latency,
-    "observer effect": _check_observer,
-    "permissions": _check_permission,
-}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from enum import Flag
 from typing import Any, TypeVar
@@ -54,14 +55,7 @@ class Devices:
     json: bool = False
 
     def run(self) -> int:
-        """Look at every device at once and print what was found.
-
-        Returns:
-            0.
-
-        Raises:
-            DeviceError: If there is no device, or one of them fails.
-        """
+        """Look at every device at once and print what was found."""
         if self.catalogue:
             return Processors(json=self.json).run()
         addresses = find_addresses(self.device, self.store, self.uuid)
@@ -76,8 +70,7 @@ class Devices:
         return 0
 
     def _look(self, address: DeviceAddress) -> "FoundDevice":
-        device = open_device(address)
-        try:
+        with closing(open_device(address)) as device:
             capabilities = device.capabilities()
             has_samples = capabilities.has_power_samples and not self.quick
             has_counter = capabilities.has_energy_counter and not self.quick
@@ -90,22 +83,11 @@ class Devices:
                 samples=_tried(measure_sample_buffer, device, problems) if has_samples else None,
                 problems=tuple(problems),
             )
-        finally:
-            device.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundDevice:
-    """One device as it was found.
-
-    Attributes:
-        identity: Which it is.
-        capabilities: What it can be asked and told.
-        state: Its clocks, temperatures and limits.
-        tick: Its energy counter as measured; ``None`` if there is none or it was not waited for.
-        samples: Its buffer of power samples, likewise.
-        problems: Why a sensor that is there could not be measured.
-    """
+    """One device as it was found, its sensors as measured if they were waited for."""
 
     identity: DeviceIdentity
     capabilities: Capabilities
@@ -116,11 +98,7 @@ class FoundDevice:
 
 
 def plain(value: object) -> Any:
-    """Make JSON of what :func:`dataclasses.asdict` leaves: flags become lists of names.
-
-    Raises:
-        TypeError: If ``value`` is something else.
-    """
+    """Make JSON of what :func:`dataclasses.asdict` leaves: flags become lists of names."""
     if isinstance(value, Flag):
         return [flag.name for flag in value]
     raise TypeError(f"{value!r} is not JSON.")
@@ -177,8 +155,8 @@ def _table(found: FoundDevice) -> Table:
     )
     table.add_column(style="bold")
     table.add_column()
-    for what, said in _rows(found, found.capabilities, state):
-        table.add_row(what, Text(said))
+    for what, value in _rows(found, found.capabilities, state):
+        table.add_row(what, Text(value))
     return table
 
 
@@ -195,15 +173,23 @@ def _rows(
         ("power limit", _limit_in_words(capabilities, state)),
         ("SM clock now", f"{state.sm_clock_mhz} MHz"),
         ("memory clock now", _maybe(state.mem_clock_mhz, "MHz")),
-        ("held down by", ", ".join(str(flag.name) for flag in state.event_reasons) or "nothing"),
+        ("throttled by", ", ".join(str(flag.name) for flag in state.event_reasons) or "nothing"),
         ("temperature", _maybe(state.temperature_c, "C")),
         ("energy counter", counter),
         ("power samples", f"buffered{in_buffer}" if capabilities.has_power_samples else "polled"),
         ("memory power", "yes" if capabilities.has_memory_power else "no"),
-        ("unit activity", "yes" if capabilities.has_activity else "no"),
+        ("unit activity", activity_in_words(capabilities)),
         ("set clocks", permission_in_words(capabilities.can_set_clocks)),
         *(("problem", problem) for problem in found.problems),
     ]
+
+
+def activity_in_words(capabilities: Capabilities) -> str:
+    """Say whether unit activities are counted, and by whom if not by the device's own backend."""
+    source = capabilities.activity_source
+    if not capabilities.has_activity:
+        return "no"
+    return "yes" if source is None else f"yes, through {source}"
 
 
 def _maybe(value: float | None, unit: str) -> str:

@@ -7,25 +7,20 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from joulelab.errors import JouleLabError
+from joulelab.errors import INTERRUPTED, JouleLabError, one_line
+from joulelab.extras import missing_extra
 
 BAD_REQUEST = 2
-INTERRUPTED = 130
 UNREAD = 141
 
 
 def exit_code(run: Callable[[], int], *, name: str) -> int:
     """Call ``run`` and return its exit code; an error becomes one line and a code of its own.
 
-    Args:
-        run: What to do.
-        name: Who says so, at the start of the line.
-
-    Returns:
-        What ``run`` returned, 2 if the request was wrong or the system refused it, or 130 if it
-        was interrupted.
+    That is 2 if the request was wrong or the system refused it, or 130 if it was interrupted.
     """
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -37,41 +32,36 @@ def exit_code(run: Callable[[], int], *, name: str) -> int:
     except (JouleLabError, OSError) as error:
         print(f"{name}: {one_line(error)}", file=sys.stderr)
         return BAD_REQUEST
+    except ImportError as error:
+        if (missing := missing_extra(error)) is None:
+            raise
+        print(f"{name}: {missing}", file=sys.stderr)
+        return BAD_REQUEST
     except KeyboardInterrupt as interrupt:
         print(f"{name}: {f'interrupted. {one_line(interrupt)}'.rstrip()}", file=sys.stderr)
         return INTERRUPTED
 
 
-def one_line(told: object) -> str:
-    """Return the text of ``told`` as one line, control characters and the like escaped.
-
-    What a file or another program wrote could move the cursor of a terminal otherwise.
-    """
-    words = " ".join(str(told).split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
-
-
 def quiet_start(module: str) -> None:
-    """Have Ctrl-C end a script that is still importing with one line, until it runs.
+    """Have a script that is still importing end with one line: by Ctrl-C, or for want of an extra.
 
     Nothing was begun by then, and some libraries take an interruption of their import for another
     error, or for none.
-
-    Args:
-        module: ``__name__`` of the caller, of which nothing is heeded but a script's.
     """
     if module == "__main__" and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _end)
+        sys.excepthook = _print_error
 
 
 @contextmanager
 def quiet_imports() -> Generator[None]:
     """Import within this as :func:`quiet_start` has it."""
-    before = signal.getsignal(signal.SIGINT)
+    before, hook = signal.getsignal(signal.SIGINT), sys.excepthook
     quiet_start("__main__")
     try:
         yield
     finally:
+        sys.excepthook = hook
         if signal.getsignal(signal.SIGINT) is _end:
             signal.signal(signal.SIGINT, before)
 
@@ -80,3 +70,14 @@ def _end(_number: int, _frame: Any) -> None:
     sys.stderr.write(f"{Path(sys.argv[0]).stem}: interrupted.\n")
     sys.stderr.flush()
     os._exit(INTERRUPTED)
+
+
+def _print_error(
+    kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    missing = missing_extra(error) if isinstance(error, ImportError) else None
+    if missing is None:
+        sys.__excepthook__(kind, error, traceback)
+        return
+    print(f"{Path(sys.argv[0]).stem}: {missing}", file=sys.stderr)
+    os._exit(BAD_REQUEST)  # an excepthook cannot choose the exit code

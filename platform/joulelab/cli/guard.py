@@ -44,15 +44,7 @@ class Guard:
     json: bool = False
 
     def run(self) -> int:
-        """Serve until a signal, or ask or end the guard that runs.
-
-        Returns:
-            0, or 1 if a device could not be restored.
-
-        Raises:
-            ConfigError: If more than one of ``status``, ``stop`` and ``restore`` is asked for.
-            GuardError: If a guard runs already, or none answers.
-        """
+        """Serve until a signal, or ask or end the guard that runs; 1 if a GPU was not restored."""
         check_positive("--ttl-s", self.ttl_s, DAY_S)
         if self.status + self.stop + self.restore > 1:
             raise ConfigError(

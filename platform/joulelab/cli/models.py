@@ -1,49 +1,64 @@
 """``joulelab models``: the models that can be estimated, and power models learned from runs."""
 
 import importlib
-from collections.abc import Sequence
-from typing import Any
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import tyro
+from rich.columns import Columns
+from rich.text import Text
 
+from joulelab.cli.terminal import terminal
 from joulelab.errors import ConfigError
+from joulelab.registry import unknown_name
 
 SUBCOMMANDS = {
-    "train": "joulelab.cli.power_models.train:Train",
-    "evaluate": "joulelab.cli.power_models.evaluate:Evaluate",
-    "predict": "joulelab.cli.power_models.predict:Predict",
-    "sweep": "joulelab.cli.power_models.sweep:Sweep",
-    "register": "joulelab.cli.power_models.register:Register",
-    "trace train": "joulelab.cli.trace_models.train:Train",
-    "trace evaluate": "joulelab.cli.trace_models.evaluate:Evaluate",
-    "trace predict": "joulelab.cli.trace_models.predict:Predict",
-    "trace register": "joulelab.cli.trace_models.register:Register",
+    "train": "joulelab.cli.power_models:Train",
+    "evaluate": "joulelab.cli.power_models:Evaluate",
+    "predict": "joulelab.cli.power_model_answers:Predict",
+    "sweep": "joulelab.cli.power_model_answers:Sweep",
+    "register": "joulelab.cli.power_models:Register",
+    "trace train": "joulelab.cli.trace_models:Train",
+    "trace evaluate": "joulelab.cli.trace_models:Evaluate",
+    "trace predict": "joulelab.cli.trace_models:Predict",
+    "trace register": "joulelab.cli.trace_models:Register",
 }
 """What may be done with power models; any other word filters the list of networks."""
 _TRACE = "trace"
-_LIST = "joulelab.cli.estimator.models:Models"
+_SOURCES = {
+    "torchvision": "torchvision, by name",
+    "hf": "transformers, by name or hf:TYPE?option=value",
+    "diffusers": "pipelines of diffusers",
+    "workload": "joulelab's own workloads",
+    "timm": "timm:NAME",
+}
+_MOST = 200
+_OF_TRACES = tuple(name.split()[1] for name in SUBCOMMANDS if name.startswith(f"{_TRACE} "))
+_OF_RUNS = tuple(name for name in SUBCOMMANDS if not name.startswith(f"{_TRACE} "))
+_MORE = (
+    f"Power models learned from runs: joulelab models {'|'.join(_OF_RUNS)} --help.\n\n"
+    f"Of power over time, from recordings: joulelab models {_TRACE} {'|'.join(_OF_TRACES)} --help."
+)
 
 
 def parse(arguments: Sequence[str]) -> Any:
-    """Read the command line of ``joulelab models``.
-
-    Args:
-        arguments: Its words; without a subcommand, those of the list of networks.
-
-    Returns:
-        An object with ``run() -> int``.
-    """
+    """Read the command line, without a subcommand that of the list of networks."""
     words = list(arguments)
     chosen = _chosen(words)
-    module, _, attribute = SUBCOMMANDS.get(chosen, _LIST).partition(":")
-    command = getattr(importlib.import_module(module), attribute)
     return tyro.cli(
-        command,
+        _command(SUBCOMMANDS[chosen]) if chosen else Models,
         args=words[len(chosen.split()) :],
         prog=f"joulelab models {chosen}".strip(),
-        description=None if chosen else f"{command.__doc__.splitlines()[0]}\n\n{_TOLD}",
+        description=None if chosen else f"{(Models.__doc__ or '').splitlines()[0]}\n\n{_MORE}",
         config=(tyro.conf.FlagCreatePairsOff,),
     )
+
+
+def _command(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def _chosen(words: Sequence[str]) -> str:
@@ -59,9 +74,51 @@ def _chosen(words: Sequence[str]) -> str:
     return chosen
 
 
-_OF_TRACES = tuple(name.split()[1] for name in SUBCOMMANDS if name.startswith(f"{_TRACE} "))
-_OF_RUNS = tuple(name for name in SUBCOMMANDS if not name.startswith(f"{_TRACE} "))
-_TOLD = (
-    f"Power models learned from runs: joulelab models {'|'.join(_OF_RUNS)} --help.\n\n"
-    f"Of power over time, from recordings: joulelab models {_TRACE} {'|'.join(_OF_TRACES)} --help."
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """List the models that can be estimated; besides them, any class: path.py:Class.
+
+    Such a file of yours is executed.
+
+    Attributes:
+        filter: Only those whose name holds this text.
+        source: Only those of one source.
+        json: Print one JSON object instead of text.
+    """
+
+    filter: Annotated[str, tyro.conf.Positional] = ""
+    source: str | None = None
+    json: bool = False
+
+    def run(self) -> int:
+        """Print the names; 1 if none is left."""
+        found = self._chosen()
+        if self.json:
+            print(json.dumps(found, indent=2))
+        else:
+            _show(found)
+        return int(not any(found.values()))
+
+    def _chosen(self) -> Mapping[str, Sequence[str]]:
+        from joulelab.estimator.models import model_names
+
+        known = model_names()
+        if self.source is not None and self.source not in known:
+            raise unknown_name("source of models", self.source, known)
+        text = self.filter.lower()
+        return {
+            source: [name for name in names if text in name.lower()]
+            for source, names in known.items()
+            if self.source in (None, source)
+        }
+
+
+def _show(found: Mapping[str, Sequence[str]]) -> None:
+    console = terminal()
+    for source, names in found.items():
+        if not names:
+            continue
+        console.print(f"\n[bold]{_SOURCES.get(source, source)}[/], {len(names)}")
+        console.print(Columns([Text(name) for name in names[:_MOST]], padding=(0, 2)))
+        if len(names) > _MOST:
+            console.print(f"and {len(names) - _MOST} more; filter by a text", style="dim")

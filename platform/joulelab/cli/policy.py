@@ -4,18 +4,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 import tyro
 from rich.console import Console
 
-from joulelab.analysis.applications import applications_of
-from joulelab.analysis.policy import Application, Policy, policies
+from joulelab.analysis.policy import Application, Policy, applications_of, policies
 from joulelab.analysis.policy_table import policy_table, policy_words, rows_of
-from joulelab.analysis.wording import OBJECTIVE_NAMES
 from joulelab.errors import ConfigError
+from joulelab.objectives import OBJECTIVES
 from joulelab.tracking.durable import check_file, write_whole
-from joulelab.tracking.store import ResultStore, study_folders
+from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +25,7 @@ class PolicyCommand:
 
     Attributes:
         results_dirs: Results folders of sweeps, or folders that hold several.
-        objective: What is to be low.
+        objective: What is to be low: edp, ed2p, energy, time, or that of a plug-in.
         points: Choose policies of up to so many clocks.
         only: Words that the name of an application must contain one of; by default all count.
         out: Write the table to this .csv or .json file.
@@ -35,8 +33,8 @@ class PolicyCommand:
         json: Print one JSON object instead of text.
     """
 
-    results_dirs: tyro.conf.Positional[tuple[Path, ...]]
-    objective: Literal["edp", "ed2p", "energy"] = "edp"
+    results_dirs: tyro.conf.Positional[tuple[Path, ...]] = (DEFAULT_RESULTS,)
+    objective: str = "edp"
     points: int = 2
     only: tuple[str, ...] = ()
     out: Path | None = None
@@ -44,17 +42,7 @@ class PolicyCommand:
     json: bool = False
 
     def run(self) -> int:
-        """Choose, and tell.
-
-        Returns:
-            0.
-
-        Raises:
-            ConfigError: If there are fewer than two applications, or the files' kinds are not
-                known.
-            MeasurementError: If nothing compares them.
-            TrackingError: If results cannot be read.
-        """
+        """Choose, and print."""
         _check_target("--out", self.out, (".csv", ".json"))
         _check_target("--plot", self.plot, (".png", ".svg"))
         applications = self._applications()
@@ -96,7 +84,7 @@ class PolicyCommand:
         if self.plot is not None:
             from joulelab.analysis.policy_plot import save_policy_plot
 
-            aim = OBJECTIVE_NAMES[self.objective]
+            aim = OBJECTIVES[self.objective].label
             save_policy_plot(applications, found[-1], self.plot, aim=aim)
 
 

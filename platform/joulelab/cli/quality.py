@@ -1,18 +1,18 @@
 """``joulelab quality WORKLOAD``: what outputs are worth, beside the energy that they cost."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 
-from joulelab.cli.estimator.options import KnobWords, names
-from joulelab.cli.estimator.terminal import terminal
-from joulelab.cli.progress import progress
-from joulelab.cli.quality_report import Case, as_json, quality_table, whole_width
+from joulelab.bench import Bench
+from joulelab.cli.quality_report import Case, as_json, fitting_quality_table, whole_width
 from joulelab.cli.selection import choose_address, open_device
-from joulelab.cli.variants import Variants, read_variants
+from joulelab.cli.terminal import progress, terminal
+from joulelab.cli.words import KnobWords, Variants, names, read_variants
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.procedure import Procedure
@@ -21,10 +21,9 @@ from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError, JouleLabError
 from joulelab.estimator.question import knob_value
 from joulelab.guard import ObserveOnly
-from joulelab.measure import Bench
 from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.base import Metric
-from joulelab.quality.evaluation import Tell, evaluate, varying
+from joulelab.quality.evaluation import Progress, evaluate, varying
 from joulelab.workloads import WORKLOADS
 
 Settings = TypeVar("Settings")
@@ -73,21 +72,13 @@ class Quality(Generic[Settings]):
     json: bool = False
 
     def run(self) -> int:
-        """Score, measure and print.
-
-        Returns:
-            0, or 1 if a score or an energy is missing.
-
-        Raises:
-            ConfigError: If the request cannot be carried out as written.
-            DeviceError: If there is no such device.
-        """
+        """Score, measure and print; 1 if a score or an energy is missing."""
         name = workload_name(self.workload)
         kind = SUBJECTS[name]
         settings = self._settings(name)
         metrics = self._metrics(kind.metrics)
         with progress() as tell:
-            rows = evaluate(name, settings, metrics, kind.read_data(self.data), tell=tell)
+            rows = evaluate(name, settings, metrics, kind.read_data(self.data), progress=tell)
             costs = self._costs(name, settings, tell)
         differences = varying(settings)
         cases = [
@@ -102,7 +93,8 @@ class Quality(Generic[Settings]):
         if self.json:
             print(as_json(cases))
         else:
-            console, table = terminal(), quality_table(name, cases)
+            console = terminal()
+            table = fitting_quality_table(name, cases, console)
             console.width = whole_width(table, console)
             console.print(table)
         return int(not all(case.is_whole for case in cases))
@@ -134,26 +126,19 @@ class Quality(Generic[Settings]):
         return [METRICS[name].from_knobs(each) for name, each in knobs.items()]
 
     def _costs(
-        self, name: str, settings: Sequence[Any], tell: Tell
+        self, name: str, settings: Sequence[Any], tell: Progress
     ) -> Sequence[tuple[Record, ...] | str | None]:
         if self.no_energy:
             return [None] * len(settings)
         address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
-        device = open_device(address)
-        try:
+        with closing(open_device(address)) as device:
             control = ObserveOnly(device, address)
-            with Bench(device, control=control, procedure=self.procedure, tell=tell) as bench:
+            with Bench(device, control=control, procedure=self.procedure, report=tell) as bench:
                 return [_cost(bench, Configuration.of(name, each)) for each in settings]
-        finally:
-            device.close()
 
 
 def parse(arguments: Sequence[str]) -> Quality[Any]:
-    """Read the command line; each workload's settings become its options.
-
-    Raises:
-        UnknownNameError: If there is no such workload, or none whose outputs can be scored.
-    """
+    """Read the command line; each workload's settings become its options."""
     quality: Quality[Any] = parse_with_workload(
         Quality, arguments, among=SUBJECTS, prog="joulelab quality"
     )

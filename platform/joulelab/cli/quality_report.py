@@ -1,9 +1,10 @@
 """Quality and energy of a workload's configurations, as a table and as JSON."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
+from typing import Literal
 
 from rich import box
 from rich.console import Console
@@ -11,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, uncertain
+from joulelab.analysis.table import fitting
+from joulelab.analysis.wording import board_words
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.quality import RETENTION_LEVEL, Quality
@@ -21,6 +24,8 @@ from joulelab.tracking.codec import to_json
 _BETTER = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}"}
 _NONE = "-"
 _INTERVAL = f"{RETENTION_LEVEL:.0%} interval"
+_LESS_WANTED = ("change", _INTERVAL)
+"""Columns that a narrow terminal does without, the first one first."""
 _TO = "\N{EN DASH}"
 _DECIMALS = 4
 _WIDEST = 1000
@@ -32,9 +37,6 @@ class Case:
     """One configuration: what its outputs are worth, and what they cost.
 
     Attributes:
-        knobs: The knobs in which it differs from others.
-        configuration: All of them.
-        rows: What each metric says.
         cost: Measurements, one per phase; a text that says why there are none; or ``None``
             where none were wanted.
     """
@@ -65,34 +67,44 @@ class Case:
         return costs and valid and all(row.quality is not None for row in self.rows)
 
 
-def quality_table(workload: str, cases: Sequence[Case]) -> Table:
-    """Lay the cases out, one line for each metric, energies on the first line of each."""
+def fitting_quality_table(workload: str, cases: Sequence[Case], console: Console) -> Table:
+    """Lay the cases out as wide as ``console`` allows: less wanted columns go, never digits."""
+    return fitting(
+        console, lambda without: quality_table(workload, cases, without=without), _LESS_WANTED
+    )
+
+
+def quality_table(workload: str, cases: Sequence[Case], *, without: Collection[str] = ()) -> Table:
+    """Lay the cases out, one line for each metric, energies on the first line of each.
+
+    The first case is the reference.
+    """
     table = Table(
         title=_title(workload, cases),
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=(0, 0),
         caption="\n".join(_notes(cases)),
         caption_justify="left",
     )
-    table.add_column("metric", no_wrap=True)
-    for head in ("score", "retention", _INTERVAL):
-        table.add_column(head, justify="right", no_wrap=True)
     phases = {each.phase for case in cases for each in case.measurements}
-    if len(phases) > 1:
-        table.add_column("phase", no_wrap=True)
-    if phases:
-        table.add_column("energy", justify="right", no_wrap=True)
-        table.add_column("change", justify="right", no_wrap=True)
+    heads = ["metric", "score", "retention", _INTERVAL]
+    units = [each.unit for case in cases for each in case.measurements]
+    heads += ["phase"] if len(phases) > 1 else []
+    heads += [f"energy/{units[0]}", "change"] if phases else []
+    for head in (each for each in heads if each not in without):
+        justify: Literal["left", "right"] = "left" if head in {"metric", "phase"} else "right"
+        table.add_column(head, justify=justify, no_wrap=True)
     for case in cases:
         if case.knobs:
             table.add_row(Text(case.title, style="bold"))
         for scored, measured in zip_longest(
             _score_cells(case, cases[0]), _energy_cells(case, cases[0])
         ):
-            energies = (measured or [])[len(phases) == 1 :]
-            table.add_row(*(scored or [""] * 4), *energies)
+            cells = [*(scored or [""] * 4), *(measured or [])[len(phases) == 1 :]]
+            pairs = zip(heads, cells, strict=False)
+            table.add_row(*(cell for head, cell in pairs if head not in without))
         table.add_section()
     return table
 
@@ -105,7 +117,7 @@ def whole_width(table: Table, console: Console) -> int:
 
 def as_json(cases: Sequence[Case]) -> str:
     """Return the cases as one JSON object; measurements are as they are stored."""
-    told = [
+    described = [
         {
             "knobs": dict(case.knobs),
             "configuration": asdict(case.configuration),
@@ -116,7 +128,7 @@ def as_json(cases: Sequence[Case]) -> str:
         }
         for case in cases
     ]
-    return json.dumps({"configurations": told}, indent=2)
+    return json.dumps({"configurations": described}, indent=2)
 
 
 def _row_fields(row: Row) -> dict[str, object]:
@@ -160,12 +172,12 @@ def _score(quality: Quality) -> str:
 
 
 def _energy_cells(case: Case, reference: Case) -> list[list[str]]:
-    cells = []
+    cells, by_phase = [], {each.phase: each for each in reversed(reference.measurements)}
     for ours in case.measurements:
-        theirs = _of_phase(reference, ours.phase)
+        theirs = by_phase.get(ours.phase)
         energy, change = _NONE, ""
         if ours.valid:
-            energy = uncertain(ours.energy_per_unit_j, ours.energy_per_unit_u_j, f"J/{ours.unit}")
+            energy = uncertain(ours.energy_per_unit_j, ours.energy_per_unit_u_j, "J")
             if case is not reference and theirs is not None and theirs.valid:
                 share = ours.energy_per_unit_j / theirs.energy_per_unit_j - 1
                 change = f"{share:+.1%}" if abs(share) < 1 else f"{share:+.0%}"
@@ -173,19 +185,11 @@ def _energy_cells(case: Case, reference: Case) -> list[list[str]]:
     return cells
 
 
-def _of_phase(case: Case, phase: str) -> Measurement | None:
-    return next((each for each in case.measurements if each.phase == phase), None)
-
-
 def _title(workload: str, cases: Sequence[Case]) -> str:
     data = next((row.quality.data for case in cases for row in case.rows if row.quality), None)
     device = next((each.device for case in cases for each in case.measurements), None)
-    where = "" if device is None else f", energy of {_device_name(device.backend, device.name)}"
+    where = "" if device is None else f", energy of {board_words(device)}"
     return f"{workload}{'' if data is None else f' on {data}'}{where}"
-
-
-def _device_name(backend: str, name: str) -> str:
-    return {"simulated": "simulated ", "replay": "replayed "}.get(backend, "") + name
 
 
 def _notes(cases: Sequence[Case]) -> list[str]:
@@ -221,8 +225,8 @@ def _reasons(cases: Sequence[Case]) -> list[str]:
     for case in cases:
         faults = [finding.detail for each in case.measurements for finding in each.findings]
         faults = [case.cost] if isinstance(case.cost, str) else faults
-        said = [(row.note, row.metric) for row in case.rows if row.note]
-        for why, what in [*said, *((fault, "energy") for fault in faults)]:
+        notes = [(row.note, row.metric) for row in case.rows if row.note]
+        for why, what in [*notes, *((fault, "energy") for fault in faults)]:
             found.setdefault(why, {}).setdefault(what, []).append(case.title)
     return [f"{_missing(whats)}: {why}" for why, whats in found.items()]
 

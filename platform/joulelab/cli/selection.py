@@ -1,25 +1,18 @@
 """Which devices a command means."""
 
 import sys
-from pathlib import Path
 
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
 from joulelab.devices.choice import DEFAULT_SIMULATED
 from joulelab.errors import ConfigError, DeviceNotFoundError
-from joulelab.guard.settings import GuardSettings
-from joulelab.tracking.durable import check_folder
 
 
 def find_addresses(device: str, store: str | None, uuids: tuple[str, ...]) -> list[DeviceAddress]:
-    """Find the devices that the options of a command name.
+    """Find the devices that the options of a command name, all without ``uuids``.
 
-    Args:
-        device: Registry name of a backend, or ``"auto"`` for the best that finds a GPU; a
-            fallback is said aloud on the standard error.
-        store: Folder of driver state or recordings, for backends that are not hardware.
-        uuids: Which devices; empty for all.
+    Of ``"auto"`` it is the best backend that finds a GPU; a fallback is printed on standard error.
 
     Raises:
         UnknownNameError: If there is no such backend; names the closest.
@@ -41,13 +34,9 @@ def find_addresses(device: str, store: str | None, uuids: tuple[str, ...]) -> li
 def choose_address(
     device: str, *, store: str | None = None, uuid: str | None = None, gpu: str | None = None
 ) -> DeviceAddress:
-    """Find the one device that the options of a command name.
+    """Find the one device that the options of a command name, by default the first.
 
-    Args:
-        device: As for :func:`find_addresses`.
-        store: As for :func:`find_addresses`.
-        uuid: Which device; by default the only one, or the first.
-        gpu: Catalogue key of a GPU to simulate, for ``"simulated"`` alone.
+    ``gpu`` is the catalogue key of a GPU to simulate, for ``"simulated"`` alone.
 
     Raises:
         ConfigError: If ``gpu`` is given for another backend, or beside ``uuid``.
@@ -68,28 +57,6 @@ def choose_address(
 def open_device(address: DeviceAddress) -> Device:
     """Open the device at ``address``."""
     return DEVICES[address.backend].open(address)
-
-
-def check_guard_socket(path: Path | None) -> None:
-    """Refuse, before anything is measured, a socket at which no clock guard can listen.
-
-    Args:
-        path: Where it is to listen on this node; ``None`` for the node's own.
-
-    Raises:
-        ConfigError: If it is not absolute or too long, is another kind of file, or its folder is
-            absent or cannot be written to.
-    """
-    if path is None or GuardSettings(socket_path=path).socket_path.is_socket():
-        return
-    if path.exists():
-        raise ConfigError(f"A clock guard listens at a Unix socket, but {path} is none.")
-    if not path.parent.parent.is_dir():
-        raise ConfigError(
-            f"A clock guard makes the folder of its socket, but {path.parent.parent} is no folder."
-        )
-    if path.parent.exists():
-        check_folder(path.parent)
 
 
 def _backend(device: str) -> str:

@@ -8,11 +8,12 @@ unbalanced two-way classification without interaction; Searle, "Linear Models", 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, isinf, sqrt
+from math import exp, inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from joulelab.core.statistics import student_quantile
 from joulelab.errors import ConfigError, MeasurementError
 
 Array = NDArray[np.float64]
@@ -165,13 +166,6 @@ def tied(configurations: Sequence[str], boards: Sequence[str], reference: str) -
                 reached_boards.add(board)
         grown = len(reached_configurations) + len(reached_boards) > before
     return [configuration in reached_configurations for configuration in configurations]
-
-
-def student_quantile(probability: float, dof: float) -> float:
-    """Return the quantile of Student's t distribution, the normal one for infinite ``dof``."""
-    from scipy.special import ndtri, stdtrit  # type: ignore[import-untyped]
-
-    return float(ndtri(probability) if isinf(dof) else stdtrit(dof, probability))
 
 
 def _design(configurations: Sequence[str], names: Sequence[str], boards: Sequence[str]) -> Array:

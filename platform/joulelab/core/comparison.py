@@ -1,4 +1,4 @@
-"""Which configuration is best, and which cannot be told apart from the best.
+"""Which configuration is best, and which are statistically indistinguishable from it.
 
 Multiple comparisons with the best (Hsu, "Constrained simultaneous confidence intervals for multiple
 comparisons with the best", Annals of Statistics 12, 1984; unbalanced designs: Hsu, "Multiple
@@ -18,7 +18,8 @@ from math import floor, inf, isinf, sqrt
 
 import numpy as np
 
-from joulelab.core.additive import AdditiveFit, Array, student_quantile
+from joulelab.core.additive import AdditiveFit, Array
+from joulelab.core.statistics import student_quantile
 
 _NODES = 48
 _MAX_CORRELATION = 0.9  # beyond it the integrand is too steep for the nodes
@@ -30,7 +31,7 @@ class BestSet:
 
     Attributes:
         best: Configuration of the lowest estimate.
-        members: Configurations that cannot be told apart from the best, itself included, in
+        members: configurations statistically indistinguishable from the best, itself included, in
             the order of their estimates.
         level: Probability that the truly best configuration is among ``members``, at least.
     """

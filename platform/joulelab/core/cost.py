@@ -46,7 +46,7 @@ class KernelCost:
         reread_b: Bytes beyond ``dram_b`` that its own way of blocking reads again, at about the
             pace of the last cache, >= 0.
         shape: Of matrix work: independent products, rows, columns, length of a dot product (as
-            :class:`joulelab.estimator.program.MatrixShape`); ``None`` of other work or unknown.
+            :class:`joulelab.tracing.program.MatrixShape`); ``None`` of other work or unknown.
         steps: Loads that each thread waits for one after the other where a kernel has no other
             threads to run meanwhile, >= 0; 0 where there are, or if unknown.
     """

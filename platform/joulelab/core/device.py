@@ -84,6 +84,8 @@ class Capabilities:
         unlocked_sm_clock_mhz: Where the SM clock of this board stays under load while nothing
             holds it down, so that a lower one shows a lock; ``None`` where it varies.
         unlocked_mem_clock_mhz: The same for the memory clock.
+        activity_source: Backend that counts activities in the place of the device's own, which
+            cannot; ``None`` where none does.
     """
 
     sm_clocks_mhz: tuple[int, ...]
@@ -97,6 +99,7 @@ class Capabilities:
     can_set_clocks: bool | None
     unlocked_sm_clock_mhz: int | None = None
     unlocked_mem_clock_mhz: int | None = None
+    activity_source: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,9 @@ class DeviceState:
             reserves for itself; ``None`` if unread.
         held: Locks and power limit that the driver says are set; ``None`` where it does not
             tell, as NVML does not.
+        gpu_utilization: Share (0 to 1) of the driver's last sample period, up to a second, in
+            which a kernel ran; ``None`` if unreadable.
+        memory_utilization: The same for device memory that was read or written.
     """
 
     sm_clock_mhz: int
@@ -129,6 +135,8 @@ class DeviceState:
     thermal_s: float | None = None
     memory_used_b: int | None = None
     held: OperatingPoint | None = None
+    gpu_utilization: float | None = None
+    memory_utilization: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

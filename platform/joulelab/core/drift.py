@@ -6,8 +6,8 @@ from math import expm1
 
 import numpy as np
 
-from joulelab.core.additive import Interval, student_quantile
-from joulelab.core.statistics import line_slope_and_u
+from joulelab.core.additive import Interval
+from joulelab.core.statistics import line_slope_and_u, student_quantile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

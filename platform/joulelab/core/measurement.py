@@ -1,7 +1,7 @@
 """One result: what ran, where, at which point, what it cost, and whether to believe it."""
 
 from dataclasses import dataclass, field
-from math import sqrt
+from math import isfinite, sqrt
 from statistics import fmean
 from typing import Literal, get_args
 
@@ -82,6 +82,11 @@ class Observed:
         warmup_steady: Whether the load was steady when the warm-up ended.
         sampler_share: Share of one core (0 to 1) that the sampler took.
         activity: Mean unit activities; all ``None`` where unread.
+        activity_source: Backend that counted them in the place of the device's own; ``None``
+            where that did it itself, or nobody.
+        gpu_utilization: Mean share of the time (0 to 1) in which a kernel ran, as the driver
+            tells it; ``None`` if unread.
+        memory_utilization: The same for device memory that was read or written.
     """
 
     sm_clock_mhz: float | None = None
@@ -99,6 +104,9 @@ class Observed:
     activity: Activity = field(default_factory=Activity)
     memory_used_b: int | None = None
     power_limit_w: float | None = None
+    activity_source: str | None = None
+    gpu_utilization: float | None = None
+    memory_utilization: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +167,8 @@ class Measurement:
             where they were not scored. Outputs depend on no clock, so it is scored apart.
         receipt: What was in force right after the operating point was; ``None`` if it never was,
             or in results of versions that did not keep it.
+        figures: What the workload told of the work in the windows, as sorted ``(name, value)``
+            pairs, units as suffixes of the names; empty for most workloads.
     """
 
     measurement_id: str
@@ -179,6 +189,7 @@ class Measurement:
     schema_version: int = SCHEMA_VERSION
     quality: tuple[Quality, ...] = ()
     receipt: Receipt | None = None
+    figures: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.windows or self.findings):
@@ -191,6 +202,9 @@ class Measurement:
         scored = [quality.metric for quality in self.quality]
         if len(scored) != len(set(scored)):
             raise ConfigError(f"quality must have one entry per metric, got {scored}.")
+        names = [name for name, _ in self.figures]
+        if names != sorted(set(names)) or not all(isfinite(value) for _, value in self.figures):
+            raise ConfigError(f"figures must be finite, sorted, without doubles: {self.figures}.")
 
     @property
     def valid(self) -> bool:
@@ -281,6 +295,6 @@ class Measurement:
 
     def _trusted(self) -> tuple[EnergyWindow, ...]:
         if self.findings:
-            said = "; ".join(f"{f.reason}: {f.detail}" for f in self.findings)
-            raise MeasurementError(f"Measurement {self.measurement_id} is invalid: {said}")
+            reasons = "; ".join(f"{f.reason}: {f.detail}" for f in self.findings)
+            raise MeasurementError(f"Measurement {self.measurement_id} is invalid: {reasons}")
         return self.windows

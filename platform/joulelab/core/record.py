@@ -1,8 +1,9 @@
-"""A measurement together with the raw power that it came from."""
+"""A measurement together with the raw power that it came from, and what the device did."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import uuid4
 
+from joulelab.core.course import Course
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, Measurement, Observed, Provenance
@@ -18,31 +19,63 @@ class Record:
     Attributes:
         measurement: The result.
         trace: Power samples of the measured windows; ``None`` where there were none.
+        course: What else was seen of the device meanwhile.
     """
 
     measurement: Measurement
     trace: PowerTrace | None
+    course: Course = field(default_factory=Course)
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """What all phases of one trial on one device share.
+
+    Attributes:
+        trial: What is measured.
+        unit: Unit of the workload's work.
+        device: Where.
+        provenance: What the results came from.
+        idle: Energy of the idle device; ``None`` where none was measured.
+        receipt: What the guard set; ``None`` without one.
+    """
+
+    trial: Trial
+    unit: str
+    device: DeviceIdentity
+    provenance: Provenance
+    idle: EnergyWindow | None = None
+    receipt: Receipt | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The windows of one phase, and whether to believe them.
+
+    Attributes:
+        windows: Energy of every interval; empty where the source does not span them all.
+        observed: What the device did meanwhile.
+        findings: What the validity contract found wrong.
+        trace: Power samples of the windows; ``None`` where there were none.
+        course: What else was seen of the device meanwhile.
+    """
+
+    windows: tuple[EnergyWindow, ...] = ()
+    observed: Observed = field(default_factory=Observed)
+    findings: tuple[Finding, ...] = ()
+    trace: PowerTrace | None = None
+    course: Course = field(default_factory=Course)
 
 
 def record_of(
-    trial: Trial,
-    *,
-    phase: str,
-    unit: str,
-    device: DeviceIdentity,
-    provenance: Provenance,
-    windows: tuple[EnergyWindow, ...] = (),
-    idle: EnergyWindow | None = None,
-    observed: Observed | None = None,
-    findings: tuple[Finding, ...] = (),
-    trace: PowerTrace | None = None,
-    receipt: Receipt | None = None,
+    session: Session, phase: str, verdict: Verdict, figures: tuple[tuple[str, float], ...] = ()
 ) -> Record:
-    """Return what became of one phase of ``trial`` on ``device``, under a new identifier.
+    """Return what became of one phase of a trial, under a new identifier.
 
     Raises:
         ConfigError: If there are neither windows nor findings.
     """
+    trial = session.trial
     measurement = Measurement(
         measurement_id=uuid4().hex,
         study=trial.study,
@@ -52,13 +85,14 @@ def record_of(
         sentinel=trial.sentinel,
         configuration=trial.configuration,
         phase=phase,
-        unit=unit,
-        device=device,
-        windows=windows,
-        idle=idle,
-        observed=observed or Observed(),
-        findings=findings,
-        provenance=provenance,
-        receipt=receipt,
+        unit=session.unit,
+        device=session.device,
+        windows=verdict.windows,
+        idle=session.idle,
+        observed=verdict.observed,
+        findings=verdict.findings,
+        provenance=session.provenance,
+        receipt=session.receipt,
+        figures=figures,
     )
-    return Record(measurement=measurement, trace=trace)
+    return Record(measurement=measurement, trace=verdict.trace, course=verdict.course)

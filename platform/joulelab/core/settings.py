@@ -65,7 +65,7 @@ def setting_findings(
     unlocked board although the driver names nothing that holds it down.
     """
     states = [look.state for look in looks if start_s <= look.at_s <= stop_s]
-    wrong = [said for state in states for said in wrong_settings(state, point, capabilities)]
+    wrong = [each for state in states for each in wrong_settings(state, point, capabilities)]
     for name, knob in (("SM", "sm_clock_mhz"), ("memory", "mem_clock_mhz")):
         unlocked_mhz = getattr(capabilities, f"unlocked_{knob}")
         if getattr(point, knob) is None and unlocked_mhz is not None:

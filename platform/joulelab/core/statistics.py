@@ -1,8 +1,9 @@
 """Means, their uncertainty, and intervals."""
 
 from collections.abc import Sequence
-from math import exp, hypot, log, sqrt
-from statistics import StatisticsError, fmean, linear_regression, stdev
+from functools import cache
+from math import cos, exp, isinf, log, pi, sin, sqrt, tan
+from statistics import NormalDist, StatisticsError, fmean, linear_regression, stdev
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,24 +37,46 @@ def student_t(level: float, num_values: int) -> float:
         level: Confidence level within (0, 1), e.g. 0.95.
         num_values: How many values the mean is of, at least 2.
     """
-    from scipy.special import stdtrit  # type: ignore[import-untyped]
-
     if not (0 < level < 1 and num_values >= 2):
         raise ConfigError(
             f"level must be within (0, 1) and num_values at least 2, got {level}, {num_values}."
         )
-    return float(stdtrit(num_values - 1, (1 + level) / 2))
+    return student_quantile((1 + level) / 2, num_values - 1)
 
 
-def confidence_half_width(values: Sequence[float], level: float = 0.95) -> float:
-    """Return the half-width of Student's confidence interval of the mean of ``values``.
+@cache
+def student_quantile(probability: float, dof: float) -> float:
+    """Return the quantile of Student's t distribution, the normal one for infinite ``dof``.
 
-    Raises:
-        MeasurementError: For fewer than two values: one value has no scatter.
+    By bisection of the angle ``atan(t / sqrt(dof))``. SciPy has it too, but would be two thirds of
+    what measuring installs.
+
+    Args:
+        probability: Within (0, 1).
+        dof: A whole number of degrees of freedom, or infinity.
     """
-    if len(values) < 2:
-        raise MeasurementError(f"A confidence interval needs two values, got {len(values)}.")
-    return student_t(level, len(values)) * mean_u(values)
+    if isinf(dof):
+        return NormalDist().inv_cdf(probability)
+    if probability < 0.5:
+        return -student_quantile(1 - probability, dof)
+    level, low, high = 2 * probability - 1, 0.0, pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student_within(middle, int(dof)) < level else (low, middle)
+    return tan(low) * sqrt(dof)
+
+
+def _student_within(angle: float, dof: int) -> float:
+    r"""Probability that \|T\| is at most ``tan(angle) * sqrt(dof)``.
+
+    Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4.
+    """
+    odd, cosine = dof % 2, cos(angle)
+    term, series = cosine if odd else 1.0, 0.0
+    for step in range((dof - 1) // 2 if odd else dof // 2):
+        series += term
+        term *= cosine**2 * (2 * step + 1 + odd) / (2 * step + 2 + odd)
+    return 2 / pi * (angle + sin(angle) * series) if odd else sin(angle) * series
 
 
 def log_ratio(value: float, reference: float) -> float:
@@ -65,15 +88,6 @@ def log_ratio(value: float, reference: float) -> float:
     if not (value > 0 and reference > 0):
         raise MeasurementError(f"A ratio needs positive numbers, got {value} and {reference}.")
     return log(value / reference)
-
-
-def log_ratio_u(relative_value_u: float, relative_reference_u: float) -> float:
-    """Return the standard uncertainty of a log-ratio of independent values.
-
-    To first order the uncertainty of a logarithm is the relative one of its argument
-    (GUM 5.1.2), and the two add in squares.
-    """
-    return hypot(relative_value_u, relative_reference_u)
 
 
 def log_ratio_interval(center: float, u: float, factor: float) -> tuple[float, float]:

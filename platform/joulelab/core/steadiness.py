@@ -5,8 +5,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from joulelab.core.additive import student_quantile
-from joulelab.core.statistics import line_slope, line_slope_and_u
+from joulelab.core.statistics import line_slope, line_slope_and_u, student_quantile
 from joulelab.core.trace import PowerTrace
 
 MAX_TIME_CV = 0.02
@@ -64,7 +63,7 @@ def temperature_is_steady(at_s: Sequence[float], temperature_c: Sequence[float])
     """Whether temperature has stopped moving; ``False`` for fewer than three readings."""
     if len(at_s) < 3:
         return False
-    return abs(line_slope(at_s, temperature_c)) < MAX_TEMPERATURE_SLOPE_C_PER_S
+    return bool(abs(line_slope(at_s, temperature_c)) < MAX_TEMPERATURE_SLOPE_C_PER_S)
 
 
 def window_trend(per_unit_j: Sequence[float], per_unit_u_j: Sequence[float]) -> float | None:

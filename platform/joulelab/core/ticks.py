@@ -161,7 +161,7 @@ def _tightened(
     tick = np.round((earliest_s + latest_s - start_s - stop_s) / (2 * period_s))
     lower_s, upper_s = _bounds_s(number[agree], low_s[agree], high_s[agree], tick)
     lower_s, upper_s = lower_s - jitter_s, upper_s + jitter_s
-    tick, known = _told_apart(
+    tick, known = _certain_numbers(
         np.maximum(
             np.ceil((earliest_s - upper_s) / period_s), np.floor((seen_s - upper_s) / period_s)
         ),
@@ -177,7 +177,7 @@ def _tightened(
     )
 
 
-def _told_apart(least: Array, most: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _certain_numbers(least: Array, most: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Numbers of ticks that lie between bounds and increase, and which are certain."""
     order = np.arange(least.size)
     least = np.maximum.accumulate(least - order) + order

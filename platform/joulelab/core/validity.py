@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
 from joulelab.core.device import DeviceState, EventReason, Look
 from joulelab.core.energy import EnergyWindow
-from joulelab.core.measurement import Finding, InvalidReason
+from joulelab.core.measurement import Finding, InvalidReason, Observed
 from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
 from joulelab.core.steadiness import MAX_WINDOW_TREND, window_trend
@@ -17,6 +17,7 @@ from joulelab.core.trace import PowerTrace
 
 MIN_RESIDENCY = 0.95
 MAX_THROTTLE_SHARE = 0.01
+"""Share of the time for which heat, or the power cap, may set the clock."""
 MAX_DRIFT_C = 5.0
 MAX_DISAGREEMENT = 0.02
 MAX_LOOK_GAP_S = 1.5
@@ -33,31 +34,14 @@ class Conduct:
     """How the device behaved while the windows ran, condensed from the looks at it.
 
     Attributes:
-        sm_clock_mhz: Median SM clock.
-        mem_clock_mhz: Median memory clock; ``None`` if unread.
-        sm_residency: Share of the looks near the requested SM clock; ``None`` without one.
-        mem_residency: The same for the memory clock.
-        temperature_start_c: Temperature at the first look, in degrees Celsius; ``None`` if
-            unread.
-        temperature_stop_c: Temperature at the last look, likewise.
-        power_cap_share: Share of the time that the power cap held the clocks down.
-        thermal_share: The same for heat.
+        observed: What is stored of it with the result.
+        mem_residency: Share of the looks near the requested memory clock; ``None`` without one.
         longest_gap_s: Longest time without a look, ends of the interval included.
-        memory_used_b: Most device memory in use, in bytes; ``None`` if unread.
-        power_limit_w: Median power limit in force, in watts; ``None`` if unread.
     """
 
-    sm_clock_mhz: float
-    mem_clock_mhz: float | None
-    sm_residency: float | None
+    observed: Observed
     mem_residency: float | None
-    temperature_start_c: float | None
-    temperature_stop_c: float | None
-    power_cap_share: float
-    thermal_share: float
     longest_gap_s: float
-    memory_used_b: int | None = None
-    power_limit_w: float | None = None
 
 
 def conduct_of(
@@ -77,19 +61,24 @@ def conduct_of(
     states = [look.state for look in inside]
     mem_clocks_mhz = [s.mem_clock_mhz for s in states if s.mem_clock_mhz is not None]
     limits_w = [s.power_limit_w for s in states if s.power_limit_w is not None]
-    at_s = [start_s, *(look.at_s for look in inside), stop_s]
-    return Conduct(
+    observed = Observed(
         sm_clock_mhz=median(state.sm_clock_mhz for state in states),
+        clock_residency=_residency([state.sm_clock_mhz for state in states], point.sm_clock_mhz),
         mem_clock_mhz=median(mem_clocks_mhz) if mem_clocks_mhz else None,
-        sm_residency=_residency([state.sm_clock_mhz for state in states], point.sm_clock_mhz),
-        mem_residency=_residency(mem_clocks_mhz, point.mem_clock_mhz),
         temperature_start_c=states[0].temperature_c,
         temperature_stop_c=states[-1].temperature_c,
         power_cap_share=_held_share(looks, start_s, stop_s, _CAP, attrgetter("power_cap_s")),
         thermal_share=_held_share(looks, start_s, stop_s, _THERMAL, attrgetter("thermal_s")),
-        longest_gap_s=float(np.diff(at_s).max()),
         memory_used_b=_most_memory_b(looks, start_s, stop_s),
         power_limit_w=median(limits_w) if limits_w else None,
+        gpu_utilization=_mean([state.gpu_utilization for state in states]),
+        memory_utilization=_mean([state.memory_utilization for state in states]),
+    )
+    at_s = [start_s, *(look.at_s for look in inside), stop_s]
+    return Conduct(
+        observed=observed,
+        mem_residency=_residency(mem_clocks_mhz, point.mem_clock_mhz),
+        longest_gap_s=float(np.diff(at_s).max()),
     )
 
 
@@ -100,17 +89,19 @@ def conduct_findings(conduct: Conduct, point: OperatingPoint) -> tuple[Finding, 
     default power cap is part of the driver's own behaviour, so it may bind too. Heat may not.
     """
     found: list[Finding] = []
+    observed = conduct.observed
+    thermal_share, cap_share = observed.thermal_share or 0.0, observed.power_cap_share or 0.0
     cap_is_treatment = point.power_limit_w is not None or point.sm_clock_mhz is None
-    throttled = conduct.thermal_share > MAX_THROTTLE_SHARE
+    throttled = thermal_share > MAX_THROTTLE_SHARE
     if throttled:
-        found.append(_held_down("throttled", "heat", conduct.thermal_share))
-    if not cap_is_treatment and conduct.power_cap_share > MAX_THROTTLE_SHARE:
+        found.append(_throttled("throttled", "heat", thermal_share))
+    if not cap_is_treatment and cap_share > MAX_THROTTLE_SHARE:
         throttled = True
-        found.append(_held_down("power_capped", "the power cap", conduct.power_cap_share))
-    throttled |= point.power_limit_w is not None and conduct.power_cap_share > MAX_THROTTLE_SHARE
+        found.append(_throttled("power_capped", "the power cap", cap_share))
+    throttled |= point.power_limit_w is not None and cap_share > MAX_THROTTLE_SHARE
     for name, wanted_mhz, residency, seen_mhz in (
-        ("SM", point.sm_clock_mhz, conduct.sm_residency, conduct.sm_clock_mhz),
-        ("memory", point.mem_clock_mhz, conduct.mem_residency, conduct.mem_clock_mhz),
+        ("SM", point.sm_clock_mhz, observed.clock_residency, observed.sm_clock_mhz),
+        ("memory", point.mem_clock_mhz, conduct.mem_residency, observed.mem_clock_mhz),
     ):
         if wanted_mhz is None or residency is None or seen_mhz is None:
             continue
@@ -123,7 +114,7 @@ def conduct_findings(conduct: Conduct, point: OperatingPoint) -> tuple[Finding, 
                     f"{residency:.0%} (median {seen_mhz:g} MHz).",
                 )
             )
-    found += _drift_findings(conduct.temperature_start_c, conduct.temperature_stop_c)
+    found += _drift_findings(observed.temperature_start_c, observed.temperature_stop_c)
     if conduct.longest_gap_s > MAX_LOOK_GAP_S:
         found.append(_gap("looks at the device", conduct.longest_gap_s, MAX_LOOK_GAP_S))
     return tuple(found)
@@ -234,12 +225,17 @@ def _around(looks: Sequence[Look], start_s: float, stop_s: float) -> tuple[Look,
 
 def _most_memory_b(looks: Sequence[Look], start_s: float, stop_s: float) -> int | None:
     """Return the most memory in use at looks that tell it, those next to the interval included."""
-    told = [look for look in looks if look.state.memory_used_b is not None]
-    if not told:
+    known = [look for look in looks if look.state.memory_used_b is not None]
+    if not known:
         return None
-    first, last = _around(told, start_s, stop_s)
-    near = [look.state.memory_used_b for look in told if first.at_s <= look.at_s <= last.at_s]
+    first, last = _around(known, start_s, stop_s)
+    near = [look.state.memory_used_b for look in known if first.at_s <= look.at_s <= last.at_s]
     return max(used_b for used_b in near if used_b is not None)
+
+
+def _mean(shares: Sequence[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return fmean(known) if known else None
 
 
 def _residency(clocks_mhz: Sequence[int], wanted_mhz: int | None) -> float | None:
@@ -270,11 +266,11 @@ def _held_share(
     return sum(bool(state.event_reasons & reasons) for state in inside) / len(inside)
 
 
-def _held_down(reason: InvalidReason, by: str, share: float) -> Finding:
+def _throttled(reason: InvalidReason, by: str, share: float) -> Finding:
     return Finding(
         reason=reason,
-        detail=f"Clocks may be held down for {MAX_THROTTLE_SHARE:.0%} of the time at most, but "
-        f"{by} held them down for {share:.1%}; ask for a lower clock or cool the device.",
+        detail=f"The GPU may be throttled for {MAX_THROTTLE_SHARE:.0%} of the time at most, but "
+        f"{by} throttled it for {share:.1%}; ask for a lower clock or cool the device.",
     )
 
 

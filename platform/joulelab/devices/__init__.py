@@ -12,4 +12,6 @@ DEVICES: Registry[type[Device]] = Registry(
         "simulated": "joulelab.devices.simulated:SimulatedDevice",
         "replay": "joulelab.devices.replay:ReplayDevice",
     },
+    group="joulelab.devices",
+    base=Device,
 )

@@ -1,8 +1,9 @@
 """What the rest of the package needs of a GPU."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+from joulelab.core.clock import Clock
 from joulelab.core.device import (
     Activity,
     Capabilities,
@@ -14,7 +15,6 @@ from joulelab.core.device import (
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
 from joulelab.errors import DeviceUnsupportedError
-from joulelab.sampling.clock import Clock
 from joulelab.workloads.base import Workload
 
 
@@ -34,6 +34,9 @@ class Device(ABC):
     raises :class:`DeviceUnsupportedError`; a device that has gone raises
     :class:`DeviceLostError`. No method returns 0 or a last good value in place of a reading.
     """
+
+    is_hardware: ClassVar[bool] = True
+    """Whether programs run on the device itself, and not in arithmetic or from a record."""
 
     @classmethod
     @abstractmethod

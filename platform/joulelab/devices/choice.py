@@ -9,9 +9,12 @@ from typing import NamedTuple
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.errors import DeviceError, DeviceNotFoundError
+from joulelab.registry import unknown_name
 
 _PREFERENCE = ("nvml", "dcgm", "smi")
 """Every way to talk to a GPU that is there; the best first."""
+
+_NOT_HARDWARE = ("simulated", "replay")
 
 DEFAULT_SIMULATED = "h200_sxm"
 """What is simulated where nothing else was asked for."""
@@ -22,9 +25,21 @@ _LOSSES = {
 }
 
 
+def check_backend(name: str) -> None:
+    """Refuse what is neither a backend nor ``"auto"``.
+
+    Raises:
+        UnknownNameError: Names the closest.
+    """
+    if name not in (known := ("auto", *DEVICES)):
+        raise unknown_name("device", name, known)
+
+
 def is_hardware(address: DeviceAddress) -> bool:
     """Return whether programs run on the device itself, and not in arithmetic or from a record."""
-    return address.backend in _PREFERENCE
+    if address.backend in _PREFERENCE or address.backend in _NOT_HARDWARE:
+        return address.backend in _PREFERENCE  # known without importing the backend
+    return DEVICES[address.backend].is_hardware
 
 
 def with_store(address: DeviceAddress) -> DeviceAddress:

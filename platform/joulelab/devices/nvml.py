@@ -6,11 +6,13 @@ and :meth:`NvmlDevice.reset` and from nowhere else, not even to find out whether
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Self
 
 import pynvml  # type: ignore[import-untyped]
 from typing_extensions import override
 
+from joulelab.core.clock import Clock, MonotonicClock
 from joulelab.core.device import (
     Capabilities,
     DeviceAddress,
@@ -22,6 +24,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
 from joulelab.devices import nvml_library as library
 from joulelab.devices.base import ActivityProbe, Device
+from joulelab.devices.dcgm_activity import DcgmActivities, activities_of
 from joulelab.devices.knobs import check_point
 from joulelab.devices.nvml_errors import call
 from joulelab.devices.nvml_fields import (
@@ -35,7 +38,6 @@ from joulelab.devices.nvml_identity import find_capabilities, mig_enabled, read_
 from joulelab.devices.nvml_samples import PowerSamples
 from joulelab.devices.nvml_state import StateReader
 from joulelab.errors import DeviceUnsupportedError
-from joulelab.sampling.clock import Clock, MonotonicClock
 
 
 class NvmlDevice(Device):
@@ -53,6 +55,7 @@ class NvmlDevice(Device):
     def __init__(self, uuid: str) -> None:
         if uuid.startswith("MIG-"):
             raise DeviceUnsupportedError(_whole_gpu_only(uuid))
+        self._dcgm: DcgmActivities | None = None
         library.start()
         self._open = True
         try:
@@ -94,7 +97,12 @@ class NvmlDevice(Device):
     @override
     def capabilities(self) -> Capabilities:
         if self._capabilities is None:
-            self._capabilities = find_capabilities(self._gpu)
+            found = find_capabilities(self._gpu)
+            if not found.has_activity and not self._is_split:
+                self._dcgm = activities_of(self._gpu.uuid)
+            if self._dcgm is not None:
+                found = replace(found, has_activity=True, activity_source="dcgm")
+            self._capabilities = found
         return self._capabilities
 
     @override
@@ -143,8 +151,8 @@ class NvmlDevice(Device):
     def activity(self) -> ActivityProbe:
         gpu = self._whole()
         if not self.capabilities().has_activity:
-            raise self._unsupported("activity counters (GPM, from Hopper on)")
-        return GpmProbe(gpu.native)
+            raise self._unsupported("activity counters (GPM from Hopper on, else DCGM's)")
+        return GpmProbe(gpu.native) if self._dcgm is None else self._dcgm.optional_probe()
 
     @override
     def apply(self, point: OperatingPoint) -> None:
@@ -177,6 +185,8 @@ class NvmlDevice(Device):
         if self._open:
             self._open = False
             library.stop()
+        if self._dcgm is not None:
+            self._dcgm.stop()
 
     def _whole(self) -> library.Handle:
         """Return the GPU, unless others run on parts of it whose energy cannot be told apart."""

@@ -38,15 +38,15 @@ _ERRORS: dict[int, type[JouleLabError]] = {
 }
 
 
-def error_for(code: int, what: str, said: str) -> JouleLabError:
+def error_for(code: int, what: str, driver_message: str) -> JouleLabError:
     """Build the error for an NVML return code.
 
     Args:
         code: The code, other than success.
         what: What was being done, e.g. ``"Reading the energy counter of GPU-..."``.
-        said: The driver's own words.
+        driver_message: The driver's own words.
     """
-    message = f"{what} failed: NVML says {said!r} (code {code})."
+    message = f"{what} failed: NVML says {driver_message!r} (code {code})."
     error = _ERRORS.get(code, DeviceError)
     if error is DevicePermissionError:
         message = f"{message} {HOW_TO_GET_PERMISSION}"

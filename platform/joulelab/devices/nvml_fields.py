@@ -86,5 +86,5 @@ def _decoded(value: Any) -> float | None:
         return value_of(value.value, value.valueType)
     if value.nvmlReturn in _ABSENT:
         return None
-    said = str(pynvml.NVMLError(value.nvmlReturn))
-    raise error_for(value.nvmlReturn, f"Reading field {value.fieldId}", said)
+    driver_message = str(pynvml.NVMLError(value.nvmlReturn))
+    raise error_for(value.nvmlReturn, f"Reading field {value.fieldId}", driver_message)

@@ -106,8 +106,8 @@ def align(newest_s: float) -> Alignment:
         ages[name] = now_s + offset_s - newest_s
         if -STEP_S <= ages[name] <= NEWEST_MAX_AGE_S:
             return Alignment(clock=name, offset_s=offset_s, at_s=now_s)
-    told = ", ".join(f"{age:.3g} s by {name}" for name, age in ages.items())
-    raise DeviceError(f"The newest power sample must be at most a minute old, but is {told} old.")
+    stated = ", ".join(f"{age:.3g} s by {name}" for name, age in ages.items())
+    raise DeviceError(f"The newest power sample must be at most a minute old, but is {stated} old.")
 
 
 def _offset_s(clock: int) -> float:

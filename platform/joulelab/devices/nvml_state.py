@@ -32,8 +32,11 @@ class StateReader:
     def read(self) -> DeviceState:
         """Look once."""
         memory_c, power_cap_ns, *thermal_ns = self._read_counters()
+        gpu_utilization, memory_utilization = self._read_utilization()
         return replace(
             self.read_brief(),
+            gpu_utilization=gpu_utilization,
+            memory_utilization=memory_utilization,
             memory_temperature_c=memory_c,
             power_cap_s=None if power_cap_ns is None else power_cap_ns * 1e-9,
             thermal_s=_total_s(thermal_ns),
@@ -74,6 +77,10 @@ class StateReader:
             "the power limit", pynvml.nvmlDeviceGetEnforcedPowerLimit
         )
         return None if limit_mw is None else limit_mw * 1e-3
+
+    def _read_utilization(self) -> tuple[float | None, float | None]:
+        rates = self._gpu.ask_if_supported("the utilization", pynvml.nvmlDeviceGetUtilizationRates)
+        return (None, None) if rates is None else (rates.gpu / 100, rates.memory / 100)
 
     def _read_memory_used_b(self) -> int | None:
         """Read what ``nvidia-smi`` calls used, which leaves out what the driver reserves."""

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 
 from typing_extensions import override
 
+from joulelab.core.clock import Clock, MonotonicClock
 from joulelab.core.device import (
     Capabilities,
     DeviceAddress,
@@ -25,7 +26,6 @@ from joulelab.devices.privilege import this_process_may_administer
 from joulelab.devices.smi_table import TOOL, SmiQuery, check_exit, number, switch
 from joulelab.devices.tool import LineStream, ask_tool
 from joulelab.errors import DeviceNotFoundError, DeviceUnsupportedError
-from joulelab.sampling.clock import Clock, MonotonicClock
 
 PERIOD_S = 0.05
 """Half of an H200's power tick, so that none is missed."""
@@ -52,6 +52,8 @@ _READINGS = (
     "temperature.gpu",
     "temperature.memory",
     "memory.used",
+    "utilization.gpu",
+    "utilization.memory",
     "clocks_event_reasons.active",
     "clocks_event_reasons_counters.sw_power_cap",
     "clocks_event_reasons_counters.sw_thermal_slowdown",
@@ -153,6 +155,8 @@ class SmiDevice(Device):
                 now, [f"{counters}sw_thermal_slowdown", f"{counters}hw_thermal_slowdown"]
             ),
             memory_used_b=None if used_mib is None else round(used_mib) * 2**20,
+            gpu_utilization=_share(now["utilization.gpu"]),
+            memory_utilization=_share(now["utilization.memory"]),
         )
 
     @override
@@ -249,6 +253,11 @@ def _descending(clocks_mhz: Iterable[int]) -> tuple[int, ...]:
 def _total_s(now: dict[str, str | None], names: Sequence[str]) -> float | None:
     known_us = [value for name in names if (value := number(now[name])) is not None]
     return sum(known_us) * 1e-6 if known_us else None
+
+
+def _share(percentage: str | None) -> float | None:
+    value = number(percentage)
+    return None if value is None else value / 100
 
 
 def _bytes(memory_mib: str) -> int | None:

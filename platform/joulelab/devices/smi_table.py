@@ -93,11 +93,11 @@ def check_exit(what: str, done: CompletedProcess[str]) -> None:
         what: What was being done, for the message.
         done: The finished process.
     """
-    said = " ".join(f"{done.stdout} {done.stderr}".split())
+    output = " ".join(f"{done.stdout} {done.stderr}".split())
     if done.returncode:
-        raise error_for(done.returncode, f"{what} with {TOOL}", said)
-    if "is not supported" in said:
-        raise DeviceUnsupportedError(f"{what} with {TOOL} failed: it says {said!r}.")
+        raise error_for(done.returncode, f"{what} with {TOOL}", output)
+    if "is not supported" in output:
+        raise DeviceUnsupportedError(f"{what} with {TOOL} failed: it says {output!r}.")
 
 
 def number(text: str | None) -> float | None:

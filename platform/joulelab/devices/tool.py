@@ -109,9 +109,9 @@ class LineStream(Generic[T]):
             with process.stdout as lines:  # type: ignore[union-attr]
                 for line in lines:
                     self._take(line)
-            said = " ".join(self._tail) or "nothing"
+            last_lines = " ".join(self._tail) or "nothing"
             error = DeviceLostError(
-                f"{self._command[0]} ended with code {process.wait()}; it said last: {said}"
+                f"{self._command[0]} ended with code {process.wait()}; it said last: {last_lines}"
             )
         except Exception as failure:  # a thread's top frame; latest() raises it
             error = failure

@@ -7,7 +7,6 @@ trace; everything else is plain arithmetic.
 
 # Imported here and now, so that the function and not the module of that name is found.
 from joulelab.estimator.api import estimate, matrix
-from joulelab.estimator.cell import Cell
-from joulelab.estimator.question import Question
+from joulelab.estimator.question import Cell, Question
 
 __all__ = ["Cell", "Question", "estimate", "matrix"]

@@ -4,26 +4,23 @@
 ``estimator.estimate("resnet50", device="h100", precision="fp16", batch=8)``.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.cell import Cell
-from joulelab.estimator.estimate import Estimate, Mode
-from joulelab.estimator.opportunities import Change, opportunities
-from joulelab.estimator.precision import check_precision
+from joulelab.estimator.estimate import Estimate, MemoryEstimate, Mode
+from joulelab.estimator.opportunities import opportunities
 from joulelab.estimator.pricing import predict
-from joulelab.estimator.program import TracedModel
-from joulelab.estimator.question import Combination, Question, clock_grid
-from joulelab.hardware.processors import PROCESSORS
+from joulelab.estimator.pricing.memory import largest_batch, memory
+from joulelab.estimator.question import Cell, Combination, Progress, Question, Tracer, clock_grid
+from joulelab.hardware.processor import Processor
+from joulelab.tracing.precision import at_precision
+from joulelab.tracing.program import TracedModel
 
 _CLOCKS_TO_TRY = 16
-
-Progress = Callable[[str], None]
-"""Is told what is being done."""
+_MAX_TRACES = 4
 
 
 def estimate(
@@ -76,7 +73,7 @@ def estimate(
         strict=strict,
     )
     (combination,) = question.combinations()
-    return _predict(question, Tracer(question, _silent), combination)
+    return _predict(question, Tracer(question), combination)
 
 
 def matrix(question: Question, *, progress: Progress | None = None) -> tuple[Cell, ...]:
@@ -84,52 +81,17 @@ def matrix(question: Question, *, progress: Progress | None = None) -> tuple[Cel
 
     Args:
         question: What to predict.
-        progress: Is told what is being traced.
+        progress: Is given what is being traced.
 
     Raises:
         UnknownNameError: If a name is not known.
         ConfigError: If no combination has an answer, or, in strict mode, one has none.
     """
-    tracer = Tracer(question, progress or _silent)
+    tracer = Tracer(question, progress)
     cells = tuple(_cell(question, tracer, each) for each in question.combinations())
     if all(cell.estimate is None for cell in cells):
         raise ConfigError(cells[0].problem)
     return cells
-
-
-class Tracer:
-    """Traces the models of a question, each combination once.
-
-    Args:
-        question: What is asked.
-        progress: Is told what is being traced.
-    """
-
-    def __init__(self, question: Question, progress: Progress) -> None:
-        self._question = question
-        self._progress = progress
-        self._traced: dict[tuple[str, str, int], TracedModel] = {}
-
-    def of(self, combination: Combination) -> TracedModel:
-        """Return the model of ``combination``.
-
-        Raises:
-            ConfigError: If it cannot be traced, or the device lacks the precision.
-        """
-        check_precision(combination.precision, combination.processor)
-        return self.trace(combination.model, combination.precision, combination.batch)
-
-    def trace(self, model: str, precision: str, batch: int) -> TracedModel:
-        """Return ``model`` as it runs in ``precision``.
-
-        Raises:
-            ConfigError: If it cannot be traced.
-        """
-        key = (model, precision, batch)
-        if key not in self._traced:
-            self._progress(f"Tracing {model}, {precision}, batch {batch}")
-            self._traced[key] = self._question.trace(model, precision, batch)
-        return self._traced[key]
 
 
 def _cell(question: Question, tracer: Tracer, combination: Combination) -> Cell:
@@ -167,18 +129,19 @@ def _predict(question: Question, tracer: Tracer, combination: Combination) -> Es
 def with_opportunities(question: Question, cell: Cell, *, progress: Progress | None = None) -> Cell:
     """Return ``cell`` with what would save energy, found by predicting it again in other ways.
 
-    Args:
-        question: What was asked; mode, clock and the like are kept unless they are the change.
-        cell: One of its answers.
-        progress: Is told what is being traced.
+    Mode, clock and the like are those of ``question`` unless they are the change.
     """
     found = cell.estimate
     if found is None:
         return cell
-    tracer = Tracer(question, progress or _silent)
+    tracer = Tracer(question, progress)
 
     def again(**change: str | int) -> Estimate:
-        changed = _changed(cell, change)
+        changed = replace(
+            cell,
+            precision=str(change.get("precision", cell.precision)),
+            batch=int(change.get("batch", cell.batch)),
+        )
         point = question.point
         if "sm_clock_mhz" in change:
             point = replace(point, sm_clock_mhz=int(change["sm_clock_mhz"]))
@@ -194,15 +157,71 @@ def with_opportunities(question: Question, cell: Cell, *, progress: Progress | N
     return replace(cell, opportunities=opportunities(found, again, clocks_mhz=clocks))
 
 
-def _changed(cell: Cell, change: Change) -> Combination:
-    device = change.get("device")
-    return Combination(
-        model=cell.model,
-        processor=cell.processor if device is None else PROCESSORS[str(device)],
-        precision=str(change.get("precision", cell.precision)),
-        batch=int(change.get("batch", cell.batch)),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit(Combination):
+    """The memory of a combination.
+
+    Attributes:
+        largest_batch: Largest batch that fits; 0 if none does, ``None`` if memory sets no limit.
+    """
+
+    phases: dict[str, MemoryEstimate]
+    largest_batch: int | None = None
+
+    @property
+    def worst(self) -> MemoryEstimate:
+        """Memory of the phase that needs most."""
+        return max(self.phases.values(), key=lambda found: found.peak_b)
 
 
-def _silent(_: str) -> None:
-    """Say nothing."""
+def fits(question: Question, *, progress: Progress) -> tuple[Fit, ...]:
+    """Return the memory of every combination of ``question``, and the largest batch that fits.
+
+    Raises:
+        ConfigError: If a model cannot be traced, or a device lacks a precision.
+    """
+    tracer = Tracer(question, progress)
+    most: dict[tuple[str, str, str], int | None] = {}
+    found = []
+    for each in question.combinations():
+        traced = tracer.of(each)
+        key = (each.model, each.processor.key, each.precision)
+        if key not in most:
+            most[key] = _largest(tracer, each)
+        fit = Fit(
+            model=each.model,
+            processor=each.processor,
+            precision=each.precision,
+            batch=each.batch,
+            phases=_phases(traced, each.processor),
+            largest_batch=most[key],
+        )
+        found.append(fit)
+    return tuple(found)
+
+
+def _phases(traced: TracedModel, processor: Processor) -> dict[str, MemoryEstimate]:
+    return {
+        phase.phase: memory(at_precision(phase.program, traced.precision), processor)
+        for phase in traced.phases
+    }
+
+
+def _largest(tracer: Tracer, asked: Combination) -> int | None:
+    """Extrapolate from two batches, and again from what was found, until a trace agrees.
+
+    Memory is all but linear in the batch, so that the second guess is right as a rule.
+    """
+
+    def worst(batch: int) -> MemoryEstimate:
+        found = _phases(tracer.of(replace(asked, batch=batch)), asked.processor)
+        return max(found.values(), key=lambda one: one.peak_b)
+
+    first, other = worst(1), 2
+    guess = largest_batch(first, worst(2))
+    for _ in range(_MAX_TRACES):
+        if guess is None or guess <= 1 or guess == other:
+            break
+        other = guess
+        guess = largest_batch(first, worst(other), batches=(1, other))
+    return guess

@@ -4,38 +4,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from joulelab.core.point import OperatingPoint
-from joulelab.estimator.api import Progress, Tracer
 from joulelab.estimator.pricing import predict
-from joulelab.estimator.question import Combination, Question, clock_grid
-from joulelab.hardware.processor import Processor
-from joulelab.registry import unknown_name
-
-EXPONENTS = {"energy": (1, 0), "time": (0, 1), "edp": (1, 1), "ed2p": (1, 2)}
-"""Powers of energy and of time in each objective."""
+from joulelab.estimator.question import Combination, Progress, Question, Tracer, clock_grid
+from joulelab.objectives import without_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One phase of a model at one precision and batch size, over core clocks.
+class Curve(Combination):
+    """One phase of a combination, over core clocks.
 
     Attributes:
-        model: The model.
-        processor: Where it runs.
-        precision: Number format.
-        batch: Samples per execution.
-        phase: The phase.
-        unit: What ``work`` counts.
-        work: Units of work of the phase.
         clocks_mhz: Requested clocks, ascending; the default is among them.
         default: Index of the default clock.
-        latency_s: Time at each clock.
-        energy_j: Energy at each clock.
     """
 
-    model: str
-    processor: Processor
-    precision: str
-    batch: int
     phase: str
     unit: str
     work: float
@@ -50,11 +32,8 @@ class Curve:
         Raises:
             UnknownNameError: If there is no such objective.
         """
-        if objective not in EXPONENTS:
-            raise unknown_name("objective", objective, EXPONENTS)
-        of_energy, of_time = EXPONENTS[objective]
-        pairs = zip(self.energy_j, self.latency_s, strict=True)
-        return [energy_j**of_energy * time_s**of_time for energy_j, time_s in pairs]
+        cost = without_quality(objective).cost
+        return [cost(*pair) for pair in zip(self.energy_j, self.latency_s, strict=True)]
 
     def best(self, objective: str) -> int:
         """Return the index of the clock at which ``objective`` is lowest."""
@@ -76,12 +55,7 @@ class Curve:
 def sweep(
     question: Question, *, clocks_mhz: Sequence[int] = (), progress: Progress
 ) -> tuple[Curve, ...]:
-    """Predict every combination of ``question`` over core clocks.
-
-    Args:
-        question: What to predict; its own clock is not used.
-        clocks_mhz: Clocks; empty takes the whole range of each device.
-        progress: Is told what is being traced.
+    """Predict every combination of ``question`` at ``clocks_mhz``; of none given, over the range.
 
     Raises:
         ConfigError: If a clock is off the range of a device, or the device lacks a precision.

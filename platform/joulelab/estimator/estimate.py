@@ -32,6 +32,18 @@ class EnergySplit:
     memory_j: float
     static_j: float
 
+    def of(self, component: Component) -> float:
+        """Return the energy of one component."""
+        return float(getattr(self, f"{component}_j"))
+
+    def times(self, factor: float) -> "EnergySplit":
+        """Return every component times ``factor``."""
+        return EnergySplit(
+            compute_j=self.compute_j * factor,
+            memory_j=self.memory_j * factor,
+            static_j=self.static_j * factor,
+        )
+
     @property
     def total_j(self) -> float:
         """All energy."""
@@ -63,21 +75,13 @@ class GroupEstimate:
     """One kernel, or several fused into one.
 
     Attributes:
-        name: For people: the module and what it computes.
-        module: Dotted path of the module; empty outside of any.
-        kind: What its main kernel computes.
-        operators: Names of its operators.
         count: How often it runs in one execution of its phase; all figures are for all of them.
-        flop: Operations by pipe.
-        moved_b: Bytes by memory level.
-        device_s: Time on the device.
         elapsed_s: Share of the latency: time on the device and of waiting for its launch.
         roofline_s: Least time that peak rates allow at the default clock.
         bound: What sets its time.
         clock_mhz: Core clock at which it runs: lower than requested where the power cap binds.
         power_w: Power while it runs, never above the cap.
         energy: Where its energy goes, waiting included.
-        events: Its architectural events; empty unless asked for.
     """
 
     name: str
@@ -104,10 +108,7 @@ class MemoryEstimate:
     Attributes:
         weight_b: Parameters and buffers.
         activation_b: Peak of values made while it runs.
-        kv_b: Key-value cache.
         input_b: Inputs, without the cache.
-        gradient_b: Gradients of the parameters.
-        optimizer_b: Optimizer state.
         workspace_b: Scratch space of kernels.
         capacity_b: What the device has.
         timeline_b: Total bytes after each operator, in order.
@@ -147,9 +148,7 @@ class Concurrency:
     """How much could run side by side.
 
     Attributes:
-        num_groups: Groups in all.
         critical_path: Groups on the longest chain of dependences.
-        mean_width: Groups over ``critical_path``.
         max_width: Most groups at one depth.
         critical_s: Time on the device of the slowest chain.
     """
@@ -185,18 +184,10 @@ class PhaseEstimate:
     """One phase of a model on a device; figures are for all its executions.
 
     Attributes:
-        phase: Its name.
-        work: Units of work.
-        latency_s: From start to end.
         roofline_s: Least time that peak rates allow.
-        energy: Where the energy goes.
         power_w: Mean power, never above the cap.
         peak_power_w: Power of the group that draws most, never above the cap.
         throttled_fraction: Share of the latency in which the power cap holds the clock down.
-        groups: In the order in which they run.
-        events: Sums of the groups' events; empty unless asked for.
-        memory: Device memory needed.
-        concurrency: What could run side by side.
     """
 
     phase: str
@@ -218,18 +209,11 @@ class Estimate:
     """A model on a device.
 
     Attributes:
-        model: The model's name.
         unit: What ``work`` counts.
         device: Key of the processor.
         num_devices: Processors that share the work by tensor parallelism; times are of all,
             energies are summed over them.
-        precision: Number format.
-        batch: Samples per execution.
-        mode: How kernels are launched.
-        point: Requested operating point.
         cap_w: Power limit of each processor.
-        phases: In order.
-        confidence: How far to trust it.
         data_energy_j: Lowest and highest energy that operands' data alone may lead to; the
             estimate is for random-like data, the high end.
         without_formula: Operators that have no cost formula, with their share of all bytes.

@@ -3,17 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from joulelab.core.number_format import BITS
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Component, Estimate, GroupEstimate, Mode
 
 Change = Mapping[str, str | int]
-"""Settings that differ: ``mode``, ``batch``, ``precision``, ``sm_clock_mhz`` or ``device``."""
+"""Settings that differ: ``mode``, ``batch``, ``precision`` or ``sm_clock_mhz``."""
 
 EstimateAgain = Callable[..., Estimate]
 """Estimates the same work with a :data:`Change` given as keyword arguments."""
 
-_BITS = {"fp64": 64, "fp32": 32, "tf32": 19, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
 _BATCH_FACTORS = (2, 4, 8, 16)
+_LEAST_SAVING = 0.01
+"""Share of the energy that a change must save to be worth a word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +23,9 @@ class Opportunity:
     """A change that is predicted to save energy.
 
     Attributes:
-        title: What to do, for people.
-        change: The settings that differ.
         energy_saved: Share of the energy per unit of work that is saved, 0..1.
         time_saved: Share of the time per unit of work that is saved; negative where the change
             costs time.
-        reason: What in the estimates makes the difference, in words.
     """
 
     title: str
@@ -49,39 +48,23 @@ def opportunities(
     estimate: Estimate,
     estimate_again: EstimateAgain,
     *,
-    batches: Sequence[int] | None = None,
-    precisions: Sequence[str] = tuple(_BITS),
     clocks_mhz: Sequence[int] = (),
-    devices: Sequence[str] = (),
-    least_saving: float = 0.01,
 ) -> tuple[Opportunity, ...]:
     """Return what saves energy per unit of work, the largest saving first.
 
     Every saving is the difference of two estimates. A change that is refused with a
     ``ConfigError``, such as a precision that the device lacks, is left out, and so is one that
-    does not fit the memory. Of batches, of precisions of one width, of clocks and of devices,
-    the one that saves most is given.
-
-    Args:
-        estimate: Where to start from.
-        estimate_again: Estimates the same work with other settings.
-        batches: Batches to try; by default 2 to 16 times that of ``estimate``.
-        precisions: Formats to try if they are narrower.
-        clocks_mhz: Core clocks to try.
-        devices: Keys of processors to try.
-        least_saving: Share of the energy that a change must save to be worth a word.
+    does not fit the memory. Of batches, of precisions of one width and of clocks, the one that
+    saves most is given. Batches are 2 to 16 times that of ``estimate``, precisions narrower.
     """
-    if batches is None:
-        batches = [factor * estimate.batch for factor in _BATCH_FACTORS]
     levers = (
         *_mode_levers(estimate.mode),
-        _batch_lever(batches),
-        *_precision_levers(estimate.precision, precisions),
+        _batch_lever(estimate.batch),
+        *_precision_levers(estimate.precision),
         _clock_lever(clocks_mhz),
-        _device_lever(estimate.device, devices),
     )
     found = [_best(lever, estimate, estimate_again) for lever in levers]
-    worthwhile = [one for one in found if one is not None and one.energy_saved >= least_saving]
+    worthwhile = [one for one in found if one is not None and one.energy_saved >= _LEAST_SAVING]
     return tuple(sorted(worthwhile, key=lambda one: -one.energy_saved))
 
 
@@ -132,9 +115,9 @@ def _mode_levers(mode: Mode) -> list[_Lever]:
     return {"eager": [graph, compiled], "graph": [compiled], "compiled": []}[mode]
 
 
-def _batch_lever(batches: Sequence[int]) -> _Lever:
+def _batch_lever(batch: int) -> _Lever:
     return _Lever(
-        changes=tuple({"batch": batch} for batch in batches),
+        changes=tuple({"batch": factor * batch} for factor in _BATCH_FACTORS),
         title=lambda after: f"Work on {after.batch} samples at a time",
         reason=lambda before, after: (
             f"samples share the {_share(before, 'static'):.0%} of the energy that goes into being "
@@ -144,11 +127,11 @@ def _batch_lever(batches: Sequence[int]) -> _Lever:
     )
 
 
-def _precision_levers(precision: str, precisions: Sequence[str]) -> list[_Lever]:
-    widths = sorted({_BITS[name] for name in precisions if _BITS[name] < _BITS[precision]})
+def _precision_levers(precision: str) -> list[_Lever]:
+    widths = sorted({width for width in BITS.values() if width < BITS[precision]})
     return [
         _Lever(
-            changes=tuple({"precision": name} for name in precisions if _BITS[name] == bits),
+            changes=tuple({"precision": name} for name, width in BITS.items() if width == bits),
             title=lambda after: f"Compute in {after.precision}",
             reason=lambda before, after: (
                 f"narrower numbers {_cut(before, after, 'compute')} the energy of operations, "
@@ -172,18 +155,6 @@ def _clock_lever(clocks_mhz: Sequence[int]) -> _Lever:
     )
 
 
-def _device_lever(device: str, devices: Sequence[str]) -> _Lever:
-    return _Lever(
-        changes=tuple({"device": name} for name in devices if name != device),
-        title=lambda after: f"Move to {after.device}",
-        reason=lambda before, after: (
-            f"it draws {after.power_w / before.power_w:.2g} times the power for "
-            f"{after.latency_s / _work(after) / (before.latency_s / _work(before)):.2g} times as "
-            f"long per {before.unit}"
-        ),
-    )
-
-
 def _work(estimate: Estimate) -> float:
     return sum(phase.work for phase in estimate.phases)
 
@@ -193,14 +164,7 @@ def _saved(before: float, after: float) -> float:
 
 
 def _component_j(estimate: Estimate, component: Component) -> float:
-    parts = [phase.energy for phase in estimate.phases]
-    match component:
-        case "compute":
-            return sum(part.compute_j for part in parts)
-        case "memory":
-            return sum(part.memory_j for part in parts)
-        case "static":
-            return sum(part.static_j for part in parts)
+    return sum(phase.energy.of(component) for phase in estimate.phases)
 
 
 def _share(estimate: Estimate, component: Component) -> float:

@@ -1,6 +1,6 @@
 """What is asked of the estimator: models, devices, number formats and batch sizes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import get_args
@@ -9,12 +9,13 @@ from joulelab.core.bounds import check_range
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Mode
-from joulelab.estimator.precision import PRECISIONS, supports
-from joulelab.estimator.program import TracedModel
+from joulelab.estimator.estimate import Estimate, Mode
+from joulelab.estimator.opportunities import Opportunity
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.registry import unknown_name
+from joulelab.tracing.precision import PRECISIONS, check_precision, supports
+from joulelab.tracing.program import TracedModel
 
 _NUM_CLOCKS = 56
 _WORDS: Mapping[str, KnobValue] = {"true": True, "false": False, "none": None}
@@ -22,21 +23,31 @@ _MOST_SAMPLES, _MOST_DEVICES = 1_000_000, 100_000
 _USUAL = ("fp16", "bf16", "fp32", "int8")
 
 
+Progress = Callable[[str], None]
+"""Is given what is being done, in words."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
-    """One of the combinations of a question.
-
-    Attributes:
-        model: Name of the model.
-        processor: What it runs on.
-        precision: Number format.
-        batch: Samples per execution.
-    """
+    """One of the combinations of a question."""
 
     model: str
     processor: Processor
     precision: str
     batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell(Combination):
+    """A combination with its answer, or why there is none.
+
+    Attributes:
+        opportunities: What would save energy, the largest saving first, if it was looked for.
+    """
+
+    estimate: Estimate | None = None
+    problem: str = ""
+    opportunities: tuple[Opportunity, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,23 +116,46 @@ class Question:
             for batch in self.batches
         ]
 
-    def trace(self, model: str, precision: str, batch: int) -> TracedModel:
-        """Trace ``model``; what one of the devices runs, if several share it.
+
+class Tracer:
+    """Traces the models of a question, each combination once."""
+
+    def __init__(self, question: Question, progress: Progress | None = None) -> None:
+        self._question = question
+        self._progress = progress or (lambda _: None)
+        self._traced: dict[tuple[str, str, int], TracedModel] = {}
+
+    def of(self, combination: Combination) -> TracedModel:
+        """Return the model of ``combination``; if several devices share it, what one runs.
 
         Raises:
-            ConfigError: If there is no such model, or it cannot be traced so.
+            ConfigError: If it cannot be traced, or the device lacks the precision.
         """
+        model, precision, batch = combination.model, combination.precision, combination.batch
+        check_precision(precision, combination.processor)
+        if (model, precision, batch) not in self._traced:
+            self._progress(f"Tracing {model}, {precision}, batch {batch}")
+            self._traced[model, precision, batch] = self._trace(model, precision, batch)
+        return self._traced[model, precision, batch]
+
+    def _trace(self, model: str, precision: str, batch: int) -> TracedModel:
         from joulelab.estimator.models import tensor_parallel, trace_model
 
+        asked = self._question
         traced = trace_model(
-            model, batch=batch, precision=precision, training=self.training, **self.knobs
+            model, batch=batch, precision=precision, training=asked.training, **asked.knobs
         )
-        return traced if self.num_devices == 1 else tensor_parallel(traced, self.num_devices)
+        return tensor_parallel(traced, asked.num_devices)
 
 
 def usual_precision(processor: Processor) -> str:
     """Return the number format in which a device usually runs networks."""
-    return next(name for name in _USUAL if _runs_fast(name, processor))
+    return next(
+        name
+        for name in _USUAL
+        if f"tensor_{name}" in processor.flop_per_clock
+        or (name == "fp32" and supports(name, processor))
+    )
 
 
 def knob_value(word: str) -> tuple[str, KnobValue]:
@@ -139,12 +173,7 @@ def knob_value(word: str) -> tuple[str, KnobValue]:
 def clock_grid(
     processor: Processor, clocks_mhz: Sequence[int] = (), *, num: int = _NUM_CLOCKS
 ) -> tuple[int, ...]:
-    """Return ascending clocks, the default among them.
-
-    Args:
-        processor: Of which processor.
-        clocks_mhz: Clocks; empty takes even steps over its range.
-        num: How many steps.
+    """Return ascending clocks, the default among them; of none given, ``num`` steps over the range.
 
     Raises:
         ConfigError: If a clock is off the range.
@@ -157,12 +186,6 @@ def clock_grid(
         )
     chosen: Sequence[float] = clocks_mhz or [low + i * (high - low) / num for i in range(num + 1)]
     return tuple(sorted({*(round(clock) for clock in chosen), round(default)}))
-
-
-def _runs_fast(precision: str, processor: Processor) -> bool:
-    """Whether it has matrix units for it, or, of single precision, any units."""
-    has_matrix_units = f"tensor_{precision}" in processor.flop_per_clock
-    return has_matrix_units or (precision == "fp32" and supports(precision, processor))
 
 
 def _value(word: str) -> KnobValue:

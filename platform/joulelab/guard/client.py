@@ -182,17 +182,18 @@ class GuardClient:
                 _log.info("The clock guard went while it was asked (%s); asking again.", error)
         raise _absent(path)
 
-    def status(self, *, any_version: bool = False) -> GuardStatus:
+    def status(self, *, any_version: bool = False, timeout_s: float = 30.0) -> GuardStatus:
         """Return who holds what; starts no guard.
 
         Args:
             any_version: Whether a guard of another version of this package is asked, too.
+            timeout_s: Longest wait for its answer.
 
         Raises:
             GuardError: If no guard answers.
         """
         try:
-            with Link(self.socket_path) as link:
+            with Link(self.socket_path, timeout_s=timeout_s) as link:
                 return status_from(link.request("status", any_version=any_version))
         except OSError as error:
             raise _absent(self.socket_path) from error

@@ -18,7 +18,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from joulelab.devices import DEVICES
-from joulelab.errors import GuardError, JouleLabError
+from joulelab.errors import ConfigError, GuardError, JouleLabError
 from joulelab.guard.heartbeat import stands_still
 from joulelab.guard.process import run_guard
 from joulelab.guard.settings import GuardSettings
@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     guard_pid: int | None = options.pop("adopt")
     settings = GuardSettings(**options)
     os.umask(0o077)  # what it logs is its user's business
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever starts it may hold signals back
     _import_backends()
     if guard_pid is not None:
         _log_to(settings.watchdog_log_path)
@@ -143,7 +144,7 @@ def _import_backends() -> None:
     A snapshot of the code that a Ray job ran from may be gone when it is needed.
     """
     for name in DEVICES:
-        with suppress(ImportError, AttributeError):
+        with suppress(ImportError, AttributeError, ConfigError):  # that of a broken plug-in
             DEVICES[name]
 
 

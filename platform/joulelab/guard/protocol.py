@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import joulelab.errors
+from joulelab import errors
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.core.receipt import Receipt
@@ -114,11 +114,11 @@ def result_of(reply: Mapping[str, Any]) -> Any:
             if it is none that we know, or if the guard is of another version of this package.
     """
     if "error" in reply:
-        told = reply["error"]
-        kind = getattr(joulelab.errors, str(told["kind"]), None)
+        problem = reply["error"]
+        kind = getattr(errors, str(problem["kind"]), None)
         if not (isinstance(kind, type) and issubclass(kind, JouleLabError)):
             kind = GuardError
-        raise kind(printable(str(told["message"]), LONGEST_LINE_B))
+        raise kind(printable(str(problem["message"]), LONGEST_LINE_B))
     if reply.get("protocol") != PROTOCOL:
         raise GuardError(
             f"The clock guard speaks protocol {reply.get('protocol')!r:.20}, this joulelab "

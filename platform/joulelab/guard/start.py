@@ -46,7 +46,7 @@ def ensure_guard(
     except GuardError:
         if not _ended_idle_one(socket_path):
             raise
-    if socket_path == SYSTEM_SOCKET and not os.access(SYSTEM_SOCKET.parent, os.W_OK):
+    if not may_start(socket_path):
         _await_system_guard(min(timeout_s, _SYSTEM_RESTART_S))
         return
     settings = GuardSettings(socket_path=socket_path, idle_exit_s=idle_exit_s)
@@ -75,6 +75,26 @@ def answers(socket_path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def may_start(socket_path: Path) -> bool:
+    """Return whether this user may start a guard at ``socket_path``; the node's is for root."""
+    return socket_path != SYSTEM_SOCKET or os.access(SYSTEM_SOCKET.parent, os.W_OK)
+
+
+def nobody_listens(socket_path: Path) -> bool:
+    """Return whether no guard has ``socket_path`` open; that of a killed one is still there.
+
+    Raises:
+        GuardError: If this user may not connect, or whoever listens is not to be trusted.
+    """
+    try:
+        Link(socket_path, timeout_s=_PROBE_S).close()
+    except (FileNotFoundError, ConnectionRefusedError):
+        return True
+    except OSError:  # it listens, and is too busy to accept
+        return False
+    return False
 
 
 def _ended_idle_one(socket_path: Path) -> bool:

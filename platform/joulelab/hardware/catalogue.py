@@ -1,64 +1,113 @@
-"""The catalogue: one data file per GPU, read when it is first asked for."""
+"""The catalogue: one data file per device, read when it is first asked for.
 
-from collections.abc import Iterator, Mapping
+A figure is an inline table ``{ value = ..., status = "S", source = "..." }``; it stands in a
+section, or in a section of a section, e.g. ``[power]`` or ``[levels.L2]``.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.resources import files
 from math import floor
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from joulelab.hardware.chip import ChipSpec, LinkSpec
-from joulelab.hardware.data_file import names_in, read_data_file
+from joulelab.hardware.processor import Figure, VoltageCurve
 from joulelab.hardware.spec import (
-    Figure,
+    ChipSpec,
     GpuSpec,
+    LinkSpec,
     PowerSpec,
     SensorSpec,
     ThermalSpec,
     TimingSpec,
-    VoltageCurve,
 )
 from joulelab.registry import unknown_name
 
-_FOLDER = "gpus"
+_DATA = files("joulelab.hardware")
+_Entry = TypeVar("_Entry")
 
 
-class Catalogue(Mapping[str, GpuSpec]):
-    """Read-only mapping from a catalogue key to a GPU, parsed on first use."""
+def names_in(folder: str) -> list[str]:
+    """Return the names of the data files of ``folder``, without their suffix, in order."""
+    names = sorted(entry.name for entry in _DATA.joinpath(folder).iterdir())
+    return [name.removesuffix(".toml") for name in names if name.endswith(".toml")]
 
-    def __init__(self) -> None:
-        self._specs: dict[str, GpuSpec] = {}
+
+def read_data_file(folder: str, name: str) -> tuple[dict[str, Any], dict[str, Figure]]:
+    """Return the values of a data file, nested as its sections, and its figures by dotted name."""
+    text = _DATA.joinpath(folder, f"{name}.toml").read_text(encoding="utf-8")
+    sections = tomllib.loads(text)
+    return _values(sections), dict(figures_in(sections))
+
+
+def _values(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _value(entry["value"]) if "value" in entry else _values(entry)
+        for name, entry in section.items()
+    }
+
+
+def _value(value: Any) -> Any:
+    return tuple(_value(item) for item in value) if isinstance(value, list) else value
+
+
+def figures_in(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Figure]]:
+    """Yield all figures of a data file as read, with their dotted names."""
+    for name, entry in section.items():
+        if "value" in entry:
+            yield prefix + name, Figure(**entry)
+        else:
+            yield from figures_in(entry, f"{prefix}{name}.")
+
+
+class Catalogue(Mapping[str, _Entry]):
+    """Read-only mapping from a key or an alias to what ``read`` makes of it on first use.
+
+    It iterates over keys alone, and raises ``UnknownNameError`` with the closest names.
+
+    Args:
+        kind: What an entry is, for messages.
+        keys: Returns the keys.
+        read: Returns the entry of a key.
+        aliases: Other names of keys.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        keys: Callable[[], Iterable[str]],
+        read: Callable[[str], _Entry],
+        aliases: Mapping[str, str],
+    ) -> None:
+        self._kind, self._keys, self._make, self._aliases = kind, keys, read, aliases
+        self._read: dict[str, _Entry] = {}
 
     @override
-    def __getitem__(self, key: str) -> GpuSpec:
-        """Return the GPU called ``key``.
+    def __getitem__(self, key: str) -> _Entry:
+        key = self._aliases.get(key, key)
+        if key not in self._read:
+            if key not in self:
+                raise unknown_name(self._kind, key, {*self, *self._aliases})
+            self._read[key] = self._make(key)
+        return self._read[key]
 
-        Raises:
-            UnknownNameError: If there is none; names the closest ones.
-        """
-        if key not in self._specs:
-            if key not in set(self):
-                raise unknown_name("GPU", key, self)
-            self._specs[key] = _spec(key, *read_data_file(_FOLDER, key))
-        return self._specs[key]
+    @override
+    def __contains__(self, key: object) -> bool:
+        return key in {*self, *self._aliases}
 
     @override
     def __iter__(self) -> Iterator[str]:
-        return names_in(_FOLDER)
+        return iter(self._keys())
 
     @override
     def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-GPUS = Catalogue()
+        return len(list(self._keys()))
 
 
 def spec_for(product_name: str) -> GpuSpec | None:
     """Return the GPU that NVML calls ``product_name``; ``None`` if the catalogue lacks it."""
-    for spec in GPUS.values():
-        if product_name in spec.product_names:
-            return spec
-    return None
+    return next((spec for spec in GPUS.values() if product_name in spec.product_names), None)
 
 
 def clock_grid_mhz(min_mhz: float, max_mhz: float, step_mhz: float) -> tuple[int, ...]:
@@ -67,14 +116,16 @@ def clock_grid_mhz(min_mhz: float, max_mhz: float, step_mhz: float) -> tuple[int
     return tuple(floor(max_mhz - i * step_mhz) for i in range(num_steps + 1))
 
 
-def _spec(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) -> GpuSpec:
-    clocks, limits, memory = values["clocks"], values["limits"], values["memory"]
+def _spec(key: str) -> GpuSpec:
+    values, figures = read_data_file("gpus", key)
+    clocks, limits, memory, timing = (
+        values[name] for name in ("clocks", "limits", "memory", "timing")
+    )
     grid = clock_grid_mhz(clocks["sm_min_mhz"], clocks["sm_max_mhz"], clocks["sm_step_mhz"])
     study_min_mhz = clocks.get("study_min_mhz", grid[-1])
     return GpuSpec(
         key=key,
-        product_names=values["identity"]["product_names"],
-        architecture=values["identity"]["architecture"],
+        **values["identity"],
         sm_clocks_mhz=grid,
         study_clocks_mhz=tuple(clock for clock in grid if clock >= study_min_mhz),
         default_clock_mhz=clocks["default_mhz"],
@@ -93,10 +144,17 @@ def _spec(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) ->
         thermal=ThermalSpec(**values["thermal"]),
         voltage=VoltageCurve(**values["voltage"]),
         power=PowerSpec(**values["power"], pipe_w_per_ghz=values["pipe_w_per_ghz"]),
-        timing=TimingSpec(**values["timing"], pipe_efficiency=values["pipe_efficiency"]),
+        timing=TimingSpec(
+            eager_launch_s={"default": timing.pop("host_launch_s")},
+            graph_launch_s=values["chip"].pop("graph_launch_s"),
+            pipe_efficiency=values["pipe_efficiency"],
+            kind_efficiency=values.get("kind_efficiency", {}),
+            **timing,
+        ),
         chip=ChipSpec(**values["chip"]),
         link=LinkSpec(**values["link"]),
-        eager_launch_s=values.get("eager_launch", {}),
-        kind_efficiency=values.get("kind_efficiency", {}),
         figures=figures,
     )
+
+
+GPUS: Catalogue[GpuSpec] = Catalogue("GPU", lambda: names_in("gpus"), _spec, {})

@@ -6,16 +6,61 @@ CPUs, TPUs and KPUs have a data file each in this form; a GPU's follows from its
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from joulelab.core.cost import Pipe
-from joulelab.hardware.chip import Tier as Tier
-from joulelab.hardware.spec import Figure, VoltageCurve
+from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
 
 Family = Literal["cpu", "gpu", "tpu", "kpu"]
 """How it executes: stored program, SIMT, systolic array, or domain flow."""
+
+Tier = Literal["A", "B", "C", "D"]
+"""Calibrated on it; on its class; datasheet alone; projected, without silicon."""
+
+Status = Literal["S", "F", "D", "E"]
+"""Sourced, fitted to measurements, derived from sourced figures, or estimated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One figure of a data file, in the unit that its name carries, and where it comes from."""
+
+    value: Any
+    status: Status
+    source: str
+
+    def __post_init__(self) -> None:
+        if self.status not in get_args(Status):
+            raise ConfigError(f"status must be one of {get_args(Status)}, got {self.status!r}.")
+        if not self.source:
+            raise ConfigError(f"The figure {self.value!r} has no source.")
+
+
+_Clock = TypeVar("_Clock", float, NDArray[np.float64])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoltageCurve:
+    """Core voltage relative to its minimum, as a function of the SM clock.
+
+    ``v(f) = 1 + slope x + curvature x^2`` with ``x = max(0, f - ridge)`` in GHz. Leakage that
+    grows with voltage is folded in, so it is an effective curve.
+    """
+
+    ridge_mhz: float
+    slope_per_ghz: float
+    curvature_per_ghz2: float
+
+    def at(self, clock_mhz: _Clock) -> _Clock:
+        """Return voltage over minimum voltage at a clock, or at each of an array; at least 1."""
+        above_mhz = clock_mhz - self.ridge_mhz
+        above_ghz = (above_mhz + abs(above_mhz)) / 2000.0  # 0 below the ridge
+        return 1.0 + self.slope_per_ghz * above_ghz + self.curvature_per_ghz2 * above_ghz**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +68,8 @@ class MemoryLevel:
     """One level of the memory hierarchy, the whole device together.
 
     Attributes:
-        name: ``"register file"``, ``"L1"``, ``"shared memory"``, ``"L2"``, ``"L3"``,
-            ``"unified buffer"``, ``"DRAM"``, ...
-        size_b: Its size, > 0.
-        bandwidth_b_per_s: Its peak bandwidth at the default clock, > 0.
+        name: E.g. ``"register file"``, ``"L1"``, ``"shared memory"``, ``"unified buffer"``.
+        bandwidth_b_per_s: Its peak at the default clock.
         byte_j: Energy of moving one byte to or from it, beyond what is always on, at minimum
             voltage. That of the last cache and the main memory adds to power, and a byte of the
             main memory passes the last cache as well; that of levels nearer to the units is
@@ -95,7 +138,7 @@ class ProcessorTiming:
         pipe_efficiency: Share of each pipe's peak that large, well-shaped work reaches.
         memory_efficiency: Share of the main memory's bandwidth that a stream reaches.
         memory_knee_mhz: Core clock below which that bandwidth falls in proportion.
-        kernel_overhead_s: Least time on the device of a kernel.
+        kernel_overhead_s: Least time on the device of a kernel: filling and draining it.
         stream_overhead_s: The same of kernels that multiply no matrices, where it is known to
             differ: they have no long pipeline to fill.
         eager_launch_s: Host time to launch one kernel from eager PyTorch, by kind of kernel;
@@ -151,9 +194,6 @@ class Processor:
 
     Attributes:
         key: Its name in the catalogue, e.g. ``"xeon_8490h"``.
-        product_name: The vendor's name.
-        family: How it executes.
-        architecture: The vendor's name of the architecture.
         node_nm: Process node, as marketed.
         tier: How far its figures are calibrated.
         clocks_mhz: Lowest, default and highest core clock; the default is where it runs unlocked
@@ -161,13 +201,9 @@ class Processor:
         num_cores: SMs of a GPU, cores of a CPU or TPU, tiles of a KPU.
         flop_per_clock: Dense operations per clock of the whole device, for each pipe it has. The
             ``tensor_`` pipes are its matrix or dot-product units of whatever name.
-        engine: Its matrix engine.
         levels: Memory levels, nearest to the units first; the last is the main memory.
         power_limits_w: Lowest and highest power limit.
         default_power_limit_w: Power limit unless another is set.
-        voltage: Voltage curve.
-        power: Coefficients of power.
-        timing: Efficiencies and overheads.
         link_b_per_s: Bandwidth per direction to its peers, for tensor parallelism; 0 if none.
         link_byte_j: Energy of moving one byte to a peer.
         figures: Every figure of its data file with its source, as ``"section.name"``.
@@ -207,6 +243,10 @@ class Processor:
     def last_cache(self) -> MemoryLevel:
         """The largest level on the die."""
         return self.levels[-2]
+
+    def without_layout_changes(self) -> "Processor":
+        """Return it where images have the layout of the matrix units already."""
+        return replace(self, timing=replace(self.timing, layout_efficiency=None))
 
     def peak_flop_per_s(self, pipe: Pipe, clock_mhz: float | None = None) -> float:
         """Return the dense peak of ``pipe`` at ``clock_mhz``, by default the default clock.

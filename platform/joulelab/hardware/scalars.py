@@ -1,15 +1,21 @@
-"""Free scalars of a processor, by dotted name, such as ``"timing.memory_efficiency"``.
+"""Free scalars of a processor, by dotted name, and coefficients of a GPU, changed by factors.
 
-The names are those of the fields of :class:`joulelab.hardware.processor.Processor`; entries of
-mappings follow their field's name, and memory levels are named: ``"levels.L2.byte_j"``.
+The names, such as ``"timing.memory_efficiency"``, are those of the fields of
+:class:`joulelab.hardware.processor.Processor`; entries of mappings follow their field's name, and
+memory levels are named: ``"levels.L2.byte_j"``.
+
+What micro-benchmarks cannot say of a GPU in a machine, its host's speed above all, is a handful of
+factors on figures of the catalogue. They belong to that machine, so they are kept beside its
+measurements and not in the catalogue.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from joulelab.errors import ConfigError
-from joulelab.hardware.processor import MemoryLevel, Processor
+from joulelab.hardware.processor import Figure, MemoryLevel, Processor
+from joulelab.hardware.spec import GpuSpec
 from joulelab.registry import unknown_name
 
 SECTION = "calibrated"
@@ -20,8 +26,6 @@ _LARGEST_CHANGE = 10.0
 _LEAST_SHARE = 0.01
 _UNSET = {"timing.window_s": 3e-9}
 """Around what a fit looks for scalars that are not set."""
-
-
 _DEFAULTS: Mapping[str, Callable[[Any], float]] = {
     "stream_overhead_s": lambda timing: timing.kernel_overhead_s,
     "layout_efficiency": lambda timing: 1.0,
@@ -36,14 +40,7 @@ def value_of(processor: Processor, name: str) -> float:
     Raises:
         ConfigError: If there is no such scalar.
     """
-    section, rest = _split(name)
-    if section == "levels":
-        level, field = _split(rest)
-        return float(getattr(_level(processor, level), field))
-    holder = getattr(processor, section, None)
-    field, _, key = rest.partition(".")
-    if holder is None or field not in {known.name for known in fields(holder)}:
-        raise ConfigError(f"{name!r} must name a scalar of a processor, as 'power.constant_w'.")
+    holder, field, key = _place(processor, name)
     value = getattr(holder, field)
     if not key:
         return float(_DEFAULTS[field](holder) if value is None else value)
@@ -52,7 +49,7 @@ def value_of(processor: Processor, name: str) -> float:
     if field == "eager_launch_s":
         return float(value.get(key, value["default"]))
     if key not in value:
-        raise unknown_name(f"{section}.{field} of {processor.key}", key, value)
+        raise unknown_name(f"{name.removesuffix(f'.{key}')} of {processor.key}", key, value)
     return float(value[key])
 
 
@@ -63,9 +60,9 @@ def calibrated(processor: Processor) -> Processor:
     ``"timing.kernel_overhead_s" = { value = ..., status = "F", source = ... }``.
     """
     prefix = f"{SECTION}."
-    names = [name for name in processor.figures if name.startswith(prefix)]
+    figures = {name: one for name, one in processor.figures.items() if name.startswith(prefix)}
     return with_values(
-        processor, {name.removeprefix(prefix): processor.figures[name].value for name in names}
+        processor, {name.removeprefix(prefix): one.value for name, one in figures.items()}
     )
 
 
@@ -90,25 +87,26 @@ def bounds_of(processor: Processor, name: str) -> tuple[float, float]:
 
 def _with_value(processor: Processor, name: str, value: float) -> Processor:
     value_of(processor, name)
-    section, rest = _split(name)
-    if section == "levels":
-        level, field = _split(rest)
-        change: dict[str, Any] = {field: value}
-        changed = replace(_level(processor, level), **change)
-        levels = tuple(changed if old.name == level else old for old in processor.levels)
-        return replace(processor, levels=levels)
-    holder = getattr(processor, section)
-    field, _, key = rest.partition(".")
+    holder, field, key = _place(processor, name)
     new: Any = {**getattr(holder, field), key: value} if key else value
-    section_changes: dict[str, Any] = {section: replace(holder, **{field: new})}
-    return replace(processor, **section_changes)
+    changed: Any = replace(holder, **{field: new})
+    section = name.partition(".")[0]
+    if section == "levels":
+        changed = tuple(changed if level is holder else level for level in processor.levels)
+    changes: dict[str, Any] = {section: changed}
+    return replace(processor, **changes)
 
 
-def _split(name: str) -> tuple[str, str]:
-    section, dot, rest = name.partition(".")
-    if not dot:
+def _place(processor: Processor, name: str) -> tuple[Any, str, str]:
+    """Return what holds a scalar, the field, and the entry of it where that is a mapping."""
+    section, _, rest = name.partition(".")
+    field, _, key = rest.partition(".")
+    holder = getattr(processor, section, None)
+    if section == "levels":
+        holder, field, key = _level(processor, field), key, ""
+    if not is_dataclass(holder) or field not in {known.name for known in fields(holder)}:
         raise ConfigError(f"{name!r} must name a scalar of a processor, as 'power.constant_w'.")
-    return section, rest
+    return holder, field, key
 
 
 def _level(processor: Processor, name: str) -> MemoryLevel:
@@ -116,3 +114,55 @@ def _level(processor: Processor, name: str) -> MemoryLevel:
         if level.name == name:
             return level
     raise unknown_name(f"memory level of {processor.key}", name, [n.name for n in processor.levels])
+
+
+COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
+    "host_launch": ("timing.eager_launch_s",),
+    "host_python": ("timing.host_python",),
+    "elementwise": ("timing.elementwise_slowdown",),
+    "reread": ("timing.reread_slowdown",),
+    "pipe_efficiency": ("timing.pipe_efficiency",),
+    "constant_power": ("power.constant_w",),
+    "core_power": ("power.sm_w_per_ghz", "power.pipe_w_per_ghz"),
+}
+"""Figures that each coefficient scales; of a mapping, all its entries."""
+
+
+def scaled(spec: GpuSpec, factors: Mapping[str, float]) -> GpuSpec:
+    """Return ``spec`` with coefficients times their factors; efficiencies stay at most 1.
+
+    Figures of ``[calibrated]`` are scaled as those that they replace.
+
+    Raises:
+        UnknownNameError: If there is no such coefficient; names those that there are.
+    """
+    for coefficient, factor in factors.items():
+        if coefficient not in COEFFICIENTS:
+            raise unknown_name("coefficient", coefficient, COEFFICIENTS)
+        for name in COEFFICIENTS[coefficient]:
+            spec = _scaled(spec, name, factor)
+    return spec
+
+
+def _scaled(spec: GpuSpec, name: str, factor: float) -> GpuSpec:
+    section, _, field = name.partition(".")
+    changes: dict[str, Any] = {"figures": _figures(spec.figures, name, factor)}
+    holder = getattr(spec, section)
+    changes[section] = replace(holder, **{field: _times(getattr(holder, field), factor, name)})
+    return replace(spec, **changes)
+
+
+def _figures(figures: Mapping[str, Figure], name: str, factor: float) -> Mapping[str, Figure]:
+    own = f"{SECTION}.{name}"
+    return {
+        key: replace(figure, value=_times(figure.value, factor, name))
+        if key == own or key.startswith(f"{own}.")
+        else figure
+        for key, figure in figures.items()
+    }
+
+
+def _times(value: Any, factor: float, name: str) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _times(each, factor, name) for key, each in value.items()}
+    return min(value * factor, 1.0) if "efficiency" in name else value * factor

@@ -13,27 +13,27 @@ from joulelab.core.energy import EnergySource
 from joulelab.core.measurement import Finding
 from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import setting_findings
+from joulelab.core.trace import PowerTrace
 from joulelab.core.validity import (
     conduct_findings,
     conduct_of,
     process_findings,
     trace_findings,
 )
-from joulelab.devices.base import Device
 from joulelab.errors import DeviceLostError, MeasurementError
-from joulelab.monitor.processes import OwnProcesses
+from joulelab.monitor.opening import OwnProcesses
+from joulelab.monitor.sensors import Sensors
 from joulelab.monitor.window import VOIDING, GpuUse
-from joulelab.sampling.meter import Meter
-from joulelab.sampling.sampler import SampleLog, Sampler
+from joulelab.sampling.sampler import SampleLog
 
 SHORTEST_S = 0.05
 FEWEST_SAMPLES = 2.5
 """A window must be longer than the time between so many samples."""
 PATIENCE_S = 2.0
 """How long samples are waited for that pass the end of a window."""
+HELD_DOWN = ("throttled", "power_capped")
+"""What is told of a GPU's conduct; its temperature and clock may do in a window as they please."""
 _LOOK_S = 0.01
-_KEPT_SAMPLES = 60_000
-"""Twenty minutes of 20-ms samples; half of them go at once."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -49,6 +49,9 @@ class Span:
         counted_j: Energy up to then.
         counted_u_j2: Square of its standard uncertainty.
         source: Where the last of it came from.
+        peak_w: Highest power sample up to then.
+        seen: Whether this program was seen on the GPU.
+        early: Whether it may begin with the samples, if those begin after it.
         findings: What was found up to then.
     """
 
@@ -58,6 +61,9 @@ class Span:
     counted_j: float = 0.0
     counted_u_j2: float = 0.0
     source: EnergySource | None = None
+    peak_w: float | None = None
+    seen: bool = False
+    early: bool = False
     findings: dict[Finding, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,38 +71,34 @@ class Span:
 
 
 class GpuWatch:
-    """Samples one GPU in the background, and tells what it used between two instants.
+    """Tells what a GPU used between two instants, from sensors that several may listen to.
 
-    Args:
-        device: The GPU; it is not closed here.
-        own: Which processes on it are this program's.
+    ``own`` says which processes on it are this program's, ``requested`` what was put in force.
     """
 
-    def __init__(self, device: Device, own: OwnProcesses) -> None:
-        self.device = device
+    def __init__(
+        self, sensors: Sensors, own: OwnProcesses, requested: OperatingPoint | None = None
+    ) -> None:
+        self.device = device = sensors.device
+        self._sensors = sensors
         self.clock = device.clock
         self.identity = device.identity()
         self._own = own
+        self._requested = requested or OperatingPoint()
         self._capabilities = device.capabilities()
-        self._sampler = Sampler(device, max_samples=_KEPT_SAMPLES)
-        self._meter = Meter(device) if self._capabilities.has_energy_counter else None
 
     def start(self) -> None:
         """Sample until :meth:`stop`."""
-        self._sampler.start()
-        if self._meter is not None:
-            self._meter.start()
+        self._sensors.listen(self._note)
 
     def stop(self) -> None:
         """Sample no more. Safe to call twice."""
-        if self._meter is not None:
-            self._meter.stop()
-        self._sampler.stop()
+        self._sensors.leave(self._note)
 
     def anchor(self) -> None:
         """Have the counter's next tick timed, so that what ends now is brought to its level."""
-        if self._meter is not None:
-            self._meter.mark_edge(self.clock.now_s())
+        if self._sensors.meter is not None:
+            self._sensors.meter.mark_edge(self.clock.now_s())
 
     def count(self, spans: Sequence[Span]) -> None:
         """Count what open spans have used so far; must be called every few minutes."""
@@ -115,10 +117,13 @@ class GpuWatch:
             return [self._use(span, ()) for span in spans]
         return [self._use(span, log.looks) for span in spans]
 
+    def _note(self, pids: frozenset[int]) -> None:
+        self._own.note(self.identity.uuid, pids)
+
     def _log_until(self, at_s: float) -> SampleLog:
         give_up_s = self.clock.now_s() + PATIENCE_S
         while True:
-            log = self._sampler.log()
+            log = self._sensors.sampler.log()
             passed = log.trace is not None and log.trace.t_s[-1] >= at_s
             if passed or self.clock.now_s() > give_up_s:
                 return log
@@ -128,10 +133,14 @@ class GpuWatch:
         trace = log.trace
         if trace is None or len(trace) < 2:
             return
-        counter = None if self._meter is None else EnergyCounter(self._meter.polls())
+        meter = self._sensors.meter
+        counter = None if meter is None else EnergyCounter(meter.polls())
         curve = EnergyCurve(trace, None if counter is None else counter.ticks)
         spacing_s = float(np.median(np.diff(trace.t_s)))
         for span in spans:
+            if span.early and span.counted_s < trace.t_s[0] < span.stop_s:
+                span.start_s = span.counted_s = float(trace.t_s[0])
+            span.early = False
             until_s = min(span.stop_s, float(trace.t_s[-1]))
             if until_s <= span.counted_s:
                 continue
@@ -142,6 +151,7 @@ class GpuWatch:
                 window = curve.window(span.counted_s, until_s)
                 span.counted_j += window.energy_j
                 span.counted_u_j2 += window.energy_u_j**2
+                span.peak_w = max(span.peak_w or 0.0, _peak_w(trace, span.counted_s, until_s))
                 span.counted_s, span.source = until_s, window.source
 
     def _findings(
@@ -152,7 +162,7 @@ class GpuWatch:
         counter: EnergyCounter | None,
         spacing_s: float,
     ) -> list[Finding]:
-        from_s, point = span.counted_s, OperatingPoint()
+        from_s, point = span.counted_s, self._requested
         found = list(trace_findings(log.trace, from_s, until_s))
         if span.stop_s - span.start_s <= max(SHORTEST_S, FEWEST_SAMPLES * spacing_s):
             found.append(_too_short(span.stop_s - span.start_s, spacing_s))
@@ -162,9 +172,11 @@ class GpuWatch:
         conduct = conduct_of(log.looks, point, from_s, until_s)
         if conduct is not None:
             held = conduct_findings(conduct, point)
-            found += [finding for finding in held if finding.reason == "throttled"]
-        pids = [look.pids for look in log.slow_looks if from_s <= look.at_s <= until_s]
-        found += process_findings(frozenset().union(*pids), self._own.pids(self.device))
+            found += [finding for finding in held if finding.reason in HELD_DOWN]
+        looks = [look.pids for look in log.slow_looks if from_s <= look.at_s <= until_s]
+        pids, own = frozenset().union(*looks), self._own.pids(self.device)
+        span.seen |= bool(pids & own)
+        found += process_findings(pids, own)
         return found
 
     def _use(self, span: Span, looks: Sequence[Look]) -> GpuUse:
@@ -182,11 +194,20 @@ class GpuWatch:
             known_energy_j=span.counted_j if known else None,
             known_energy_u_j=span.counted_u_j2**0.5 if known else None,
             source=span.source if known else None,
+            peak_power_w=span.peak_w if known else None,
+            seen=span.seen,
             sm_clock_mhz=median(state.sm_clock_mhz for state in states) if states else None,
             temperature_c=max(hot_c, default=None),
             memory_used_b=max(used_b, default=None),
             findings=findings,
         )
+
+
+def _peak_w(trace: PowerTrace, start_s: float, stop_s: float) -> float:
+    """Return the highest sample of an interval, or power at its ends where none is within."""
+    within = trace.power_w[(trace.t_s >= start_s) & (trace.t_s <= stop_s)]
+    ends = np.interp([start_s, stop_s], trace.t_s, trace.power_w)
+    return float(np.max(within if within.size else ends))
 
 
 def _too_short(duration_s: float, spacing_s: float) -> Finding:

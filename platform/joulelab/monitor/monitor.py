@@ -1,27 +1,35 @@
-"""Windows of energy in any program."""
+"""Windows of energy in any program; with a decorator, every call of a function is one."""
 
-import os
+import functools
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 
+from joulelab.core.clock import Clock, MonotonicClock, Ticker
 from joulelab.core.device import DeviceAddress
-from joulelab.devices import DEVICES
+from joulelab.core.point import OperatingPoint
+from joulelab.core.synchronise import synchronise
 from joulelab.devices.base import Device
-from joulelab.devices.choice import find_visible
-from joulelab.errors import ConfigError, DeviceNotFoundError
+from joulelab.errors import ConfigError
 from joulelab.monitor.cpu import Rapl
 from joulelab.monitor.gpu_watch import GpuWatch, Span
-from joulelab.monitor.processes import OwnProcesses
-from joulelab.monitor.synchronise import synchronise
+from joulelab.monitor.opening import OwnProcesses, counts_processors, find_gpus
+from joulelab.monitor.sensors import hold, let_go
 from joulelab.monitor.window import CpuUse, Window
-from joulelab.sampling.clock import Clock, MonotonicClock, Ticker
 
+_UNREAD = (
+    "The processors were not to be read (cpu=False), or rank 0 of this node reads them, so that "
+    "they count once."
+)
 COUNT_PERIOD_S = 60.0
 """How often open windows are counted, so that old samples can go and no counter turns over."""
+MOST_WINDOWS = 10_000
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Monitor:
@@ -42,7 +50,8 @@ class Monitor:
     Args:
         gpus: Which GPUs: UUIDs or numbers in the driver's order. ``None`` for those that this
             process may use (``CUDA_VISIBLE_DEVICES``), under ``torchrun`` for the rank's own; so
-            each GPU of a node is sampled once, by its rank.
+            each GPU of a node is sampled once, by its rank, and the processors by the first rank.
+            Monitors of one process share what they sample.
         device: How to reach them: ``"auto"`` takes NVML, else DCGM, else ``nvidia-smi``; or the
             name of a backend.
         store: Folder of state or recordings, for backends that are not hardware.
@@ -50,6 +59,7 @@ class Monitor:
         synchronise: Whether GPUs are synchronised at both ends of a window.
         cpu: Whether the processors are read as well.
         own: Which processes are this program's; ``None`` for this one and its descendants.
+        requested: What was put in force on the GPUs for it; ``None`` for nothing.
 
     Raises:
         DeviceNotFoundError: If there is no such GPU; names those that there are.
@@ -65,17 +75,20 @@ class Monitor:
         synchronise: bool = True,
         cpu: bool = True,
         own: OwnProcesses | None = None,
+        requested: OperatingPoint | None = None,
     ) -> None:
         self._synchronise = synchronise
-        self._opened: list[Device] = []
-        if devices is None:
-            addresses = _addresses(device, None if store is None else str(store), gpus)
-            self._opened = [_opened(address) for address in addresses]
-        self._devices = list(self._opened if devices is None else devices)
+        self._sources: tuple[Device | DeviceAddress, ...] = (
+            find_gpus(device, None if store is None else str(store), gpus)
+            if devices is None
+            else tuple(devices)
+        )
+        self._sensors = [hold(source) for source in self._sources]
         self._own = own or OwnProcesses()
+        self._requested = requested
         self._watches: list[GpuWatch] = []
-        self._rapl = Rapl() if cpu else None
-        self._clock: Clock = self._devices[0].clock if self._devices else MonotonicClock()
+        self._rapl = Rapl() if cpu and counts_processors() else None
+        self._clock: Clock = self._sensors[0].device.clock if self._sensors else MonotonicClock()
         self._open: dict[Window, _Open] = {}
         self._ended: dict[Window, list[Span]] = {}
         self._lock = threading.Lock()
@@ -85,9 +98,11 @@ class Monitor:
     def start(self) -> Self:
         """Begin to sample; a ``with`` block does so by itself."""
         if self._ticker is None:
-            for device in self._devices:
-                self._own.begin(device)
-                self._watches.append(GpuWatch(device, self._own))
+            if not self._sensors:  # it was stopped before
+                self._sensors = [hold(source) for source in self._sources]
+            for sensors in self._sensors:
+                self._own.begin(sensors.device)
+                self._watches.append(GpuWatch(sensors, self._own, self._requested))
             for watch in self._watches:
                 watch.start()
             self._ticker = self._clock.every(COUNT_PERIOD_S, self._count)
@@ -108,11 +123,17 @@ class Monitor:
         for watch in self._watches:
             watch.stop()
         self._watches.clear()
-        for device in self._opened:
-            device.close()
+        for source in self._sources:
+            let_go(source)
+        self._sensors.clear()
 
-    def begin(self, name: str = "window") -> Window:
+    def begin(self, name: str = "window", *, ago_s: float = 0.0) -> Window:
         """Begin a window; :meth:`end` ends it, from any thread.
+
+        Args:
+            name: What it is called.
+            ago_s: How long ago it began. On a GPU whose driver has no samples from then, it
+                begins with the first one; its ``duration_s`` there tells.
 
         Raises:
             ConfigError: If the monitor is not open.
@@ -123,16 +144,23 @@ class Monitor:
             synchronise()
         window = Window(name, self._settle)
         opened = _Open(
-            since_s=self._clock.now_s(),
-            spans=[Span(start_s=watch.clock.now_s()) for watch in self._watches],
+            since_s=self._clock.now_s() - ago_s,
+            spans=[
+                Span(start_s=watch.clock.now_s() - ago_s, early=ago_s > 0)
+                for watch in self._watches
+            ],
             cpu_j={} if self._rapl is None else self._rapl.read_j(),
         )
         with self._lock:
             self._open[window] = opened
         return window
 
-    def end(self, window: Window) -> Window:
+    def end(self, window: Window, *, ago_s: float = 0.0) -> Window:
         """End a window and return it; what it used is found when it is asked for.
+
+        Args:
+            window: Which one.
+            ago_s: How long ago it ended.
 
         Raises:
             ConfigError: If it is not an open window of this monitor.
@@ -144,9 +172,9 @@ class Monitor:
             if opened is None:
                 raise ConfigError(f"{window!r} is not open on this monitor; end it once.")
             for watch, span in zip(self._watches, opened.spans, strict=True):
-                span.stop_s = watch.clock.now_s()
+                span.stop_s = watch.clock.now_s() - ago_s
             self._ended[window] = opened.spans
-        window.close(self._clock.now_s() - opened.since_s, self._cpu_use(opened.cpu_j))
+        window.close(self._clock.now_s() - ago_s - opened.since_s, self._cpu_use(opened.cpu_j))
         return window
 
     @contextmanager
@@ -161,12 +189,7 @@ class Monitor:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _settle(self, window: Window) -> None:
@@ -197,45 +220,69 @@ class Monitor:
 
     def _cpu_use(self, before_j: Mapping[Path, float]) -> CpuUse:
         if self._rapl is None:
-            return CpuUse(reason="The processors were not to be read (cpu=False).")
+            return CpuUse(reason=_UNREAD)
         return self._rapl.use(before_j, self._rapl.read_j())
 
 
-class _Open:
+class _Open(NamedTuple):
     """A window that has not ended."""
 
-    __slots__ = ("cpu_j", "since_s", "spans")
-
-    def __init__(self, *, since_s: float, spans: list[Span], cpu_j: Mapping[Path, float]) -> None:
-        self.since_s = since_s
-        self.spans = spans
-        self.cpu_j = cpu_j
+    since_s: float
+    spans: list[Span]
+    cpu_j: Mapping[Path, float]
 
 
-def _addresses(
-    device: str, store: str | None, gpus: Iterable[str | int] | None
-) -> tuple[DeviceAddress, ...]:
-    there = find_visible(device, store)
-    if gpus is None:
-        rank = os.environ.get("LOCAL_RANK")
-        return there if rank is None or len(there) == 1 else (_chosen(int(rank), there),)
-    chosen = [_chosen(gpu, there) for gpu in gpus]
-    return tuple(dict.fromkeys(chosen))
+class Measured(Generic[P, R]):
+    """A function whose calls are windows of a monitor.
+
+    Attributes:
+        windows: One per call, the latest last; at most ``MOST_WINDOWS`` are kept.
+    """
+
+    def __init__(self, function: Callable[P, R], monitor: Monitor | None) -> None:
+        self._function = function
+        self._monitor = monitor
+        self.windows: deque[Window] = deque(maxlen=MOST_WINDOWS)
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function within a window; it is measured also if it raises."""
+        if self._monitor is None:
+            self._monitor = Monitor()
+        with self._monitor.start().window(self._function.__name__) as window:
+            self.windows.append(window)
+            return self._function(*args, **kwargs)
+
+    @property
+    def last(self) -> Window:
+        """The window of the latest call.
+
+        Raises:
+            IndexError: If it was not called yet.
+        """
+        return self.windows[-1]
 
 
-def _chosen(gpu: str | int, there: Sequence[DeviceAddress]) -> DeviceAddress:
-    for number, address in enumerate(there):
-        if gpu in (number, address.uuid):
-            return address
-    known = ", ".join(f"{number} ({address.uuid})" for number, address in enumerate(there))
-    raise DeviceNotFoundError(f"gpus must be of those that are there, got {gpu!r}: {known}.")
+@overload
+def measured(function: Callable[P, R]) -> Measured[P, R]: ...
+@overload
+def measured(*, monitor: Monitor) -> Callable[[Callable[P, R]], Measured[P, R]]: ...
 
 
-def _opened(address: DeviceAddress) -> Device:
-    if address.backend == "simulated":  # it must live in the program's time, not in its own
-        from joulelab.devices.simulated import SimulatedDevice
-        from joulelab.devices.simulated.store import DriverStore
+def measured(
+    function: Callable[P, R] | None = None, *, monitor: Monitor | None = None
+) -> Measured[P, R] | Callable[[Callable[P, R]], Measured[P, R]]:
+    """Make every call of a function a window, of ``monitor`` or of one that begins with the first.
 
-        state = DriverStore(address.store).state(address.uuid)
-        return SimulatedDevice(state, clock=MonotonicClock())
-    return DEVICES[address.backend].open(address)
+    ::
+
+        @joulelab.measured
+        def step(batch):
+            train(batch)
+
+        step(batch)
+        print(step.last.energy_j)
+    """
+    if function is None:
+        return lambda decorated: Measured(decorated, monitor)
+    return Measured(function, monitor)

@@ -1,6 +1,6 @@
 """What a window of a program used."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -36,6 +36,8 @@ class GpuUse:
         known_energy_u_j: Its standard uncertainty (k = 1) from the reading alone; some 5 % between
             boards, the sensor's own class, are not in it.
         source: Where it came from; ``None`` where it is not known.
+        peak_power_w: Highest power sample, in watts; ``None`` where energy is not known.
+        seen: Whether this program was seen to hold the GPU, which is looked for once a second.
         sm_clock_mhz: Median SM clock; ``None`` if unread.
         temperature_c: Highest temperature, in degrees Celsius; ``None`` if unread.
         memory_used_b: Most device memory in use, in bytes; ``None`` if unread.
@@ -48,6 +50,8 @@ class GpuUse:
     known_energy_j: float | None
     known_energy_u_j: float | None
     source: EnergySource | None
+    peak_power_w: float | None = None
+    seen: bool = False
     sm_clock_mhz: float | None = None
     temperature_c: float | None = None
     memory_used_b: int | None = None
@@ -65,17 +69,59 @@ class GpuUse:
         Raises:
             MeasurementError: If it is not known; says why.
         """
-        return _known(self.known_energy_j, self.uuid, self.findings)
+        return self._known(self.known_energy_j)
 
     @property
     def energy_u_j(self) -> float:
         """Standard uncertainty of :attr:`energy_j`, in joules; raises as that does."""
-        return _known(self.known_energy_u_j, self.uuid, self.findings)
+        return self._known(self.known_energy_u_j)
 
     @property
     def power_w(self) -> float:
         """Mean power, in watts; raises as :attr:`energy_j` does."""
         return self.energy_j / self.duration_s
+
+    @property
+    def reason(self) -> str:
+        """Why the energy is not known; empty if it is."""
+        if self.valid:
+            return ""
+        reasons = "; ".join(f"{f.reason}: {f.detail}" for f in self.findings if f.reason in VOIDING)
+        return f"What {self.uuid} used is not known: {reasons}"
+
+    def _known(self, value: float | None) -> float:
+        if value is None:
+            raise MeasurementError(self.reason)
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuTotals:
+    """What several GPUs used together.
+
+    Attributes:
+        energy_j: Energy in joules.
+        energy_u_j: Its standard uncertainty (k = 1), in joules.
+        power_w: Mean power, in watts.
+    """
+
+    energy_j: float
+    energy_u_j: float
+    power_w: float
+
+    @classmethod
+    def of(cls, gpus: Iterable[GpuUse]) -> "GpuTotals":
+        """Add up what GPUs used.
+
+        Raises:
+            MeasurementError: If that of one is not known; says why.
+        """
+        uses = tuple(gpus)
+        return cls(
+            energy_j=sum(use.energy_j for use in uses),
+            energy_u_j=float(sum(use.energy_u_j**2 for use in uses) ** 0.5),
+            power_w=sum(use.power_w for use in uses),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,17 +208,17 @@ class Window:
         Raises:
             MeasurementError: If that of one is not known; says why.
         """
-        return sum(use.energy_j for use in self.gpus.values())
+        return GpuTotals.of(self.gpus.values()).energy_j
 
     @property
     def energy_u_j(self) -> float:
         """Standard uncertainty of :attr:`energy_j`, in joules; raises as that does."""
-        return float(sum(use.energy_u_j**2 for use in self.gpus.values()) ** 0.5)
+        return GpuTotals.of(self.gpus.values()).energy_u_j
 
     @property
     def power_w(self) -> float:
         """Mean power of all GPUs, in watts; raises as :attr:`energy_j` does."""
-        return sum(use.power_w for use in self.gpus.values())
+        return GpuTotals.of(self.gpus.values()).power_w
 
     def fill(self, gpus: Mapping[str, GpuUse]) -> None:
         """Take in what was found; for the monitor."""
@@ -189,10 +235,3 @@ class Window:
             return f"<Window {self.name!r}, {self.duration_s:.3f} s>"
         energy_j, u_j = self.energy_j, self.energy_u_j
         return f"<Window {self.name!r}, {self.duration_s:.3f} s, {energy_j:.2f} ± {u_j:.2f} J>"
-
-
-def _known(value: float | None, uuid: str, findings: tuple[Finding, ...]) -> float:
-    if value is None:
-        said = "; ".join(f"{f.reason}: {f.detail}" for f in findings if f.reason in VOIDING)
-        raise MeasurementError(f"What {uuid} used is not known: {said}")
-    return value

@@ -1,40 +1,36 @@
 """The contract of a power model, and all that its members share."""
 
 import copy
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from typing_extensions import override
 
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.power_models.calibration import Calibration
+from joulelab.power_models.calibration import ANCHOR_SETS, Calibration, Interval, group_folds
 from joulelab.power_models.correction import Corrections
-from joulelab.power_models.domain import TrainingDomain
-from joulelab.power_models.interval import Interval
-from joulelab.power_models.model_state import shared_of, shared_state
-from joulelab.power_models.queries import Queries, queries_of
+from joulelab.power_models.features import TrainingDomain
+from joulelab.power_models.queries import Queries, Target, queries_of, scale
 from joulelab.power_models.readers import data_hash
 from joulelab.power_models.runs import Array, Names, Runs
-from joulelab.power_models.splits import group_folds
-from joulelab.power_models.state import State, merged, read_state, whole_model, write_state
-from joulelab.power_models.targets import Target, check_target, measured, scale
+from joulelab.power_models.state import State, StoredModel, merged
 
 Outside = Literal["widen", "refuse"]
 """What to do with a query outside the training domain."""
 
+_CALIBRATION = "shared.calibration."
 _MOST_WIDENING = 1.0
 """Intervals are doubled at most: groups that were held out lay outside of the others as well."""
 
 
-class PowerModel(ABC):
+class PowerModel(StoredModel):
     """Predicts power or time of applications at any clock from one profile of each.
 
-    A member implements ``learn``, ``answer``, ``_state`` and ``_restore``, sees
-    :class:`Queries` and never a :class:`Runs`, and predicts power in watts or time over the time
-    of the profile.
+    A member implements ``learn`` and ``answer`` and says in what attributes it keeps what it
+    learned, sees :class:`Queries` and never a :class:`Runs`, and predicts power in watts or time
+    over the time of the profile.
 
     Args:
         target: What to predict.
@@ -45,9 +41,6 @@ class PowerModel(ABC):
             wider interval.
     """
 
-    name: ClassVar[str]
-    """Its name in the table of models."""
-
     def __init__(
         self,
         target: Target = "power_w",
@@ -56,7 +49,8 @@ class PowerModel(ABC):
         calibration_folds: int = 5,
         outside: Outside = "widen",
     ) -> None:
-        check_target(target)
+        if target not in get_args(Target):
+            raise ConfigError(f"target must be one of {get_args(Target)}, got {target!r}.")
         self.target: Target = target
         self.seed = seed
         self.calibration_folds = calibration_folds
@@ -64,7 +58,6 @@ class PowerModel(ABC):
         self._domain: TrainingDomain | None = None
         self._calibration: Calibration | None = None
         self.corrections = Corrections()
-        self._data_hash = ""
 
     @property
     def domain(self) -> TrainingDomain:
@@ -76,11 +69,6 @@ class PowerModel(ABC):
         if self._domain is None:
             raise ConfigError(f"The model {self.name!r} must be fitted first: call fit(runs).")
         return self._domain
-
-    @property
-    def data_hash(self) -> str:
-        """Name of the content of the table that it was trained on."""
-        return self._data_hash
 
     def settings(self) -> Mapping[str, Any]:
         """Return what else the constructor takes, as JSON can hold it."""
@@ -103,8 +91,7 @@ class PowerModel(ABC):
         """
         runs.check_trainable()
         groups = runs.application if groups is None else groups
-        queries = queries_of(runs, profiled)
-        values = measured(runs, self.target) / scale(queries, self.target)
+        queries, values = self._learnable(runs, profiled)
         self.corrections = Corrections()
         self._calibration = self._calibrated(queries, values, groups)
         self.learn(queries, values, groups)
@@ -115,7 +102,7 @@ class PowerModel(ABC):
     def predict(self, queries: Queries) -> Array:
         """Return watts or seconds for each query, shape ``(n,)``; never above a power limit.
 
-        What is outside of :attr:`domain` is told by its ``findings``.
+        The ``findings`` of :attr:`domain` say what is outside of it.
 
         Raises:
             ConfigError: Before ``fit``, or if a query is outside and ``outside="refuse"``.
@@ -124,14 +111,16 @@ class PowerModel(ABC):
         self._check_inside(queries)
         factor = np.exp(self.corrections.log_factor(queries))
         values = self.answer(queries) * factor * scale(queries, self.target)
-        if not (np.isfinite(values) & (values > 0)).all():
-            bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))[0]
+        for bad in np.flatnonzero(~(np.isfinite(values) & (values > 0))):
             raise MeasurementError(
                 f"A positive {self.target} is required, the model {self.name!r} gives "
                 f"{values[bad]:g} for {queries.profiles[queries.profile[bad]].application!r} at "
                 f"{queries.sm_clock_mhz[bad]:g} MHz."
             )
-        return self._limited(queries, values)
+        if self.target != "power_w":
+            return values
+        limits_w = [profile.power_limit_w or np.inf for profile in queries.profiles]
+        return np.minimum(values, queries.of_profiles(limits_w))
 
     def predict_interval(self, queries: Queries, level: float = 0.9) -> Interval:
         """Return where measured values are expected; wider outside the training domain.
@@ -142,12 +131,8 @@ class PowerModel(ABC):
         center = self.predict(queries)
         widened = 1.0 + np.minimum(self.domain.excess(queries), _MOST_WIDENING)
         half = self._half_width(queries, level) * widened
-        return Interval(
-            lower=center * np.exp(-half),
-            upper=center * np.exp(half),
-            level=level,
-            outside=self.domain.findings(queries),
-        )
+        outside = self.domain.findings(queries)
+        return Interval.around(center, half, level=level, outside=outside)
 
     def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> Self:
         """Return a new model that knows some measured points; this one stays as it is.
@@ -162,47 +147,12 @@ class PowerModel(ABC):
         Raises:
             ConfigError: Before ``fit``, or if a profile is missing.
         """
-        queries = queries_of(anchors, profiled)
-        values = measured(anchors, self.target) / scale(queries, self.target)
+        queries, values = self._learnable(anchors, profiled)
         self._check_inside(queries)
         log_error = np.log(values / self.answer(queries))
         adapted = copy.copy(self)
         adapted.corrections = self.corrections.with_anchors(queries, log_error, self.domain.gpus)
         return adapted
-
-    def save(self, folder: Path) -> None:
-        """Write the model into ``folder`` in native formats; nothing is pickled."""
-        shared = shared_state(
-            self.domain, self.corrections, self._calibration, self._data_hash
-        ).with_prefix("shared.")
-        about = State(values={"name": self.name, "settings": self._all_settings()})
-        folder.mkdir(parents=True, exist_ok=True)
-        self._save_native(folder)
-        write_state(folder, merged(about, shared, self._state().with_prefix("member.")))
-
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Read the model that ``save`` wrote.
-
-        Raises:
-            ConfigError: If the folder does not hold a whole model of this kind.
-        """
-        state = read_state(folder)
-        if state.values.get("name") != cls.name:
-            raise ConfigError(
-                f"A model {cls.name!r} is required, got {state.values.get('name')!r}."
-            )
-        with whole_model(folder):
-            model = cls(**state.values["settings"])
-            shared = shared_of(state.prefixed("shared."))
-            model._domain, model.corrections, model._calibration, model._data_hash = shared
-            model._restore(state.prefixed("member."))
-            model._load_native(folder)
-        return model
-
-    def unfitted(self, **changes: Any) -> Self:
-        """Return a model with the same settings, but for ``changes``, that has learned nothing."""
-        return type(self)(**{**self._all_settings(), **changes})
 
     @abstractmethod
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
@@ -216,76 +166,95 @@ class PowerModel(ABC):
     def answer(self, queries: Queries) -> Array:
         """Return the values of ``queries``, in the unit of ``learn``."""
 
-    @abstractmethod
-    def _state(self) -> State:
-        """Return what was learned and is no native file."""
+    def relative_doubt(self, queries: Queries) -> Array:
+        """Return how much less sure each query is than the surest, 1 or more, shape ``(n,)``."""
+        return np.ones(len(queries))
 
-    @abstractmethod
-    def _restore(self, state: State) -> None:
-        """Take over what ``_state`` returned."""
+    def errors_after(self, ratios: tuple[float, ...], queries: Queries, values: Array) -> Array:
+        """Return the logs of measured over predicted once each application is anchored.
 
-    def _save_native(self, folder: Path) -> None:
-        """Write what has a format of its own, such as a booster's JSON."""
+        Args:
+            ratios: At which clocks, over that of its profile.
+            queries: What is asked.
+            values: What was measured, in the unit of ``learn``.
 
-    def _load_native(self, folder: Path) -> None:
-        """Read what ``_save_native`` wrote."""
+        Returns:
+            Shape ``(n,)``; not a number at the anchors, and anywhere if anchors merely scale.
+        """
+        return np.full(len(queries), np.nan)
 
-    def _known_calibration(self) -> Calibration:
-        if self._calibration is None:
+    def _learnable(self, runs: Runs, profiled: Runs | None) -> tuple[Queries, Array]:
+        """Return what ``runs`` ask and what was measured there, in the unit of ``learn``."""
+        queries = queries_of(runs, profiled)
+        measured = runs.power_w if self.target == "power_w" else runs.time_s
+        return queries, measured / scale(queries, self.target)
+
+    def _half_width(self, queries: Queries, level: float) -> Array:
+        calibration = self._calibration
+        if calibration is None:
             raise ConfigError(
                 f"Intervals of {self.name!r} need calibration_folds >= 2 and at least 3 "
                 f"applications when it is fitted, got calibration_folds={self.calibration_folds}."
             )
-        return self._calibration
-
-    def _half_width(self, queries: Queries, level: float) -> Array:
-        calibration = self._known_calibration()
         log_ratio = np.log(queries.clock_ratio)
-        known = (0.0,) if self.target == "time_s" else ()  # profiles tell time, and power not
+        known = (0.0,) if self.target == "time_s" else ()  # profiles hold time, and power not
         half = np.empty(len(queries))
-        for number, profile in enumerate(queries.profiles):
-            rows = queries.profile == number
-            correction = self.corrections.pairs.get(profile.pair)
+        for number, rows in queries.by_profile():
+            correction = self.corrections.pairs.get(queries.profiles[number].pair)
             anchors = known if correction is None else correction.anchors
             half[rows] = calibration.half_width(level, log_ratio[rows], anchors)
-        return half
+        return half * self.relative_doubt(queries)
 
     def _calibrated(self, queries: Queries, values: Array, groups: Names) -> Calibration | None:
-        """Predict every group with a model that was not shown it."""
+        """Predict every group with a model that was not shown it, without and with anchors."""
         if self.calibration_folds < 2 or len(np.unique(groups)) < 3:
             return None
         log_error = np.empty(len(queries))
+        anchored = np.full((len(ANCHOR_SETS), len(queries)), np.nan)
         for held_out in group_folds(groups, self.calibration_folds, self.seed):
             kept = ~held_out
             fold = self.unfitted(calibration_folds=0).learn(
                 queries.select(kept), values[kept], groups[kept]
             )
-            asked = queries.select(held_out)
-            log_error[held_out] = np.log(values[held_out] / fold.answer(asked))
+            asked, truth = queries.select(held_out), values[held_out]
+            doubt = fold.relative_doubt(asked)
+            log_error[held_out] = np.log(truth / fold.answer(asked)) / doubt
+            for number, ratios in enumerate(ANCHOR_SETS):
+                anchored[number, held_out] = fold.errors_after(ratios, asked, truth) / doubt
         return Calibration(
             group=groups,
             pair=queries.profile,
             log_ratio=np.log(queries.clock_ratio),
             log_error=log_error,
+            anchored_error=None if np.isnan(anchored).all() else anchored,
         )
 
     def _check_inside(self, queries: Queries) -> None:
-        if self.outside == "refuse":
-            findings = self.domain.findings(queries)
-            if findings:
-                raise ConfigError(
-                    f"Queries must be inside the training domain of {self.name!r}: {findings[0]} "
-                    'Train on more, or take outside="widen".'
-                )
-        elif self._domain is None:
-            raise ConfigError(f"The model {self.name!r} must be fitted first: call fit(runs).")
+        domain = self.domain
+        findings = domain.findings(queries) if self.outside == "refuse" else ()
+        if findings:
+            raise ConfigError(
+                f"Queries must be inside the training domain of {self.name!r}: {findings[0]} "
+                'Train on more, or take outside="widen".'
+            )
 
-    def _limited(self, queries: Queries, values: Array) -> Array:
-        if self.target != "power_w":
-            return values
-        limits = [profile.power_limit_w or np.inf for profile in queries.profiles]
-        return np.minimum(values, queries.of_profiles(limits))
+    @override
+    def _shared(self) -> State:
+        parts = merged(State.of(self.domain), self.corrections.state()).with_prefix("shared.")
+        known = State() if self._calibration is None else State.of(self._calibration)
+        data = State(values={"shared.data_hash": self._data_hash})
+        return merged(data, parts, known.with_prefix(_CALIBRATION))
 
+    @override
+    def _take_shared(self, state: State) -> None:
+        shared = state.prefixed("shared.")
+        self._domain = TrainingDomain.of_state(shared)
+        self.corrections = Corrections.of_state(shared)
+        known = state.prefixed(_CALIBRATION).arrays
+        self._calibration = Calibration(**known) if "group" in known else None
+        self._data_hash = shared.values["data_hash"]
+
+    @override
     def _all_settings(self) -> dict[str, Any]:
         return {
             "target": self.target,

@@ -9,14 +9,14 @@ by themselves. In between it counts for as much as rows of a group do err alike 
 correlation), which keeps the promise in simulated tables of either kind and of both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from joulelab.errors import ConfigError
 from joulelab.power_models.correction import correction_of
-from joulelab.power_models.runs import Array, Index, Names
+from joulelab.power_models.runs import Array, Flags, Index, Names
 
 SECOND_POINT = 0.6
 """Clock ratio at which to measure an application for the second time, if nothing else is asked."""
@@ -28,17 +28,42 @@ _LEAST_GROWTH = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Interval:
+    """Where measured values are expected, one entry per query.
+
+    ``level`` is the share of an unseen application's rows that they are to cover, and ``outside``
+    what is outside the training domain, where the interval was widened.
+    """
+
+    lower: Array
+    upper: Array
+    level: float
+    outside: tuple[str, ...]
+
+    @classmethod
+    def around(
+        cls, center: Array, half: Array, *, level: float, outside: tuple[str, ...]
+    ) -> "Interval":
+        """Return the interval whose half widths in logs are ``half``."""
+        lower, upper = center * np.exp(-half), center * np.exp(half)
+        return cls(lower=lower, upper=upper, level=level, outside=outside)
+
+    def __iter__(self) -> Iterator[Array]:
+        """Unpack into the lower and the upper ends."""
+        return iter((self.lower, self.upper))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Calibration:
     """Errors of predictions for groups that were held out.
 
     Attributes:
-        group: Group of each row; shape ``(n,)``.
-        pair: Number of the application and GPU of each row; shape ``(n,)``.
-        log_ratio: Log of the clock ratio; shape ``(n,)``.
-        log_error: ``log(measured / predicted)``; shape ``(n,)``.
+        group: Group of each row.
+        pair: Number of the application and GPU of each row.
+        log_ratio: Log of the clock ratio.
+        log_error: ``log(measured / predicted)``.
         anchored_error: The same with each of :data:`ANCHOR_SETS` measured, not a number at the
-            anchors; shape ``(sets, n)``. ``None`` where an anchor merely scales and tilts, which
-            follows from ``log_error``.
+            anchors; shape ``(sets, n)``. ``None`` where an anchor merely scales and tilts.
     """
 
     group: Names
@@ -50,10 +75,7 @@ class Calibration:
     def half_width(self, level: float, log_ratio: Array, anchors: Sequence[float] = ()) -> Array:
         """Return the half width of the interval of ``level`` in logs at each clock ratio's log.
 
-        Args:
-            level: Share of rows of an unseen group that are to be covered.
-            log_ratio: Where; shape ``(n,)``.
-            anchors: Logs of the clock ratios at which the application was measured.
+        ``anchors`` are logs of the clock ratios at which the application was measured.
 
         Raises:
             ConfigError: If ``level`` is not between 0 and 1, or too high for so few groups.
@@ -61,9 +83,10 @@ class Calibration:
         errors, at = self._after(anchors)
         if not anchors:
             return np.full(len(log_ratio), self._quantile(np.abs(errors), level))
-        growth = _Growth.of(np.abs(errors), _distance(self.log_ratio, at))
-        scores = np.abs(errors) / growth.at(_distance(self.log_ratio, at))
-        return self._quantile(scores, level) * growth.at(_distance(log_ratio, anchors))
+        distance = _distance(self.log_ratio, at)
+        growth = _growth(np.abs(errors), distance)
+        scores = np.abs(errors) / growth(distance)
+        return self._quantile(scores, level) * growth(_distance(log_ratio, anchors))
 
     def _after(self, anchors: Sequence[float]) -> tuple[Array, Sequence[float]]:
         """Return the errors that are left when every group is anchored, and where it was."""
@@ -106,6 +129,14 @@ class Calibration:
         return float(scores[order][position])
 
 
+def group_folds(groups: Names, num_folds: int, seed: int) -> list[Flags]:
+    """Deal whole groups into at most ``num_folds`` folds; return which rows each holds out."""
+    names = np.unique(groups)
+    shuffled = names[np.random.default_rng(seed).permutation(len(names))]
+    num_folds = min(num_folds, len(names))
+    return [np.isin(groups, shuffled[start::num_folds]) for start in range(num_folds)]
+
+
 def _alike(shares: Array) -> float:
     """Return how much alike rows of a group are, 0 to 1, from the share covered of each group.
 
@@ -118,31 +149,18 @@ def _alike(shares: Array) -> float:
     return float(min(1.0, shares.var(ddof=1) / (mean * (1.0 - mean))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Growth:
-    """How errors grow with the distance from the nearest anchor: a mean that never falls.
+def _growth(error: Array, distance: Array) -> Callable[[Array], Array]:
+    """Return how errors grow with the distance from the nearest anchor: a mean that never falls.
 
-    Attributes:
-        distance: Middles of bins of distance, ascending.
-        error: Mean error up to each; never below a share of the largest.
+    Linear between the middles of bins, and never below a share of the largest.
     """
-
-    distance: Array
-    error: Array
-
-    @classmethod
-    def of(cls, error: Array, distance: Array) -> "_Growth":
-        known = ~np.isnan(error)
-        order = np.argsort(distance[known], kind="stable")
-        bins = [part for part in np.array_split(order, _NUM_BINS) if len(part)]
-        means = np.maximum.accumulate([error[known][part].mean() for part in bins])
-        return cls(
-            distance=np.array([distance[known][part].mean() for part in bins]),
-            error=np.maximum(means, _LEAST_GROWTH * means[-1] + 1e-12),
-        )
-
-    def at(self, distance: Array) -> Array:
-        return np.interp(distance, self.distance, self.error)
+    known = ~np.isnan(error)
+    order = np.argsort(distance[known], kind="stable")
+    bins = [part for part in np.array_split(order, _NUM_BINS) if len(part)]
+    middles = [distance[known][part].mean() for part in bins]
+    means = np.maximum.accumulate([error[known][part].mean() for part in bins])
+    means = np.maximum(means, _LEAST_GROWTH * means[-1] + 1e-12)
+    return lambda at: np.interp(at, middles, means)
 
 
 def _distance(log_ratio: Array, anchors: Sequence[float]) -> Array:

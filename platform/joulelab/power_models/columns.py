@@ -1,19 +1,26 @@
-"""The columns of a table of runs: their names here, in other layouts, and what a value may be."""
+"""The columns of a table of runs, and their cells as texts and numbers.
 
+Names here and in other layouts, and what a value may be; what cannot be is refused with its column
+and row.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-ACTIVITIES = (
-    "fp_active",
-    "dram_active",
-    "tensor_active",
-    "sm_active",
-    "gr_engine_active",
-    "sm_occupancy",
-    "fp64_active",
-    "fp32_active",
-    "fp16_active",
-)
-"""Shares of the time (0 to 1) that units are busy; ``fp_active`` is FP64 + FP32 / 2."""
+import numpy as np
+
+from joulelab.errors import ConfigError
+from joulelab.power_models.runs import Array
+
+
+class Limits(NamedTuple):
+    """What values of a column may be, and what one beyond that probably is."""
+
+    lowest: float
+    highest: float
+    hint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,25 +30,26 @@ class Column:
     Attributes:
         name: Its name here, unit included.
         names: What other layouts call it, in lower case and without a unit in brackets.
-        lowest: Values below it are refused.
-        highest: Values above it are refused.
-        hint: What a value beyond these bounds probably is.
+        limits: Values beyond these are refused.
         required: Whether a table without it is refused.
     """
 
     name: str
     names: tuple[str, ...] = ()
-    lowest: float
-    highest: float
-    hint: str
+    limits: Limits
     required: bool = False
 
 
 APPLICATION_NAMES = ("application", "app", "workload")
 GPU_NAMES = ("gpu", "device.name")
-
-_FRACTION_HINT = "a share from 0 to 1 is required; is it a percentage?"
-_OTHER_ACTIVITY_NAMES = {
+SHARE = Limits(0.0, 1.0, "a share from 0 to 1 is required; is it a percentage?")
+_CLOCK = Limits(50.0, 10_000.0, "megahertz are required; is it in Hz, kHz or GHz?")
+_POWER = Limits(1.0, 3_000.0, "watts of one GPU are required; is it in milliwatts or kilowatts?")
+_CLOCK_NAMES = ("sm_app_clock", "clocks.applications.graphics", "clocks.sm", "saclk")
+_POWER_NAMES = ("power_usage", "power.draw", "power")
+_TIME_NAMES = ("run_time", "runtime", "time_per_unit_s")
+_ACTIVITY_NAMES: Mapping[str, tuple[str, ...]] = {
+    "fp_active": (),
     "dram_active": ("drama", "dram_activity"),
     "tensor_active": ("tensor_activity", "tenso", "pipe_tensor_active"),
     "sm_active": ("smact", "sm_activity"),
@@ -51,62 +59,125 @@ _OTHER_ACTIVITY_NAMES = {
     "fp32_active": ("fp32a",),
     "fp16_active": ("fp16a",),
 }
+ACTIVITIES = tuple(_ACTIVITY_NAMES)
+"""Shares of the time (0 to 1) that units are busy; ``fp_active`` is FP64 + FP32 / 2."""
 
 COLUMNS = (
-    Column(
-        name="sm_clock_mhz",
-        names=("sm_app_clock", "clocks.applications.graphics", "clocks.sm", "saclk"),
-        lowest=50.0,
-        highest=10_000.0,
-        hint="megahertz are required; is it in Hz, kHz or GHz?",
-        required=True,
-    ),
-    Column(
-        name="power_w",
-        names=("power_usage", "power.draw", "power"),
-        lowest=1.0,
-        highest=3_000.0,
-        hint="watts of one GPU are required; is it in milliwatts or kilowatts?",
-        required=True,
-    ),
+    Column(name="sm_clock_mhz", names=_CLOCK_NAMES, limits=_CLOCK, required=True),
+    Column(name="power_w", names=_POWER_NAMES, limits=_POWER, required=True),
     Column(
         name="time_s",
-        names=("run_time", "runtime", "time_per_unit_s"),
-        lowest=1e-9,
-        highest=1e8,
-        hint="positive seconds are required",
+        names=_TIME_NAMES,
+        limits=Limits(1e-9, 1e8, "positive seconds are required"),
         required=True,
     ),
     Column(
         name="energy_j",
         names=("energy",),
-        lowest=1e-9,
-        highest=1e12,
-        hint="positive joules are required",
+        limits=Limits(1e-9, 1e12, "positive joules are required"),
     ),
     Column(
         name="mem_clock_mhz",
         names=("mem_app_clock", "clocks.mem"),
-        lowest=50.0,
-        highest=30_000.0,
-        hint="megahertz are required; is it in Hz, kHz or GHz?",
+        limits=_CLOCK._replace(highest=30_000.0),
     ),
-    Column(
-        name="power_limit_w",
-        names=("power.limit", "power_mgmt_limit"),
-        lowest=1.0,
-        highest=3_000.0,
-        hint="watts of one GPU are required; is it in milliwatts or kilowatts?",
-    ),
-    *(
-        Column(
-            name=name,
-            names=_OTHER_ACTIVITY_NAMES.get(name, ()),
-            lowest=0.0,
-            highest=1.0,
-            hint=_FRACTION_HINT,
-        )
-        for name in ACTIVITIES
-    ),
+    Column(name="power_limit_w", names=("power.limit", "power_mgmt_limit"), limits=_POWER),
+    *(Column(name=name, names=names, limits=SHARE) for name, names in _ACTIVITY_NAMES.items()),
 )
 """Every column that models know; a table may have others, which are left out."""
+
+_UNREAD = ("", "none", "n/a", "[n/a]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """Rows of a table; names of columns are known in any case and with units in brackets.
+
+    Attributes:
+        rows: Mappings from column names to values, at least one.
+        first_row: Number of the first row in its source, for messages.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    first_row: int = 0
+
+    def texts(self, names: Sequence[str], otherwise: str | None = None) -> list[str]:
+        """Return the column that has one of ``names``, or ``otherwise`` in every row.
+
+        Raises:
+            ConfigError: If there is none and no ``otherwise``, or a cell is empty.
+        """
+        name = self._name(names)
+        if name is None:
+            if otherwise is None:
+                raise ConfigError(self._required(names))
+            return [otherwise] * len(self.rows)
+        found = [str(row.get(name) or "").strip() for row in self.rows]
+        for number, text in enumerate(found, self.first_row):
+            if not text or text.lower() == "nan":
+                raise ConfigError(f"Column {name!r} must not be empty, row {number} is.")
+        return found
+
+    def numbers(self, column: Column) -> Array | None:
+        """Return a column, not a number where it was not read; ``None`` if there is none.
+
+        Raises:
+            ConfigError: If it is required and lacks, or a value cannot be.
+        """
+        if column.required or self._name((column.name, *column.names)) is not None:
+            return self.required_numbers(column, everywhere=column.required)
+        return None
+
+    def required_numbers(self, column: Column, *, everywhere: bool = True) -> Array:
+        """Return a column that must be there, by default with a number in every row.
+
+        Raises:
+            ConfigError: If it lacks, or a value cannot be.
+        """
+        name = self._name((column.name, *column.names))
+        if name is None:
+            raise ConfigError(self._required((column.name, *column.names)))
+        lowest, highest, hint = column.limits
+        values = [
+            _number(row.get(name), name, n) for n, row in enumerate(self.rows, self.first_row)
+        ]
+        for number, value in enumerate(values, self.first_row):
+            if np.isnan(value):
+                if everywhere:
+                    raise ConfigError(f"Column {name!r} must hold a number, row {number} has none.")
+            elif not lowest <= value <= highest:
+                raise ConfigError(
+                    f"Column {name!r} must lie from {lowest:g} to {highest:g}, "
+                    f"row {number} has {value:g}: {hint}."
+                )
+        return np.array(values, dtype=float)
+
+    def _name(self, names: Sequence[str]) -> str | None:
+        found = {_plain(str(name)): str(name) for name in self.rows[0]}
+        return next((found[name] for name in names if name in found), None)
+
+    def _required(self, names: Sequence[str]) -> str:
+        return (
+            f"Column {names[0]!r} is required (also known as {', '.join(names[1:])}), "
+            f"got columns {sorted(map(str, self.rows[0]))}."
+        )
+
+
+def _plain(name: str) -> str:
+    """Cut a unit in brackets, as nvidia-smi writes it, and the case."""
+    return re.sub(r"\s*\[.*\]$", "", name.strip()).lower()
+
+
+def _number(value: Any, name: str, row: int) -> float:
+    """Return a number, not a number where it was not read; nvidia-smi appends units."""
+    if value is None or (isinstance(value, str) and value.strip().lower() in _UNREAD):
+        return float("nan")
+    if isinstance(value, str):
+        value = re.sub(r"\s*(W|MHz)$", "", value.strip())
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"Column {name!r} must hold numbers, row {row} has {value!r}.") from error
+    if isinstance(value, str) and np.isnan(number):
+        raise ConfigError(f"Column {name!r} must hold numbers, row {row} has NaN.")
+    return number

@@ -13,6 +13,7 @@ import numpy as np
 
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array
+from joulelab.power_models.state import State
 
 _REACH = 0.1
 """Distance in the log of the clock ratio over which a model errs alike: a tenth of the clock."""
@@ -29,13 +30,8 @@ class Correction:
     """The correction of one application on one GPU.
 
     Its log is ``offset + slope x``, with ``x`` the log of the clock ratio, and the sum of ``pulls``
-    times how near each anchor is.
-
-    Attributes:
-        offset: At the clock of the profile.
-        slope: Per unit of the log of the clock ratio.
-        anchors: Logs of the clock ratios that were measured, ascending.
-        pulls: Weight of each anchor in what the line leaves; empty for fewer than three.
+    (none for fewer than three anchors) times how near each anchor is; ``anchors`` are logs of the
+    clock ratios that were measured, ascending.
     """
 
     offset: float
@@ -54,10 +50,7 @@ class Correction:
 def correction_of(log_ratio: Array, log_error: Array, scatter: float = 0.0) -> Correction:
     """Fit the correction to the errors ``log(measured / predicted)`` at the anchors.
 
-    Args:
-        log_ratio: Logs of the clock ratios of the anchors.
-        log_error: The errors there.
-        scatter: Relative scatter of one of them; at 0 two are met.
+    ``scatter`` is the relative one of a single anchor; at 0 two are met.
     """
     anchors = tuple(sorted(set(np.round(log_ratio, 9).tolist())))
     if len(anchors) < 2:
@@ -97,8 +90,8 @@ class Corrections:
         """Return the log of the factor for each query, shape ``(n,)``."""
         log_ratio = np.log(queries.clock_ratio)
         total = np.zeros(len(queries))
-        for number, profile in enumerate(queries.profiles):
-            rows = queries.profile == number
+        for number, rows in queries.by_profile():
+            profile = queries.profiles[number]
             correction = self.pairs.get(profile.pair)
             if correction is not None:
                 total[rows] = correction.at(log_ratio[rows])
@@ -124,15 +117,32 @@ class Corrections:
         log_ratio = np.log(queries.clock_ratio)
         scatter = np.zeros(len(queries.profiles)) if scatter is None else scatter
         pairs = dict(self.pairs)
-        for number, profile in enumerate(queries.profiles):
-            rows = queries.profile == number
-            if rows.any():
-                pairs[profile.pair] = correction_of(
-                    log_ratio[rows], log_error[rows], float(scatter[number])
-                )
+        for number, rows in queries.by_profile():
+            pairs[queries.profiles[number].pair] = correction_of(
+                log_ratio[rows], log_error[rows], float(scatter[number])
+            )
         offsets: dict[str, list[float]] = {}
         for (gpu, _), correction in pairs.items():
             if gpu not in trained_on:
                 offsets.setdefault(gpu, []).append(correction.offset)
         boards = {gpu: float(np.mean(values)) for gpu, values in offsets.items()}
         return Corrections(pairs=pairs, boards=boards)
+
+    def state(self) -> State:
+        """Return them as a state."""
+        pairs = [
+            [*pair, each.offset, each.slope, list(each.anchors), list(each.pulls)]
+            for pair, each in self.pairs.items()
+        ]
+        return State(values={"pairs": pairs, "boards": dict(self.boards)})
+
+    @classmethod
+    def of_state(cls, state: State) -> "Corrections":
+        """Return what :meth:`state` wrote."""
+        pairs = {
+            (gpu, application): Correction(
+                offset=offset, slope=slope, anchors=tuple(anchors), pulls=tuple(pulls)
+            )
+            for gpu, application, offset, slope, anchors, pulls in state.values["pairs"]
+        }
+        return cls(pairs=pairs, boards=state.values["boards"])

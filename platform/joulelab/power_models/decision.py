@@ -1,27 +1,36 @@
-"""Choose the clock: the best of a sweep by energy, EDP or ED2P, and what a choice costs."""
+"""Choose the clock: the best of a sweep by energy, EDP or ED2P, and what a choice costs.
+
+The least of many scattered costs is lower than any of them is: a choice that could not be better
+seems to be worse than the luckiest point (the winner's curse). So a choice is compared with the
+luckiest point and with the smoothed sweep, and with choices that need no model.
+"""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import lru_cache
 
 import numpy as np
 
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.power_models.operating_model import TIME_EXPONENT
-from joulelab.power_models.runs import Array
+from joulelab.objectives import without_quality
+from joulelab.power_models.runs import Array, Runs
 
-Goal = Literal["energy_j", "edp_js", "ed2p_js2"]
-"""What is minimised."""
+CHOSEN_BY = ("energy", "edp", "ed2p")
+"""Objectives by which models are judged."""
+_SPANS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+"""Shares of a sweep's points that a line is fitted to, around each point."""
+FEWEST = 5
+"""Usable points from which on a sweep is smoothed."""
+_NEAREST = 9
+"""Points that a line is fitted to, if there are as many: enough to outvote one that is far off."""
+_FOLDS = 8
+"""Parts of a sweep that are foretold from the others, to find the span."""
+_ROUNDS = 3
+"""How often points far off their line are given less weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sweep:
-    """Power and time of one application over clocks, measured or predicted.
-
-    Attributes:
-        sm_clock_mhz: Clocks; shape ``(n,)``.
-        power_w: Power; not a number where it is missing.
-        time_s: Time; not a number where it is missing.
-    """
+    """Power and time of one application over clocks, not a number where missing, each ``(n,)``."""
 
     sm_clock_mhz: Array
     power_w: Array
@@ -40,44 +49,36 @@ class Sweep:
         )
         return np.asarray(known & (self.power_w > 0) & (self.time_s > 0))
 
-    def cost(self, goal: Goal) -> Array:
+    def cost(self, objective: str) -> Array:
         """Return the cost of each row; infinite where a row is not usable.
 
         Raises:
-            ConfigError: If there is no such goal.
+            ConfigError: If there is no such objective, or quality counts in it.
         """
-        if goal not in get_args(Goal):
-            raise ConfigError(f"goal must be one of {get_args(Goal)}, got {goal!r}.")
+        of = without_quality(objective)
         cost = np.full(self.power_w.shape, np.inf)
         usable = self.usable
         time_s = self.time_s[usable]
-        cost[usable] = self.power_w[usable] * time_s ** TIME_EXPONENT[goal]
+        cost[usable] = of.cost(self.power_w[usable] * time_s, time_s)
         return cost
 
-    def best(self, goal: Goal, *, slowest_s: float | None = None) -> int:
+    def best(self, objective: str) -> int:
         """Return the position of the row with the least cost; of equals the fastest.
 
-        Args:
-            goal: What is minimised.
-            slowest_s: Rows that take longer are left out; ``None`` leaves none out.
-
         Raises:
-            MeasurementError: If no row is usable, or all take too long.
+            MeasurementError: If no row is usable.
         """
-        cost = self.cost(goal)
-        if slowest_s is not None:
-            cost = np.where(self.time_s <= slowest_s, cost, np.inf)
+        cost = self.cost(objective)
         if not np.isfinite(cost).any():
             raise MeasurementError(
-                "At least one clock with positive power and time is required"
-                + ("" if slowest_s is None else f" that takes at most {slowest_s:g} s")
-                + f", got none of {len(cost)}."
+                f"At least one clock with positive power and time is required, got none of "
+                f"{len(cost)}."
             )
         least = np.flatnonzero(cost <= cost.min() * (1 + 1e-12))
         return int(least[np.argmin(self.time_s[least])])
 
 
-def regret(measured: Sweep, chosen_mhz: float, goal: Goal) -> float:
+def regret(measured: Sweep, chosen_mhz: float, objective: str) -> float:
     """Return how much more the chosen clock costs than the best one did, relative.
 
     Both are looked up among what was measured, at the measured clock nearest to the chosen one.
@@ -85,10 +86,10 @@ def regret(measured: Sweep, chosen_mhz: float, goal: Goal) -> float:
     Raises:
         MeasurementError: If nothing usable was measured.
     """
-    return float(_regrets(measured, np.array([chosen_mhz]), goal)[0])
+    return float(_regrets(measured, np.array([chosen_mhz]), objective)[0])
 
 
-def best_fixed_clock_mhz(sweeps: list[Sweep], goal: Goal) -> float:
+def best_fixed_clock_mhz(sweeps: list[Sweep], objective: str) -> float:
     """Return the one clock with the least mean regret over ``sweeps``.
 
     Raises:
@@ -97,13 +98,97 @@ def best_fixed_clock_mhz(sweeps: list[Sweep], goal: Goal) -> float:
     if not sweeps:
         raise ConfigError("At least one sweep is required to choose a fixed clock, got none.")
     clocks = np.unique(np.concatenate([sweep.sm_clock_mhz for sweep in sweeps]))
-    mean = np.mean([_regrets(sweep, clocks, goal) for sweep in sweeps], axis=0)
+    mean = np.mean([_regrets(sweep, clocks, objective) for sweep in sweeps], axis=0)
     return float(clocks[int(np.argmin(mean))])
 
 
-def _regrets(measured: Sweep, chosen_mhz: Array, goal: Goal) -> Array:
-    cost = measured.cost(goal)
-    best = cost[measured.best(goal)]
+def _regrets(measured: Sweep, chosen_mhz: Array, objective: str) -> Array:
+    cost = measured.cost(objective)
+    best = cost[measured.best(objective)]
     distance = np.abs(measured.sm_clock_mhz[:, None] - chosen_mhz[None, :])
     distance = np.where(np.isfinite(cost)[:, None], distance, np.inf)
     return np.asarray(cost[np.argmin(distance, axis=0)] / best - 1.0)
+
+
+def measured_sweep(runs: Runs) -> Sweep:
+    """Return the rows of one application on one GPU as a sweep."""
+    return Sweep(sm_clock_mhz=runs.sm_clock_mhz, power_w=runs.power_w, time_s=runs.time_s)
+
+
+def best_fixed_ratio(trained: Runs, profiled: Runs, objective: str) -> float:
+    """Return the clock over the default clock that was best for the training applications.
+
+    The default clock of each is looked up in ``profiled``.
+    """
+    sweeps = []
+    for pair, rows in trained.by_pair():
+        one = trained.select(rows)
+        default_mhz = profiled.sm_clock_mhz[profiled.profile_row(*pair)]
+        sweeps.append(
+            Sweep(
+                sm_clock_mhz=np.round(one.sm_clock_mhz / default_mhz, 4),
+                power_w=one.power_w,
+                time_s=one.time_s,
+            )
+        )
+    return best_fixed_clock_mhz(sweeps, objective)
+
+
+def smoothed_cost(measured: Sweep, objective: str) -> Array:
+    """Return the cost of each row on a smooth curve, infinite where a row is not usable.
+
+    The logarithm of the cost is smoothed over that of the clock by lines fitted around each point,
+    to which outliers count less (LOWESS, Cleveland 1979); the span is the one that foretells
+    left-out points best. Fewer than five usable rows are returned as they are.
+    """
+    cost = measured.cost(objective)
+    known = np.flatnonzero(np.isfinite(cost))
+    cost[known] = np.exp(smoothed_logs(measured.sm_clock_mhz[known], np.log(cost[known])))
+    return cost
+
+
+def smoothed_logs(clocks_mhz: Array, logs: Array) -> Array:
+    """Return logarithms of what was measured at clocks, in any order, without their scatter."""
+    if len(logs) < FEWEST:
+        return logs
+    return _smooth(tuple(np.log(clocks_mhz)), tuple(logs)).copy()
+
+
+def smoothed_best_mhz(measured: Sweep, objective: str) -> float:
+    """Return the best clock of the measured sweep itself once its scatter is smoothed."""
+    return float(measured.sm_clock_mhz[int(np.argmin(smoothed_cost(measured, objective)))])
+
+
+def smoothed_regret(measured: Sweep, chosen_mhz: float, objective: str) -> float:
+    """Return how much more the chosen clock costs than the best one on the smoothed sweep."""
+    cost = smoothed_cost(measured, objective)
+    distance = np.where(np.isfinite(cost), np.abs(measured.sm_clock_mhz - chosen_mhz), np.inf)
+    return float(cost[int(np.argmin(distance))] / cost.min() - 1.0)
+
+
+@lru_cache(maxsize=1024)  # every model is compared with the same sweeps
+def _smooth(height: tuple[float, ...], logs: tuple[float, ...]) -> Array:
+    x, y = np.array(height), np.array(logs)
+    spans = [span for span in _SPANS if span * len(x) >= _NEAREST] or [1.0]
+    return _lowess(x, y, min(spans, key=lambda span: _left_out_error(x, y, span)), at=x)
+
+
+def _left_out_error(height: Array, logs: Array, span: float) -> float:
+    """Return the sum of absolute errors for points that every eighth time are left out."""
+    fold = np.argsort(np.argsort(height)) % _FOLDS
+    error = 0.0
+    for k in range(_FOLDS):
+        kept, out = fold != k, fold == k
+        error += float(
+            np.abs(logs[out] - _lowess(height[kept], logs[kept], span, height[out])).sum()
+        )
+    return error
+
+
+def _lowess(height: Array, logs: Array, span: float, at: Array) -> Array:
+    from statsmodels.nonparametric.smoothers_lowess import lowess
+
+    smoothed: Array = lowess(logs, height, frac=span, it=_ROUNDS, xvals=at)
+    if not np.isfinite(smoothed).all():  # points without any scatter have no outliers either
+        smoothed = lowess(logs, height, frac=span, it=0, xvals=at)
+    return smoothed

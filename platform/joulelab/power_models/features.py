@@ -1,29 +1,20 @@
-"""Features: the numbers that members work on, all from profile, clock and catalogue."""
+"""Features: the numbers that members work on, and the training domain that they span.
 
-from collections.abc import Mapping, Sequence
+All are from profile, clock and catalogue.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
 from joulelab.errors import ConfigError
-from joulelab.hardware.spec import GpuSpec
 from joulelab.power_models.columns import ACTIVITIES
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array
+from joulelab.power_models.state import State
 from joulelab.registry import unknown_name
-
-CLOCK_FEATURES = ("clock_ratio", "log_clock_ratio", "sm_clock_mhz", "log_clock_mhz")
-BOARD_FEATURES = (
-    "sm_count",
-    "default_clock_mhz",
-    "default_power_limit_w",
-    "memory_bandwidth_b_per_s",
-    "constant_w",
-    "clock_over_ridge",
-    "voltage",
-)
-"""Of the catalogue: ``voltage`` is v(f) over its minimum, ``clock_over_ridge`` is f over the clock
-from which v rises."""
-FEATURES = (*ACTIVITIES, *CLOCK_FEATURES, *BOARD_FEATURES)
 
 
 def matrix(queries: Queries, names: Sequence[str]) -> Array:
@@ -32,21 +23,33 @@ def matrix(queries: Queries, names: Sequence[str]) -> Array:
     Raises:
         UnknownNameError: If there is no such feature.
     """
-    return np.column_stack([_column(queries, name) for name in names])
+    for name in names:
+        if name not in FEATURES:
+            raise unknown_name("feature", name, FEATURES)
+    return np.column_stack([FEATURES[name](queries) for name in names])
 
 
-def medians(values: Array, names: Sequence[str]) -> Array:
-    """Return the median of each column over where it was read, shape ``(len(names),)``.
+def medians(values: Array, otherwise: Array | float = np.nan) -> Array:
+    """Return the median of each column over where it was read, ``otherwise`` where nowhere."""
+    read = ~np.isnan(values).all(axis=0)
+    found = np.full(values.shape[1], otherwise)
+    found[read] = np.nanmedian(values[:, read], axis=0)
+    return found
+
+
+def required_medians(values: Array, names: Sequence[str]) -> Array:
+    """Return the median of each column over where it was read.
 
     Raises:
         ConfigError: If a feature was read nowhere.
     """
-    unread = [name for name, column in zip(names, values.T, strict=True) if np.isnan(column).all()]
+    found = medians(values)
+    unread = [name for name, typical in zip(names, found, strict=True) if np.isnan(typical)]
     if unread:
         raise ConfigError(
             f"Columns {unread} are required by this model at the default clock, got none of them."
         )
-    return np.asarray(np.nanmedian(values, axis=0), dtype=float)
+    return found
 
 
 def filled(values: Array, typical: Array) -> Array:
@@ -54,41 +57,125 @@ def filled(values: Array, typical: Array) -> Array:
     return np.where(np.isnan(values), typical, values)
 
 
-def _column(queries: Queries, name: str) -> Array:
-    if name in ACTIVITIES:
-        return queries.of_profiles([p.activity.get(name, np.nan) for p in queries.profiles])
-    if name in CLOCK_FEATURES:
-        return _clock(queries)[name]
-    if name in BOARD_FEATURES:
-        return _board(queries, name)
-    raise unknown_name("feature", name, FEATURES)
+def _of_board(name: str) -> Callable[[Queries], Array]:
+    figure = attrgetter(name)
+    return lambda queries: queries.of_profiles([float(figure(p.spec)) for p in queries.profiles])
 
 
-def _clock(queries: Queries) -> Mapping[str, Array]:
-    return {
-        "clock_ratio": queries.clock_ratio,
-        "log_clock_ratio": np.log(queries.clock_ratio),
-        "sm_clock_mhz": queries.sm_clock_mhz,
-        "log_clock_mhz": np.log(queries.sm_clock_mhz),
-    }
+def _activity(name: str) -> Callable[[Queries], Array]:
+    return lambda queries: queries.of_profiles(
+        [profile.activity.get(name, np.nan) for profile in queries.profiles]
+    )
 
 
-def _board(queries: Queries, name: str) -> Array:
-    specs = [profile.spec for profile in queries.profiles]
-    if name == "constant_w":
-        return queries.of_profiles([spec.power.constant_w for spec in specs])
-    if name == "clock_over_ridge":
-        ridge_mhz = queries.of_profiles([spec.voltage.ridge_mhz for spec in specs])
-        return queries.sm_clock_mhz / ridge_mhz
-    if name == "voltage":
-        return _voltage(queries, specs)
-    return queries.of_profiles([float(getattr(spec, name)) for spec in specs])
+_RIDGE_MHZ = _of_board("voltage.ridge_mhz")
+_SLOPE_PER_GHZ = _of_board("voltage.slope_per_ghz")
+_CURVATURE_PER_GHZ2 = _of_board("voltage.curvature_per_ghz2")
 
 
-def _voltage(queries: Queries, specs: Sequence[GpuSpec]) -> Array:
-    curves = [spec.voltage for spec in specs]
-    ridge_mhz = queries.of_profiles([curve.ridge_mhz for curve in curves])
-    slope = queries.of_profiles([curve.slope_per_ghz for curve in curves])
-    curvature = queries.of_profiles([curve.curvature_per_ghz2 for curve in curves])
-    above_ghz = np.maximum(0.0, queries.sm_clock_mhz - ridge_mhz) / 1e3
-    return 1.0 + slope * above_ghz + curvature * above_ghz**2
+def _voltage(queries: Queries) -> Array:
+    above_ghz = np.maximum(0.0, queries.sm_clock_mhz - _RIDGE_MHZ(queries)) / 1e3
+    linear = 1.0 + _SLOPE_PER_GHZ(queries) * above_ghz
+    return np.asarray(linear + _CURVATURE_PER_GHZ2(queries) * above_ghz**2)
+
+
+FEATURES: Mapping[str, Callable[[Queries], Array]] = {
+    **{name: _activity(name) for name in ACTIVITIES},
+    "clock_ratio": lambda queries: queries.clock_ratio,
+    "log_clock_ratio": lambda queries: np.log(queries.clock_ratio),
+    "sm_clock_mhz": lambda queries: queries.sm_clock_mhz,
+    "log_clock_mhz": lambda queries: np.log(queries.sm_clock_mhz),
+    "sm_count": _of_board("sm_count"),
+    "default_clock_mhz": _of_board("default_clock_mhz"),
+    "default_power_limit_w": _of_board("default_power_limit_w"),
+    "memory_bandwidth_b_per_s": _of_board("memory_bandwidth_b_per_s"),
+    "constant_w": _of_board("power.constant_w"),
+    "clock_over_ridge": lambda queries: queries.sm_clock_mhz / _RIDGE_MHZ(queries),
+    "voltage": _voltage,
+}
+"""How each is worked out. Of the catalogue: ``voltage`` is v(f) over its minimum,
+``clock_over_ridge`` is f over the clock from which v rises."""
+
+DOMAIN_FEATURES = (
+    *ACTIVITIES,
+    "clock_ratio",
+    "sm_count",
+    "default_power_limit_w",
+    "memory_bandwidth_b_per_s",
+)
+_LEAST_SHARE = 0.25
+"""A range counts as at least this wide: absolute for activities, relative to its upper end else."""
+_UNREAD = 0.25
+_SLACK = 0.05
+"""Share of a range that a query may exceed it by before it counts as outside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingDomain:
+    """Ranges of the features that a model was trained on.
+
+    ``ranges`` are of the features that were read, of which some profiles lacked ``partly_unread``.
+    """
+
+    ranges: Mapping[str, tuple[float, float]]
+    partly_unread: tuple[str, ...]
+    gpus: tuple[str, ...]
+
+    @classmethod
+    def of(cls, queries: Queries) -> "TrainingDomain":
+        """Return the domain that ``queries`` span."""
+        columns = dict(zip(DOMAIN_FEATURES, matrix(queries, DOMAIN_FEATURES).T, strict=True))
+        columns = {name: each for name, each in columns.items() if not np.isnan(each).all()}
+        return cls(
+            ranges={n: (float(np.nanmin(c)), float(np.nanmax(c))) for n, c in columns.items()},
+            partly_unread=tuple(name for name, each in columns.items() if np.isnan(each).any()),
+            gpus=tuple(sorted({profile.gpu for profile in queries.profiles})),
+        )
+
+    def excess(self, queries: Queries) -> Array:
+        """Return how far each query is outside: 0 inside, 1 a whole range beyond an end.
+
+        The largest over the features; one that was not read counts a little where training had it
+        always: it lies somewhere in the range.
+        """
+        return np.asarray(np.max(self._excesses(queries), axis=1, initial=0.0))
+
+    def findings(self, queries: Queries) -> tuple[str, ...]:
+        """Say what is outside, one sentence per profile and feature."""
+        excesses = self._excesses(queries)
+        values = matrix(queries, tuple(self.ranges))
+        found = []
+        for column, (name, (low, high)) in enumerate(self.ranges.items()):
+            for number, profile in enumerate(queries.profiles):
+                rows = np.flatnonzero((queries.profile == number) & (excesses[:, column] > 0))
+                if len(rows):
+                    worst = values[rows[np.argmax(excesses[rows, column])], column]
+                    seen = "unread" if np.isnan(worst) else f"{worst:.4g}"
+                    found.append(
+                        f"{name} of {profile.application!r} on {profile.gpu!r} is {seen}; "
+                        f"trained on {low:.4g} to {high:.4g}."
+                    )
+        return tuple(found)
+
+    @classmethod
+    def of_state(cls, state: State) -> "TrainingDomain":
+        """Return what was written as a state."""
+        values = state.values
+        return cls(
+            ranges={name: (low, high) for name, (low, high) in values["ranges"].items()},
+            partly_unread=tuple(values["partly_unread"]),
+            gpus=tuple(values["gpus"]),
+        )
+
+    def _excesses(self, queries: Queries) -> Array:
+        values = matrix(queries, tuple(self.ranges))
+        low, high = np.array(list(self.ranges.values())).T
+        least = np.array(
+            [_LEAST_SHARE * (1 if n in ACTIVITIES else r[1]) for n, r in self.ranges.items()]
+        )
+        span = np.maximum(high - low, least)
+        beyond = np.maximum(low - values, values - high) / span
+        always = np.array([name not in self.partly_unread for name in self.ranges])
+        unread = np.where(always, _UNREAD, 0.0)
+        beyond = np.where(np.isnan(values), unread, beyond)
+        return np.where(beyond > _SLACK, beyond, 0.0)

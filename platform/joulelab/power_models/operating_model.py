@@ -8,25 +8,22 @@ import numpy as np
 
 from joulelab.core.physics import CAP_SHARE
 from joulelab.errors import ConfigError
+from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
+from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
-from joulelab.power_models.interval import Interval
+from joulelab.power_models.calibration import Interval
 from joulelab.power_models.queries import Queries, sweep
 from joulelab.power_models.runs import Array, Names, Runs
+from joulelab.power_models.state import read_state
 
 Quantity = Literal["power_w", "time_s", "energy_j", "edp_js", "ed2p_js2"]
 """What can be predicted for a clock."""
-TIME_EXPONENT = {"energy_j": 1, "edp_js": 2, "ed2p_js2": 3}
-"""Power times time to which exponent each quantity is."""
+_PRODUCTS = {"energy_j": ENERGY, "edp_js": EDP, "ed2p_js2": ED2P}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatingModel:
-    """One model of power and one of time, asked together.
-
-    Attributes:
-        power: Predicts ``power_w``.
-        time: Predicts ``time_s``.
-    """
+    """One model of power and one of time, asked together."""
 
     power: PowerModel
     time: PowerModel
@@ -46,6 +43,10 @@ class OperatingModel:
         self.time.fit(runs, groups, profiled=profiled)
         return self
 
+    def unfitted(self) -> "OperatingModel":
+        """Return models with the same settings that have learned nothing."""
+        return OperatingModel(power=self.power.unfitted(), time=self.time.unfitted())
+
     def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> "OperatingModel":
         """Return new models that know some measured points; these stay as they are."""
         return OperatingModel(
@@ -53,7 +54,7 @@ class OperatingModel:
             time=self.time.adapt(anchors, profiled=profiled),
         )
 
-    def predict(self, queries: Queries, quantity: Quantity) -> Array:
+    def predict(self, queries: Queries, quantity: Quantity | Objective) -> Array:
         """Return ``quantity`` for each query, in the unit of its name, shape ``(n,)``.
 
         Where a profile has a power limit that its power exceeds, the device runs at the highest
@@ -62,16 +63,16 @@ class OperatingModel:
         Raises:
             ConfigError: As the models; or if there is no such quantity.
         """
-        _check(quantity)
+        objective = _product(quantity)
         if quantity == "power_w":
             return self.power.predict(queries)
         time_s = self.time.predict(held(self.power, queries))
         if quantity == "time_s":
             return time_s
-        return np.asarray(self.power.predict(queries) * time_s ** TIME_EXPONENT[quantity])
+        return objective.cost(self.power.predict(queries) * time_s, time_s)
 
     def predict_interval(
-        self, queries: Queries, quantity: Quantity, level: float = 0.9
+        self, queries: Queries, quantity: Quantity | Objective, level: float = 0.9
     ) -> Interval:
         """Return where measured values are expected.
 
@@ -81,27 +82,24 @@ class OperatingModel:
         Raises:
             ConfigError: As the models; or if there is no such quantity.
         """
-        _check(quantity)
+        objective = _product(quantity)
         power = self.power.predict_interval(queries, level)
         if quantity == "power_w":
             return power
         time = self.time.predict_interval(held(self.power, queries), level)
         if quantity == "time_s":
             return time
-        exponent = TIME_EXPONENT[quantity]
-        center = self.predict(queries, quantity)
+        a, b = objective.energy_exponent, objective.time_exponent
         half = np.hypot(
-            np.log(power.upper / power.lower) / 2, exponent * np.log(time.upper / time.lower) / 2
+            a * np.log(power.upper / power.lower) / 2,
+            (a + b) * np.log(time.upper / time.lower) / 2,
         )
-        return Interval(
-            lower=center * np.exp(-half),
-            upper=center * np.exp(half),
-            level=level,
-            outside=tuple(dict.fromkeys((*power.outside, *time.outside))),
-        )
+        outside = tuple(dict.fromkeys((*power.outside, *time.outside)))
+        center = self.predict(queries, quantity)
+        return Interval.around(center, half, level=level, outside=outside)
 
     def save(self, folder: Path) -> None:
-        """Write both models below ``folder``; ``artifacts.load_operating_model`` reads them."""
+        """Write both models below ``folder``; :func:`load_operating_model` reads them."""
         self.power.save(folder / "power")
         self.time.save(folder / "time")
 
@@ -115,9 +113,9 @@ def held(power: PowerModel, queries: Queries) -> Queries:
         queries, profiles=tuple(replace(p, power_limit_w=None) for p in queries.profiles)
     )
     wanted_mhz, clock_mhz = queries.sm_clock_mhz, queries.sm_clock_mhz.copy()
-    for number, limit_w in enumerate(limits_w):
-        rows = np.flatnonzero(queries.profile == number)
-        if np.isfinite(limit_w) and len(rows):
+    for number, rows in queries.by_profile():
+        limit_w = limits_w[number]
+        if np.isfinite(limit_w):
             asked = sweep(free.profiles[number])
             fits = asked.sm_clock_mhz[power.predict(asked) <= CAP_SHARE * limit_w]
             highest_mhz = fits.max() if len(fits) else asked.sm_clock_mhz[0]
@@ -125,6 +123,29 @@ def held(power: PowerModel, queries: Queries) -> Queries:
     return replace(queries, sm_clock_mhz=clock_mhz)
 
 
-def _check(quantity: str) -> None:
+def _product(quantity: Quantity | Objective) -> Objective:
+    """Return the product that is asked for; time for the quantities that are none."""
+    if isinstance(quantity, Objective):
+        return quantity
     if quantity not in get_args(Quantity):
         raise ConfigError(f"quantity must be one of {get_args(Quantity)}, got {quantity!r}.")
+    return _PRODUCTS.get(quantity, TIME)
+
+
+def load_model(folder: Path) -> PowerModel:
+    """Read the model that ``PowerModel.save`` wrote into ``folder``.
+
+    Raises:
+        UnknownNameError: If it is of a kind that is not registered.
+        ConfigError: If the folder does not hold a model.
+    """
+    return POWER_MODELS[str(read_state(folder).values.get("name"))].load(folder)
+
+
+def load_operating_model(folder: Path) -> OperatingModel:
+    """Read the models that ``OperatingModel.save`` wrote into ``folder``.
+
+    Raises:
+        ConfigError: If the folder does not hold them.
+    """
+    return OperatingModel(power=load_model(folder / "power"), time=load_model(folder / "time"))

@@ -1,7 +1,8 @@
 """Queries: what is asked of a model, and all that a member ever sees of an application."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from joulelab.hardware.spec import GpuSpec
 from joulelab.power_models.columns import ACTIVITIES
 from joulelab.power_models.runs import Array, Flags, Index, Runs
 from joulelab.registry import unknown_name
+
+Target = Literal["power_w", "time_s"]
+"""What a model predicts; energy, EDP and ED2P follow from one model of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,17 +101,46 @@ class Queries:
         """Queried clock over the clock of the profile; shape ``(n,)``."""
         return self.sm_clock_mhz / self.of_profiles([p.clock_mhz for p in self.profiles])
 
+    @property
+    def at_profile(self) -> "Queries":
+        """The same queries at the clock of their profiles."""
+        return replace(self, sm_clock_mhz=self.of_profiles([p.clock_mhz for p in self.profiles]))
+
+    def by_profile(self) -> Iterator[tuple[int, Index]]:
+        """Yield the number of each profile asked about, and the positions of its queries."""
+        for number in np.unique(self.profile).tolist():
+            yield number, np.flatnonzero(self.profile == number)
+
+    def by_gpu(self) -> Iterator[tuple[str, Index]]:
+        """Yield the label of each GPU asked about, and the positions of its queries."""
+        labels = np.array([profile.gpu for profile in self.profiles])[self.profile]
+        for gpu in dict.fromkeys(profile.gpu for profile in self.profiles):
+            rows = np.flatnonzero(labels == gpu)
+            if len(rows):
+                yield gpu, rows
+
+    def each_profile(self, ratios: Sequence[float] = (1.0,)) -> "Queries":
+        """Ask about every profile at ``ratios`` of its clock, one profile after the other."""
+        which = np.repeat(np.arange(len(self.profiles), dtype=np.intp), len(ratios))
+        clocks_mhz = np.array([profile.clock_mhz for profile in self.profiles])
+        asked_mhz = clocks_mhz[which] * np.tile(ratios, len(self.profiles))
+        return replace(self, profile=which, sm_clock_mhz=asked_mhz)
+
+    def nearest(self, ratios: Sequence[float]) -> Flags:
+        """Return which queries are the nearest ones to ``ratios`` of their profiles' clocks."""
+        found = np.zeros(len(self), dtype=np.bool_)
+        for ratio in ratios:
+            off = np.abs(self.clock_ratio - ratio)
+            found[[rows[np.argmin(off[rows])] for _, rows in self.by_profile()]] = True
+        return found
+
     def of_profiles(self, values: Sequence[float]) -> Array:
         """Return, for each query, the value of its profile; shape ``(n,)``."""
         return np.array(values, dtype=float)[self.profile]
 
     def select(self, chosen: Flags | Index) -> "Queries":
         """Return some of the queries, with all profiles."""
-        return Queries(
-            profiles=self.profiles,
-            profile=self.profile[chosen],
-            sm_clock_mhz=self.sm_clock_mhz[chosen],
-        )
+        return replace(self, profile=self.profile[chosen], sm_clock_mhz=self.sm_clock_mhz[chosen])
 
 
 def sweep(profile: Profile, clocks_mhz: Sequence[float] | None = None) -> Queries:
@@ -151,11 +184,9 @@ def profile_of(runs: Runs, gpu: str, application: str) -> Profile:
 
 
 def queries_of(runs: Runs, profiled: Runs | None = None) -> Queries:
-    """Ask about every row of ``runs``.
+    """Ask about every row of ``runs``, of which but application, GPU and clock are used.
 
-    Args:
-        runs: The rows; no column but the application, the GPU and the clock is used.
-        profiled: Where profiles are taken from; ``None`` takes ``runs`` itself.
+    Profiles are taken from ``profiled``; ``None`` takes ``runs`` itself.
 
     Raises:
         ConfigError: If a profile is not found there.
@@ -168,3 +199,23 @@ def queries_of(runs: Runs, profiled: Runs | None = None) -> Queries:
         profile=np.array([position[pair] for pair in labels], dtype=np.intp),
         sm_clock_mhz=runs.sm_clock_mhz,
     )
+
+
+def scale(queries: Queries, target: Target) -> Array:
+    """Return what members' values are multiplied by, shape ``(n,)``.
+
+    Members see power in watts, and time relative to that of the profile: the activities of an
+    application say how time changes with the clock, and not how much work there is.
+
+    Raises:
+        ConfigError: If a profile lacks the time that a prediction of time needs.
+    """
+    if target == "power_w":
+        return np.ones(len(queries))
+    for profile in queries.profiles:
+        if profile.time_s is None:
+            raise ConfigError(
+                f"The profile of {profile.application!r} must say time_s at its clock, to predict "
+                "time at others; got None."
+            )
+    return queries.of_profiles([profile.time_s or np.nan for profile in queries.profiles])

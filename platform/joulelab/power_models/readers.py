@@ -1,4 +1,4 @@
-"""Tables of runs from CSV files, data frames and measurements, with units and values checked."""
+"""Tables of runs from CSV files, rows and measurements, with units and values checked."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,13 +12,20 @@ from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.hardware import spec_for
 from joulelab.hardware.catalogue import GPUS
-from joulelab.power_models.cells import Cells
-from joulelab.power_models.column_checks import check_columns
-from joulelab.power_models.columns import ACTIVITIES, APPLICATION_NAMES, COLUMNS, GPU_NAMES
+from joulelab.power_models.columns import ACTIVITIES, APPLICATION_NAMES, COLUMNS, GPU_NAMES, Cells
 from joulelab.power_models.runs import Array, Index, Runs
 
 Repeats = Literal["refuse", "mean", "median"]
 """What to do with several rows of one application at one clock."""
+_NUMBERS_OF_SWEEP = {
+    "sm_clock_mhz",
+    "observed_sm_clock_mhz",
+    "power_limit_w",
+    "power_w",
+    "time_per_unit_s",
+}
+_OF_SWEEP = {"workload", "phase", "device"} | _NUMBERS_OF_SWEEP
+"""Columns by which the table of a sweep of ours is known."""
 _AVERAGES: Mapping[str, Callable[[Array], Any]] = {"mean": np.mean, "median": np.median}
 
 
@@ -31,6 +38,8 @@ def read_csv(
 ) -> Runs:
     """Read a CSV file with one run per line, in this project's, DCGM's or nvidia-smi's names.
 
+    The ``sweep.csv`` of a study is one too: each operating point with figures is a run.
+
     Args:
         path: The file; its first line names the columns.
         gpu: Label of the GPU where the file has no such column.
@@ -41,20 +50,10 @@ def read_csv(
     Raises:
         ConfigError: If a column is missing or a value cannot be; names the column and the line.
     """
-    rows = read_csv_table(path)
+    rows: Sequence[Mapping[str, Any]] = read_csv_table(path)
+    if rows and set(rows[0]) >= _OF_SWEEP:
+        rows = _rows_of_sweep(rows)
     return runs_of_rows(rows, gpu=gpu, boards=boards, repeats=repeats, first_row=FIRST_LINE)
-
-
-def runs_of_frame(
-    frame: Any,
-    *,
-    gpu: str | None = None,
-    boards: Mapping[str, str] | None = None,
-    repeats: Repeats = "refuse",
-) -> Runs:
-    """Read a pandas DataFrame, as :func:`read_csv` reads a file; rows count from 0."""
-    rows = frame.to_dict(orient="records")
-    return runs_of_rows(rows, gpu=gpu, boards=boards, repeats=repeats)
 
 
 def runs_of_measurements(measurements: Iterable[Measurement]) -> Runs:
@@ -90,7 +89,8 @@ def runs_of_rows(
     numbers = {
         column.name: values for column in COLUMNS if (values := cells.numbers(column)) is not None
     }
-    _add_fp_active(numbers)
+    if "fp_active" not in numbers and {"fp64_active", "fp32_active"} <= set(numbers):
+        numbers["fp_active"] = numbers["fp64_active"] + numbers["fp32_active"] / 2
     row = np.arange(len(rows), dtype=np.intp) + first_row
     kept = _averaged(application, labels, numbers, row, repeats)
     return _runs(*kept, boards or {})
@@ -110,11 +110,6 @@ def data_hash(runs: Runs) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
-def _add_fp_active(numbers: dict[str, Array]) -> None:
-    if "fp_active" not in numbers and {"fp64_active", "fp32_active"} <= set(numbers):
-        numbers["fp_active"] = numbers["fp64_active"] + numbers["fp32_active"] / 2
-
-
 def _averaged(
     application: Sequence[str],
     labels: Sequence[str],
@@ -124,10 +119,8 @@ def _averaged(
 ) -> tuple[list[str], list[str], Mapping[str, Array], Index]:
     if repeats == "refuse":
         return list(application), list(labels), numbers, row
-    cells: dict[tuple[str, str, float], list[int]] = {}
     clocks = numbers["sm_clock_mhz"].tolist()
-    for position, key in enumerate(zip(labels, application, clocks, strict=True)):
-        cells.setdefault(key, []).append(position)
+    cells = _positions(list(zip(labels, application, clocks, strict=True)))
     average = _AVERAGES[repeats]
     means = {
         name: np.array([average(values[cell]) for cell in cells.values()])
@@ -145,11 +138,11 @@ def _runs(
     boards: Mapping[str, str],
 ) -> Runs:
     unread = np.full(len(application), np.nan)
-    check_columns(list(zip(labels, application, strict=True)), numbers, row)
+    _check_columns(list(zip(labels, application, strict=True)), numbers, row)
     return Runs(
         application=np.array(application, dtype=np.str_),
         gpu=np.array(labels, dtype=np.str_),
-        boards={label: board_key(label, boards) for label in dict.fromkeys(labels)},
+        boards={label: _board_key(label, boards) for label in dict.fromkeys(labels)},
         sm_clock_mhz=numbers["sm_clock_mhz"],
         power_w=numbers["power_w"],
         time_s=numbers["time_s"],
@@ -159,7 +152,7 @@ def _runs(
     )
 
 
-def board_key(label: str, boards: Mapping[str, str]) -> str:
+def _board_key(label: str, boards: Mapping[str, str]) -> str:
     """Return the catalogue key of the GPU that ``label`` stands for.
 
     Raises:
@@ -188,3 +181,91 @@ def _row_of(measurement: Measurement) -> dict[str, Any]:
         **{name: value for name, value in activity.items() if value is not None},
         "power_limit_w": configuration.point.power_limit_w,
     }
+
+
+def _rows_of_sweep(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the runs of a sweep's table; the default's only where its clock was not asked for."""
+    found: dict[tuple[object, ...], dict[str, Any]] = {}
+    was_asked = set()
+    for line, row in enumerate(table, start=FIRST_LINE):
+        numbers = {name: _number(row[name], name, line) for name in sorted(_NUMBERS_OF_SWEEP)}
+        asked_mhz, seen_mhz = numbers["sm_clock_mhz"], numbers.pop("observed_sm_clock_mhz")
+        if numbers["power_w"] is None:
+            continue
+        names = {"application": f"{row['workload']}/{row['phase']}", "gpu": row["device"]}
+        place = (*names.values(), asked_mhz or seen_mhz)
+        if asked_mhz is not None and place in was_asked:
+            raise ConfigError(
+                f"Line {line} of the sweep is a second {place[0]} at {place[2]} MHz: its knobs are "
+                "not in this table. Give the results folder of the study instead."
+            )
+        if asked_mhz is not None:
+            was_asked.add(place)
+        if place not in found or asked_mhz is not None:
+            found[place] = {**names, **numbers, "sm_clock_mhz": asked_mhz or seen_mhz}
+    return list(found.values())
+
+
+def _number(text: str, name: str, line: int) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError as error:
+        raise ConfigError(
+            f"Column {name!r} must hold numbers, got {text!r} in line {line}."
+        ) from error
+
+
+Pair = tuple[str, str]
+_MIXED_UNITS = 30.0
+"""No clock makes work so many times longer; minutes among seconds do, and so do thousandths."""
+
+
+def _check_columns(pairs: Sequence[Pair], numbers: Mapping[str, Array], row: Index) -> None:
+    """Check that each application on each GPU has one memory clock, and one unit per column."""
+    if "mem_clock_mhz" in numbers:
+        _check_memory_clock(pairs, numbers["mem_clock_mhz"], row)
+    compared = {"time_s": numbers["time_s"]}
+    if "energy_j" in numbers:
+        compared["energy_j"] = numbers["energy_j"] / (numbers["power_w"] * numbers["time_s"])
+    for name, values in compared.items():
+        _check_one_unit(name, pairs, values, numbers[name], row)
+
+
+def _check_one_unit(
+    name: str, pairs: Sequence[Pair], compared: Array, values: Array, row: Index
+) -> None:
+    known = np.isfinite(compared)
+    for own in _positions(pairs).values():
+        own = own[known[own]]
+        if not len(own):
+            continue
+        off = np.abs(np.log(compared[own] / np.median(compared[own])))
+        worst = own[int(np.argmax(off))]
+        if off.max() > np.log(_MIXED_UNITS):
+            gpu, application = pairs[worst]
+            raise ConfigError(
+                f"Column {name!r} must be in one unit, row {row[worst]} has {values[worst]:g} "
+                f"where {float(np.median(values[own])):g} is usual for {application!r} on {gpu!r}: "
+                "is it in another one?"
+            )
+
+
+def _check_memory_clock(pairs: Sequence[Pair], clocks_mhz: Array, row: Index) -> None:
+    for (gpu, application), own in _positions(pairs).items():
+        known = own[~np.isnan(clocks_mhz[own])]
+        others = known[clocks_mhz[known] != clocks_mhz[known[:1]]]
+        if len(others):
+            first, other = known[0], others[0]
+            raise ConfigError(
+                f"Column 'mem_clock_mhz' must hold one clock for {application!r} on {gpu!r}: "
+                f"models know the default one alone; row {row[first]} has {clocks_mhz[first]:g}, "
+                f"row {row[other]} {clocks_mhz[other]:g}."
+            )
+
+
+def _positions(keys: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], Index]:
+    """Return where each of ``keys`` is."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for position, key in enumerate(keys):
+        found.setdefault(key, []).append(position)
+    return {key: np.array(each, dtype=np.intp) for key, each in found.items()}

@@ -15,6 +15,7 @@ Flags = NDArray[np.bool_]
 Index = NDArray[np.intp]
 Names = NDArray[np.str_]
 
+_NUMBERS = ("sm_clock_mhz", "power_w", "time_s", "power_limit_w", "row")
 PROFILE_TOLERANCE = 0.1
 """How far (relative) the clock of a profile may be from the GPU's default clock."""
 
@@ -46,7 +47,8 @@ class Runs:
     row: Index
 
     def __post_init__(self) -> None:
-        lengths = {len(self.gpu), *(len(column) for column in self._numbers().values())}
+        columns = [getattr(self, name) for name in ("gpu", *_NUMBERS)]
+        lengths = {len(column) for column in (*columns, *self.activity.values())}
         if lengths != {len(self.application)}:
             raise ConfigError(f"Every column must have the same length, got {sorted(lengths)}.")
         if not len(self):
@@ -79,17 +81,11 @@ class Runs:
         Raises:
             ConfigError: If none is chosen.
         """
-        gpu = self.gpu[chosen]
+        columns = {name: getattr(self, name)[chosen] for name in ("application", "gpu", *_NUMBERS)}
         return Runs(
-            application=self.application[chosen],
-            gpu=gpu,
-            boards={label: self.boards[label] for label in set(gpu.tolist())},
-            sm_clock_mhz=self.sm_clock_mhz[chosen],
-            power_w=self.power_w[chosen],
-            time_s=self.time_s[chosen],
+            **columns,
+            boards={label: self.boards[label] for label in set(columns["gpu"].tolist())},
             activity={name: values[chosen] for name, values in self.activity.items()},
-            power_limit_w=self.power_limit_w[chosen],
-            row=self.row[chosen],
         )
 
     def of_pair(self, gpu: str, application: str) -> Index:
@@ -136,38 +132,6 @@ class Runs:
                     f"Column 'sm_clock_mhz' must hold at least two clocks of {application!r} on "
                     f"{gpu!r}, got {self.sm_clock_mhz[rows[0]]:g} alone (row {self.row[rows[0]]})."
                 )
-
-    def _numbers(self) -> dict[str, Array]:
-        columns = ("sm_clock_mhz", "power_w", "time_s", "power_limit_w", "row")
-        return {name: getattr(self, name) for name in columns} | dict(self.activity)
-
-
-def joined(*tables: Runs) -> Runs:
-    """Return the rows of several tables; an activity that one of them lacks is unread there.
-
-    Raises:
-        ConfigError: If they disagree on what a label stands for, or repeat each other.
-    """
-    boards: dict[str, str] = {}
-    for table in tables:
-        for label, key in table.boards.items():
-            if boards.setdefault(label, key) != key:
-                raise ConfigError(f"{label!r} must stand for one GPU, got {boards[label]}, {key}.")
-    activities = dict.fromkeys(name for table in tables for name in table.activity)
-    return Runs(
-        application=np.concatenate([table.application for table in tables]),
-        gpu=np.concatenate([table.gpu for table in tables]),
-        boards=boards,
-        sm_clock_mhz=np.concatenate([table.sm_clock_mhz for table in tables]),
-        power_w=np.concatenate([table.power_w for table in tables]),
-        time_s=np.concatenate([table.time_s for table in tables]),
-        activity={
-            name: np.concatenate([t.activity.get(name, np.full(len(t), np.nan)) for t in tables])
-            for name in activities
-        },
-        power_limit_w=np.concatenate([table.power_limit_w for table in tables]),
-        row=np.concatenate([table.row for table in tables]),
-    )
 
 
 def _check_duplicates(runs: Runs) -> None:

@@ -6,21 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from joulelab.errors import ConfigError
-from joulelab.power_models.interval import Interval
+from joulelab.power_models.calibration import Interval
 from joulelab.power_models.runs import Array, Names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorScores:
-    """How far predictions are off; all relative to the measured value.
+    """How far predictions are off, relative to the measured value, without signs.
 
-    Attributes:
-        mean: Mean absolute error over rows.
-        median_application: Median over applications of their mean error.
-        worst_application: Largest mean error of an application.
-        p95: 95th percentile over rows.
-        worst_name: Which application that is.
-        num_rows: How many rows were scored.
+    ``mean`` and ``p95`` (percentile) are over rows; median and worst are of applications' means.
     """
 
     mean: float
@@ -33,13 +27,10 @@ class ErrorScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalScores:
-    """How good intervals are.
+    """How good intervals are that promise to cover ``level``.
 
-    Attributes:
-        level: What they promise to cover.
-        coverage: Mean over applications of the share of rows covered.
-        whole_applications: Share of applications with all rows covered.
-        half_width: Mean half width over the prediction's value, in logs.
+    ``coverage`` is the mean over applications of the share of rows covered,
+    ``whole_applications`` the share of those with all rows covered; ``half_width`` is in logs.
     """
 
     level: float
@@ -50,13 +41,7 @@ class IntervalScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegretScores:
-    """What the chosen clocks cost over the best ones; relative.
-
-    Attributes:
-        mean: Over applications.
-        median: Over applications.
-        worst: Over applications.
-    """
+    """What the chosen clocks cost over the best ones, relative, over applications."""
 
     mean: float
     median: float

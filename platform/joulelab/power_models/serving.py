@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 
 from joulelab.errors import ConfigError
-from joulelab.power_models.artifacts import load_operating_model
 from joulelab.power_models.base import Outside
-from joulelab.power_models.columns import ACTIVITIES
-from joulelab.power_models.operating_model import OperatingModel, Quantity
+from joulelab.power_models.columns import ACTIVITIES, Cells, Column, Limits
+from joulelab.power_models.operating_model import OperatingModel, Quantity, load_operating_model
 from joulelab.power_models.queries import Profile, Queries
 
 TEXT_COLUMNS = ("application", "gpu", "board")
@@ -28,11 +27,7 @@ queries outside the training domain get wider ones or are refused."""
 
 
 class ServedModel:
-    """Answers tables of queries with tables of predictions.
-
-    Args:
-        model: The fitted models of power and time.
-    """
+    """Answers tables of queries with tables of predictions of fitted models."""
 
     def __init__(self, model: OperatingModel) -> None:
         self.model = model
@@ -56,13 +51,13 @@ class ServedModel:
             ConfigError: If a column is missing or wrong, or ``outside`` is ``"refuse"`` and a
                 query is outside.
         """
-        level, outside = _checked({**PARAMS, **(params or {})})
+        level, outside = checked({**PARAMS, **(params or {})})
         queries = queries_of_frame(model_input)
-        told = self._outside(queries)
-        if outside == "refuse" and any(told):
-            row = next(number for number, text in enumerate(told) if text)
+        findings = self._outside(queries)
+        if outside == "refuse" and any(findings):
+            row = next(number for number, text in enumerate(findings) if text)
             raise ConfigError(
-                f"Queries must be inside the training domain, row {row} is not: {told[row]} "
+                f"Queries must be inside the training domain, row {row} is not: {findings[row]} "
                 'Ask with outside="widen" for a wider interval.'
             )
         columns: dict[str, Any] = {}
@@ -71,18 +66,18 @@ class ServedModel:
             columns[name] = self.model.predict(queries, name)
             columns[f"{name}_lower"] = interval.lower
             columns[f"{name}_upper"] = interval.upper
-        return pd.DataFrame({**columns, "outside": told}, index=model_input.index)
+        return pd.DataFrame({**columns, "outside": findings}, index=model_input.index)
 
     def _outside(self, queries: Queries) -> list[str]:
         """Say for each query what of it is outside of either model's domain."""
         domains = {id(each.domain): each.domain for each in (self.model.power, self.model.time)}
-        told = [""] * len(queries)
+        findings = [""] * len(queries)
         beyond = [domain.excess(queries) > 0 for domain in domains.values()]
         for row in np.flatnonzero(np.any(beyond, axis=0)):
             one = queries.select(np.array([row]))
             found = [sentence for domain in domains.values() for sentence in domain.findings(one)]
-            told[row] = " ".join(dict.fromkeys(found))
-        return told
+            findings[row] = " ".join(dict.fromkeys(found))
+        return findings
 
 
 def queries_of_frame(frame: pd.DataFrame) -> Queries:
@@ -94,21 +89,22 @@ def queries_of_frame(frame: pd.DataFrame) -> Queries:
     missing = [name for name in (*TEXT_COLUMNS, *NUMBER_COLUMNS) if name not in frame.columns]
     if missing:
         raise ConfigError(f"Columns {missing} are required, got {sorted(map(str, frame.columns))}.")
-    profiles: dict[Profile | tuple[Any, ...], int] = {}
+    if frame.empty:
+        raise ConfigError("At least one query is required, got none.")
+    rows: list[dict[Any, Any]] = frame.to_dict(orient="records")
     made: list[Profile] = []
+    numbers: dict[tuple[str, ...], int] = {}
     which = []
-    for number, row in enumerate(frame.to_dict(orient="records")):
+    for number, row in enumerate(rows):
         key = tuple(str(row.get(name)) for name in frame.columns if name != "sm_clock_mhz")
-        if key not in profiles:
-            profiles[key] = len(made)
+        if key not in numbers:
+            numbers[key] = len(made)
             made.append(_profile_of(row, number))
-        which.append(profiles[key])
+        which.append(numbers[key])
     return Queries(
         profiles=tuple(made),
         profile=np.array(which, dtype=np.intp),
-        sm_clock_mhz=np.array(
-            [_number(value, "sm_clock_mhz", row) for row, value in enumerate(frame["sm_clock_mhz"])]
-        ),
+        sm_clock_mhz=Cells(rows=rows).required_numbers(_any_number("sm_clock_mhz")),
     )
 
 
@@ -133,12 +129,12 @@ def frame_of_queries(queries: Queries) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _load_pyfunc(path: str) -> ServedModel:
-    """Load what MLflow keeps below ``data``: the entry point that it asks of a loader module."""
-    return ServedModel(load_operating_model(Path(path)))
+def checked(params: Mapping[str, Any]) -> tuple[float, Outside]:
+    """Return the level and what to do outside the training domain, as in :data:`PARAMS`.
 
-
-def _checked(params: Mapping[str, Any]) -> tuple[float, Outside]:
+    Raises:
+        ConfigError: If there is no such parameter or choice.
+    """
     unknown = sorted(set(params) - set(PARAMS))
     if unknown:
         raise ConfigError(f"Parameters must be among {sorted(PARAMS)}, got {unknown}.")
@@ -147,32 +143,31 @@ def _checked(params: Mapping[str, Any]) -> tuple[float, Outside]:
     return float(params["level"]), params["outside"]
 
 
+def _load_pyfunc(path: str) -> ServedModel:
+    """Load what MLflow keeps below ``data``: the entry point that it asks of a loader module."""
+    return ServedModel(load_operating_model(Path(path)))
+
+
 def _profile_of(row: Mapping[Any, Any], number: int) -> Profile:
-    known = {name: row[name] for name in OPTIONAL_COLUMNS if not _unread(row.get(name))}
-    limit_w = known.pop("power_limit_w", None)
+    cells = Cells(rows=[row], first_row=number)
+    read = [name for name in OPTIONAL_COLUMNS if not pd.isna(row.get(name))]
+    known = {
+        name: float(cells.required_numbers(_any_number(name))[0])
+        for name in (*read, "profile_clock_mhz", "profile_time_s")
+    }
     try:
         return Profile(
             application=str(row["application"]),
             gpu=str(row["gpu"]),
             board=str(row["board"]),
-            clock_mhz=_number(row["profile_clock_mhz"], "profile_clock_mhz", number),
-            activity={name: _number(value, name, number) for name, value in known.items()},
-            time_s=_number(row["profile_time_s"], "profile_time_s", number),
-            power_limit_w=None if limit_w is None else float(limit_w),
+            clock_mhz=known.pop("profile_clock_mhz"),
+            time_s=known.pop("profile_time_s"),
+            power_limit_w=known.pop("power_limit_w", None),
+            activity=known,
         )
     except ConfigError as error:
         raise ConfigError(f"Row {number}: {error}") from error
 
 
-def _unread(value: Any) -> bool:
-    return value is None or bool(pd.isna(value))
-
-
-def _number(value: Any, name: str, row: int) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"Column {name!r} must hold numbers, row {row} has {value!r}.") from error
-    if np.isnan(number):
-        raise ConfigError(f"Column {name!r} must hold a number, row {row} has none.")
-    return number
+def _any_number(name: str) -> Column:
+    return Column(name=name, limits=Limits(-np.inf, np.inf, "numbers are required"))

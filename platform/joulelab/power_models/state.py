@@ -3,11 +3,12 @@
 import hashlib
 import json
 import zlib
-from collections.abc import Generator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 from zipfile import BadZipFile
 
 import numpy as np
@@ -27,15 +28,23 @@ _DAMAGE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class State:
-    """Numbers, texts and arrays, all of which can be written without pickling.
-
-    Attributes:
-        values: What JSON can hold.
-        arrays: Arrays of numbers or texts.
-    """
+    """What JSON can hold, and arrays of numbers or texts: nothing that needs pickling."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, record: Any, *, without: Collection[str] = ()) -> "State":
+        """Return the fields of a dataclass but for ``without`` and those that are ``None``."""
+        kept = {each.name: getattr(record, each.name) for each in fields(record)}
+        kept = {k: v for k, v in kept.items() if k not in without and v is not None}
+        arrays = {k: v for k, v in kept.items() if isinstance(v, np.ndarray)}
+        return cls(values={k: v for k, v in kept.items() if k not in arrays}, arrays=arrays)
+
+    @property
+    def everything(self) -> dict[str, Any]:
+        """Values and arrays by name."""
+        return {**self.values, **self.arrays}
 
     def prefixed(self, prefix: str) -> "State":
         """Return the part whose names begin with ``prefix``, without it."""
@@ -72,8 +81,8 @@ def write_state(folder: Path, state: State) -> None:
         np.savez_compressed(file, allow_pickle=False, **state.arrays)
     others = [path for path in folder.rglob("*") if path.is_file() and path != folder / _JSON]
     digests = {path.relative_to(folder).as_posix(): _digest(path) for path in others}
-    told = {**state.values, _DIGESTS: digests}
-    text = json.dumps(told, indent=1, sort_keys=True, allow_nan=False)
+    whole = {**state.values, _DIGESTS: digests}
+    text = json.dumps(whole, indent=1, sort_keys=True, allow_nan=False)
     (folder / _JSON).write_text(text + "\n")
 
 
@@ -111,6 +120,90 @@ def whole_model(folder: Path) -> Generator[None]:
             f"A whole model that save() of this version wrote is required, got {folder}: "
             f"{type(error).__name__}: {error}. Train and save it anew."
         ) from error
+
+
+class StoredModel(ABC):
+    """A model that is saved as JSON, arrays and native formats; nothing is pickled.
+
+    Its constructor takes its settings by name. What it learned is in attributes that it names, or
+    in what it overrides ``_state`` and ``_restore``, ``_save_native`` and ``_load_native`` for.
+    """
+
+    name: ClassVar[str]
+    """Its name in the table of models."""
+    learned_values: ClassVar[tuple[str, ...]] = ()
+    """Attributes, without their underscore, that hold what was learned as JSON can hold it."""
+    learned_arrays: ClassVar[tuple[str, ...]] = ()
+    """Attributes, without their underscore, that hold what was learned as arrays."""
+    _data_hash = ""
+
+    @property
+    def data_hash(self) -> str:
+        """Name of the content of what it was trained on."""
+        return self._data_hash
+
+    def save(self, folder: Path) -> None:
+        """Write the model into ``folder`` in native formats; nothing is pickled."""
+        about = State(values={"name": self.name, "settings": self._all_settings()})
+        state = merged(about, self._shared(), self._state().with_prefix("member."))
+        folder.mkdir(parents=True, exist_ok=True)
+        self._save_native(folder)
+        write_state(folder, state)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read the model that ``save`` wrote.
+
+        Raises:
+            ConfigError: If the folder does not hold a whole model of this kind.
+        """
+        state = read_state(folder)
+        if state.values.get("name") != cls.name:
+            raise ConfigError(
+                f"A model {cls.name!r} is required, got {state.values.get('name')!r}."
+            )
+        with whole_model(folder):
+            model = cls(**state.values["settings"])
+            model._take_shared(state)
+            model._restore(state.prefixed("member."))
+            model._load_native(folder)
+        return model
+
+    def unfitted(self, **changes: Any) -> Self:
+        """Return a model with the same settings, but for ``changes``, that has learned nothing."""
+        return type(self)(**{**self._all_settings(), **changes})
+
+    @abstractmethod
+    def _all_settings(self) -> dict[str, Any]:
+        """Return what the constructor takes, as JSON can hold it."""
+
+    @abstractmethod
+    def _shared(self) -> State:
+        """Return what models of every kind keep."""
+
+    @abstractmethod
+    def _take_shared(self, state: State) -> None:
+        """Take over what ``_shared`` returned."""
+
+    def _state(self) -> State:
+        """Return what was learned and is no native file."""
+        return State(
+            values={name: getattr(self, f"_{name}") for name in self.learned_values},
+            arrays={name: getattr(self, f"_{name}") for name in self.learned_arrays},
+        )
+
+    def _restore(self, state: State) -> None:
+        """Take over what ``_state`` returned."""
+        for name in self.learned_values:
+            setattr(self, f"_{name}", state.values[name])
+        for name in self.learned_arrays:
+            setattr(self, f"_{name}", state.arrays[name])
+
+    def _save_native(self, folder: Path) -> None:
+        """Write what has a format of its own, such as a booster's JSON."""
+
+    def _load_native(self, folder: Path) -> None:
+        """Read what ``_save_native`` wrote."""
 
 
 def _digest(path: Path) -> str:

@@ -1,17 +1,24 @@
 """Validation that cannot flatter: whole applications, GPUs or clock ranges are held out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
 
 import numpy as np
 
-from joulelab.power_models.baselines import best_fixed_ratio, measured_sweep
-from joulelab.power_models.decision import Goal, Sweep, regret
-from joulelab.power_models.interval import Interval
+from joulelab.errors import ConfigError
+from joulelab.power_models.calibration import Interval
+from joulelab.power_models.decision import (
+    CHOSEN_BY,
+    Sweep,
+    best_fixed_ratio,
+    measured_sweep,
+    regret,
+    smoothed_best_mhz,
+    smoothed_regret,
+)
 from joulelab.power_models.operating_model import OperatingModel, Quantity
-from joulelab.power_models.queries import Queries, queries_of
-from joulelab.power_models.runs import Array, Flags, Index, Runs
+from joulelab.power_models.queries import queries_of
+from joulelab.power_models.runs import Array, Flags, Index, Names, Runs
 from joulelab.power_models.scores import (
     ErrorScores,
     IntervalScores,
@@ -20,8 +27,64 @@ from joulelab.power_models.scores import (
     interval_scores,
     regret_scores,
 )
-from joulelab.power_models.smoothing import smoothed_best_mhz, smoothed_regret
-from joulelab.power_models.splits import splits
+from joulelab.registry import unknown_name
+
+
+def leave_one_application_out(runs: Runs) -> Iterator[Flags]:
+    """Hold out every application in turn, on all GPUs."""
+    return _leave_one_out(runs.application, "application")
+
+
+def leave_one_gpu_out(runs: Runs) -> Iterator[Flags]:
+    """Hold out every GPU in turn, with all its applications."""
+    return _leave_one_out(runs.gpu, "gpu")
+
+
+def leave_clock_range_out(runs: Runs) -> Iterator[Flags]:
+    """Hold out the lower, middle and upper third of the clocks below each default clock.
+
+    Rows at the default clock are always trained on, for the profile is taken there.
+    """
+    default_mhz = np.array([runs.spec(gpu).default_clock_mhz for gpu in runs.gpu], dtype=float)
+    lowest_mhz = np.array([runs.sm_clock_mhz[runs.gpu == gpu].min() for gpu in runs.gpu])
+    span = np.maximum(default_mhz - lowest_mhz, 1e-9)
+    height = (runs.sm_clock_mhz - lowest_mhz) / span
+    profiles = [runs.profile_row(*pair) for pair in runs.pairs]
+    for low, high in ((-np.inf, 1 / 3), (1 / 3, 2 / 3), (2 / 3, np.inf)):
+        tested = (height >= low) & (height < high)
+        tested[profiles] = False
+        if tested.any() and (~tested).any():
+            yield tested
+
+
+SPLITS = {
+    "application": leave_one_application_out,
+    "gpu": leave_one_gpu_out,
+    "clocks": leave_clock_range_out,
+}
+
+
+def splits(runs: Runs, kind: str) -> list[Flags]:
+    """Return which rows each split of one kind holds out; all others are trained on.
+
+    Raises:
+        UnknownNameError: If there is no such kind.
+        ConfigError: If there is nothing to hold out.
+    """
+    if kind not in SPLITS:
+        raise unknown_name("split", kind, SPLITS)
+    return list(SPLITS[kind](runs))
+
+
+def _leave_one_out(names: Names, column: str) -> Iterator[Flags]:
+    known = sorted(set(names.tolist()))
+    if len(known) < 2:
+        raise ConfigError(
+            f"Column {column!r} must hold at least two values to hold one out, got {known}."
+        )
+    for name in dict.fromkeys(names.tolist()):
+        yield names == name
+
 
 SCORED: tuple[Quantity, ...] = ("power_w", "time_s", "energy_j")
 COLD: tuple[float, ...] = ()
@@ -38,21 +101,18 @@ class Validated:
         anchors: Clock ratios at which held-out applications were measured; they are not scored.
         errors: By quantity.
         intervals: By quantity; empty where the model gives none.
-        regrets: By goal, against the best measured point; empty where a split holds out parts of
-            applications.
-        baselines: Regrets of clocks that need no model, by ``"maximum clock"``, ``"best fixed
-            clock"`` and ``"measured, smoothed"``, what noise leaves of the best, then by goal.
-        smoothed: The same by ``"model"`` and by baseline, against the best of the smoothed sweep:
-            without what a lucky point gains by its scatter.
+        regrets: By objective, against the best measured point; empty for parts of applications.
+        baselines: Of clocks that need no model, then by objective.
+        smoothed: The same by ``"model"`` and by baseline, against the best of the smoothed sweep.
     """
 
     kind: str
     anchors: tuple[float, ...]
     errors: Mapping[Quantity, ErrorScores]
     intervals: Mapping[Quantity, IntervalScores] = field(default_factory=dict)
-    regrets: Mapping[Goal, RegretScores] = field(default_factory=dict)
-    baselines: Mapping[str, Mapping[Goal, RegretScores]] = field(default_factory=dict)
-    smoothed: Mapping[str, Mapping[Goal, RegretScores]] = field(default_factory=dict)
+    regrets: Mapping[str, RegretScores] = field(default_factory=dict)
+    baselines: Mapping[str, Mapping[str, RegretScores]] = field(default_factory=dict)
+    smoothed: Mapping[str, Mapping[str, RegretScores]] = field(default_factory=dict)
 
 
 def validate(
@@ -72,17 +132,14 @@ def validate(
         anchors: For each score, at which clock ratios held-out applications are measured.
         level: Of the intervals; ``None`` asks for none.
 
-    Returns:
-        One entry per entry of ``anchors``.
-
     Raises:
         ConfigError: If the model cannot learn from such a table.
     """
     collected = [_Collected(runs, tuple(each), level) for each in anchors]
-    for split in splits(runs, kind):
-        trained, tested = runs.select(split.trained), np.flatnonzero(split.tested)
+    for held_out in splits(runs, kind):
+        trained, tested = runs.select(~held_out), np.flatnonzero(held_out)
         model = make().fit(trained, profiled=runs)
-        fixed = {goal: best_fixed_ratio(trained, runs, goal) for goal in get_args(Goal)}
+        fixed = {objective: best_fixed_ratio(trained, runs, objective) for objective in CHOSEN_BY}
         for each in collected:
             each.add(model, fixed, tested)
     return [each.validated(kind) for each in collected]
@@ -98,20 +155,17 @@ class _Collected:
         self._scored: list[Index] = []
         self._predicted: dict[Quantity, list[Array]] = {name: [] for name in SCORED}
         self._intervals: dict[Quantity, list[Interval]] = {name: [] for name in SCORED}
-        self._regrets: dict[str, dict[Goal, list[float]]] = {}
-        self._smoothed: dict[str, dict[Goal, list[float]]] = {}
+        self._regrets: dict[str, dict[str, list[float]]] = {}
+        self._smoothed: dict[str, dict[str, list[float]]] = {}
 
-    def add(self, model: OperatingModel, fixed: Mapping[Goal, float], tested: Index) -> None:
+    def add(self, model: OperatingModel, fixed: Mapping[str, float], tested: Index) -> None:
         """Ask a fitted model about the rows ``tested``.
 
-        Args:
-            model: The model.
-            fixed: For each goal the clock ratio that was best for the applications trained on.
-            tested: Positions of the rows.
+        ``fixed`` is the clock ratio that was best for the applications trained on, by objective.
         """
         asked = self._runs.select(tested)
         queries = queries_of(asked, self._runs)
-        anchored = anchor_rows(asked, queries, self._anchors)
+        anchored = queries.nearest(self._anchors)
         if anchored.any():
             model = model.adapt(asked.select(anchored), profiled=self._runs)
         self._add_regrets(model, fixed, asked)
@@ -131,8 +185,8 @@ class _Collected:
         label = np.char.add(np.char.add(self._runs.gpu[rows], " "), self._runs.application[rows])
         scores, smoothed = (
             {
-                who: {goal: regret_scores(values) for goal, values in goals.items()}
-                for who, goals in regrets.items()
+                who: {name: regret_scores(values) for name, values in by_name.items()}
+                for who, by_name in regrets.items()
                 if kind != "clocks"
             }
             for regrets in (self._regrets, self._smoothed)
@@ -154,7 +208,7 @@ class _Collected:
             smoothed=smoothed,
         )
 
-    def _add_regrets(self, model: OperatingModel, fixed: Mapping[Goal, float], asked: Runs) -> None:
+    def _add_regrets(self, model: OperatingModel, fixed: Mapping[str, float], asked: Runs) -> None:
         for _, rows in asked.by_pair():
             one = asked.select(rows)
             queries = queries_of(one, self._runs)
@@ -165,27 +219,16 @@ class _Collected:
                 time_s=model.predict(queries, "time_s"),
             )
             truth = measured_sweep(one)
-            for goal in get_args(Goal):
+            for objective in CHOSEN_BY:
                 chosen = {
-                    "model": predicted.sm_clock_mhz[predicted.best(goal)],
+                    "model": predicted.sm_clock_mhz[predicted.best(objective)],
                     "maximum clock": default_mhz,
-                    "best fixed clock": fixed[goal] * default_mhz,
-                    "measured, smoothed": smoothed_best_mhz(truth, goal),
+                    "best fixed clock": fixed[objective] * default_mhz,
+                    "measured, smoothed": smoothed_best_mhz(truth, objective),
                 }
                 for who, clock_mhz in chosen.items():
                     for kept, found in (
-                        (self._regrets, regret(truth, float(clock_mhz), goal)),
-                        (self._smoothed, smoothed_regret(truth, float(clock_mhz), goal)),
+                        (self._regrets, regret(truth, float(clock_mhz), objective)),
+                        (self._smoothed, smoothed_regret(truth, float(clock_mhz), objective)),
                     ):
-                        kept.setdefault(who, {}).setdefault(goal, []).append(found)
-
-
-def anchor_rows(asked: Runs, queries: Queries, anchors: Sequence[float]) -> Flags:
-    """Return which rows are the measured ones nearest to the clock ratios ``anchors``."""
-    found = np.zeros(len(asked), dtype=np.bool_)
-    ratio = queries.clock_ratio
-    for number in range(len(queries.profiles)):
-        rows = np.flatnonzero(queries.profile == number)
-        for anchor in anchors:
-            found[rows[np.argmin(np.abs(ratio[rows] - anchor))]] = True
-    return found
+                        kept.setdefault(who, {}).setdefault(objective, []).append(found)

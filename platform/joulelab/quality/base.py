@@ -1,18 +1,24 @@
-"""What the evaluation of outputs needs of a metric."""
+"""What the evaluation of outputs needs of a metric, of a data set and of a loaded network."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib import import_module
+from importlib.util import find_spec
 from math import isfinite
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.registry import unknown_name
+from joulelab.workloads.knobs import check_knobs
 
+FloatArray = npt.NDArray[np.floating[Any]]
+IntArray = npt.NDArray[np.integer[Any]]
 Need = Literal["references", "reference_outputs", "weights"]
 """What a metric needs besides outputs: what they should have been (``references``), the outputs
 of the reference configuration (``reference_outputs``), or a network that judges (``weights``)."""
@@ -26,12 +32,10 @@ class Data(Protocol):
     @property
     def name(self) -> str:
         """What it is called."""
-        ...
 
     @property
     def digest(self) -> str:
         """Digest of its content."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +68,9 @@ class Score:
 class Metric(ABC):
     """A measure of what outputs are worth.
 
-    A subclass is a frozen dataclass whose fields are its knobs. It asks a network that is
-    loaded (:meth:`observe`), then scores what it answered (:meth:`score`) when that network
-    may be gone already, so that at most one is held at a time.
+    A subclass is a frozen dataclass whose fields are its knobs, checked by their types. It asks a
+    network that is loaded (:meth:`observe`), then scores what it answered (:meth:`score`) when
+    that network may be gone already, so that at most one is held at a time.
     """
 
     name: ClassVar[str]
@@ -74,7 +78,7 @@ class Metric(ABC):
     direction: ClassVar[Direction]
     needs: ClassVar[frozenset[Need]] = frozenset()
     asks: ClassVar[type[Any]]
-    """The protocol of what it asks: one of :mod:`joulelab.quality.protocols`."""
+    """The protocol of what it asks: one of those below."""
     version: ClassVar[int] = 1
     """Raised when equal outputs get another score than before."""
     interval: ClassVar[Interval] = "bootstrap"
@@ -82,6 +86,9 @@ class Metric(ABC):
     without one of the things scored, where drawing a thing twice would change the score."""
     num_draws: ClassVar[int] = 999
     """How often the bootstrap draws."""
+
+    def __post_init__(self) -> None:
+        check_knobs(self)
 
     @classmethod
     def from_knobs(cls, knobs: Mapping[str, KnobValue]) -> "Metric":
@@ -140,15 +147,120 @@ class Metric(ABC):
 def missing_weights(
     metric: str, example: str, instead: str, *, what: str = "a folder or hub id"
 ) -> ConfigError:
-    """Build the error for a metric whose judging network was not given.
-
-    Args:
-        metric: Name of the metric.
-        example: Hub id of a network that does, or where its file is.
-        instead: Metrics that need none.
-        what: What the weights are given as.
-    """
+    """Build the error for a metric whose judging network, such as ``example``, was not given."""
     return ConfigError(
         f"{metric} needs the weights of a network that judges: give {metric}.weights, {what} "
         f"such as {example}. {instead} need none."
     )
+
+
+def require_package(metric: str, package: str, module: str) -> None:
+    """Refuse to score by ``metric`` where ``package`` is not installed, by a ConfigError."""
+    if find_spec(module) is None:
+        raise ConfigError(f"{metric} needs the package {package}: pip install 'joulelab[quality]'.")
+
+
+def hub_rows(source: str) -> list[Mapping[str, Any]]:
+    """Read the rows of a data set of the hub; ConfigError if it cannot be read.
+
+    ``source`` is ``ID``, or ``ID:CONFIGURATION``, with ``@SPLIT`` at the end unless it is test.
+    """
+    name, _, split = source.partition("@")
+    dataset, _, configuration = name.partition(":")
+    try:
+        load = import_module("datasets").load_dataset
+    except ImportError as error:
+        raise ConfigError(
+            f"data must be a folder or file, got {source!r}, which is none here; to read it from "
+            "the hub, pip install datasets."
+        ) from error
+    try:
+        return list(load(dataset, configuration or None, split=split or "test"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"data must be a folder, a file, or a data set of the hub that this machine can reach, "
+            f"got {source!r}. {' '.join(str(error).split())}"
+        ) from error
+
+
+@runtime_checkable
+class ReadsTokens(Protocol):
+    """Predicts each token of a text from those before it."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest sequence that it reads."""
+
+    def token_ids(self, text: str) -> list[int]:
+        """Return the tokens of ``text``."""
+
+    def logits(self, token_ids: Sequence[int]) -> FloatArray:
+        """Return the unnormalised log-probabilities of every next token, shape (n, vocabulary).
+
+        There are at most :attr:`max_tokens` tokens; row i, in single precision, predicts token i +
+        1.
+        """
+
+
+@runtime_checkable
+class GeneratesText(Protocol):
+    """Continues texts, always alike for the same prompt."""
+
+    def generate(self, prompts: Sequence[str], *, new_tokens: int) -> list[str]:
+        """Return the continuation of each prompt, without it, of at most so many tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Boxes:
+    """Objects in one image.
+
+    Attributes:
+        corners_px: Left, top, right and bottom of each, in pixels, shape (n, 4).
+        labels: Class of each, shape (n,).
+        scores: Confidence in each, shape (n,); ``None`` for objects that are really there.
+    """
+
+    corners_px: FloatArray
+    labels: IntArray
+    scores: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.labels)
+        scored = self.scores is None or len(self.scores) == n
+        if self.corners_px.shape != (n, 4) or not scored:
+            raise ConfigError(
+                f"{n} labels go with as many boxes of 4 numbers and as many scores, got boxes "
+                f"of shape {self.corners_px.shape}."
+            )
+
+
+@runtime_checkable
+class MakesImages(Protocol):
+    """Makes images, always alike for the same prompt at the same place."""
+
+    def make_images(self, prompts: Sequence[str]) -> FloatArray:
+        """Return an image for each prompt, shape (n, channels, height, width), from 0 to 1.
+
+        Prompts are empty for a network that takes none. The noise that the image at each place
+        starts from is the same in every configuration.
+        """
+
+
+@runtime_checkable
+class Classifies(Protocol):
+    """Tells classes apart."""
+
+    def class_scores(self, inputs: Sequence[Any] | FloatArray | IntArray) -> FloatArray:
+        """Return the unnormalised log-probability of each class for each input, (n, classes)."""
+
+
+@runtime_checkable
+class Detects(Protocol):
+    """Finds objects in images."""
+
+    def detect(self, images: Sequence[FloatArray], classes: Mapping[str, int]) -> list[Boxes]:
+        """Return the objects in each image, shape (channels, height, width), from 0 to 1.
+
+        ``classes`` are numbers by name; classes of other names get other numbers. Raises
+        MeasurementError if there are some and the network knows none of them.
+        """

@@ -6,38 +6,38 @@ from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from joulelab.core.configuration import KnobValue
 from joulelab.quality.base import Data, Metric, Score
+from joulelab.quality.subject import weights_digest
 from joulelab.workloads.disk_cache import (
+    Form,
     digest,
+    made_once,
     package_versions,
     read_entry,
     source_digests,
     user_folder,
     write_entry,
 )
-from joulelab.workloads.weights_digest import weights_digest
 
 _SOURCES = ("quality/*.py", "workloads/*.py")
 _PACKAGES = (
     *("diffusers", "rouge-score", "sacrebleu", "torch", "torchao", "torchmetrics", "torchvision"),
     *("transformers", "ultralytics"),
 )
-_WHAT, _INTERVAL = "a score", "an interval"
-
 Interval = tuple[float, float]
 
 
 class ScoreCache:
-    """Scores by a digest of all that they depend on.
+    """Scores by a digest of all that they depend on, in a folder.
 
-    That is the workload with what its outputs depend on, the metric with its knobs, the content
-    of the data set, the reference for a metric that compares, the processor, the source that
-    loads, asks and scores, and the versions of the libraries that do.
-
-    Args:
-        folder: Where the entries are; by default the user's cache folder
-            (``$XDG_CACHE_HOME/joulelab/scores``, ``~/.cache/joulelab/scores`` if that is unset).
+    That is the workload with what its outputs depend on, the metric with its knobs, the content of
+    the data set, the reference for a metric that compares, the processor, the source that loads,
+    asks and scores, and the versions of the libraries that do. By default the folder is in the
+    user's cache folder (``$XDG_CACHE_HOME/joulelab/scores``, ``~/.cache/joulelab/scores`` if that
+    is unset).
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -58,12 +58,7 @@ class ScoreCache:
     ) -> str:
         """Return the digest under which a score is kept.
 
-        Args:
-            workload: Registry name.
-            outputs: What the outputs depend on.
-            metric: The metric.
-            data: The data set.
-            reference: What the outputs of the reference depend on.
+        ``outputs`` is what the outputs depend on, ``reference`` what those of the reference do.
         """
         compares = "reference_outputs" in metric.needs
         return digest(
@@ -82,30 +77,37 @@ class ScoreCache:
 
     def find(self, key: str) -> Score | None:
         """Return the score under ``key``; ``None`` if there is none."""
-        return read_entry(self._path(key), _decoded, what=_WHAT)
+        return read_entry(self._path(key), _SCORE)
 
     def keep(self, key: str, score: Score) -> None:
         """Keep ``score`` under ``key``."""
-        write_entry(self._path(key), dumps(asdict(score)), what=_WHAT)
+        write_entry(self._path(key), score, _SCORE)
 
     def interval(self, key: str, make: Callable[[], Interval]) -> Interval:
-        """Return the interval under ``key``; if there is none, ``make`` it and keep it.
-
-        Raises:
-            MeasurementError: If ``make`` does.
-        """
-        path = self._path(key)
-        known = read_entry(path, _interval, what=_INTERVAL)
-        if known is None:
-            known = make()
-            write_entry(path, dumps(known), what=_INTERVAL)
-        return known
+        """Return the interval under ``key``; if there is none, ``make`` it and keep it."""
+        return made_once(self._path(key), make, _INTERVAL)
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"
 
 
-def _decoded(text: str) -> Score:
+class NoCache(ScoreCache):
+    """Keeps nothing: for outputs of which nobody knows what they depend on."""
+
+    @override
+    def find(self, key: str) -> Score | None:
+        return None
+
+    @override
+    def keep(self, key: str, score: Score) -> None:
+        return
+
+    @override
+    def interval(self, key: str, make: Callable[[], Interval]) -> Interval:
+        return make()
+
+
+def _score(text: bytes) -> Score:
     try:
         fields: dict[str, Any] = loads(text)
         return Score(**{**fields, "samples": _as_tuples(fields["samples"])})
@@ -115,7 +117,7 @@ def _decoded(text: str) -> Score:
         raise ValueError(f"not a score: {error}") from error
 
 
-def _interval(text: str) -> Interval:
+def _interval(text: bytes) -> Interval:
     try:
         low, high = loads(text)
         return float(low), float(high)
@@ -123,11 +125,17 @@ def _interval(text: str) -> Interval:
         raise ValueError(f"not an interval: {error}") from error
 
 
+_SCORE = Form(what="a score", encode=lambda score: dumps(asdict(score)).encode(), decode=_score)
+_INTERVAL = Form(what="an interval", encode=lambda ends: dumps(ends).encode(), decode=_interval)
+
+
 def _as_tuples(value: Any) -> Any:
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _processor() -> str:
-    import torch
-
+    try:
+        import torch
+    except ModuleNotFoundError:  # what scores itself may do without
+        return "cpu"
     return torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from typing import Any
 
 from joulelab.core.configuration import Configuration, KnobValue
@@ -10,26 +11,22 @@ from joulelab.core.quality import Quality, retention
 from joulelab.errors import ConfigError, JouleLabError, MeasurementError
 from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.base import Data, Metric, Score
-from joulelab.quality.cache import ScoreCache
-from joulelab.quality.retention_interval import retention_interval
+from joulelab.quality.cache import NoCache, ScoreCache
 from joulelab.quality.subject import Subject
+from joulelab.quality.uncertainty import retention_interval
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.disk_cache import digest
 
 logger = logging.getLogger(__name__)
 
-Tell = Callable[[str], object]
+Progress = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What one metric says of one configuration.
+    """What one metric says of one configuration, or a note why not.
 
-    Attributes:
-        configuration: What made the outputs.
-        metric: Registry name of the metric.
-        quality: The score and its retention; ``None`` if there is no score.
-        note: Why there is no score, no retention or no interval of it; empty if all are there.
+    The note also tells why there is no retention or no interval of it; empty if all are there.
     """
 
     configuration: Configuration
@@ -45,27 +42,16 @@ def evaluate(
     data: Data,
     *,
     cache: ScoreCache | None = None,
-    tell: Tell = logger.debug,
+    progress: Progress = logger.debug,
 ) -> tuple[Row, ...]:
-    """Score every configuration of a workload by every metric.
+    """Score every configuration of a workload by every metric: rows in the order given.
 
     One network is loaded at a time, and none whose scores are all in the cache. A configuration
-    that cannot run, or whose outputs cannot be scored, gets rows that say why.
-
-    Args:
-        workload: Registry name of the workload.
-        settings: Its configurations; the first is the reference.
-        metrics: The metrics.
-        data: The data set, from the ``read_data`` of the workload's entry in ``SUBJECTS``.
-        cache: Where scores are kept; by default in the user's cache folder.
-        tell: Called with what is being done next, in a few words.
-
-    Returns:
-        One row for each metric of each configuration, in the order given.
-
-    Raises:
-        ConfigError: If a metric asks what the workload cannot answer, or needs what ``data``
-            has not.
+    that cannot run, or whose outputs cannot be scored, gets rows that say why. The first of
+    ``settings`` is the reference; ``progress`` is called with what is being done next; scores are
+    kept in the user's cache folder unless ``cache`` says otherwise, those of a workload that scores
+    itself nowhere. Raises ConfigError if a metric asks what the workload cannot answer, or needs
+    what ``data`` has not.
     """
     kind = SUBJECTS[workload]
     for metric in metrics:
@@ -76,8 +62,8 @@ def evaluate(
         subjects=[kind(WORKLOADS[workload](each)) for each in settings],
         metrics=metrics,
         data=data,
-        cache=cache or ScoreCache(),
-        tell=tell,
+        cache=cache or (ScoreCache() if kind.is_traceable else NoCache()),
+        progress=progress,
     ).rows()
 
 
@@ -88,43 +74,39 @@ def varying(settings: Sequence[Any]) -> tuple[dict[str, KnobValue], ...]:
     return tuple({name: each[name] for name in names} for each in knobs)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Evaluation:
-    def __init__(
-        self,
-        *,
-        workload: str,
-        subjects: Sequence[Subject[Any]],
-        metrics: Sequence[Metric],
-        data: Data,
-        cache: ScoreCache,
-        tell: Tell,
-    ) -> None:
-        self._workload = workload
-        self._subjects = subjects
-        self._metrics = metrics
-        self._data = data
-        self._cache = cache
-        self._tell = tell
-        self._labels = [_label(each) for each in varying([s.workload.settings for s in subjects])]
-        identities = [subject.identity for subject in subjects]
-        self._keys = [
-            [cache.key(workload, each, metric, data, identities[0]) for metric in metrics]
-            for each in identities
-        ]
+    workload: str
+    subjects: Sequence[Subject[Any]]
+    metrics: Sequence[Metric]
+    data: Data
+    cache: ScoreCache
+    progress: Progress
+
+    @cached_property
+    def _labels(self) -> list[str]:
+        return [_label(each) for each in varying([s.workload.settings for s in self.subjects])]
+
+    @cached_property
+    def _keys(self) -> list[list[str]]:
+        """Where the cache has the scores of each configuration by each metric."""
+        identities = [subject.identity for subject in self.subjects]
+        key = partial(self.cache.key, self.workload, data=self.data, reference=identities[0])
+        return [[key(outputs=each, metric=m) for m in self.metrics] for each in identities]
 
     def rows(self) -> tuple[Row, ...]:
-        known = [[self._cache.find(key) for key in keys] for keys in self._keys]
+        known = [[self.cache.find(key) for key in keys] for keys in self._keys]
         missing = [
-            [m for m, score in zip(self._metrics, scores, strict=True) if score is None]
+            [m for m, score in zip(self.metrics, scores, strict=True) if score is None]
             for scores in known
         ]
-        compared = [m for m in self._metrics if _compares(m) and any(m in m_s for m_s in missing)]
+        compared = [m for m in self.metrics if _compares(m) and any(m in m_s for m_s in missing)]
         reference: Mapping[str, Any] = {}
         rows: list[Row] = []
         first: Sequence[Score | str] = ()
         for index, scores in enumerate(known):
             wanted = missing[index] if index else list(dict.fromkeys((*missing[0], *compared)))
-            observed = self._observe(index, wanted)
+            observed = self._observe(index, [m for m in wanted if not _failed(m, reference)])
             reference = reference if index else observed
             found = [
                 score or self._score(index, number, observed, reference)
@@ -138,15 +120,15 @@ class _Evaluation:
         """Return the observations that ``metrics`` need; what could not be observed, as a text."""
         if not metrics:
             return {}
-        subject = self._subjects[index]
+        subject = self.subjects[index]
         asked = {metric.observation: metric for metric in metrics}
         observed: dict[str, Any] = {}
         try:
-            self._tell(f"Loading {self._workload} {self._labels[index]}".rstrip())
+            self.progress(f"Loading {self.workload} {self._labels[index]}".rstrip())
             with subject.open() as network:
                 for name, metric in asked.items():
-                    self._tell(f"{self._labels[index]}: {name}")
-                    observed[name] = metric.observe(network, self._data)
+                    self.progress(f"{self._labels[index]}: {name}")
+                    observed[name] = metric.observe(network, self.data)
         except JouleLabError as error:
             observed |= {name: _Failure(str(error)) for name in asked.keys() - observed.keys()}
         return observed
@@ -158,24 +140,23 @@ class _Evaluation:
         observed: Mapping[str, Any],
         reference: Mapping[str, Any],
     ) -> Score | str:
-        metric = self._metrics[number]
-        ours, theirs = observed[metric.observation], None
+        metric = self.metrics[number]
+        if index and (failure := _failed(metric, reference)):
+            return f"The reference has no outputs. {failure.reason}"
+        ours = observed[metric.observation]
         if isinstance(ours, _Failure):
             return ours.reason
-        if _compares(metric):
-            theirs = reference[metric.observation]
-            if isinstance(theirs, _Failure):
-                return f"The reference has no outputs. {theirs.reason}"
+        theirs = reference[metric.observation] if _compares(metric) else None
         try:
-            score = metric.score(ours, self._data, theirs)
+            score = metric.score(ours, self.data, theirs)
         except MeasurementError as error:
             return str(error)
-        self._cache.keep(self._keys[index][number], score)
+        self.cache.keep(self._keys[index][number], score)
         return score
 
     def _row(self, index: int, number: int, score: Score | str, reference: Score | str) -> Row:
-        metric, settings = self._metrics[number], self._subjects[index].workload.settings
-        configuration = Configuration.of(self._workload, settings)
+        metric, settings = self.metrics[number], self.subjects[index].workload.settings
+        configuration = Configuration.of(self.workload, settings)
         if isinstance(score, str):
             return Row(configuration=configuration, metric=metric.name, quality=None, note=score)
         kept, note = _kept(score, reference, metric)
@@ -193,7 +174,7 @@ class _Evaluation:
             retention_low=ends[0],
             retention_high=ends[1],
             reference=self._labels[0] or None,
-            data=self._data.name,
+            data=self.data.name,
             source_hash=self._keys[index][number],
         )
         return Row(configuration=configuration, metric=metric.name, quality=quality, note=note)
@@ -205,9 +186,9 @@ class _Evaluation:
         key, of_reference = self._keys[index][number], self._keys[0][number]
         if key == of_reference:
             return (None, None), ""
-        metric = self._metrics[number]
+        metric = self.metrics[number]
         try:
-            return self._cache.interval(
+            return self.cache.interval(
                 digest(["interval", key, of_reference]),
                 lambda: retention_interval(metric, score, reference),
             ), ""
@@ -231,6 +212,12 @@ def _kept(score: Score, reference: Score | str, metric: Metric) -> tuple[float |
 
 def _compares(metric: Metric) -> bool:
     return "reference_outputs" in metric.needs
+
+
+def _failed(metric: Metric, reference: Mapping[str, Any]) -> _Failure | None:
+    """Return why ``metric`` has no outputs of the reference to compare with, if it has none."""
+    found = reference.get(metric.observation) if _compares(metric) else None
+    return found if isinstance(found, _Failure) else None
 
 
 def _label(knobs: Mapping[str, KnobValue]) -> str:

@@ -1,15 +1,23 @@
-"""Images and what is known of them."""
+"""Images and what is known of them: files in a folder, rows of the hub, or generated ones."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.quality.image_protocols import Boxes, IntArray
-from joulelab.quality.protocols import FloatArray
+from joulelab.quality.base import Boxes, FloatArray, IntArray
+
+SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".webp"})
+_CHANNELS = 3
+_LARGEST = 255
+_SEED = 0
+_WIDTH = 0.2  # of the values of a generated image about 0.5
 
 
 class Judge(Protocol):
@@ -18,26 +26,17 @@ class Judge(Protocol):
     @property
     def name(self) -> str:
         """What it is, its training included."""
-        ...
 
     def features(self, images: FloatArray) -> FloatArray:
-        """Return the features of images of shape (n, channels, height, width), from 0 to 1.
-
-        Returns:
-            Shape (n, features).
-        """
-        ...
+        """Return features (n, features) of images (n, channels, height, width), from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ImageData:
-    """A data set for networks that make images.
+    """A data set for networks that make images: a prompt for each, empty for a network without.
 
-    Attributes:
-        name: What it is called.
-        prompts: What to make, one for each image; empty texts for a network that takes none.
-        images: Real ones, each of shape (channels, height, width), from 0 to 1; may be none.
-        judge: A network that compares images of this kind, trained on them; may be none.
+    Real images are of shape (channels, height, width), from 0 to 1; there may be none, as there may
+    be no judge, a network that compares images of this kind and was trained on them.
     """
 
     name: str
@@ -96,11 +95,8 @@ class LabelledData:
 class DetectionData:
     """A data set for networks that find objects.
 
-    Attributes:
-        name: What it is called.
-        images: Each of shape (channels, height, width), from 0 to 1.
-        objects: What is in each image; empty if it is not known.
-        classes: Number of each class of objects by its name.
+    Images are of shape (channels, height, width), from 0 to 1; ``objects`` are those in each, empty
+    if not known, and ``classes`` the number of each class by its name.
     """
 
     name: str
@@ -129,3 +125,74 @@ def content_digest(texts: Iterable[str], arrays: Iterable[Any]) -> str:
         content.update(f"{array.dtype} {array.shape}".encode())
         content.update(array.tobytes())
     return content.hexdigest()
+
+
+class ImageFiles(Sequence[FloatArray]):
+    """Images that Pillow opens when they are asked for, each (3, height, width), from 0 to 1."""
+
+    def __init__(self, open_image: Sequence[Callable[[], Any]]) -> None:
+        self._open = open_image
+
+    @override
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @override
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return ImageFiles(self._open[index])
+        with self._open[index]() as image:
+            pixels = np.asarray(image.convert("RGB"), dtype=np.float32)
+        values: FloatArray = np.moveaxis(pixels, -1, 0) / np.float32(_LARGEST)
+        return values
+
+
+def image_paths(folder: Path) -> list[Path]:
+    """Return the images in ``folder`` and below it, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+
+
+def images_at(paths: Sequence[Path]) -> ImageFiles:
+    """Return the images at ``paths``; ConfigError if one is none."""
+    from PIL import Image, UnidentifiedImageError
+
+    for path in paths:
+        try:
+            with Image.open(path):
+                pass
+        except (OSError, UnidentifiedImageError) as error:
+            raise ConfigError(f"data must hold images, and {path} is none: {error}") from error
+    return ImageFiles([partial(Image.open, path) for path in paths])
+
+
+def pink_images(num: int, side_px: int) -> tuple[FloatArray, ...]:
+    """Return images of random values, (3, side, side), from 0 to 1, independent of each other.
+
+    Their amplitudes fall as the inverse of the spatial frequency, as those of photographs do
+    (Field, "Relations between the statistics of natural images and the response properties of
+    cortical cells", 1987).
+    """
+    return tuple(_pink(np.random.default_rng([_SEED, index]), side_px) for index in range(num))
+
+
+def _pink(generator: np.random.Generator, side_px: int) -> FloatArray:
+    rows, columns = np.fft.fftfreq(side_px)[:, None], np.fft.rfftfreq(side_px)[None]
+    frequency = np.maximum(np.hypot(rows, columns), 1 / side_px)
+    noise = np.fft.rfft2(generator.standard_normal((_CHANNELS, side_px, side_px)))
+    values = np.fft.irfft2(noise / frequency, s=(side_px, side_px))
+    scaled = 0.5 + _WIDTH * values / values.std()
+    pixels: FloatArray = np.clip(scaled, 0, 1).astype(np.float32)
+    return pixels
+
+
+def hub_images(rows: Sequence[Any], source: str) -> ImageFiles:
+    """Return the column ``image`` of rows of the hub; ConfigError if there is no such column."""
+    if not rows or not all(hasattr(row.get("image"), "convert") for row in rows):
+        raise ConfigError(f"A data set of images has a column image, which {source} lacks.")
+    return ImageFiles([row["image"].copy for row in rows])
+
+
+def in_batches(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
+    """Yield ``items`` in lists of ``size``; the last may be shorter."""
+    for start in range(0, len(items), size):
+        yield [items[index] for index in range(start, min(start + size, len(items)))]

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
-from joulelab.quality.image_protocols import Boxes, IntArray
-from joulelab.quality.protocols import FloatArray
+from joulelab.quality.base import Boxes, FloatArray, IntArray
+from joulelab.tracing.torchvision_shim import ensure_torchvision
 from joulelab.workloads import accelerator, hub
 
 ensure_torchvision()  # torchmetrics imports it
@@ -29,7 +28,6 @@ from torchmetrics.image.lpip import LearnedPerceptualImagePatchSimilarity  # noq
 
 from transformers import CLIPModel, CLIPProcessor  # isort: skip  # noqa: E402  # after hub
 
-_BATCH = 16
 _ALEXNET = "alexnet-owt-7be5be79.pth"
 _THRESHOLDS = {"0.5:0.95": None, "0.5": [0.5], "0.75": [0.75]}
 
@@ -41,16 +39,13 @@ def structural_similarities(
     found: torch.Tensor = structural_similarity_index_measure(  # type: ignore[assignment]
         _tensor(images), _tensor(references), sigma=sigma_px, data_range=1.0, reduction="none"
     )
-    return _values(found)
+    return [float(value) for value in found.flatten()]
 
 
 def perceptual_distances(images: FloatArray, references: FloatArray, weights: str) -> list[float]:
-    """Return the LPIPS distance of each image to its reference.
+    """Return the LPIPS distance of each image to its reference, (n, 3, height, width), 0 to 1.
 
-    Args:
-        images: Shape (n, 3, height, width), from 0 to 1.
-        references: Likewise.
-        weights: File with AlexNet's weights.
+    ``weights`` is the file with AlexNet's.
     """
     device = accelerator.select_device()
     with _as_downloaded(weights, _ALEXNET):
@@ -63,12 +58,9 @@ def perceptual_distances(images: FloatArray, references: FloatArray, weights: st
 def inception_distance(
     images: Sequence[FloatArray], real: Sequence[FloatArray], weights: str
 ) -> float:
-    """Return the Frechet Inception distance between two sets of images, from 0 to 1 each.
+    """Return the Frechet Inception distance between sets of images of three channels, 0 to 1.
 
-    Args:
-        images: At least two, of three channels.
-        real: Likewise.
-        weights: File with the weights of the Inception network.
+    ``weights`` is the file with those of the Inception network.
     """
     device = accelerator.select_device()
     distance: Any = FrechetInceptionDistance(normalize=True, feature_extractor_weights_path=weights)
@@ -95,15 +87,10 @@ def _feature_distance(distance: Any, features: FloatArray) -> float:
 
 
 def prompt_similarities(images: FloatArray, prompts: Sequence[str], weights: str) -> list[float]:
-    """Return the CLIP score of each image, of three channels from 0 to 1, and its prompt.
+    """Return the CLIP score of each image, (n, 3, height, width) from 0 to 1, and its prompt.
 
-    Args:
-        images: Shape (n, 3, height, width).
-        prompts: One for each.
-        weights: Folder or hub id of the CLIP network.
-
-    Raises:
-        ConfigError: If it cannot be read.
+    ``weights`` is the folder or hub id of the CLIP network. Raises ConfigError if it cannot be
+    read.
     """
     device = accelerator.select_device()
     network = _Features(hub.pretrained_model(CLIPModel, weights, torch.float32, device))
@@ -130,10 +117,7 @@ def correct(class_scores: FloatArray, labels: IntArray, top: int) -> list[float]
 def average_precision(found: Sequence[Boxes], real: Sequence[Boxes], overlap: str) -> float:
     """Return the mean average precision of what was found in each image.
 
-    Args:
-        found: Boxes with scores, for each image.
-        real: Boxes that are there, for each image.
-        overlap: Intersection over union that counts: ``"0.5:0.95"``, ``"0.5"`` or ``"0.75"``.
+    ``overlap`` is the intersection over union that counts: ``"0.5:0.95"``, ``"0.5"`` or ``"0.75"``.
     """
     precision: Any = MeanAveragePrecision(
         iou_thresholds=_THRESHOLDS[overlap], backend="faster_coco_eval"
@@ -203,7 +187,3 @@ def _fields(boxes: Boxes) -> dict[str, torch.Tensor]:
 
 def _tensor(array: FloatArray) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
-
-
-def _values(scores: torch.Tensor) -> list[float]:
-    return [float(value) for value in scores.flatten()]

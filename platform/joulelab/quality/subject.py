@@ -1,28 +1,37 @@
-"""What the evaluation of outputs needs of a workload."""
+"""What the evaluation of outputs needs of a workload, and how a network gives it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, replace
+from hashlib import file_digest, sha256
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
+
+from typing_extensions import override
 
 from joulelab.core.configuration import KnobValue
 from joulelab.quality.base import Data
 from joulelab.workloads.base import Workload
+from joulelab.workloads.network import NetworkWorkload
+
+_SEED = 0
+_DRAWN_IN = "fp32"
+_WHOLE_B = 1 << 24
 
 AnyWorkload = TypeVar("AnyWorkload", bound=Workload[Any])
+AnyNetwork = TypeVar("AnyNetwork", bound=NetworkWorkload[Any])
 
 
 class Subject(ABC, Generic[AnyWorkload]):
-    """A configured workload as something whose outputs can be scored.
-
-    Args:
-        workload: The workload; it need not be prepared.
-    """
+    """A configured workload, prepared or not, as something whose outputs can be scored."""
 
     metrics: ClassVar[tuple[str, ...]]
     """Registry names of the metrics to score by where none are named; they need no download."""
     answers: ClassVar[tuple[type[Any], ...]]
-    """Protocols of :mod:`joulelab.quality.protocols` that what :meth:`open` yields satisfies."""
+    """Protocols of :mod:`joulelab.quality.base` that what :meth:`open` yields satisfies."""
+    is_traceable: ClassVar[bool] = True
+    """Whether :attr:`identity` tells all that outputs depend on, so that a score is good later."""
 
     def __init__(self, workload: AnyWorkload) -> None:
         self.workload = workload
@@ -37,22 +46,109 @@ class Subject(ABC, Generic[AnyWorkload]):
     def read_data(source: str | None) -> Data:
         """Read a data set that such a workload can be scored on.
 
-        Args:
-            source: A folder or file, or the id of a data set on the hub; ``None`` for the small
-                one that comes with this package.
-
-        Raises:
-            ConfigError: If it cannot be read.
+        ``source`` is a folder or file, or the id of a data set on the hub; ``None`` is the small
+        one that comes with this package. Raises ConfigError if it cannot be read.
         """
 
     @abstractmethod
     def open(self) -> AbstractContextManager[Any]:
-        """Load the network, and free it at the end of the ``with`` block.
+        """Load what satisfies :attr:`answers`, and free it at the end of the ``with`` block.
 
-        Returns:
-            What satisfies the protocols in :attr:`answers`.
-
-        Raises:
-            ConfigError: If the device lacks the precision, or weights cannot be read.
-            DeviceError: If the device has too little memory.
+        Raises ConfigError if the device lacks the precision, or weights cannot be read, DeviceError
+        if it has too little memory.
         """
+
+
+class NetworkSubject(Subject[AnyNetwork]):
+    """A network, loaded alone and freed when it has been asked.
+
+    Its outputs depend on every knob that :attr:`without_effect` does not name, and on the content
+    of the files that :attr:`folders` name. Random weights are the same in every precision but for
+    rounding, so that two precisions can be compared.
+    """
+
+    without_effect: ClassVar[frozenset[str]] = frozenset({"batch"})
+    """Knobs on which no output depends."""
+    folders: ClassVar[tuple[str, ...]] = ("weights",)
+    """Knobs that may name a folder or a file that is read."""
+
+    @property
+    @override
+    def identity(self) -> Mapping[str, KnobValue]:
+        knobs = asdict(self.workload.settings)
+        kept = {name: value for name, value in knobs.items() if name not in self.without_effect}
+        return {**kept, **{f"{name} read": weights_digest(kept[name]) for name in self.folders}}
+
+    network: Any = None
+    """The network while it is loaded."""
+
+    def outputs(self, network: Any) -> Any:
+        """Return what answers for a network that is loaded; by default this subject itself."""
+        return self
+
+    def build(self, workload: Any, device: Any) -> Any:
+        """Make the network of ``workload``, of which this is a subject, on ``device``."""
+        return workload.network(device)
+
+    @contextmanager
+    @override
+    def open(self) -> Generator[Any]:
+        from joulelab.workloads import accelerator
+
+        device = accelerator.select_device()
+        accelerator.require_precision(self.workload.settings.precision, device)
+        try:
+            with accelerator.memory_errors(self.workload.title):
+                self.network = self._stored(device)
+                yield self.outputs(self.network)
+        finally:
+            self.network = None
+            self.workload.close()
+            accelerator.release_memory()
+
+    def _stored(self, device: Any) -> Any:
+        """Build the network and store it in its precision.
+
+        Random weights are drawn in single precision and rounded, so that what the outputs of two
+        precisions differ in comes from the precisions.
+        """
+        from joulelab.workloads import formats
+
+        settings = self.workload.settings
+        network = self._built(self.workload, device)
+        rounds = formats.storage_dtype(settings.precision) != formats.storage_dtype(_DRAWN_IN)
+        if rounds and getattr(settings, "weights", None) is None:
+            exact = type(self.workload)(replace(settings, precision=_DRAWN_IN))
+            network.load_state_dict(self._built(exact, device).state_dict())
+        formats.store_in(network, settings.precision)
+        return network
+
+    def _built(self, workload: Any, device: Any) -> Any:
+        from joulelab.workloads import accelerator
+
+        with accelerator.seeded(_SEED, device):
+            return self.build(workload, device)
+
+
+def weights_digest(weights: str | None) -> str:
+    """Return what names the weights: a digest of a folder's files, else ``weights`` itself.
+
+    Of files beyond 16 MB it is name, size and time of change that count, since reading all of a
+    checkpoint takes longer than many an evaluation of it.
+    """
+    if weights is None:
+        return "random"
+    path = Path(weights)
+    if not path.exists():
+        return weights
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    content = [(str(file.relative_to(path)), _file_digest(file)) for file in files]
+    return sha256(repr(content).encode()).hexdigest()
+
+
+def _file_digest(file: Path) -> str:
+    status = file.stat()
+    if status.st_size > _WHOLE_B:
+        return f"{status.st_size} {status.st_mtime_ns}"
+    with file.open("rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()

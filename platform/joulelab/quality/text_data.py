@@ -1,4 +1,4 @@
-"""Texts to read, and prompts with what a good continuation would be."""
+"""Texts to read, prompts with what a good continuation would be, and recordings of speech."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,19 +8,24 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from joulelab.errors import ConfigError
-from joulelab.quality.hub_rows import hub_rows
+from joulelab.quality.base import FloatArray, hub_rows
+from joulelab.quality.image_data import content_digest
+
+RATE_HZ = 16_000
+"""Samples a second of every recording, as Whisper takes them."""
+_NUM, _DURATION_S, _WORDS = 12, 5.0, 12
+_SPEECH_SEED = 3000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextData:
     """A data set for networks that read and write text.
 
-    Attributes:
-        name: What it is called.
-        texts: Running texts, whose tokens are to be predicted.
-        prompts: Beginnings that are to be continued.
-        references: For each prompt, continuations that are right; empty if there are none.
+    Tokens of ``texts`` are to be predicted, ``prompts`` to be continued; ``references`` are right
+    continuations of each, empty if there are none.
     """
 
     name: str
@@ -49,19 +54,13 @@ class TextData:
 
 
 def read_text_data(source: str | None) -> TextData:
-    """Read a data set.
+    """Read a data set; ConfigError if it cannot be read.
 
-    A folder, or a file, holds running texts (``.txt``) and lines of JSON (``.jsonl``): objects
-    with ``text``, or with ``prompt`` and ``reference`` or ``references``. A data set of the
-    hub is named ``ID``, ``ID:CONFIGURATION``, or with ``@SPLIT`` at the end, and has columns of
-    these names; its texts are one running text, joined by blank lines.
-
-    Args:
-        source: A folder or file, or the id of a data set on the hub; ``None`` for the small one
-            that comes with this package.
-
-    Raises:
-        ConfigError: If it cannot be read.
+    A folder, or a file, holds running texts (``.txt``) and lines of JSON (``.jsonl``): objects with
+    ``text``, or with ``prompt`` and ``reference`` or ``references``. A data set of the hub is named
+    ``ID``, ``ID:CONFIGURATION``, or with ``@SPLIT`` at the end, and has columns of these names; its
+    texts are one running text, joined by blank lines. ``None`` is the small data set that comes
+    with this package.
     """
     if source is None:
         return _of_rows("tiny", _json_rows(files("joulelab.quality").joinpath("tiny.jsonl")))
@@ -127,3 +126,104 @@ def _of_hub(source: str) -> TextData:
         prompts=read.prompts,
         references=read.references,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SpeechData:
+    """A data set for networks that hear speech.
+
+    Recordings are of shape (samples,), from -1 to 1, at ``RATE_HZ``; ``texts`` are what is said in
+    each, which the network is made to read along.
+    """
+
+    name: str
+    recordings: tuple[FloatArray, ...]
+    texts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.recordings) != len(self.texts) or not self.texts:
+            raise ConfigError(
+                f"The data set {self.name} must say what each of its recordings says, got "
+                f"{len(self.texts)} texts for {len(self.recordings)}."
+            )
+
+    @property
+    def digest(self) -> str:
+        """Digest of its content."""
+        return content_digest(self.texts, self.recordings)
+
+    def readings(self, subject: Any) -> Iterator[tuple[Any, str]]:
+        """Yield ``subject`` as it hears a recording, and the text that it is to read."""
+        for recording, text in zip(self.recordings, self.texts, strict=True):
+            yield subject.hearing(recording), text
+
+
+def read_speech(source: str | None) -> SpeechData:
+    """Read recordings; ConfigError if they cannot be read.
+
+    A folder holds .wav files of 16 kHz, and beside each a .txt file of the same name with what is
+    said. A data set of the hub has columns audio and text. ``None`` is noise that swells and ebbs
+    as speech does, and generated texts, which it does not say.
+    """
+    if source is None:
+        return _generated()
+    folder = Path(source)
+    if folder.is_dir():
+        files = sorted(folder.glob("*.wav"))
+        return SpeechData(
+            name=folder.name,
+            recordings=tuple(map(_recording, files)),
+            texts=tuple(map(_text_beside, files)),
+        )
+    rows = hub_rows(source)
+    try:
+        sounds = [(row["audio"]["array"], row["audio"]["sampling_rate"]) for row in rows]
+        texts = tuple(str(row["text"]) for row in rows)
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{source} must have columns audio and text, lacks {error}.") from error
+    return SpeechData(
+        name=source,
+        recordings=tuple(_checked(np.asarray(s), int(r), source) for s, r in sounds),
+        texts=texts,
+    )
+
+
+def _generated() -> SpeechData:
+    from joulelab.workloads.char_lm import generated_text
+    from joulelab.workloads.whisper_network import speech_like
+
+    seeds = range(_SPEECH_SEED, _SPEECH_SEED + _NUM)
+    return SpeechData(
+        name="noise like speech",
+        recordings=tuple(speech_like(_DURATION_S, RATE_HZ, seed) for seed in seeds),
+        texts=tuple(generated_text(_WORDS, seed) for seed in seeds),
+    )
+
+
+def _recording(file: Path) -> FloatArray:
+    from scipy.io import wavfile  # type: ignore[import-untyped]
+
+    try:
+        rate_hz, samples = wavfile.read(file)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file} is no .wav file that can be read: {error}") from error
+    if np.issubdtype(samples.dtype, np.integer):
+        samples = samples / np.iinfo(samples.dtype).max
+    return _checked(samples, rate_hz, str(file))
+
+
+def _checked(samples: Any, rate_hz: int, where: str) -> FloatArray:
+    if rate_hz != RATE_HZ or samples.ndim != 1:
+        raise ConfigError(
+            f"Recordings must have one channel and {RATE_HZ} samples a second; {where} has shape "
+            f"{samples.shape} and {rate_hz}."
+        )
+    recording: FloatArray = samples.astype(np.float32)
+    return recording
+
+
+def _text_beside(file: Path) -> str:
+    text = file.with_suffix(".txt")
+    if not text.is_file():
+        raise ConfigError(f"{file} needs a {text.name} beside it with what is said.")
+    return text.read_text(encoding="utf-8").strip()

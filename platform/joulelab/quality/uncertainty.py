@@ -1,14 +1,21 @@
-"""How far a score would move on another data set of the same kind and size."""
+"""How far a score, and a retention, would move on another data set of the same kind and size."""
 
+import warnings
 from collections.abc import Sequence
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from joulelab.core.statistics import mean_u
+from joulelab.core.quality import RETENTION_LEVEL, retention
+from joulelab.core.statistics import log_ratio_interval, mean_u, student_t
 from joulelab.errors import MeasurementError
-from joulelab.quality.base import Score
+from joulelab.quality.base import Metric, Score
+
+_LEAST = 10  # samples; fewer do not show how they scatter
+_SEED = 0
+_BATCH = 64
 
 
 def mean_score(values: Sequence[float], counted: str) -> Score:
@@ -51,13 +58,8 @@ def pooled_mean(sums: Sequence[float], counts: Sequence[int]) -> tuple[float, fl
     Things within a cluster, such as the tokens of one text, resemble each other, so it is the
     clusters that are taken as independent. The uncertainty is that of the ratio estimator for
     cluster samples (Cochran, "Sampling Techniques", 3rd edition, section 9A.1, without the finite
-    population factor); for clusters of equal size it is the standard uncertainty of their mean.
-
-    Returns:
-        The mean, and its standard uncertainty, ``None`` for a single cluster.
-
-    Raises:
-        MeasurementError: If nothing was counted.
+    population factor); for clusters of equal size it is the standard uncertainty of their mean, and
+    ``None`` for a single cluster. Raises MeasurementError if nothing was counted.
     """
     total = sum(counts)
     if total < 1:
@@ -68,3 +70,100 @@ def pooled_mean(sums: Sequence[float], counts: Sequence[int]) -> tuple[float, fl
         return mean, None
     residuals = np.asarray(sums) - mean * np.asarray(counts)
     return mean, float(np.sqrt(num / (num - 1) * np.sum(residuals**2)) / total)
+
+
+def retention_interval(metric: Metric, ours: Score, theirs: Score) -> tuple[float, float]:
+    """Return the ends of the 95 % interval of the share of ``theirs`` that ``ours`` keeps.
+
+    Both scored the same things, so these are drawn in pairs: what makes a thing hard for both
+    cancels. The bootstrap is that of scipy, bias-corrected and accelerated (Efron, "Better
+    bootstrap confidence intervals", 1987); the jackknife that of the logarithm of the
+    retention, whose variance it tends to overstate (Efron and Stein, "The jackknife estimate of
+    variance", 1981). Raises MeasurementError if there is no interval; says why.
+    """
+    _require_samples(metric, ours, theirs)
+    if metric.interval == "jackknife":
+        return _jackknife(metric, ours, theirs)
+    return _bootstrap(metric, ours, theirs)
+
+
+def _require_samples(metric: Metric, ours: Score, theirs: Score) -> None:
+    counts = len(ours.samples), len(theirs.samples)
+    if not all(counts):
+        raise MeasurementError(f"No interval: {metric.why_no_samples}")
+    if counts[0] != counts[1]:
+        raise MeasurementError(
+            f"No interval: pairs are needed, and {counts[0]} parts were scored against {counts[1]}."
+        )
+    if counts[0] < _LEAST:
+        raise MeasurementError(
+            f"No interval: it takes at least {_LEAST} independent parts of a data set (texts, "
+            f"windows, images), and this one has {counts[0]}."
+        )
+    if ours.samples == theirs.samples:
+        raise MeasurementError(
+            "No interval: every part of the data scores as the reference's, so none shows how far "
+            "the retention could move; a larger data set may."
+        )
+
+
+def _bootstrap(metric: Metric, ours: Score, theirs: Score) -> tuple[float, float]:
+    from scipy.stats import bootstrap  # type: ignore[import-untyped]
+
+    pairs = _drawable(ours.samples), _drawable(theirs.samples)
+
+    def kept(drawn: npt.NDArray[np.int64]) -> float:
+        mine, others = (metric.pooled(_drawn(samples, drawn)) for samples in pairs)
+        try:
+            return retention(mine, others, metric.direction)
+        except MeasurementError:
+            return float("nan")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what is then not a number
+        found = bootstrap(
+            (np.arange(len(ours.samples)),),
+            kept,
+            n_resamples=metric.num_draws,
+            batch=_BATCH,
+            vectorized=False,
+            confidence_level=RETENTION_LEVEL,
+            method="BCa",
+            random_state=np.random.default_rng(_SEED),
+        ).confidence_interval
+    return _require_ends(float(found.low), float(found.high))
+
+
+def _jackknife(metric: Metric, ours: Score, theirs: Score) -> tuple[float, float]:
+    kept = [
+        log(retention(mine, others, metric.direction))
+        for mine, others in zip(ours.samples, theirs.samples, strict=True)
+    ]
+    n = len(kept)
+    u = sqrt((n - 1) * float(np.var(kept)))
+    center = log(retention(ours.value, theirs.value, metric.direction))
+    return log_ratio_interval(center, u, student_t(RETENTION_LEVEL, n))
+
+
+def _require_ends(low: float, high: float) -> tuple[float, float]:
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise MeasurementError(
+            "No interval: among the parts drawn anew some have no retention, or none lies on the "
+            "other side of the data set's."
+        )
+    return low, high
+
+
+def _drawable(samples: tuple[Any, ...]) -> Any:
+    """Return ``samples`` as an array if they are numbers, or rows of as many."""
+    try:
+        return np.array(samples, dtype=np.float64)
+    except (TypeError, ValueError):
+        return samples
+
+
+def _drawn(samples: Any, which: npt.NDArray[np.int64]) -> Sequence[Any]:
+    if isinstance(samples, np.ndarray):
+        drawn: Sequence[Any] = samples[which]  # type: ignore[assignment]
+        return drawn
+    return [samples[index] for index in which]

@@ -2,18 +2,25 @@
 
 import logging
 import os
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.core.energy import EnergyWindow
 from joulelab.devices.base import Device
 from joulelab.errors import (
     ConfigError,
     DeviceError,
     DeviceLostError,
     DeviceNotFoundError,
+    JouleLabError,
     MeasurementError,
 )
+from joulelab.extras import missing_extra
+from joulelab.sampling.cuda_device import uses
+from joulelab.sampling.descent import descends
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
 
@@ -37,6 +44,7 @@ class WorkloadHost:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self._uuid = device.identity().uuid
         self._kept: _Kept | None = None
         self.own_pids = frozenset({os.getpid()})
         """Processes on the device that are known to be ours."""
@@ -60,7 +68,7 @@ class WorkloadHost:
         """Prepare the workload that was made last, unless that has been done.
 
         Inside a container the driver's process ids are not our own, so what is new on the
-        device after the preparation is taken to be ours.
+        device after the preparation is taken to be ours, where nothing new is known to be.
 
         Raises:
             ConfigError: If the device cannot run it as asked for.
@@ -72,6 +80,7 @@ class WorkloadHost:
         if kept.prepared:
             return
         before = self.pids()
+        kept.workload.gpu_uuid = self._uuid
         try:
             kept.hosted.prepare()
         except (DeviceLostError, ConfigError):
@@ -79,7 +88,13 @@ class WorkloadHost:
         except Exception as error:  # a program may fail in any way of its own
             raise self._failed("preparation", error) from error
         kept.prepared = True
-        self.own_pids |= self.pids() - before
+        new = self.pids() - before
+        roots = kept.workload.processes or (os.getpid(),)
+        self.own_pids |= {pid for pid in new if descends(pid, roots)} or new
+        if kept.workload.uses_gpu and kept.hosted is kept.workload:
+            self._require_here()
+        if kept.workload.processes:
+            self._require_nowhere_else(kept.workload.processes)
 
     def run(self, phase: str) -> float:
         """Do one unit of ``phase``, and return the work it did.
@@ -100,8 +115,28 @@ class WorkloadHost:
         return work
 
     def pids(self) -> frozenset[int]:
-        """Read which processes hold a context on the device now."""
-        return frozenset(process.pid for process in self._device.read_processes())
+        """Read which processes hold a context on the device now; the workload's become ours."""
+        found = frozenset(process.pid for process in self._device.read_processes())
+        roots = () if self._kept is None else self._kept.workload.processes
+        self.own_pids |= {pid for pid in found - self.own_pids if descends(pid, roots)}
+        return found
+
+    def rest(self) -> None:
+        """End what the workload has going on between repeats."""
+        if self._kept is not None:
+            self._kept.hosted.rest()
+
+    def figures(self, windows: Sequence[EnergyWindow]) -> tuple[tuple[str, float], ...]:
+        """Return what else the work in ``windows`` came to, by name.
+
+        Raises:
+            WorkloadFailedError: If the workload failed to say.
+        """
+        try:
+            figures = self._made().hosted.figures(windows)
+            return tuple(sorted((name, float(value)) for name, value in figures.items()))
+        except Exception as error:  # a program may fail in any way of its own
+            raise self._failed("figures", error) from error
 
     def close(self) -> None:
         """Free the workload that is kept. Safe to call twice."""
@@ -112,6 +147,46 @@ class WorkloadHost:
             kept.hosted.close()
         except DeviceLostError as error:
             logger.warning("Nothing is left to free: %s", error)
+
+    def _require_here(self) -> None:
+        """Refuse a program that works on another GPU, or on none.
+
+        One that had begun to use the GPU before it was prepared is found among the processes of
+        other names (inside a container) if it is the only one.
+
+        Raises:
+            WorkloadFailedError: If it does not use this GPU.
+        """
+        pids, is_used = self.pids(), uses(self._uuid)
+        if is_used is not False and pids & self.own_pids:
+            return
+        if is_used is False or (is_used is None and not pids):
+            self.close()
+            raise WorkloadFailedError(
+                f"The program did nothing on {self._uuid}: it works on another GPU, or on none. "
+                "Have it use the GPU that is measured, or measure the one that it uses."
+            )
+        if is_used and len(pids) == 1:
+            self.own_pids |= pids
+
+    def _require_nowhere_else(self, roots: Collection[int]) -> None:
+        """Refuse processes that work on other GPUs too, whose energy would be missing.
+
+        Raises:
+            WorkloadRefusedError: If they do; names the GPUs.
+        """
+        kind, here = type(self._device), self._uuid
+        held = [
+            address.uuid
+            for address in kind.discover(None)
+            if address.uuid != here and _holds(kind.open(address), roots)
+        ]
+        if held:
+            self.close()
+            raise WorkloadRefusedError(
+                f"A measurement is of one GPU, but processes of the program hold {', '.join(held)} "
+                f"besides {here}. `joulelab run` and `joulelab bench-server` add up several."
+            )
 
     def _made(self) -> "_Kept":
         if self._kept is None:
@@ -128,9 +203,17 @@ class WorkloadHost:
             self._device.read_state()
         except DeviceLostError as lost:
             return lost
+        if isinstance(error, ImportError) and (missing := missing_extra(error)):
+            return WorkloadRefusedError(missing)
         if isinstance(error, DeviceError) and not isinstance(error, DeviceNotFoundError):
             return WorkloadRefusedError(str(error))
-        return WorkloadFailedError(f"The workload failed in its {what}: {error!r}")
+        why = str(error) if isinstance(error, JouleLabError) else repr(error)
+        return WorkloadFailedError(f"The workload failed in its {what}: {why}")
+
+
+def _holds(device: Device, roots: Collection[int]) -> bool:
+    with closing(device):
+        return any(descends(process.pid, roots) for process in device.read_processes())
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,13 +5,13 @@ from typing import Self
 
 from typing_extensions import override
 
+from joulelab.core.clock import Clock
 from joulelab.core.counter import EnergyCounter
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.procedure import Procedure
 from joulelab.core.samples import samples_window
 from joulelab.devices.base import Device
 from joulelab.errors import TraceCoverageError
-from joulelab.sampling.clock import Clock
 from joulelab.sampling.meter import Edges, Meter
 from joulelab.sampling.sampler import POLL_PERIOD_S, SampleLog, Sampler
 from joulelab.sampling.tick_tracker import TickTracker
@@ -33,7 +33,10 @@ class Instruments:
         self._clock = device.clock
         self._start_s = self._clock.now_s()
         self.sampler = Sampler(
-            device, period_s=procedure.sample_period_s, budget=procedure.sampler_budget
+            device,
+            period_s=procedure.sample_period_s,
+            budget=procedure.sampler_budget,
+            counts_activity=True,
         )
         has_counter = device.capabilities().has_energy_counter
         self.meter = Meter(device, tracker=tracker) if has_counter else None

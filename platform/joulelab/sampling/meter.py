@@ -11,9 +11,9 @@ from typing import Protocol
 
 from typing_extensions import override
 
+from joulelab.core.clock import Ticker
 from joulelab.core.ticks import CounterPolls
 from joulelab.devices.base import Device
-from joulelab.sampling.clock import Ticker
 from joulelab.sampling.failure import raise_kept
 from joulelab.sampling.tick_tracker import TickTracker
 

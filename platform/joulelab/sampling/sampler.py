@@ -4,15 +4,17 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from joulelab.core.device import DeviceState, Look
+from joulelab.core.clock import Ticker
+from joulelab.core.course import SlowLook
+from joulelab.core.device import Activity, DeviceState, Look
 from joulelab.core.trace import PowerTrace
-from joulelab.devices.base import Device
-from joulelab.errors import ConfigError
-from joulelab.sampling.clock import Ticker
+from joulelab.devices.base import ActivityProbe, Device
+from joulelab.errors import ConfigError, MeasurementError
 from joulelab.sampling.failure import raise_kept
 from joulelab.sampling.power_buffer import PowerBuffer
 
@@ -24,6 +26,8 @@ POLL_PERIOD_S = 0.1
 SLOW_PERIOD_S = 1.0
 """Between reads of what the driver is slow to tell, and of its buffer of power samples, which
 on an H200 wraps after 2.4 s."""
+SHORTEST_COUNT_S = 1.5
+"""Activities are not counted over less: it takes an H100's driver 3 ms, and its host more."""
 SLOWEST_PERIOD_S = 1.0
 SLOWEST_CLOSE_LOOK_S = 4.0
 """Bound of the time between reads of what the driver is slow to tell, however much they cost."""
@@ -35,21 +39,6 @@ JUDGED_S = 5.0
 """Over how long sampling is held to its budget."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowLook:
-    """What is read of a device only about once a second.
-
-    Attributes:
-        at_s: When, on the device's clock.
-        pids: Processes that hold a compute context on the device.
-        memory_power_w: Power of the memory; ``None`` where the device does not tell.
-    """
-
-    at_s: float
-    pids: frozenset[int]
-    memory_power_w: float | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SampleLog:
     """All that a sampler has seen so far.
@@ -58,7 +47,7 @@ class SampleLog:
         trace: Power samples; ``None`` if there are none.
         looks: Looks at the device's state, in order; about one a second is a whole one, the
             others leave out what the driver is slow to tell.
-        slow_looks: Looks at its processes and memory power, in order.
+        slow_looks: Looks at its processes, memory power and activities, in order.
         cpu_share: Share of one core (0 to 1) that sampling took.
         call_share: Share of the time (0 to 1) that sampling spent inside the driver's calls.
         period_s: Period in force at the end, longer than asked for if sampling cost too much.
@@ -87,6 +76,8 @@ class Sampler:
             and polls at the period of the looks where there are none.
         budget: Share of one core that sampling may take before it doubles its period.
         max_samples: Power samples that are kept at most.
+        counts_activity: Whether unit activities are counted, where the device can.
+        seen: Is told which processes hold the device whenever they are read.
     """
 
     def __init__(
@@ -96,13 +87,19 @@ class Sampler:
         period_s: float | None = None,
         budget: float = 0.02,
         max_samples: int = 500_000,
+        counts_activity: bool = False,
+        seen: Callable[[frozenset[int]], None] | None = None,
     ) -> None:
         if period_s is not None and not 0.01 <= period_s <= 1:
             raise ConfigError(f"period_s must be within 0.01 and 1 or None, got {period_s}.")
         capabilities = device.capabilities()
         self._device = device
+        self._seen = seen
         self._clock = device.clock
         self._has_memory_power = capabilities.has_memory_power
+        self._counts_activity = counts_activity and capabilities.has_activity
+        self._probe: ActivityProbe | None = None
+        self._counted_s = -np.inf
         self._polls_power = period_s is not None or not capabilities.has_power_samples
         self._period_s = period_s or (POLL_PERIOD_S if self._polls_power else LOOK_PERIOD_S)
         self._close_look_s = SLOW_PERIOD_S
@@ -138,10 +135,6 @@ class Sampler:
             MeasurementError: If a reading failed in another way.
         """
         raise_kept(self._error, "Sampling stopped")
-
-    def latest_state(self) -> DeviceState | None:
-        """Return the last look's state; ``None`` before the first look."""
-        return self._looks[-1].state if self._looks else None
 
     def has_looked_closely(self, since_s: float) -> bool:
         """Whether a whole look was taken after ``since_s``; asks for one if not."""
@@ -217,11 +210,28 @@ class Sampler:
             self._power.add(samples.t_s, samples.power_w)
 
     def _slow_look(self, now_s: float) -> SlowLook:
+        pids = frozenset(process.pid for process in self._device.read_processes())
+        if self._seen is not None:
+            self._seen(pids)
         return SlowLook(
             at_s=now_s,
-            pids=frozenset(process.pid for process in self._device.read_processes()),
+            pids=pids,
             memory_power_w=self._device.read_memory_power_w() if self._has_memory_power else None,
+            activity=self._count(now_s) if self._counts_activity else Activity(),
         )
+
+    def _count(self, now_s: float) -> Activity:
+        """Return the activities since they were last counted, unread if that is just now."""
+        if now_s - self._counted_s < SHORTEST_COUNT_S:
+            return Activity()
+        self._counted_s = now_s
+        if self._probe is None:
+            self._probe = self._device.activity()
+            return Activity()
+        try:
+            return self._probe.read()
+        except MeasurementError:  # too few rows of DCGM's yet: the next read covers them
+            return Activity()
 
     def _bill(self, cpu_s: float, call_s: float) -> None:
         self._cpu_s += cpu_s

@@ -6,14 +6,15 @@ from statistics import fmean
 
 import numpy as np
 
+from joulelab.core.course import Course
 from joulelab.core.device import Activity, Capabilities
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, Observed
 from joulelab.core.point import OperatingPoint
+from joulelab.core.record import Verdict
 from joulelab.core.settings import setting_findings
 from joulelab.core.trace import PowerTrace
 from joulelab.core.validity import (
-    Conduct,
     agreement_findings,
     conduct_findings,
     conduct_of,
@@ -29,30 +30,27 @@ from joulelab.sampling.window_loop import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The windows of one phase, and whether to believe them.
+class Treatment:
+    """What was to be in force of a device while it was measured.
 
     Attributes:
-        windows: Energy of every interval; empty where the source does not span them all.
-        observed: What the device did meanwhile.
-        findings: What the validity contract found wrong.
-        trace: Power samples of the windows; ``None`` where there were none.
+        point: What the trial asks for.
+        in_force: The same, with a limit that the procedure sets.
+        capabilities: Of the device.
+        since_s: Since when it was in force, and nothing else.
     """
 
-    windows: tuple[EnergyWindow, ...]
-    observed: Observed
-    findings: tuple[Finding, ...]
-    trace: PowerTrace | None
+    point: OperatingPoint
+    in_force: OperatingPoint
+    capabilities: Capabilities
+    since_s: float
 
 
 def judge(
     readings: Readings,
     intervals: Sequence[Interval],
+    treatment: Treatment,
     *,
-    point: OperatingPoint,
-    in_force: OperatingPoint,
-    capabilities: Capabilities,
-    held_since_s: float,
     own_pids: frozenset[int],
     last_pids: frozenset[int],
     warmup: WarmUp,
@@ -64,10 +62,7 @@ def judge(
     Args:
         readings: What the instruments saw.
         intervals: The windows, in order, at least one.
-        point: What was requested of the device.
-        capabilities: Of the device.
-        in_force: What was to be in force for that, a limit of the procedure's included.
-        held_since_s: Since when it was, and nothing else.
+        treatment: What was to be in force.
         own_pids: Processes on the device that are ours.
         last_pids: Processes on the device after the last window.
         warmup: What the warm-up came to.
@@ -78,14 +73,16 @@ def judge(
     log = readings.log
     windows, findings = energy_windows(readings, intervals)
     checks = [readings.cross_check(interval) for interval in intervals]
-    conduct = conduct_of(log.looks, point, start_s, stop_s)
-    slow_looks = [look for look in log.slow_looks if start_s <= look.at_s <= stop_s]
-    pids = last_pids.union(*(look.pids for look in slow_looks))
-    memory_w = [look.memory_power_w for look in slow_looks if look.memory_power_w is not None]
+    conduct = conduct_of(log.looks, treatment.point, start_s, stop_s)
+    course = Course(looks=log.looks, slow_looks=log.slow_looks).between(start_s, stop_s)
+    pids = last_pids.union(*(look.pids for look in course.slow_looks))
+    memory_w = [w for look in course.slow_looks if (w := look.memory_power_w) is not None]
     findings = (
         *findings,
-        *((unseen_finding(),) if conduct is None else conduct_findings(conduct, point)),
-        *setting_findings(log.looks, in_force, capabilities, held_since_s, stop_s),
+        *((unseen_finding(),) if conduct is None else conduct_findings(conduct, treatment.point)),
+        *setting_findings(
+            log.looks, treatment.in_force, treatment.capabilities, treatment.since_s, stop_s
+        ),
         *trace_findings(log.trace, start_s, stop_s),
         *(agreement_findings(list(zip(windows, checks, strict=True))) if windows else ()),
         *process_findings(pids, own_pids),
@@ -93,19 +90,21 @@ def judge(
     )
     checked_j = [check.energy_j for check in checks if check is not None]
     observed = replace(
-        _seen(conduct),
+        Observed() if conduct is None else conduct.observed,
         memory_power_w=fmean(memory_w) if memory_w else None,
         samples_energy_j=sum(checked_j) if len(checked_j) == len(intervals) else None,
         warmup_s=warmup.duration_s,
         warmup_steady=warmup.steady,
         sampler_share=sampler_share,
         activity=activity,
+        activity_source=None if activity == Activity() else treatment.capabilities.activity_source,
     )
     return Verdict(
         windows=windows,
         observed=observed,
         findings=_without_doubles(findings),
         trace=_cut(log.trace, start_s, stop_s),
+        course=course,
     )
 
 
@@ -120,22 +119,6 @@ def energy_windows(
         return tuple(readings.window(interval) for interval in intervals), findings
     except TraceCoverageError as error:
         return (), findings or (Finding(reason="sample_gap", detail=str(error)),)
-
-
-def _seen(conduct: Conduct | None) -> Observed:
-    if conduct is None:
-        return Observed()
-    return Observed(
-        sm_clock_mhz=conduct.sm_clock_mhz,
-        clock_residency=conduct.sm_residency,
-        mem_clock_mhz=conduct.mem_clock_mhz,
-        temperature_start_c=conduct.temperature_start_c,
-        temperature_stop_c=conduct.temperature_stop_c,
-        power_cap_share=conduct.power_cap_share,
-        thermal_share=conduct.thermal_share,
-        memory_used_b=conduct.memory_used_b,
-        power_limit_w=conduct.power_limit_w,
-    )
 
 
 def _without_doubles(findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from functools import partial
 
+from joulelab.core.clock import Clock
 from joulelab.core.procedure import Procedure
 from joulelab.core.steadiness import power_is_steady, temperature_is_steady, time_is_steady
-from joulelab.sampling.clock import Clock
 from joulelab.sampling.instruments import Instruments
 from joulelab.sampling.window_loop import WindowLoop
 
@@ -55,11 +55,11 @@ def _is_steady(loop: WindowLoop, instruments: Instruments, start_s: float, now_s
     log = instruments.sampler.log()
     hottest_s = max(start_s, now_s - TEMPERATURE_LOOK_BACK_S)
     looks = [look for look in log.looks if look.at_s >= hottest_s]
-    warmth = [
+    seen_c = [
         (look.at_s, celsius) for look in looks if (celsius := look.state.temperature_c) is not None
     ]
-    told = bool(warmth) or not looks  # a recording may hold no temperature to wait for
-    if told and not temperature_is_steady([s for s, _ in warmth], [c for _, c in warmth]):
+    judged = bool(seen_c) or not looks  # a recording may hold no temperature to wait for
+    if judged and not temperature_is_steady([s for s, _ in seen_c], [c for _, c in seen_c]):
         return False
     if log.trace is None:
         return False

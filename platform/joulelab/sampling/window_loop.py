@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-from joulelab.sampling.clock import Clock
+from joulelab.core.clock import Clock
 from joulelab.sampling.meter import Edges
 
 EDGE_PATIENCE_S = 2.0

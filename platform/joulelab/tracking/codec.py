@@ -3,6 +3,9 @@
 A value that was encoded and decoded equals itself, bit for bit: Python writes floats so that they
 read back exactly, and integers stay integers. What does not fit the type, in either direction, is
 an error that names the field, never a guess.
+
+By hand: pydantic writes NaN as null and reads it, unless each dataclass of :mod:`joulelab.core` is
+configured otherwise, and measuring would need it besides numpy.
 """
 
 import json

@@ -79,11 +79,9 @@ class LineFile:
         self._descriptor: int | None = None
 
     def append(self, lines: Sequence[str], *, durable: bool) -> None:
-        """Append ``lines`` in one write; all of them or, if that fails, none.
+        """Append ``lines``, without ends, in one write; all of them or, if that fails, none.
 
-        Args:
-            lines: Lines without their ends.
-            durable: Whether to return only once they are on disk.
+        If ``durable``, return only once they are on disk.
 
         Raises:
             TrackingError: If they cannot be written.

@@ -1,13 +1,10 @@
-"""Power models in MLflow: registered with all that is needed to trust them, read back safely."""
+"""Models of power and of traces in MLflow: registered with all that is needed to trust them."""
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
-from joulelab.power_models.artifacts import load_operating_model
-from joulelab.power_models.operating_model import OperatingModel
+from joulelab.power_models.operating_model import OperatingModel, load_operating_model
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.scores import ErrorScores, IntervalScores, RegretScores
 from joulelab.power_models.serving import (
@@ -19,6 +16,16 @@ from joulelab.power_models.serving import (
     ServedModel,
     frame_of_queries,
 )
+from joulelab.power_models.traces import load_trace_model
+from joulelab.power_models.traces.load_trace import Schedule
+from joulelab.power_models.traces.model import TraceModel
+from joulelab.power_models.traces.serving import (
+    ANSWERED,
+    PHASE,
+    ServedTraceModel,
+    frame_of_schedule,
+)
+from joulelab.power_models.traces.validation import TraceScores
 from joulelab.power_models.validation import Validated
 from joulelab.tracking.mlflow_registry import (
     Pyfunc,
@@ -40,50 +47,47 @@ def register_model(
     *,
     level: float = 0.9,
     validated: Sequence[Validated] = (),
-    note: str = "",
 ) -> RegisteredModel:
     """Write a fitted model to an MLflow store as the next version of ``name``.
 
     The run holds the model with signature and input example, the training domain
     (``training_domain.json``), the metrics of each split, and as tags the members, the data's hash
-    and the GPUs. It is asked about ``example`` before it is written.
-
-    Args:
-        uri: Tracking URI, absolute if it is SQLite.
-        name: Name in the registry.
-        model: Fitted models of power and time, with intervals.
-        example: A few queries, kept as the input example.
-        level: Of the intervals that it answers with unless asked for another.
-        validated: Scores from :func:`joulelab.power_models.validation.validate`.
-        note: Shown on top of the run and the version.
+    and the GPUs. It is asked about ``example``, which is kept, before it is written, and answers
+    with intervals of ``level`` unless asked for another.
 
     Raises:
-        ConfigError: If the model is not fitted or has no intervals of ``level``, or ``name`` is
-            empty.
+        ConfigError: If the model is not fitted or has no such intervals, or ``name`` is empty.
         TrackingError: If the store cannot be written.
     """
     frame = frame_of_queries(example)
     ServedModel(model).predict(frame, {"level": level})
-    domains = {"power_w": asdict(model.power.domain), "time_s": asdict(model.time.domain)}
+    answers = [name + end for name in QUANTITIES for end in ("", "_lower", "_upper")]
     made = Pyfunc(
         loader=_LOADER,
         files=_FILES,
         save=model.save,
-        signature=_signature({**PARAMS, "level": level}),
+        signature=signature_of(
+            texts=TEXT_COLUMNS,
+            numbers=NUMBER_COLUMNS,
+            optional=OPTIONAL_COLUMNS,
+            answers=answers,
+            params={**PARAMS, "level": level},
+        ),
         example=frame,
-        tags=_tags(model),
-        domain=json.dumps(domains, indent=1),
+        tags={
+            "joulelab.power_member": model.power.name,
+            "joulelab.time_member": model.time.name,
+            "joulelab.data_hash": model.power.data_hash,
+            "joulelab.gpus": ", ".join(model.power.domain.gpus),
+        },
+        domain={"power_w": asdict(model.power.domain), "time_s": asdict(model.time.domain)},
+        metrics=split_metrics(validated),
     )
-    return registered(uri, name, made, metrics=split_metrics(validated), note=note)
+    return registered(uri, name, made)
 
 
 def load_registered(uri: str, name: str, version: int | None = None) -> OperatingModel:
-    """Read a registered model without running anything that the store holds.
-
-    Args:
-        uri: Tracking URI.
-        name: Name in the registry.
-        version: Its version; ``None`` takes the newest.
+    """Read a registered model, by default the newest, without running what the store holds.
 
     Raises:
         TrackingError: If there is no such version, the store cannot be read, or what is
@@ -99,34 +103,76 @@ def split_metrics(validated: Sequence[Validated]) -> dict[str, float]:
     found: dict[str, float] = {}
     for each in validated:
         anchored = "cold" if not each.anchors else f"anchors{len(each.anchors)}"
-        prefix = f"{each.kind}.{anchored}"
-        scores: list[tuple[str, ErrorScores | IntervalScores | RegretScores]] = []
-        scores += [*each.errors.items(), *each.intervals.items()]
-        scores += [(f"regret.{goal}", score) for goal, score in each.regrets.items()]
-        for who, goals in each.baselines.items():
-            label = re.sub(r"\W+", "_", who)
-            scores += [(f"baseline.{label}.regret.{goal}", score) for goal, score in goals.items()]
+        scores: list[tuple[str, ErrorScores | IntervalScores | RegretScores]] = [
+            *each.errors.items(),
+            *each.intervals.items(),
+            *((f"regret.{name}", score) for name, score in each.regrets.items()),
+            *(
+                ("baseline." + re.sub(r"\W+", "_", who) + f".regret.{name}", score)
+                for who, by_name in each.baselines.items()
+                for name, score in by_name.items()
+            ),
+        ]
         for what, score in scores:
             numbers = {k: v for k, v in asdict(score).items() if isinstance(v, float | int)}
-            found.update({f"{prefix}.{what}.{k}": float(v) for k, v in numbers.items()})
+            found.update(
+                {f"{each.kind}.{anchored}.{what}.{k}": float(v) for k, v in numbers.items()}
+            )
     return found
 
 
-def _tags(model: OperatingModel) -> dict[str, str]:
-    return {
-        "joulelab.power_member": model.power.name,
-        "joulelab.time_member": model.time.name,
-        "joulelab.data_hash": model.power.data_hash,
-        "joulelab.gpus": ", ".join(model.power.domain.gpus),
-    }
+_TRACE_LOADER = "joulelab.power_models.traces.serving"
+_TRACE_FILES = "trace_model"
 
 
-def _signature(params: Mapping[str, float | str]) -> Any:
-    ends = [(name, f"{name}_lower", f"{name}_upper") for name in QUANTITIES]
-    return signature_of(
-        texts=TEXT_COLUMNS,
-        numbers=NUMBER_COLUMNS,
-        optional=OPTIONAL_COLUMNS,
-        answers=[name for names in ends for name in names],
-        params=params,
+def register_trace_model(
+    uri: str,
+    name: str,
+    model: TraceModel,
+    example: Schedule,
+    *,
+    level: float = 0.9,
+    scores: TraceScores | None = None,
+) -> RegisteredModel:
+    """Write a fitted trace model likewise, with its scores on held-out recordings.
+
+    Raises:
+        ConfigError: If the model is not fitted or has no interval, or ``name`` is empty.
+        TrackingError: If the store cannot be written.
+    """
+    frame = frame_of_schedule(example)
+    ServedTraceModel(model).predict(frame, {"level": level})
+    known = model.encoding
+    made = Pyfunc(
+        loader=_TRACE_LOADER,
+        files=_TRACE_FILES,
+        save=model.save,
+        signature=signature_of(
+            texts=(PHASE,),
+            numbers=tuple(known.ranges),
+            answers=ANSWERED,
+            params={**PARAMS, "level": level},
+        ),
+        example=frame,
+        tags={"joulelab.trace_member": model.name, "joulelab.data_hash": model.data_hash},
+        domain=asdict(known),
+        metrics={} if scores is None else trace_metrics(scores),
     )
+    return registered(uri, name, made)
+
+
+def load_registered_trace_model(uri: str, name: str, version: int | None = None) -> TraceModel:
+    """Read a registered trace model as safely as :func:`load_registered` does."""
+    with fetched(uri, name, version, loader=_TRACE_LOADER, files=_TRACE_FILES) as folder:
+        return load_trace_model(folder)
+
+
+def trace_metrics(scores: TraceScores) -> dict[str, float]:
+    """Return the scores on held-out recordings by name: ``recording.energy_j.median``, ...."""
+    return {
+        "recording.energy_j.median": scores.median,
+        "recording.energy_j.mean": scores.mean,
+        "recording.energy_j.worst": scores.worst[1],
+        "recording.energy_j.num_recordings": float(len(scores.energy_error)),
+        "recording.power_w.median": scores.power_mape,
+    }

@@ -5,6 +5,7 @@ MLflow can serve it. :func:`fetched` hands out those files alone: it neither unp
 nor imports what a store names, so that a store may belong to somebody else.
 """
 
+import json
 import tempfile
 import time
 import warnings
@@ -16,23 +17,27 @@ from pathlib import Path
 from typing import Any
 
 from joulelab.errors import ConfigError, TrackingError
-from joulelab.tracking.discreet import discreet
-from joulelab.tracking.mlflow_store import experiment_id, open_client, reached
+from joulelab.tracking.addresses import discreet
+from joulelab.tracking.mlflow_store import (
+    DESCRIPTION,
+    experiment_id,
+    log_values,
+    open_client,
+    reached,
+)
 
 EXPERIMENT = "power models"
+_ABOUT = (
+    "Power models of joulelab: each run is a version of a registered model, with the errors of "
+    "every split as metrics, and its training domain and files as artifacts."
+)
 _ARTIFACT = "model"
 VERSION_TAG = "joulelab.version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredModel:
-    """A version of a registered model.
-
-    Attributes:
-        name: Name in the registry.
-        version: Its version, from 1.
-        run_id: Run with its metrics, tags and files.
-    """
+    """A version of a registered model, from 1, and the run with its metrics, tags and files."""
 
     name: str
     version: int
@@ -55,7 +60,8 @@ class Pyfunc:
         signature: What it is asked and answers.
         example: A table as it is asked.
         tags: Of the run, the version and the pyfunc.
-        domain: Training domain, as JSON text.
+        domain: Training domain.
+        metrics: Scores on what was held out.
     """
 
     loader: str
@@ -64,7 +70,8 @@ class Pyfunc:
     signature: Any
     example: Any
     tags: Mapping[str, str]
-    domain: str
+    domain: Mapping[str, Any]
+    metrics: Mapping[str, float]
 
 
 def signature_of(
@@ -77,13 +84,9 @@ def signature_of(
 ) -> Any:
     """Return MLflow's signature of a served table model.
 
-    Args:
-        texts: Columns of text that are asked with.
-        numbers: Columns of numbers.
-        optional: Columns of numbers that may be absent.
-        answers: Columns of numbers that are answered; another one says what is outside of the
-            training domain.
-        params: What may be asked besides, and what holds otherwise.
+    It is asked with columns of texts and of numbers, some of them optional, and answers with
+    columns of numbers and one that says what is outside of the training domain. ``params`` may be
+    asked besides, and hold otherwise.
     """
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema, TensorSpec
@@ -92,20 +95,18 @@ def signature_of(
     asked: list[ColSpec | TensorSpec] = [ColSpec(text, name) for name in texts]
     asked += [ColSpec(number, name) for name in numbers]
     asked += [ColSpec(number, name, required=False) for name in optional]
-    told = [
+    specs = [
         ParamSpec(name, text if isinstance(value, str) else number, value)
         for name, value in params.items()
     ]
     return ModelSignature(
         inputs=Schema(asked),
         outputs=Schema([*(ColSpec(number, name) for name in answers), ColSpec(text, "outside")]),
-        params=ParamSchema(told),
+        params=ParamSchema(specs),
     )
 
 
-def registered(
-    uri: str, name: str, model: Pyfunc, *, metrics: Mapping[str, float], note: str
-) -> RegisteredModel:
+def registered(uri: str, name: str, model: Pyfunc) -> RegisteredModel:
     """Write a model as the next version of ``name``, with a run that holds its metrics.
 
     Raises:
@@ -115,22 +116,23 @@ def registered(
     if not name.strip():
         raise ConfigError("A registered model needs a name, got an empty one.")
     tags = {**model.tags, VERSION_TAG: installed_version("joulelab")}
+    note = _described(tags)
     with reached(uri), tempfile.TemporaryDirectory() as folder:
         client = open_client(uri)
         made = client.create_run(
-            experiment_id(client, uri, EXPERIMENT),
-            tags={**tags, "mlflow.note.content": note},
+            experiment_id(client, uri, EXPERIMENT, _ABOUT),
+            tags={**tags, DESCRIPTION: note},
             run_name=name,
         ).info
         try:
             _write(Path(folder), model, tags)
             client.log_artifacts(made.run_id, folder)
-            _log_metrics(client, made.run_id, metrics)
+            log_values(client, made.run_id, {}, model.metrics, round(1000 * time.time()))
         except BaseException:
             client.set_terminated(made.run_id, "FAILED")
             raise
         client.set_terminated(made.run_id, "FINISHED")
-        _make_name(client, name)
+        _make_name(client, name, note)
         source = f"{made.artifact_uri}/{_ARTIFACT}"
         version = client.create_model_version(name, source, made.run_id, tags, description=note)
     return RegisteredModel(name=name, version=int(version.version), run_id=made.run_id)
@@ -141,13 +143,6 @@ def fetched(
     uri: str, name: str, version: int | None, *, loader: str, files: str
 ) -> Generator[Path]:
     """Hand out the folder that a registered model was saved to, checked and on this machine.
-
-    Args:
-        uri: Tracking URI.
-        name: Name in the registry.
-        version: Its version; ``None`` takes the newest.
-        loader: Module that it must be loaded with.
-        files: Name of the folder.
 
     Raises:
         TrackingError: If there is no such version, the store cannot be read, or what is
@@ -185,8 +180,8 @@ def check_ours(folder: Path, loader: str) -> None:
 
     try:
         flavors = yaml.safe_load((folder / "MLmodel").read_text())["flavors"]
-        told: Mapping[str, Any] = flavors["python_function"]
-        named, code = told["loader_module"], told.get("code")
+        pyfunc: Mapping[str, Any] = flavors["python_function"]
+        named, code = pyfunc["loader_module"], pyfunc.get("code")
     except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
         raise TrackingError(f"{folder} must hold a pyfunc's MLmodel file: {error}.") from error
     if named != loader or code or set(flavors) != {"python_function"}:
@@ -214,22 +209,24 @@ def _write(folder: Path, model: Pyfunc, tags: Mapping[str, str]) -> None:
             pip_requirements=[f"joulelab=={tags[VERSION_TAG]}"],
             metadata=dict(tags),
         )
-    (folder / "training_domain.json").write_text(model.domain + "\n")
+    (folder / "training_domain.json").write_text(json.dumps(model.domain, indent=1) + "\n")
 
 
-def _log_metrics(client: Any, run_id: str, metrics: Mapping[str, float]) -> None:
-    from mlflow.entities import Metric
+def _described(tags: Mapping[str, str]) -> str:
+    """Say what a model is in the words of its tags."""
+    lines = (f"- {name.removeprefix('joulelab.').replace('_', ' ')}: {tags[name]}" for name in tags)
+    head = "A model of joulelab, which answers only within its training domain."
+    return "\n".join((head, "", *lines))
 
-    at_ms = round(1000 * time.time())
-    client.log_batch(run_id, metrics=[Metric(k, v, at_ms, 0) for k, v in metrics.items()])
 
-
-def _make_name(client: Any, name: str) -> None:
-    """Make the registered model ``name`` unless it is there."""
+def _make_name(client: Any, name: str, note: str) -> None:
+    """Make the registered model ``name`` unless it is there; either way it says what it is."""
     from mlflow.exceptions import MlflowException
 
     try:
-        client.create_registered_model(name)
+        client.create_registered_model(name, description=note)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
+        if not client.get_registered_model(name).description:
+            client.update_registered_model(name, note)

@@ -6,6 +6,7 @@ beside it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,17 +14,23 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from joulelab.core.measurement import Measurement
-from joulelab.tracking.base import Tracker
-from joulelab.tracking.discreet import discreet
-from joulelab.tracking.mlflow_store import experiment_id, open_client, reached, store_artifact
-from joulelab.tracking.reach import database_path
+from joulelab.tracking.addresses import discreet
+from joulelab.tracking.delivery import Tracker
+from joulelab.tracking.mlflow_store import (
+    DESCRIPTION,
+    database_path,
+    experiment_id,
+    log_values,
+    open_client,
+    reached,
+    store_artifact,
+)
 from joulelab.tracking.study import ChartPoint, RunMetrics, StudyHeader
 from joulelab.tracking.vocabulary import metrics, params, tags
 
 _MEASUREMENT_ID = "joulelab.measurement_id"
 _SWEEP_ID = "joulelab.sweep_id"
 _PARENT = "mlflow.parentRunId"
-_MAX_PARAMS_PER_CALL = 100
 _MAX_METRICS_PER_CALL = 1000
 
 
@@ -53,7 +60,7 @@ class MlflowTracker(Tracker):
         self._parent = _Started("", "")
         self._done: dict[str, str] = {}
         self._known: dict[str, dict[str, float]] = {}
-        self._charted: dict[str, set[int]] = {}
+        self._charted: dict[str, dict[int, float]] = {}
         self._half_done: dict[str, _Started] = {}
 
     @property
@@ -65,7 +72,9 @@ class MlflowTracker(Tracker):
     def begin(self, header: StudyHeader) -> None:
         with reached(self._uri):
             self._client = open_client(self._uri)
-            self._experiment_id = experiment_id(self._client, self._uri, header.name)
+            self._experiment_id = experiment_id(
+                self._client, self._uri, header.name, _about(header)
+            )
             known = list(self._runs(f"tags.`{_SWEEP_ID}` = '{header.sweep_id}'"))
             self._parent = _started(known[0]) if known else self._new_parent(header)
             if known:
@@ -81,7 +90,9 @@ class MlflowTracker(Tracker):
             if trace is not None and trace.exists():
                 store_artifact(self._uri, run.artifact_uri, trace, "power_trace")
             start_ms, stop_ms = _span_ms(measurement)
-            self._log_values(run.run_id, params(measurement), metrics(measurement), start_ms)
+            log_values(
+                self._client, run.run_id, params(measurement), metrics(measurement), start_ms
+            )
             status = "FINISHED" if measurement.valid else "FAILED"
             self._client.set_terminated(run.run_id, status, end_time=stop_ms)
         self._done[measurement.measurement_id] = run.run_id
@@ -97,13 +108,13 @@ class MlflowTracker(Tracker):
                 Metric(name, value, now_ms, point.step)
                 for point in points
                 for name, value in point.values
-                if point.step not in self._steps_of(name)
+                if self._is_news(name, value, point)
             ]
             for start in range(0, len(new), _MAX_METRICS_PER_CALL):
                 some = new[start : start + _MAX_METRICS_PER_CALL]
                 self._client.log_batch(run_id, metrics=some)
                 for metric in some:
-                    self._charted[metric.key].add(metric.step)
+                    self._charted[metric.key][metric.step] = metric.value
 
     @override
     def amend(self, runs: Sequence[RunMetrics]) -> None:
@@ -113,7 +124,7 @@ class MlflowTracker(Tracker):
                 known = self._known.setdefault(run.measurement_id, {})
                 new = {name: v for name, v in run.values if known.get(name) != v}
                 if run_id is not None and new:
-                    self._log_values(run_id, {}, new, _now_ms())
+                    log_values(self._client, run_id, {}, new, _now_ms())
                     known.update(new)
 
     @override
@@ -121,16 +132,16 @@ class MlflowTracker(Tracker):
         with reached(self._uri):
             for path in files:
                 store_artifact(self._uri, self._parent.artifact_uri, path)
-            self._client.set_tag(self._parent.run_id, "mlflow.note.content", note)
-            self._log_values(self._parent.run_id, {}, summary, _now_ms())
+            self._client.set_tag(self._parent.run_id, DESCRIPTION, note)
+            log_values(self._client, self._parent.run_id, {}, summary, _now_ms())
             self._client.set_terminated(self._parent.run_id, "FINISHED")
 
     @override
     def close(self) -> None:
         self._client = None
 
-    def _new_parent(self, header: StudyHeader) -> "_Started":
-        told = {
+    def _new_parent(self, header: StudyHeader) -> _Started:
+        about = {
             _SWEEP_ID: header.sweep_id,
             "command": " ".join(header.command),
             "provenance.hostname": header.provenance.hostname,
@@ -138,11 +149,11 @@ class MlflowTracker(Tracker):
             "provenance.git_sha": header.provenance.git_sha or "",
         }
         start_ms = _ms(header.provenance.started_at)
-        run = self._client.create_run(self._experiment_id, start_ms, told, header.title)
-        self._log_values(run.info.run_id, dict(header.settings), {}, start_ms)
+        run = self._client.create_run(self._experiment_id, start_ms, about, header.title)
+        log_values(self._client, run.info.run_id, dict(header.settings), {}, start_ms)
         return _started(run)
 
-    def _new_child(self, measurement: Measurement) -> "_Started":
+    def _new_child(self, measurement: Measurement) -> _Started:
         start_ms, _ = _span_ms(measurement)
         run = self._client.create_run(
             self._experiment_id,
@@ -161,11 +172,17 @@ class MlflowTracker(Tracker):
             else:
                 self._half_done[measurement_id] = _started(run)
 
-    def _steps_of(self, name: str) -> set[int]:
-        """Return the steps at which the parent has a metric, those of earlier lives included."""
+    def _is_news(self, name: str, value: float, point: ChartPoint) -> bool:
+        known = self._points_of(name)
+        return point.step not in known or (point.revised and known[point.step] != value)
+
+    def _points_of(self, name: str) -> dict[int, float]:
+        """Return the last values of the parent's metric by step, earlier lives included."""
         if name not in self._charted:
-            told = self._client.get_metric_history(self._parent.run_id, name)
-            self._charted[name] = {metric.step for metric in told}
+            history = self._client.get_metric_history(self._parent.run_id, name)
+            self._charted[name] = {
+                metric.step: metric.value for metric in sorted(history, key=lambda m: m.timestamp)
+            }
         return self._charted[name]
 
     def _runs(self, which: str) -> Iterator[Any]:
@@ -179,17 +196,14 @@ class MlflowTracker(Tracker):
             if not page:
                 return
 
-    def _log_values(
-        self, run_id: str, texts: Mapping[str, object], numbers: Mapping[str, float], at_ms: int
-    ) -> None:
-        from mlflow.entities import Metric, Param
 
-        told = [Param(name, "default" if v is None else str(v)) for name, v in texts.items()]
-        values = [Metric(name, value, at_ms, 0) for name, value in numbers.items()]
-        first, rest = told[:_MAX_PARAMS_PER_CALL], told[_MAX_PARAMS_PER_CALL:]
-        self._client.log_batch(run_id, metrics=values, params=first)
-        for start in range(0, len(rest), _MAX_PARAMS_PER_CALL):
-            self._client.log_batch(run_id, params=rest[start : start + _MAX_PARAMS_PER_CALL])
+def _about(header: StudyHeader) -> str:
+    command = " ".join(header.command) or "unknown"
+    return (
+        f"Study `{header.name}` of joulelab. Each run without a parent is one sweep or search, "
+        "with its answer as description, its report and plots as artifacts and its curves as "
+        f"metrics; below it, each measurement is a run.\n\nFirst started by `{command}`."
+    )
 
 
 def _started(run: Any) -> _Started:
@@ -209,3 +223,43 @@ def _ms(time: str) -> int:
 
 def _now_ms() -> int:
     return round(1000 * datetime.now().astimezone().timestamp())
+
+
+_ABOUT = "What joulelab measured around programs and servers as they ran."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """One result that belongs to no study, of a run that has ended, with its one artifact.
+
+    Its experiment is made if absent; ``started_at`` is in ISO 8601.
+    """
+
+    experiment: str
+    name: str
+    started_at: str
+    duration_s: float
+    params: Mapping[str, object]
+    metrics: Mapping[str, float]
+    tags: Mapping[str, str]
+    file: Path
+    succeeded: bool
+
+
+def log_run(uri: str, ended: FinishedRun) -> None:
+    """Log a run to the store at ``uri``.
+
+    Raises:
+        TrackingError: If the store does not answer, or refuses something.
+    """
+    start_ms = _ms(ended.started_at)
+    stop_ms = start_ms + round(1000 * ended.duration_s)
+    with reached(uri):
+        client = open_client(uri)
+        home = experiment_id(client, uri, ended.experiment, _ABOUT)
+        run = client.create_run(home, start_ms, dict(ended.tags), ended.name).info
+        params = {name: str(value) for name, value in ended.params.items()}
+        log_values(client, run.run_id, params, ended.metrics, stop_ms)
+        store_artifact(uri, run.artifact_uri, ended.file)
+        status = "FINISHED" if ended.succeeded else "FAILED"
+        client.set_terminated(run.run_id, status, end_time=stop_ms)

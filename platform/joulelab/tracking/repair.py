@@ -73,7 +73,7 @@ def _set_aside(path: Path, broken: Collection[int]) -> Iterator[str]:
 
 
 def _traces(store: ResultStore, measurement_ids: Collection[str]) -> Iterator[str]:
-    for path in sorted((store.folder / "traces").glob("*.parquet")):
+    for path in sorted(store.traces.glob("*.parquet")):
         try:
             store.read_trace(path.stem)
         except TrackingError as error:

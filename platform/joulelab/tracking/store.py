@@ -6,7 +6,7 @@ A results folder holds::
     answer.json                   what was found, once the study has ended
     search.json                   what a search was asked and told, likewise
     measurements/<writer>.jsonl   one line per measurement, appended and never changed
-    traces/<measurement>.parquet  power samples, on disk before the line that they belong to
+    traces/<measurement>.parquet  power and all else over time, on disk before its line
     delivered/<writer>.jsonl      which measurements a tracking store already has
 
 Each writer appends to a file of its own, so writers need no lock, on one machine or on many.
@@ -22,25 +22,26 @@ from joulelab.core.measurement import Measurement
 from joulelab.core.record import Record
 from joulelab.core.trace import PowerTrace
 from joulelab.errors import ConfigError, JouleLabError, SchemaVersionError, TrackingError
+from joulelab.tracking.addresses import discreet
 from joulelab.tracking.codec import from_json, measurement_from_json, to_json
-from joulelab.tracking.discreet import discreet
 from joulelab.tracking.durable import LineFile, check_file_name, read_lines, write_whole
 from joulelab.tracking.study import Answer, StudyHeader, discreet_header
-from joulelab.tracking.traces import read_trace, trace_bytes
+from joulelab.tracking.traces import can_write_traces, read_trace, trace_bytes
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 _SHOWN = 200
 
+DEFAULT_RESULTS = Path("~/joulelab-results")
+"""Where results go and every command looks for them, unless a folder is named.
+
+Scripts and jobs run in folders that come and go; a home is there on every node.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A tracking store has a measurement.
-
-    Attributes:
-        measurement_id: Which measurement.
-        target: URI of the tracking store, without user and password.
-    """
+    """The tracking store at ``target``, without user and password, has a measurement."""
 
     measurement_id: str
     target: str
@@ -53,9 +54,6 @@ class ResultStore:
         folder: Results folder of one study; made when something is first written.
         writer: Name of this process among the study's writers, unique while it runs.
 
-    Attributes:
-        broken: Lines that were left out when the store was read, and what is wrong with each.
-
     Raises:
         ConfigError: If ``writer`` cannot be a file name.
     """
@@ -64,6 +62,7 @@ class ResultStore:
         check_file_name("writer", writer)
         self.folder = folder
         self.broken: dict[str, str] = {}
+        """Lines that were left out when the store was read, and what is wrong with each."""
         self._lines = LineFile(folder / "measurements" / f"{writer}.jsonl")
         self._ledger = LineFile(folder / "delivered" / f"{writer}.jsonl")
 
@@ -79,8 +78,8 @@ class ResultStore:
             measurement = record.measurement
             check_file_name("measurement_id", measurement.measurement_id)
             lines.append(to_json(measurement))
-            if record.trace is not None:
-                data = trace_bytes(record.trace, measurement.measurement_id)
+            if record.trace is not None and can_write_traces():
+                data = trace_bytes(record.trace, measurement.measurement_id, record.course)
                 write_whole(self.trace_path(measurement.measurement_id), data)
         self._lines.append(lines, durable=True)
 
@@ -106,14 +105,19 @@ class ResultStore:
                 if known != measurement:
                     broken[place] = f"has the measurement_id of another one, {first}"
                     broken[first] = f"has the measurement_id of another one, {place}"
-        self._tell(broken)
+        self._warn(broken)
         kept = [measurement for place, measurement in found.values() if place not in broken]
         return sorted(kept, key=lambda m: m.provenance.started_at)
+
+    @property
+    def traces(self) -> Path:
+        """The folder of the traces, which is there once there is one."""
+        return self.folder / "traces"
 
     def trace_path(self, measurement_id: str) -> Path:
         """Return where the power samples of a measurement are, if it has any."""
         check_file_name("measurement_id", measurement_id)
-        return self.folder / "traces" / f"{measurement_id}.parquet"
+        return self.traces / f"{measurement_id}.parquet"
 
     def read_trace(self, measurement_id: str) -> PowerTrace:
         """Read the power samples of a measurement.
@@ -135,13 +139,17 @@ class ResultStore:
 
     def undelivered(self, *, target: str = "mlflow") -> list[Measurement]:
         """Read the measurements that nobody noted as delivered to ``target``."""
-        delivered = {
+        delivered = self.delivered(target=target)
+        return [m for m in self.read() if m.measurement_id not in delivered]
+
+    def delivered(self, *, target: str = "mlflow") -> set[str]:
+        """Read the ids of the measurements that are noted as delivered to ``target``."""
+        return {
             delivery.measurement_id
             for path in self._files("delivered")
             for _, line in read_lines(path)
             if (delivery := delivery_of(line)) and discreet(delivery.target) == discreet(target)
         }
-        return [m for m in self.read() if m.measurement_id not in delivered]
 
     def write_study(self, header: StudyHeader) -> None:
         """Write the study's header, without passwords and home folders.
@@ -184,7 +192,7 @@ class ResultStore:
         except (ValueError, RecursionError, JouleLabError, OSError) as error:
             raise TrackingError(f"{path} is no {kind.__name__}: {error}") from error
 
-    def _tell(self, broken: dict[str, str]) -> None:
+    def _warn(self, broken: dict[str, str]) -> None:
         """Say in the log which lines were left out, each once."""
         new = {place: why for place, why in broken.items() if place not in self.broken}
         self.broken |= new
@@ -201,11 +209,12 @@ class ResultStore:
 
 
 def study_folders(root: Path) -> list[Path]:
-    """Return the results folders at or below ``root``, sorted by name.
+    """Return the results folders at or below ``root``, sorted by name; ``~`` is expanded.
 
     Raises:
         ConfigError: If there is none.
     """
+    root = root.expanduser()
     folders = [path.parent for path in sorted(root.rglob("measurements")) if path.is_dir()]
     if not folders:
         raise ConfigError(
@@ -216,11 +225,7 @@ def study_folders(root: Path) -> list[Path]:
 
 
 def parsed(place: str, line: bytes) -> Measurement | str:
-    """Return the measurement that a line holds, or what is wrong with the line.
-
-    Args:
-        place: File and number of the line.
-        line: Without its end.
+    """Return the measurement that a line at a place holds, or what is wrong with the line.
 
     Raises:
         TrackingError: If another version of joulelab wrote it.

@@ -8,7 +8,7 @@ from typing import Any
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Provenance
 from joulelab.errors import ConfigError
-from joulelab.tracking.discreet import discreet
+from joulelab.tracking.addresses import discreet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,32 +53,29 @@ def discreet_header(header: StudyHeader) -> StudyHeader:
     return replace(
         header,
         command=tuple(map(discreet, header.command)),
-        settings=tuple((name, _discreet_value(value)) for name, value in header.settings),
+        settings=tuple(
+            (name, discreet(value) if isinstance(value, str) else value)
+            for name, value in header.settings
+        ),
         tracking_uri=None if uri is None else discreet(uri),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartPoint:
-    """Where a study stood after one more step; a tracking store draws curves through them.
+    """Where a study stood after one more step, from 1; tracking stores draw curves through them.
 
-    Attributes:
-        step: Which step, from 1.
-        values: ``(name, value)`` pairs with units in the names.
+    The values of a ``revised`` one may change as the study goes on: others are written again.
     """
 
     step: int
     values: tuple[tuple[str, float], ...]
+    revised: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMetrics:
-    """Numbers of one measurement that only the whole study knows, as that against a baseline.
-
-    Attributes:
-        measurement_id: Which measurement.
-        values: ``(name, value)`` pairs with units in the names.
-    """
+    """Numbers of one measurement that only the whole study knows, as that against a baseline."""
 
     measurement_id: str
     values: tuple[tuple[str, float], ...]
@@ -90,7 +87,7 @@ class Answer:
 
     Attributes:
         note: The answer in words.
-        summary: The answer in numbers, as ``(name, value)`` pairs with units in the names.
+        summary: The answer in numbers.
         files: Report, plots and tables, as paths within the results folder.
         chart: The course of the study; empty where it has none.
         runs: What is known of single measurements now.
@@ -114,10 +111,6 @@ def flat_settings(settings: Any) -> tuple[tuple[str, KnobValue], ...]:
     Sequences are joined by spaces, and whatever else is no scalar is written as ``str`` does.
     """
     return tuple(_flatten(settings, ""))
-
-
-def _discreet_value(value: KnobValue) -> KnobValue:
-    return discreet(value) if isinstance(value, str) else value
 
 
 def _flatten(value: Any, name: str) -> list[tuple[str, KnobValue]]:

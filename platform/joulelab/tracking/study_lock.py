@@ -1,4 +1,8 @@
-"""One driver for each study: a lock on its results folder, freed by the kernel however it ends."""
+"""One driver for each study: a lock on its results folder, freed by the kernel however it ends.
+
+Not filelock's, which says neither who holds it nor that a file system has no locks, and with which
+a process would have to know that it holds the lock already.
+"""
 
 import json
 import logging
@@ -16,8 +20,8 @@ from types import TracebackType
 import psutil
 
 from joulelab.errors import ConfigError, TrackingError
+from joulelab.tracking.addresses import discreet
 from joulelab.tracking.codec import from_json
-from joulelab.tracking.discreet import discreet
 
 _NAME = "lock"
 _MOST_B = 65536
@@ -26,14 +30,9 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who has a study.
+    """The process that has a study since some time, with its command line, without passwords.
 
-    Attributes:
-        host: Where it runs.
-        pid: Its process.
-        process_start_s: When that process began, which tells it from a later one of its number.
-        since: When it took the study.
-        command: Its command line, without passwords.
+    When the process began tells it from a later one of its number.
     """
 
     host: str
@@ -49,10 +48,8 @@ class Holder:
 
     def is_same(self, other: "Holder") -> bool:
         """Whether both are one process."""
-        return (self.host, self.pid, self.process_start_s) == (
-            *(other.host, other.pid),
-            other.process_start_s,
-        )
+        mine, its = ((h.host, h.pid, h.process_start_s) for h in (self, other))
+        return mine == its
 
 
 class StudyLock(AbstractContextManager["StudyLock"]):

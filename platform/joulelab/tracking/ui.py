@@ -1,4 +1,4 @@
-"""``python -m joulelab.tracking.ui RESULTS_DIR``: serve the MLflow pages of a results folder.
+"""``joulelab ui``: serve the MLflow pages of a results folder.
 
 The server listens on this machine alone, runs one worker, and leaves MLflow's job runner off: that
 starts eight more processes and an interface that runs code.
@@ -6,18 +6,28 @@ starts eight more processes and an interface that runs code.
 
 import os
 import socket
+import sqlite3
+import subprocess
 import sys
+import time
+import webbrowser
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import tyro
 
-from joulelab.errors import ConfigError, JouleLabError
-from joulelab.tracking.base import embedded_uri
+from joulelab.errors import ConfigError
+from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.store import DEFAULT_RESULTS
 
 HOST = "127.0.0.1"
-_PAGE = "#/experiments?workflowType=machine_learning"
+_WORKFLOW = "workflowType=machine_learning"
 """Experiments as runs; MLflow's pages otherwise open on traces of language models."""
+_MOST_LINKS = 5
 ENVIRONMENT = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
@@ -32,10 +42,32 @@ class Ui:
     Attributes:
         results_dir: Folder with the embedded store, mlflow.db.
         port: Port to listen on; the next free one if it is taken.
+        browse: Open the newest experiment in the browser of this desktop, if there is one.
     """
 
-    results_dir: tyro.conf.Positional[Path] = Path("results")
+    results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
     port: int = 5000
+    browse: bool = True
+
+    def run(self) -> int:
+        """Print the addresses of the pages, and become the server.
+
+        Raises:
+            ConfigError: If there is no store, or no free port.
+        """
+        port, results_dir = free_port(self.port), self.results_dir.expanduser()
+        command = server_command(results_dir, port)
+        address = f"http://{HOST}:{port}"
+        found = pages(results_dir, address)
+        sys.stdout.write("MLflow is ready in some seconds; Ctrl-C ends it.\n")
+        for name, page in found[:_MOST_LINKS]:
+            sys.stdout.write(f"  {page}  {name}\n")
+        sys.stdout.write(f"  {address}/#/experiments?{_WORKFLOW}  all {len(found)} experiments\n")
+        sys.stdout.flush()
+        if self.browse and found and has_desktop(os.environ):
+            browser = [sys.executable, "-m", __name__, address, found[0][1]]
+            subprocess.Popen(browser, stdin=subprocess.DEVNULL)
+        os.execve(command[0], command, {**os.environ, **ENVIRONMENT})  # noqa: S606 - no shell
 
 
 def server_command(results_dir: Path, port: int) -> list[str]:
@@ -57,6 +89,26 @@ def server_command(results_dir: Path, port: int) -> list[str]:
     return [*server, *where, "--workers", "1"]
 
 
+def pages(results_dir: Path, address: str) -> list[tuple[str, str]]:
+    """Return name and address of every experiment's runs, the newest study first."""
+    database = (results_dir / "mlflow.db").absolute().as_uri()
+    with closing(sqlite3.connect(f"{database}?mode=ro", uri=True)) as connection:
+        found = connection.execute(
+            "SELECT experiments.name, experiment_id "
+            "FROM experiments JOIN runs USING (experiment_id) "
+            "WHERE experiments.lifecycle_stage = 'active' "
+            "GROUP BY experiment_id ORDER BY MAX(start_time) DESC"
+        ).fetchall()
+    return [(name, f"{address}/#/experiments/{number}/runs?{_WORKFLOW}") for name, number in found]
+
+
+def has_desktop(environment: Mapping[str, str]) -> bool:
+    """Whether a browser can be shown; one of a terminal would take the terminal."""
+    return sys.platform == "darwin" or bool(
+        environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
+    )
+
+
 def free_port(first: int) -> int:
     """Return the first free port of this machine from ``first`` up.
 
@@ -74,21 +126,24 @@ def free_port(first: int) -> int:
     raise ConfigError(f"port must be free or have a free one soon after it, got {first}.")
 
 
-def main() -> None:
-    """Print the address and become the server."""
-    ui = tyro.cli(Ui)
-    try:
-        port = free_port(ui.port)
-        command = server_command(ui.results_dir, port)
-    except JouleLabError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(2)
-    sys.stdout.write(
-        f"MLflow: http://{HOST}:{port}/{_PAGE}  (ready in some seconds; Ctrl-C ends it)\n"
-    )
-    sys.stdout.flush()
-    os.execve(command[0], command, {**os.environ, **ENVIRONMENT})  # noqa: S606 - no shell
+PATIENCE_S = 60.0
+_LOOK_S = 0.5
+
+
+def open_when_ready(
+    address: str, page: str, *, show: Callable[[str], bool], patience_s: float = PATIENCE_S
+) -> bool:
+    """Open a page with ``show`` as soon as its server answers; return whether it was opened."""
+    until_s = time.monotonic() + patience_s
+    while time.monotonic() < until_s:
+        try:
+            urlopen(address, timeout=5).close()  # noqa: S310 - our own server
+        except (URLError, TimeoutError):
+            time.sleep(_LOOK_S)
+        else:
+            return show(page)
+    return False
 
 
 if __name__ == "__main__":
-    main()
+    open_when_ready(sys.argv[1], sys.argv[2], show=webbrowser.open)

@@ -54,6 +54,7 @@ def metrics(measurement: Measurement) -> dict[str, float]:
     return {
         **{name: float(value) for name, value in derived.items() if value is not None},
         "num_windows": float(len(measurement.windows)),
+        **{f"figures.{name}": value for name, value in measurement.figures},
         **observed,
     }
 

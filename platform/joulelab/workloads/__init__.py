@@ -1,29 +1,26 @@
 """Programs whose energy is measured."""
 
-from typing import Any
+from joulelab.workloads.programs import WorkloadRegistry
 
-from joulelab.registry import Registry
-from joulelab.workloads.base import Workload
-
-WORKLOADS: Registry[type[Workload[Any]]] = Registry(
-    "workload",
+WORKLOADS = WorkloadRegistry(
     {
         "bert": "joulelab.workloads.bert:Bert",
-        "bloom": "joulelab.workloads.bloom:Bloom",
+        "bloom": "joulelab.workloads.language:Bloom",
         "char-lm": "joulelab.workloads.char_lm:CharLm",
         "detection": "joulelab.workloads.detection:Detection",
         "diffusion": "joulelab.workloads.diffusion:Diffusion",
-        "digits-diffusion": "joulelab.workloads.digits_diffusion:DigitsDiffusion",
-        "digits-lstm": "joulelab.workloads.digits_lstm:DigitsLstm",
-        "digits-vit": "joulelab.workloads.digits_vit:DigitsVit",
-        "gemm": "joulelab.workloads.gemm:Gemm",
+        "digits-diffusion": "joulelab.workloads.digits:DigitsDiffusion",
+        "digits-lstm": "joulelab.workloads.digits:DigitsLstm",
+        "digits-vit": "joulelab.workloads.digits:DigitsVit",
+        "gemm": "joulelab.workloads.launch_loop:Gemm",
         "idle": "joulelab.workloads.idle:Idle",
         "llama": "joulelab.workloads.llama:Llama",
         "lstm": "joulelab.workloads.lstm:Lstm",
-        "recorded": "joulelab.workloads.recorded:Recorded",
-        "resnet50": "joulelab.workloads.resnet50:Resnet50",
-        "stream": "joulelab.workloads.stream:Stream",
-        "vit": "joulelab.workloads.vit:Vit",
+        "recorded": "joulelab.workloads.idle:Recorded",
+        "resnet50": "joulelab.workloads.classification:Resnet50",
+        "server": "joulelab.serving.workload:Server",
+        "stream": "joulelab.workloads.launch_loop:Stream",
+        "vit": "joulelab.workloads.classification:Vit",
         "whisper": "joulelab.workloads.whisper:Whisper",
     },
 )

@@ -42,14 +42,13 @@ _ON_CPU: tuple[str, ...] = ("fp64", "fp32", "fp16", "bf16", "int8", "int4")
 
 
 def select_device() -> torch.device:
-    """Return the GPU that this process is pinned to, else the CPU.
+    """Return the GPU that this process works on, else the CPU.
 
-    Raises:
-        DeviceNotFoundError: If the process is pinned to a GPU that PyTorch cannot use: the
-            program would run on the CPU while the energy of an idle GPU is measured.
+    Raises DeviceNotFoundError if the process is pinned to a GPU that PyTorch cannot use: the
+    program would run on the CPU while the energy of an idle GPU is measured.
     """
     if torch.cuda.is_available():
-        return torch.device("cuda:0")
+        return torch.device("cuda", torch.cuda.current_device())
     pinned = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if pinned not in _NO_GPU:
         raise DeviceNotFoundError(
@@ -60,11 +59,7 @@ def select_device() -> torch.device:
 
 
 def require_precision(precision: str, device: torch.device) -> None:
-    """Refuse a precision that ``device`` does not have in hardware.
-
-    Raises:
-        ConfigError: If it has not; names those that it has.
-    """
+    """Refuse a precision that ``device`` does not have in hardware, by a ConfigError."""
     known, name = _ON_CPU, "the CPU"
     if device.type == "cuda":
         capability = torch.cuda.get_device_capability(device)
@@ -77,11 +72,7 @@ def require_precision(precision: str, device: torch.device) -> None:
 
 
 def require_memory(needed_b: float, device: torch.device, what: str) -> None:
-    """Refuse to allocate more than ``device`` has free.
-
-    Raises:
-        DeviceError: If ``what`` needs more than that; says by how much.
-    """
+    """Refuse to allocate more than ``device`` has free for ``what``, by a DeviceError."""
     if device.type != "cuda":
         return
     free_b, total_b = torch.cuda.mem_get_info(device)
@@ -94,11 +85,7 @@ def require_memory(needed_b: float, device: torch.device, what: str) -> None:
 
 
 def require_beyond_cache(buffer_b: float, device: torch.device) -> None:
-    """Refuse a buffer that the last-level cache could serve in part.
-
-    Raises:
-        ConfigError: If the buffer is not at least four times the cache.
-    """
+    """Refuse, by a ConfigError, a buffer of less than four times the last-level cache."""
     if device.type != "cuda":
         return
     cache_b = torch.cuda.get_device_properties(device).L2_cache_size
@@ -122,10 +109,8 @@ def operand(shape: Sequence[int], precision: str, data: Data, device: str) -> to
 def memory_errors(what: str, needed_b: Callable[[], float] | None = None) -> Generator[None]:
     """Turn PyTorch's running out of memory in a ``with`` block into a :class:`DeviceError`.
 
-    Args:
-        what: What runs, for the message.
-        needed_b: Counts what it needs in bytes, at the least; asked once it is known to be too
-            much, because counting takes seconds.
+    ``what`` ran. ``needed_b`` counts the bytes that it needs at the least; it is asked once they
+    are known to be too many, because counting takes seconds.
     """
     try:
         yield
@@ -140,12 +125,9 @@ def memory_errors(what: str, needed_b: Callable[[], float] | None = None) -> Gen
 def computing(precision: str, *, gradients: bool = False) -> Generator[None]:
     """Multiply and convolve single precision in ``precision`` in a ``with`` block.
 
-    PyTorch by itself lets convolutions and recurrent layers use TF32 where products may not.
-
-    Args:
-        precision: tf32 lets all of them use it; fp64 and fp32, none. In a network of 16 bits or
-            fewer, the parts that stay in single precision are left to PyTorch.
-        gradients: Keep what a backward pass needs, as a training step must.
+    PyTorch by itself lets convolutions and recurrent layers use TF32 where products may not: tf32
+    lets all of them use it; fp64 and fp32, none. In a network of 16 bits or fewer, the parts that
+    stay in single precision are left to PyTorch. ``gradients`` keeps what a backward pass needs.
     """
     tf32 = precision == "tf32"
     products, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32

@@ -1,12 +1,15 @@
 """What the measuring procedure needs of a program."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, TypeVar
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import WorkloadCost
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.quality import Direction
+from joulelab.core.request import Request
 from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
 
@@ -28,6 +31,16 @@ class Workload(ABC, Generic[Settings]):
     settings_type: ClassVar[type[Any]]
     unit: ClassVar[str]
     """What :meth:`run` counts, in the singular: ``"token"``, ``"TFLOP"``, ``"GB"``."""
+    uses_gpu: ClassVar[bool] = True
+    """Whether it works on the GPU once it is prepared. One that does is refused where it does not:
+    it would be said to cost what an idle GPU draws."""
+    quality_direction: ClassVar[Direction] = "higher"
+    """Which scores are better of those that :meth:`quality` returns."""
+    quality_knobs: ClassVar[tuple[str, ...] | None] = None
+    """The knobs that change outputs, where some do not: whatever the others are, outputs are
+    scored once. ``None`` for all knobs."""
+    gpu_uuid: str | None = None
+    """The GPU that is measured, for programs that it starts; ``None`` if there is no such thing."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -56,6 +69,15 @@ class Workload(ABC, Generic[Settings]):
         """Names of the phases, each measured apart, in the order in which they run."""
 
     @property
+    def request(self) -> Request | None:
+        """What one request is made of; by default a unit that goes through all phases.
+
+        ``None`` where that does not say how long a request takes, as where requests come when they
+        like.
+        """
+        return Request(units=dict.fromkeys(self.phases, 1.0), size=1.0)
+
+    @property
     def licence(self) -> str | None:
         """Licence of what it runs that is neither joulelab's nor a permissive one, and of what.
 
@@ -82,10 +104,67 @@ class Workload(ABC, Generic[Settings]):
     def run(self, phase: str) -> float:
         """Do one repeat of ``phase`` to completion, device synchronised; return the work done."""
 
+    def rest(self) -> None:
+        """End what goes on between repeats, so that the device is idle; called after each phase."""
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """Other processes that do its work, with all their descendants."""
+        return ()
+
+    def figures(self, windows: Sequence[EnergyWindow]) -> Mapping[str, float]:
+        """Return what else the work in some windows came to, by name with its unit as a suffix.
+
+        Args:
+            windows: Those of a phase; their instants are of the machine's monotonic clock, and hold
+                whole calls of :meth:`run`.
+        """
+        return {}
+
     @abstractmethod
     def close(self) -> None:
         """Free what :meth:`prepare` took. Safe to call twice."""
 
-    @abstractmethod
+    @property
+    def has_cost(self) -> bool:
+        """Whether :meth:`cost` is there to be asked."""
+        return type(self).cost is not Workload.cost
+
     def cost(self) -> WorkloadCost:
-        """Count what the program asks of a device, from a trace of it; needs no device."""
+        """Count what the program asks of a device, from a trace of it; needs no device.
+
+        Only devices that exist in arithmetic alone and the estimator ask for it: a workload for
+        real GPUs can do without.
+
+        Raises:
+            ConfigError: If the workload does not define it.
+        """
+        raise no_cost(type(self).__name__)
+
+    def quality(self) -> Sequence[float] | float:
+        """Score the outputs: a number for each example, always the same ones, or one for all.
+
+        A search over quality asks for it before anything is measured, of a workload that is not
+        prepared, and closes it then. A workload whose outputs nobody scores can do without.
+
+        Raises:
+            ConfigError: If the workload does not define it.
+        """
+        raise no_quality(type(self).__name__)
+
+
+def no_quality(name: str) -> ConfigError:
+    """Return the error of a program of which nobody knows what its outputs are worth."""
+    return ConfigError(
+        f"{name} does not say what its outputs are worth, which this takes: give the class a "
+        "method quality(self), or the function an attribute quality, that returns a score for each "
+        "example (docs/how-to/own_quality.md)."
+    )
+
+
+def no_cost(name: str) -> ConfigError:
+    """Return the error of a program of which nobody knows what it asks of a device."""
+    return ConfigError(
+        f"{name} has no cost, which simulated GPUs and the estimator are told of a program; "
+        "give it one (docs/how-to/own_program.md), or measure it on a real GPU."
+    )

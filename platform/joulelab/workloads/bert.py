@@ -1,16 +1,16 @@
 """BERT that answers questions about a text, as in MLPerf's inference benchmark."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
+from joulelab.core.number_format import NetworkPrecision
 from joulelab.errors import ConfigError
-from joulelab.workloads.knobs import require_choice, require_count
+from joulelab.workloads.knobs import check_knobs
 from joulelab.workloads.network import NetworkWorkload, Programs
 
 Model = Literal["tiny", "bert-base", "bert-large"]
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "int4", "fp8"]
 
 # What config.json of google-bert/bert-*-uncased (arXiv:1810.04805) changes of the defaults of
 # transformers, which are bert-base. tiny is for tests and no published network.
@@ -35,8 +35,9 @@ _SHAPE = (
     *("num_attention_heads", "vocab_size"),
 )
 _LONGEST = 512  # positions of every published BERT
-_SEQUENCES_PER_RUN = 32
-_QUESTION_SHARE = 8
+
+QUESTION_SHARE = 8
+"""The part of a sequence that is the question, one over this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +57,12 @@ class BertSettings:
 
     model: Model = "bert-large"
     weights: str | None = None
-    precision: Precision = "bf16"
+    precision: NetworkPrecision = "bf16"
     batch: int = 8
     tokens: int = 384
 
     def __post_init__(self) -> None:
-        require_choice("model", self.model, get_args(Model))
-        require_choice("precision", self.precision, get_args(Precision))
-        require_count("batch", self.batch)
-        require_count("tokens", self.tokens)
+        check_knobs(self)
         if self.tokens > _LONGEST:
             raise ConfigError(f"tokens must be at most {_LONGEST} for BERT, got {self.tokens}.")
 
@@ -74,20 +72,13 @@ class Bert(NetworkWorkload[BertSettings]):
 
     settings_type: ClassVar = BertSettings
     unit: ClassVar = "sequence"
+    samples_per_run: ClassVar = 32
     input_knobs: ClassVar = frozenset({"batch", "tokens"})
 
     @override
     def programs(self, network: Any, device: Any) -> Programs:
         inputs = self._inputs(network.config.vocab_size, device)
         return {"forward": lambda: network(**inputs)}
-
-    @override
-    def work(self, phase: str) -> float:
-        return float(self.settings.batch)
-
-    @override
-    def executions(self, phase: str) -> int:
-        return max(_SEQUENCES_PER_RUN // self.settings.batch, 1)
 
     @property
     @override
@@ -100,23 +91,17 @@ class Bert(NetworkWorkload[BertSettings]):
         import transformers  # only names until hub made it importable
 
         from joulelab.workloads import hub
-        from joulelab.workloads.formats import storage_dtype
 
-        settings = self.settings
-        config = transformers.BertConfig(**CONFIGS[settings.model])
-        if settings.weights is not None:
-            hub.require_geometry(config, settings.weights, _SHAPE)
-        dtype = storage_dtype(settings.precision)
-        return hub.network_of(
-            transformers.AutoModelForQuestionAnswering, config, settings.weights, dtype, device
-        )
+        config = transformers.BertConfig(**CONFIGS[self.settings.model])
+        auto = transformers.AutoModelForQuestionAnswering
+        return hub.network_of(auto, config, self.settings, device, shape=_SHAPE)
 
     def _inputs(self, vocabulary: int, device: Any) -> dict[str, Any]:
         """Return random token ids, the first eighth of which are the question."""
         import torch
 
         shape = (self.settings.batch, self.settings.tokens)
-        is_text = torch.arange(shape[1], device=device) >= shape[1] // _QUESTION_SHARE
+        is_text = torch.arange(shape[1], device=device) >= shape[1] // QUESTION_SHARE
         return {
             "input_ids": torch.randint(vocabulary, shape, device=device),
             "token_type_ids": is_text.long().expand(shape).contiguous(),

@@ -1,25 +1,85 @@
 """Detection of objects: a network and the choice among its boxes."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
+from joulelab.core.number_format import NetworkPrecision
 from joulelab.errors import ConfigError
-from joulelab.workloads.knobs import (
-    require_choice,
-    require_count,
-    require_fraction,
-    require_multiple,
-)
+from joulelab.workloads.knobs import check_knobs, require_fraction, require_multiple
 from joulelab.workloads.network import NetworkWorkload, Programs
-from joulelab.workloads.vision_geometry import DETECTORS, STRIDES
 
 Model = Literal[
     "tiny", "rtdetr-r18", "rtdetr-r50", "yolos-tiny", "yolos-small", "yolov8n", "yolov8s", "yolov8m"
 ]
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "int4", "fp8"]
+
+_COCO_OBJECTS = 80
+_COCO_NUMBERS = 91  # of which 11 were never given to an object
+_STAGES = {"model_type": "rt_detr_resnet", "out_indices": [2, 3, 4]}
+
+# What differs from the defaults of transformers, as its scripts have it that made the checkpoints
+# of the hub: ``convert_rt_detr_original_pytorch_checkpoint_to_hf.py`` (PekingU/rtdetr_r18vd,
+# rtdetr_r50vd) and ``convert_yolos_to_pytorch.py`` (hustvl/yolos-tiny, yolos-small).
+DETECTORS: Mapping[str, Mapping[str, Any]] = {
+    "tiny": {
+        "model_type": "rt_detr",
+        "num_labels": 4,
+        "backbone_config": {
+            **_STAGES,
+            "embedding_size": 16,
+            "hidden_sizes": [16, 16, 32, 32],
+            "depths": [1, 1, 1, 1],
+            "layer_type": "basic",
+        },
+        "encoder_in_channels": [16, 32, 32],
+        "encoder_hidden_dim": 32,
+        "encoder_ffn_dim": 32,
+        "encoder_attention_heads": 2,
+        "d_model": 32,
+        "num_queries": 10,
+        "decoder_in_channels": [32, 32, 32],
+        "decoder_ffn_dim": 32,
+        "decoder_attention_heads": 2,
+        "decoder_layers": 1,
+    },
+    "rtdetr-r18": {
+        "model_type": "rt_detr",
+        "num_labels": _COCO_OBJECTS,
+        "backbone_config": {
+            **_STAGES,
+            "hidden_sizes": [64, 128, 256, 512],
+            "depths": [2, 2, 2, 2],
+            "layer_type": "basic",
+        },
+        "encoder_in_channels": [128, 256, 512],
+        "hidden_expansion": 0.5,
+        "decoder_layers": 3,
+    },
+    "rtdetr-r50": {"model_type": "rt_detr", "num_labels": _COCO_OBJECTS},
+    "yolos-tiny": {
+        "model_type": "yolos",
+        "num_labels": _COCO_NUMBERS,
+        "image_size": [800, 1333],
+        "hidden_size": 192,
+        "intermediate_size": 768,
+        "num_attention_heads": 3,
+        "use_mid_position_embeddings": False,
+    },
+    "yolos-small": {
+        "model_type": "yolos",
+        "num_labels": _COCO_NUMBERS,
+        "hidden_size": 384,
+        "intermediate_size": 1536,
+        "num_attention_heads": 6,
+    },
+}
+"""Configurations of transformers by name; tiny is for tests."""
+
+STRIDES: Mapping[str, int] = {"rt_detr": 32, "yolos": 16}
+"""What the sides of an image must be a multiple of: the coarsest grid, the patch."""
 
 _ULTRALYTICS_STRIDE = 32
 _RT_DETR_STRIDES = (8, 16, 32)
@@ -47,15 +107,13 @@ class DetectionSettings:
 
     model: Model = "rtdetr-r50"
     weights: str | None = None
-    precision: Precision = "bf16"
+    precision: NetworkPrecision = "bf16"
     batch: int = 1
     image_size: int = 640
     confidence: float = 0.5
 
     def __post_init__(self) -> None:
-        require_choice("model", self.model, get_args(Model))
-        require_choice("precision", self.precision, get_args(Precision))
-        require_count("batch", self.batch)
+        check_knobs(self, but=("confidence",))
         require_multiple("image_size", self.image_size, self._stride)
         require_fraction("confidence", self.confidence)
         self._require_places()
@@ -102,28 +160,24 @@ class Detection(NetworkWorkload[DetectionSettings]):
 
     @override
     def network(self, device: Any) -> Any:
-        return self._library.network_of(self.settings, device)
+        return self._library.detector(self.settings, device)
 
     @override
     def programs(self, network: Any, device: Any) -> Programs:
         return {"forward": self._library.detecting(network, self.settings, device)}
 
     @override
-    def work(self, phase: str) -> float:
-        return float(self.settings.batch)
-
-    @override
     def counting(self) -> AbstractContextManager[object]:
-        from joulelab.estimator.models.detection import everything_survives
+        from joulelab.tracing.torchvision_shim import everything_survives
 
         return everything_survives()
 
     @property
     def _library(self) -> Any:
-        from joulelab.workloads import detection_network
+        if self.settings.runs_by_ultralytics:
+            from joulelab.workloads import yolov8_network
 
-        if not self.settings.runs_by_ultralytics:
-            return detection_network
-        from joulelab.workloads import yolov8_network
+            return yolov8_network
+        from joulelab.workloads import vision_network
 
-        return yolov8_network
+        return vision_network

@@ -24,36 +24,6 @@ _VAE: Config = {
 }
 # stabilityai/sdxl-vae: latents of another scale, which overflow in half precision.
 _VAE_XL: Config = {**_VAE, "sample_size": 1024, "scaling_factor": 0.13025}
-# openai/clip-vit-large-patch14, its text half.
-_CLIP_L: Config = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "vocab_size": 49408,
-    "projection_dim": 768,
-    "hidden_act": "quick_gelu",
-}
-# laion/CLIP-ViT-H-14, its text half without the last layer: text_encoder of stable-diffusion-2-1.
-_CLIP_H: Config = {
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 23,
-    "num_attention_heads": 16,
-    "vocab_size": 49408,
-    "projection_dim": 512,
-    "hidden_act": "gelu",
-}
-# laion/CLIP-ViT-bigG-14, its text half: text_encoder_2 of stable-diffusion-xl-base-1.0.
-_CLIP_G: Config = {
-    "hidden_size": 1280,
-    "intermediate_size": 5120,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 20,
-    "vocab_size": 49408,
-    "projection_dim": 1280,
-    "hidden_act": "gelu",
-}
 _SCHEDULE: Config = {
     "num_train_timesteps": 1000,
     "beta_start": 0.00085,
@@ -65,7 +35,6 @@ _SCHEDULE: Config = {
     "set_alpha_to_one": False,
 }
 _SCHEDULE_TURBO: Config = {**_SCHEDULE, "timestep_spacing": "trailing"}
-
 _UNET_1: Config = {
     "sample_size": 64,
     "block_out_channels": (320, 640, 1280, 1280),
@@ -95,6 +64,52 @@ _UNET_XL: Config = {
     "addition_time_embed_dim": 256,
     "projection_class_embeddings_input_dim": 2816,
 }
+_TINY_TEXT: Config = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 1000,
+    "projection_dim": 32,
+    "bos_token_id": 998,
+    "eos_token_id": 999,
+}
+_TINY_UNET: Config = {
+    "sample_size": 8,
+    "block_out_channels": (32, 64),
+    "down_block_types": (_CROSS, _PLAIN),
+    "up_block_types": (_UP_PLAIN, _UP_CROSS),
+    "layers_per_block": 1,
+    "cross_attention_dim": 32,
+    "attention_head_dim": 4,
+}
+_TINY_VAE: Config = {
+    "block_out_channels": (32, 32),
+    "down_block_types": ("DownEncoderBlock2D",) * 2,
+    "up_block_types": ("UpDecoderBlock2D",) * 2,
+    "latent_channels": 4,
+    "sample_size": 16,
+}
+
+
+def _clip(width: int, layers: int, heads: int, projected: int, activation: str) -> Config:
+    return {
+        "hidden_size": width,
+        "intermediate_size": 4 * width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "vocab_size": 49408,
+        "projection_dim": projected,
+        "hidden_act": activation,
+    }
+
+
+# openai/clip-vit-large-patch14, its text half.
+_CLIP_L = _clip(768, 12, 12, 768, "quick_gelu")
+# laion/CLIP-ViT-H-14, its text half without the last layer: text_encoder of stable-diffusion-2-1.
+_CLIP_H = _clip(1024, 23, 16, 512, "gelu")
+# laion/CLIP-ViT-bigG-14, its text half: text_encoder_2 of stable-diffusion-xl-base-1.0.
+_CLIP_G = _clip(1280, 32, 20, 1280, "gelu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,32 +153,6 @@ class Pipeline:
 _SD_1 = Pipeline(
     unet=_UNET_1, vae=_VAE, text_encoders=(_CLIP_L,), image_size=512, schedule=_SCHEDULE
 )
-_TINY_TEXT: Config = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "vocab_size": 1000,
-    "projection_dim": 32,
-    "bos_token_id": 998,
-    "eos_token_id": 999,
-}
-_TINY_UNET: Config = {
-    "sample_size": 8,
-    "block_out_channels": (32, 64),
-    "down_block_types": (_CROSS, _PLAIN),
-    "up_block_types": (_UP_PLAIN, _UP_CROSS),
-    "layers_per_block": 1,
-    "cross_attention_dim": 32,
-    "attention_head_dim": 4,
-}
-_TINY_VAE: Config = {
-    "block_out_channels": (32, 32),
-    "down_block_types": ("DownEncoderBlock2D",) * 2,
-    "up_block_types": ("UpDecoderBlock2D",) * 2,
-    "latent_channels": 4,
-    "sample_size": 16,
-}
 
 PIPELINES: Mapping[str, Pipeline] = {
     # CompVis/stable-diffusion-v1-4: the shape of 1.5, trained for less long.

@@ -14,10 +14,15 @@ from diffusers.utils.torch_utils import randn_tensor
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.workloads.diffusion_parts import PROMPT_TOKENS, Parts
-from joulelab.workloads.diffusion_schedulers import host_scalars, scheduler_of, set_steps
-from joulelab.workloads.diffusion_settings import DiffusionSettings
-from joulelab.workloads.loop import Loop
+from joulelab.workloads.diffusion import DiffusionSettings
+from joulelab.workloads.diffusion_parts import (
+    PROMPT_TOKENS,
+    Parts,
+    host_scalars,
+    scheduler_of,
+    set_steps,
+)
+from joulelab.workloads.network import Loop
 
 Prompts = tuple[torch.Tensor, ...]
 """Token ids for each text encoder, shape (images, 77)."""
@@ -30,9 +35,8 @@ _WORDS = 20
 class Conditions:
     """What a step of denoising knows of the prompts; with guidance, first of none, then of them.
 
-    Attributes:
-        text: Embedding of each token, shape (samples, 77, width).
-        added: Further conditions of an XL network.
+    ``text`` embeds each token, shape (samples, 77, width); ``added`` are further conditions of an
+    XL network.
     """
 
     text: torch.Tensor
@@ -42,15 +46,10 @@ class Conditions:
 class TextToImage:
     """Turns prompts into images, stage by stage.
 
-    No stage waits for the device, except where a scheduler of diffusers does.
-
-    Args:
-        parts: The networks.
-        settings: Resolution, steps, guidance and scheduler.
-        prompts: Token ids for each text encoder, on the device of the networks.
-        generators: Sources of noise: one, or one for each prompt; each image then depends on its
-            own prompt and number alone, not on its neighbours in the batch.
-        seed: Seed of the first generator, plus one for each further one.
+    No stage waits for the device, except where a scheduler of diffusers does. Prompts are token ids
+    for each text encoder, on the device of the networks. Sources of noise are one, or one for each
+    prompt; each image then depends on its own prompt and number alone, not on its neighbours in the
+    batch. The first is seeded with ``seed``, each further one with one more.
     """
 
     def __init__(
@@ -62,13 +61,13 @@ class TextToImage:
         generators: Sequence[torch.Generator],
         seed: int,
     ) -> None:
-        self._parts = parts
+        self._text_encoders, self._vae = parts.text_encoders, parts.vae
         self._settings = settings
         self._prompts = prompts
         device = prompts[0].device
         blank = [tokens.to(device) for tokens in parts.tokens([""])]
         self._no_prompts = tuple(tokens.expand(len(prompts[0]), -1) for tokens in blank)
-        self._sizes = self._sizes_and_crops(device)
+        self._sizes = self._sizes_and_crops(device, parts.unet.dtype)
         self.denoising = Denoising(parts, settings, generators=generators, seed=seed)
         """The loop over the steps; needs :meth:`encode` before it."""
 
@@ -79,14 +78,14 @@ class TextToImage:
 
     def decode(self) -> torch.Tensor:
         """Turn the denoised latents into images of shape (images, 3, side, side), from 0 to 1."""
-        vae = self._parts.vae
+        vae = self._vae
         latents = self.denoising.latents.to(vae.dtype)
         image = vae.decode(latents / vae.config.scaling_factor, return_dict=False)[0]
         made: torch.Tensor = (image / 2 + 0.5).clamp(0, 1)
         return made
 
     def _encoded(self) -> Conditions:
-        (encoder,) = self._parts.text_encoders
+        (encoder,) = self._text_encoders
         text = encoder(*self._prompts)[0]
         if self._settings.is_guided:
             text = torch.cat([encoder(*self._no_prompts)[0], text])
@@ -96,7 +95,7 @@ class TextToImage:
         """An XL network takes zeros for the embedding of no prompt."""
         outputs = [
             encoder(tokens, output_hidden_states=True)
-            for encoder, tokens in zip(self._parts.text_encoders, self._prompts, strict=True)
+            for encoder, tokens in zip(self._text_encoders, self._prompts, strict=True)
         ]
         text = torch.cat([output.hidden_states[-2] for output in outputs], dim=-1)
         pooled, sizes = outputs[-1].text_embeds, self._sizes
@@ -106,21 +105,17 @@ class TextToImage:
             sizes = torch.cat([sizes, sizes])
         return Conditions(text=text, added={"text_embeds": pooled, "time_ids": sizes})
 
-    def _sizes_and_crops(self, device: torch.device) -> torch.Tensor:
+    def _sizes_and_crops(self, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
         """Original size, corner of the crop, target size (arXiv:2307.01952, section 2.2)."""
         side = self._settings.image_size
-        numbers = torch.tensor([[side, side, 0, 0, side, side]], dtype=self._parts.unet.dtype)
+        numbers = torch.tensor([[side, side, 0, 0, side, side]], dtype=dtype)
         return numbers.to(device).repeat(len(self._prompts[0]), 1)
 
 
 class Denoising(Loop):
     """The steps from noise to latents.
 
-    Args:
-        parts: The networks.
-        settings: Resolution, steps, guidance and scheduler.
-        generators: Sources of noise: one, or one for each image.
-        seed: Seed of the first generator, plus one for each further one.
+    Generators and seed are those of :class:`TextToImage`.
     """
 
     def __init__(
@@ -162,10 +157,9 @@ class Denoising(Loop):
         text = self._known.text
         set_steps(self._scheduler, self.num_steps)
         with host_scalars():
-            noise = randn_tensor(
-                self._shape, generator=self._generators, device=text.device, dtype=text.dtype
-            )
-            self._latents = noise * self._scheduler.init_noise_sigma
+            # Drawn alike for every precision: before 2.13, torch drew others in 16 bits on CPUs.
+            noise = randn_tensor(self._shape, generator=self._generators, device=text.device)
+            self._latents = noise.to(text.dtype) * self._scheduler.init_noise_sigma
             self._times = self._scheduler.timesteps.to(text.device)
 
     @override

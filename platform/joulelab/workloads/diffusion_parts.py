@@ -1,32 +1,43 @@
-"""The networks of a text-to-image pipeline, random or pretrained, and its tokenizers.
+"""The parts of a text-to-image pipeline: networks, random or pretrained, tokenizers, schedulers.
 
 Imports torch, transformers and diffusers, so it is imported only by functions that run or trace a
 network.
 """
 
+import warnings
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch._guards import active_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves
+from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.workloads import hub
+from joulelab.workloads.diffusion import DiffusionSettings
 from joulelab.workloads.diffusion_geometry import Config, Pipeline
-from joulelab.workloads.diffusion_settings import DiffusionSettings
 from joulelab.workloads.formats import storage_dtype
 
-ensure_torchvision()  # diffusers imports transformers, which imports it
-
-from diffusers import AutoencoderKL, DiffusionPipeline, UNet2DConditionModel  # noqa: E402
-from transformers import (  # noqa: E402
-    CLIPTextConfig,
-    CLIPTextModel,
-    CLIPTextModelWithProjection,
+from diffusers import (  # isort: skip  # hub makes them importable
+    AutoencoderKL,
+    DiffusionPipeline,
+    UNet2DConditionModel,
 )
+from diffusers.schedulers.scheduling_ddim import DDIMScheduler  # isort: skip
+from diffusers.schedulers.scheduling_dpmsolver_multistep import (  # isort: skip
+    DPMSolverMultistepScheduler,
+)
+from diffusers.schedulers.scheduling_euler_ancestral_discrete import (  # isort: skip
+    EulerAncestralDiscreteScheduler,
+)
+from diffusers.schedulers.scheduling_euler_discrete import EulerDiscreteScheduler  # isort: skip
+from diffusers.schedulers.scheduling_unipc_multistep import UniPCMultistepScheduler  # isort: skip
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection  # isort: skip
+
 
 PROMPT_TOKENS = 77
 """Length of a prompt, padded: CLIP's longest."""
@@ -40,30 +51,43 @@ _UNWANTED = {
 """Parts of older pipelines that judge finished images."""
 
 _TOKENIZERS = ("tokenizer", "tokenizer_2")
+_KINDS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
+    "dpm++": (DPMSolverMultistepScheduler, {"use_karras_sigmas": False}),
+    "dpm++-karras": (DPMSolverMultistepScheduler, {"use_karras_sigmas": True}),
+    "euler": (EulerDiscreteScheduler, {}),
+    "euler-a": (EulerAncestralDiscreteScheduler, {}),
+    "ddim": (DDIMScheduler, {}),
+    "unipc": (UniPCMultistepScheduler, {}),
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The parts of a pipeline.
+class Parts(torch.nn.ModuleDict):
+    """The networks of a pipeline as one, in inference mode, and what else it has.
 
-    Attributes:
+    Args:
         unet: Predicts the noise in latents.
         vae: Turns latents into images.
         text_encoders: Turn tokens into what conditions ``unet``.
-        tokenizers: Those of the text encoders; empty where the weights are random.
         schedule: Configuration of its scheduler.
+        tokenizers: Those of the text encoders; empty where the weights are random.
     """
 
     unet: Any
     vae: Any
-    text_encoders: tuple[Any, ...]
-    tokenizers: tuple[Any, ...] = ()
-    schedule: Mapping[str, Any]
 
-    @property
-    def network(self) -> "PipelineNetwork":
-        """All networks as one, in inference mode."""
-        return PipelineNetwork(self)
+    def __init__(
+        self,
+        *,
+        unet: Any,
+        vae: Any,
+        text_encoders: tuple[Any, ...],
+        schedule: Mapping[str, Any],
+        tokenizers: tuple[Any, ...] = (),
+    ) -> None:
+        encoders = dict(zip(_ENCODERS, text_encoders, strict=False))
+        super().__init__({**encoders, "unet": unet, "vae": vae})
+        self.text_encoders, self.tokenizers, self.schedule = text_encoders, tokenizers, schedule
+        self.eval()
 
     def tokens(self, texts: Sequence[str]) -> tuple[torch.Tensor, ...]:
         """Return the tokens of ``texts`` for each text encoder, shape (texts, PROMPT_TOKENS).
@@ -75,28 +99,11 @@ class Parts:
         return tuple(_bytes_as_tokens(encoder.config, texts) for encoder in self.text_encoders)
 
 
-class PipelineNetwork(torch.nn.ModuleDict):
-    """The networks of a pipeline as one, in inference mode.
-
-    Args:
-        parts: What the pipeline is made of.
-    """
-
-    def __init__(self, parts: Parts) -> None:
-        encoders = dict(zip(_ENCODERS, parts.text_encoders, strict=False))
-        super().__init__({**encoders, "unet": parts.unet, "vae": parts.vae})
-        self.parts = parts
-        """What the pipeline is made of."""
-        self.eval()
-
-
 def parts_of(settings: DiffusionSettings, device: torch.device) -> Parts:
     """Make or load the networks of ``settings``, on ``device`` and in inference mode.
 
     On tensors without memory no weights are read: those that would be have the same geometry.
-
-    Raises:
-        ConfigError: If weights cannot be read, or are of another geometry.
+    Raises ConfigError if weights cannot be read, or are of another geometry.
     """
     dtype = storage_dtype(settings.precision)
     if settings.weights is None or active_fake_mode() is not None:
@@ -202,3 +209,63 @@ def default_dtype(dtype: torch.dtype) -> Generator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+def scheduler_of(name: str, schedule: Mapping[str, Any]) -> Any:
+    """Make the scheduler of this short name.
+
+    ``schedule`` holds noise levels, as in the ``scheduler_config.json`` of a pipeline; what another
+    scheduler than its own does not know is left out.
+    """
+    kind, options = _KINDS[name]
+    known = kind._get_init_keys(kind)  # noqa: SLF001
+    taken = {key: value for key, value in schedule.items() if key in known}
+    with _quiet_numpy(), host_scalars():
+        return kind(**{**taken, **options})
+
+
+def set_steps(scheduler: Any, num_steps: int) -> None:
+    """Let ``scheduler`` begin anew with ``num_steps`` steps, its noise levels on the host."""
+    with _quiet_numpy(), host_scalars():
+        scheduler.set_timesteps(num_steps)
+        if hasattr(scheduler, "set_begin_index"):  # else it looks for it in the first step
+            scheduler.set_begin_index(0)
+
+
+def host_scalars() -> AbstractContextManager[object]:
+    """Compute a scheduler's scalars for real in a ``with`` block, though its tensors be fake.
+
+    A scheduler keeps its noise levels on the host, computes a few scalars of them and decides by
+    their values; only what it does to the latents runs on the device. Under fake tensors, which
+    have no values, this draws the same line: what takes no fake tensor is computed at once and
+    is not recorded. Without fake tensors it does nothing.
+
+    UniPC alone keeps scalars on the device, some dozens of launches per step on one number each;
+    they are not recorded either.
+    """
+    return nullcontext() if active_fake_mode() is None else _HostScalars()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _quiet_numpy() -> Generator[None]:
+    """Hide that some schedulers hand tensors to NumPy in a way that NumPy 2 has deprecated."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="__array__", category=DeprecationWarning)
+        yield
+
+
+class _HostScalars(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    @override
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:
+        kwargs = kwargs or {}
+        draws = torch.Tag.nondeterministic_seeded in func.tags  # noise, of the latents' size
+        if draws or any(isinstance(leaf, FakeTensor) for leaf in tree_leaves((args, kwargs))):
+            return func(*args, **kwargs)
+        with _disable_current_modes():
+            return func(*args, **kwargs)

@@ -1,23 +1,36 @@
-"""Results kept on disk, each under a digest of all that it depends on.
+"""Results kept on disk, each under a digest of all that it depends on; costs among them.
 
 A change of anything that went into the digest makes a new entry; old ones are never read again.
+Costs are kept so that a process that only wants one need not import torch: theirs is a digest of
+the workload and its knobs, the source of everything that builds and traces networks, and the
+versions of the libraries that hold them.
 """
 
 import fcntl
+import inspect
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from json import dumps
+from json import dumps, loads
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
-import joulelab
+from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
+from joulelab.workloads.base import Workload
 
 T = TypeVar("T")
+
+_SOURCES = (
+    "core/cost.py",
+    "tracing/*.py",
+    "workloads/*.py",
+)
+_PACKAGES = ("diffusers", "torch", "torchao", "torchvision", "transformers", "ultralytics")
 
 _logger = logging.getLogger(__name__)
 
@@ -35,7 +48,7 @@ def digest(identity: object) -> str:
 
 def source_digests(patterns: Iterable[str], *others: Path) -> list[str]:
     """Return digests of the files of this package that match ``patterns``, and of ``others``."""
-    package = Path(joulelab.__file__).parent
+    package = Path(__file__).parents[1]
     sources = {path for pattern in patterns for path in package.glob(pattern)}
     return [sha256(path.read_bytes()).hexdigest() for path in sorted(sources | set(others))]
 
@@ -45,36 +58,59 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
     return {name: _version(name) for name in names}
 
 
-def read_entry(path: Path, decode: Callable[[str], T], *, what: str) -> T | None:
-    """Return the entry at ``path``; ``None`` if there is none that can be read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form(Generic[T]):
+    """How values of a kind are kept; ``what`` is one for the log: ``"a cost"``.
 
-    Args:
-        path: The entry's file.
-        decode: Makes the value of its text; raises ``ValueError`` if it is none.
-        what: What it is, for the log: ``"a cost"``.
+    ``decode`` raises ``ValueError`` of bytes that hold none.
     """
+
+    what: str
+    encode: Callable[[T], bytes]
+    decode: Callable[[bytes], T]
+
+
+def read_entry(path: Path, form: Form[T]) -> T | None:
+    """Return the entry at ``path``; ``None`` if there is none that can be read."""
     try:
-        return decode(path.read_text())
+        return form.decode(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        _logger.warning("Counting %s anew: %s cannot be read (%s).", what, path, error)
+        _logger.warning("Making %s anew: %s cannot be read (%s).", form.what, path, error)
         return None
 
 
-def write_entry(path: Path, text: str, *, what: str) -> None:
-    """Make ``path`` hold ``text`` at once, whole; a folder that cannot be written is logged."""
+def write_entry(path: Path, value: T, form: Form[T]) -> None:
+    """Make ``path`` hold ``value`` at once, whole; a folder that cannot be written is logged."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            file.write(text)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(form.encode(value))
         Path(file.name).replace(path)
     except OSError as error:
-        _logger.warning("%s is not kept: %s cannot be written (%s).", what, path, error)
+        _logger.warning("%s is not kept: %s cannot be written (%s).", form.what, path, error)
+
+
+def made_once(path: Path, make: Callable[[], T], form: Form[T]) -> T:
+    """Return the entry at ``path``; if none can be read, ``make`` it and keep it.
+
+    Of several processes that ask at once, one makes it and the others wait. A folder that cannot
+    be written costs only time.
+    """
+    value = read_entry(path, form)
+    if value is not None:
+        return value
+    with _locked(path):
+        value = read_entry(path, form)
+        if value is None:
+            value = make()
+            write_entry(path, value, form)
+    return value
 
 
 @contextmanager
-def locked(path: Path) -> Generator[None]:
+def _locked(path: Path) -> Generator[None]:
     """Hold a lock that dies with its process; do without where files cannot be locked."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,3 +129,55 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "absent"
+
+
+def cached_cost(workload: Workload[Any], folder: Path | None = None) -> WorkloadCost:
+    """Return ``workload.cost()``, from disk if it was counted before; it need not be prepared.
+
+    Entries are in the user's cache folder (``$XDG_CACHE_HOME/joulelab/costs``,
+    ``~/.cache/joulelab/costs`` if that is unset) unless ``folder`` is given.
+    """
+    path = (folder or user_folder("costs")) / f"{cost_key(workload)}.json"
+    return made_once(path, workload.cost, _COST)
+
+
+def cost_key(workload: Workload[Any]) -> str:
+    """Return the digest under which the cost of ``workload`` is kept."""
+    cls = type(workload)
+    return digest(
+        {
+            "workload": f"{cls.__module__}:{cls.__qualname__}",
+            "knobs": asdict(workload.settings),
+            "versions": package_versions(_PACKAGES),
+            # the class may come from elsewhere
+            "sources": source_digests(_SOURCES, Path(inspect.getfile(cls))),
+        }
+    )
+
+
+def cost_to_json(cost: WorkloadCost) -> bytes:
+    """Return ``cost`` as JSON; floats keep every bit."""
+    return dumps(asdict(cost)).encode()
+
+
+def cost_from_json(text: bytes) -> WorkloadCost:
+    """Return the cost that :func:`cost_to_json` wrote; ValueError if ``text`` is no such cost."""
+    try:
+        fields = loads(text)
+        phases = tuple(_phase(phase) for phase in fields.pop("phases"))
+        return WorkloadCost(phases=phases, **fields)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"not a workload's cost: {error!r}") from error
+
+
+def _phase(fields: Mapping[str, Any]) -> PhaseCost:
+    kernels = tuple(_kernel(kernel) for kernel in fields["kernels"])
+    return PhaseCost(**{**fields, "kernels": kernels})
+
+
+def _kernel(fields: Mapping[str, Any]) -> KernelCost:
+    shape = fields["shape"]
+    return KernelCost(**{**fields, "shape": None if shape is None else tuple(shape)})
+
+
+_COST = Form(what="a cost", encode=cost_to_json, decode=cost_from_json)

@@ -1,4 +1,4 @@
-"""How a network is stored and multiplied in each precision.
+"""How a network is stored: in each precision, and in a file.
 
 Floating-point precisions are PyTorch's own. int8, int4 and fp8 are made of a 16-bit network by
 torchao: docs/adr/0006-quantisation.md.
@@ -7,12 +7,15 @@ Imports torch, so it is imported only by functions that run or trace a network.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, Protocol
 
 import torch
+from torch._guards import active_fake_mode
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.precision import is_quantised, traced_dtype
+from joulelab.tracing.precision import is_quantised, traced_dtype
 
 # torchao's 4-bit kernels and row-wise fp8 products take bf16 alone.
 _STORAGE: Mapping[str, torch.dtype] = {"int4": torch.bfloat16, "fp8": torch.bfloat16}
@@ -21,11 +24,22 @@ _MULTIPLES: Mapping[str, tuple[int, int]] = {"int8": (8, 8), "int4": (16, 32), "
 """Outputs and inputs of a layer must be multiples of these: what the kernels ask for."""
 
 
+class StoredSettings(Protocol):
+    """What the settings of a network say of how it is stored."""
+
+    @property
+    def weights(self) -> str | None:
+        """Where they are, or how they come about; random if ``None``."""
+
+    @property
+    def precision(self) -> str:
+        """Number format."""
+
+
 def storage_dtype(precision: str) -> torch.dtype:
     """Return the format in which a network is built that will compute in ``precision``.
 
-    Raises:
-        UnknownNameError: If there is no such precision.
+    Raises UnknownNameError if there is no such precision.
     """
     dtype: torch.dtype = getattr(torch, traced_dtype(precision))
     return _STORAGE.get(precision, dtype)
@@ -37,10 +51,7 @@ def store_in(network: torch.nn.Module, precision: str) -> None:
     Layers whose shape the kernels do not take, the layer that puts out a vocabulary, and
     everything that is not linear, convolutions above all, stay in 16 bits. A floating-point
     precision of PyTorch's own changes nothing. On fake tensors layers become what they are on a
-    GPU.
-
-    Raises:
-        ConfigError: If ``network`` has no layer that can be stored in ``precision``.
+    GPU. Raises ConfigError if ``network`` has no layer that can be stored in ``precision``.
     """
     if not is_quantised(precision):
         return
@@ -80,3 +91,29 @@ def _kept_whole(network: torch.nn.Module) -> Iterator[int]:
         head = heads() if callable(heads) else None
         if isinstance(head, torch.nn.Linear):
             yield id(head.weight)
+
+
+def require_file(weights: str) -> Path:
+    """Return the path of the file ``weights``; ConfigError if there is none."""
+    path = Path(weights).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"weights must be a file with the network's state, got {weights!r}.")
+    return path
+
+
+def load_state(network: torch.nn.Module, weights: str) -> None:
+    """Read the state of ``network`` from a file; on tensors without memory nothing is read.
+
+    Raises ConfigError if the file cannot be read, or holds the state of another network.
+    """
+    path = require_file(weights)
+    if active_fake_mode() is not None:
+        return
+    try:
+        network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    except (OSError, RuntimeError, UnpicklingError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"weights must be the state of this network, as torch.save writes state_dict(), got "
+            f"{weights!r}. {reason}"
+        ) from error

@@ -1,42 +1,51 @@
-"""Greedy generation with a causal language model of transformers.
+"""Greedy generation with a causal language model of transformers, and what it costs.
+
+The cost is traced from the very network that would run. A compiled step launches the kernels that
+fusing leaves of an eager one, all in one CUDA graph.
 
 Imports torch and transformers, so it is imported only by functions that run or trace a network.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch._guards import active_fake_mode
 
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
-from joulelab.workloads.language_settings import LanguageSettings
+from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
+from joulelab.tracing.fusion import Traffic, fused, traffic
+from joulelab.tracing.kernels import averaged, kernel_of, kernels_of, merged, repeated
+from joulelab.tracing.program import Program, main_operator
+from joulelab.tracing.storages import dense_parts
+from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.tracing.trace import fake_tensors, trace
+from joulelab.workloads import formats
+from joulelab.workloads.language import LanguageSettings, LanguageWorkload
+from joulelab.workloads.network_cost import trace_counted
 
 ensure_torchvision()  # transformers imports it
 
 from transformers import Cache, DynamicCache, PreTrainedModel, StaticCache  # noqa: E402
 from transformers.cache_utils import StaticLayer  # noqa: E402
 
+_SEED = 0  # of the prompts
 _COMPILER: dict[str, Any] = {
     "backend": "inductor",
     "mode": "reduce-overhead",
 }  # the latter: CUDA graphs
+Kernels = tuple[KernelCost, ...]
 
 
 class Generation:
     """Greedy generation from random prompts of equal length, on a key-value cache.
 
-    No step waits for the device: each next token stays on it.
-
-    Args:
-        network: The network.
-        settings: Batch, lengths and kind of cache; whether steps are compiled, which they never
-            are on tensors without memory.
-        seed: Seed of the prompts.
+    No step waits for the device: each next token stays on it. Steps are never compiled on tensors
+    without memory.
     """
 
-    def __init__(
-        self, network: PreTrainedModel, settings: LanguageSettings, *, seed: int = 0
-    ) -> None:
+    def __init__(self, network: PreTrainedModel, settings: LanguageSettings) -> None:
         self.network = network
         """The network that generates."""
         self._read: Any = network
@@ -45,7 +54,7 @@ class Generation:
         self._settings = settings
         self._cache: Cache = self._new_cache(settings.cached_tokens)
         device = network.device
-        self._random = torch.Generator(device).manual_seed(seed)
+        self._random = torch.Generator(device).manual_seed(_SEED)
         self.prompt = torch.randint(
             network.config.vocab_size,
             (settings.batch, settings.prompt_tokens),
@@ -147,3 +156,97 @@ class Generation:
 
     def _forward(self, network: Any, token_ids: torch.Tensor, cache: Cache) -> Any:
         return network(input_ids=token_ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+
+
+def traced_cost(workload: LanguageWorkload[Any]) -> WorkloadCost:
+    """Return the costs of one prefill and of one decode, and the bytes held.
+
+    The bytes are those of the weights and of the cache at its longest; activations come on top.
+    """
+    settings = workload.settings
+    with fake_tensors():
+        network = workload.network(torch.device("cpu"))
+        generation = Generation(network, settings)
+        formats.store_in(network, settings.precision)
+        weights_b = float(_weights_b(network))
+        tf32 = settings.precision == "tf32"
+        traced = partial(trace_counted, network=network, tf32_matmul=tf32)
+        read, calls = traced(generation.prefill)
+        prefill = PhaseCost(
+            phase="prefill",
+            work=workload.work("prefill"),
+            kernels=merged(kernels_of(read)),
+            parameter_b=weights_b,
+            host_calls=calls,
+        )
+        kernels, calls_per_step = _trace_decode(generation, settings, traced)
+        decode = PhaseCost(
+            phase="decode",
+            work=workload.work("decode"),
+            kernels=merged(kernels),
+            parameter_b=weights_b,
+            num_graphs=settings.new_tokens if settings.compile else 0,
+            host_calls=0 if settings.compile else settings.new_tokens * calls_per_step,
+        )
+        held_b = weights_b + _cache_b(generation, settings)
+    return WorkloadCost(unit=workload.unit, phases=(prefill, decode), resident_b=held_b)
+
+
+def _trace_decode(
+    generation: Generation,
+    settings: LanguageSettings,
+    traced: Callable[..., tuple[Program, int]],
+) -> tuple[Kernels, int]:
+    """Trace the first and the last step: operations and bytes grow linearly in between.
+
+    Returns the kernels of all steps and of what goes before them, and the calls of one step.
+    """
+    kernels = _fused_kernels if settings.compile else kernels_of
+    generation.rewind()  # fills a cache with a context, once
+    rewind = trace(generation.rewind)
+    step, calls = traced(lambda: generation.step(0))
+    first = last = kernels(step)
+    if settings.new_tokens > 1:
+        index = settings.new_tokens - 1
+        generation.lengthen(index - 1)
+        last = kernels(traced(lambda: generation.step(index))[0])
+    steps = repeated(averaged(first, last), settings.new_tokens)
+    return (*rewind, *steps), calls
+
+
+def _fused_kernels(program: Program) -> Kernels:
+    """Return one kernel for each group, named and placed after its operator of most operations."""
+    groups = fused(program)
+    return tuple(
+        _fused_kernel(program, group, moved_b)
+        for group, moved_b in zip(groups, traffic(program, groups), strict=True)
+    )
+
+
+def _fused_kernel(program: Program, group: tuple[int, ...], moved_b: Traffic) -> KernelCost:
+    operators = [program.operators[index] for index in group]
+    main = operators[main_operator(operators)]
+    _, weight_b, written_b = moved_b
+    return replace(
+        kernel_of(main),
+        flop=sum(operator.flop for operator in operators),
+        dram_b=sum(moved_b),
+        weight_b=weight_b,
+        written_b=written_b,
+    )
+
+
+def _weights_b(network: torch.nn.Module) -> int:
+    return sum(
+        part.numel() * part.element_size()
+        for weights in network.parameters()
+        for part in dense_parts(weights)
+    )
+
+
+def _cache_b(generation: Generation, settings: LanguageSettings) -> int:
+    tokens = settings.cached_tokens + settings.new_tokens
+    if settings.context_tokens is not None:  # the prefill has a cache of its own
+        tokens += settings.prompt_tokens
+        tokens += settings.new_tokens if settings.kv_cache == "static" else 0
+    return settings.batch * tokens * generation.cached_b_per_token

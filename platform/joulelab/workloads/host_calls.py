@@ -33,17 +33,13 @@ _OF_TRACING = (
     "/torch/_prims_common/",
     "/torch/_refs/",
     "/torch/fx/",
-    "/joulelab/estimator/",
+    "/joulelab/tracing/",
 )
 """Code that runs, with all that it calls, because tensors have no memory or calls are recorded."""
 
 
 class HostCalls:
-    """Counts the calls of programs.
-
-    Attributes:
-        count: Calls counted so far.
-    """
+    """Counts the calls of programs."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -62,11 +58,6 @@ class HostCalls:
                 self._depth = 0
 
         return counted
-
-    def restarted(self) -> int:
-        """Return the calls counted so far, and count from zero again."""
-        count, self.count = self.count, 0
-        return count
 
     def _see(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code

@@ -16,7 +16,8 @@ from safetensors import SafetensorError
 from torch._guards import active_fake_mode
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
+from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.workloads.formats import StoredSettings, storage_dtype
 
 ensure_torchvision()  # transformers imports it
 
@@ -29,18 +30,23 @@ _NAMED_KEYS = 3
 def network_of(
     auto: Any,
     config: PreTrainedConfig,
-    weights: str | None,
-    dtype: torch.dtype,
+    settings: StoredSettings,
     device: torch.device,
+    *,
+    shape: Sequence[str] = (),
     **options: Any,
 ) -> PreTrainedModel:
-    """Return the network of ``config``, random if ``weights`` is ``None``, else those weights.
+    """Return the network of ``config`` with the weights and in the precision of ``settings``.
 
-    Raises:
-        ConfigError: As :func:`pretrained_model` does.
+    Weights must have the values of ``shape`` in their configuration like ``config``; ``auto`` is
+    given the ``options`` besides. Raises ConfigError if weights cannot be read, are not whole, or
+    are of another geometry.
     """
+    dtype, weights = storage_dtype(settings.precision), settings.weights
     if weights is None:
         return random_model(auto, config, dtype, device, **options)
+    if shape:
+        require_geometry(config, weights, shape)
     return pretrained_model(auto, weights, dtype, device, **options)
 
 
@@ -65,9 +71,7 @@ def pretrained_model(
     """Load the network in the folder or of the hub id ``weights`` onto ``device``.
 
     On tensors without memory it is built from its configuration, and no weights are read.
-
-    Raises:
-        ConfigError: If it cannot be read, or lacks weights that the network has.
+    Raises ConfigError if it cannot be read, or lacks weights that the network has.
     """
     if active_fake_mode() is not None:
         return random_model(auto, published_config(weights), dtype, device, **options)
@@ -85,8 +89,7 @@ def pretrained_model(
 def published_config(weights: str) -> PreTrainedConfig:
     """Return the configuration in the folder or of the hub id ``weights``.
 
-    Raises:
-        ConfigError: If it cannot be read.
+    Raises ConfigError if it cannot be read.
     """
     with reading(weights):
         config: PreTrainedConfig = AutoConfig.from_pretrained(weights)
@@ -94,15 +97,9 @@ def published_config(weights: str) -> PreTrainedConfig:
 
 
 def require_geometry(wanted: PreTrainedConfig, weights: str, names: Sequence[str]) -> None:
-    """Refuse ``weights`` of another kind or shape of network than ``wanted``.
+    """Refuse ``weights`` of another kind of network than ``wanted``, or other in ``names``.
 
-    Args:
-        wanted: Configuration of the network that is asked for.
-        weights: Folder or hub id.
-        names: The values of a configuration that make the shape.
-
-    Raises:
-        ConfigError: If they differ, naming in what, or cannot be read.
+    Raises ConfigError if they are, naming in what, or cannot be read.
     """
     found = published_config(weights)
     differing = [

@@ -1,14 +1,15 @@
-"""Nothing at all, for a known time: the baseline."""
+"""Programs that load no device here: waiting, and one of which only a recording exists."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from typing_extensions import override
 
+from joulelab.core.clock import Clock, MonotonicClock
 from joulelab.core.cost import PhaseCost, WorkloadCost
-from joulelab.sampling.clock import Clock, MonotonicClock
+from joulelab.errors import ConfigError
 from joulelab.workloads.base import Workload
-from joulelab.workloads.knobs import require_choice, require_positive
+from joulelab.workloads.knobs import check_knobs, require_choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,28 +23,20 @@ class IdleSettings:
     duration_s: float = 1.0
 
     def __post_init__(self) -> None:
-        require_positive("duration_s", self.duration_s)
+        check_knobs(self)
 
 
 class Idle(Workload[IdleSettings]):
-    """Waits, and creates no context on the device.
-
-    Args:
-        settings: The knobs.
-        clock: Where the time passes.
-    """
+    """Waits on ``clock``, and creates no context on the device."""
 
     settings_type: ClassVar = IdleSettings
     unit: ClassVar = "second"
+    uses_gpu: ClassVar = False
+    phases = ("idle",)
 
     def __init__(self, settings: IdleSettings, clock: Clock | None = None) -> None:
         super().__init__(settings)
         self._clock = clock or MonotonicClock()
-
-    @property
-    @override
-    def phases(self) -> tuple[str, ...]:
-        return ("idle",)
 
     @override
     def prepare(self) -> None:
@@ -64,3 +57,44 @@ class Idle(Workload[IdleSettings]):
         duration_s = self.settings.duration_s
         phase = PhaseCost(phase="idle", work=duration_s, wait_s=duration_s)
         return WorkloadCost(unit=self.unit, phases=(phase,), resident_b=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSettings:
+    """Which program of the recording.
+
+    Attributes:
+        app: Its name there; empty for the only one.
+    """
+
+    app: str = ""
+
+
+class Recorded(Workload[RecordedSettings]):
+    """Runs of a program that somebody measured elsewhere, for devices that replay them."""
+
+    settings_type: ClassVar = RecordedSettings
+    unit: ClassVar = "run"
+    phases = ("run",)
+
+    @override
+    def prepare(self) -> None:
+        raise self._absent()
+
+    @override
+    def run(self, phase: str) -> float:
+        raise self._absent()
+
+    @override
+    def close(self) -> None:
+        """Do nothing: nothing was taken."""
+
+    @override
+    def cost(self) -> WorkloadCost:
+        raise self._absent()
+
+    def _absent(self) -> ConfigError:
+        return ConfigError(
+            f"recorded {self.settings.app!r} is a program of which only its power and time are "
+            "known; it runs on --device replay --store RECORDING and nowhere else."
+        )

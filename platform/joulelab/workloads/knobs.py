@@ -1,6 +1,10 @@
 """Checks on the values of a workload's knobs."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
@@ -9,22 +13,45 @@ MOST = 1_000_000
 """Of anything that a workload counts or takes so long or large: beyond it no GPU ever ends."""
 
 
+def check_knobs(settings: Any, *, but: Collection[str] = ()) -> None:
+    """Refuse a knob whose value its type excludes; those named in ``but`` are checked elsewhere.
+
+    A literal is a choice, an integer a count, a float a positive number and a bool a switch.
+    Raises ConfigError if there is such a value.
+    """
+    for name, kind, is_optional in _kinds(type(settings)):  # type: ignore[arg-type]
+        value = getattr(settings, name)
+        if name in but or (is_optional and value is None):
+            continue
+        if get_origin(kind) is Literal:
+            require_choice(name, value, get_args(kind))
+        elif kind in _CHECKS:
+            _CHECKS[kind](name, value)
+
+
+@cache
+def _kinds(settings_type: type[Any]) -> tuple[tuple[str, Any, bool], ...]:
+    """Return name, type, and whether it may be ``None``, of each knob."""
+    hints = get_type_hints(settings_type)
+    found = []
+    for name in (field.name for field in fields(settings_type)):
+        is_union = get_origin(hints[name]) in (Union, UnionType)
+        parts = get_args(hints[name]) if is_union else (hints[name],)
+        found.append((name, parts[0], NoneType in parts))
+    return tuple(found)
+
+
 def require_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Refuse ``value`` for the knob ``name`` unless it is one of ``choices``.
 
-    Raises:
-        UnknownNameError: If it is not; names the closest choices.
+    Raises UnknownNameError if it is not; names the closest choices.
     """
     if value not in choices:
         raise unknown_name(name, str(value), choices)
 
 
 def require_count(name: str, value: object, *, least: int = 1, most: int = MOST) -> None:
-    """Refuse ``value`` for the knob ``name`` unless it is a whole number within these.
-
-    Raises:
-        ConfigError: If it is not.
-    """
+    """Refuse ``value`` unless it is a whole number within these, by a ConfigError."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}.")
     if value > most:
@@ -32,45 +59,33 @@ def require_count(name: str, value: object, *, least: int = 1, most: int = MOST)
 
 
 def require_positive(name: str, value: object) -> None:
-    """Refuse ``value`` for the knob ``name`` unless it is a positive number up to ``MOST``.
-
-    Raises:
-        ConfigError: If it is not.
-    """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (number and 0 < float(str(value)) < float("inf")):
+    """Refuse ``value`` unless it is a positive number up to ``MOST``, by a ConfigError."""
+    if not (_is_number(value) and 0 < float(str(value)) < float("inf")):
         raise ConfigError(f"{name} must be a positive number, got {value!r}.")
     if float(str(value)) > MOST:
         raise ConfigError(f"{name} must be at most {MOST}, got {value!r}.")
 
 
 def require_multiple(name: str, value: object, of: int) -> None:
-    """Refuse ``value`` for the knob ``name`` unless it is a positive multiple of ``of``.
-
-    Raises:
-        ConfigError: If it is not.
-    """
+    """Refuse ``value`` unless it is a positive multiple of ``of``, by a ConfigError."""
     require_count(name, value)
     if int(str(value)) % of:
         raise ConfigError(f"{name} must be a multiple of {of}, got {value!r}.")
 
 
 def require_fraction(name: str, value: object) -> None:
-    """Refuse ``value`` for the knob ``name`` unless it is a number from 0 to 1.
-
-    Raises:
-        ConfigError: If it is not.
-    """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (number and 0 <= float(str(value)) <= 1):
+    """Refuse ``value`` unless it is a number from 0 to 1, by a ConfigError."""
+    if not (_is_number(value) and 0 <= float(str(value)) <= 1):
         raise ConfigError(f"{name} must be a number from 0 to 1, got {value!r}.")
 
 
-def require_switch(name: str, value: object) -> None:
-    """Refuse ``value`` for the knob ``name`` unless it is true or false.
-
-    Raises:
-        ConfigError: If it is not.
-    """
+def _require_switch(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise ConfigError(f"{name} must be true or false, got {value!r}.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_CHECKS = {int: require_count, float: require_positive, bool: _require_switch}

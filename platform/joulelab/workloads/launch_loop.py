@@ -1,68 +1,41 @@
-"""A workload that launches one kernel again and again."""
+"""Kernels launched again and again: matrix products, and passes over device memory."""
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeVar
 
 from typing_extensions import override
 
 from joulelab.core.cost import Data, PhaseCost, WorkloadCost
+from joulelab.core.number_format import STORED_B
 from joulelab.errors import ConfigError
-from joulelab.workloads.base import Workload
-from joulelab.workloads.knobs import require_choice
+from joulelab.workloads.knobs import check_knobs
+from joulelab.workloads.network import TorchWorkload
 
 _SEED = 0
+Settings = TypeVar("Settings", bound="GemmSettings | StreamSettings")
+ProductPrecision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8"]
+# Work of one repeat: 50 to 100 ms on an H100 or H200. Small products, bounded by their launches
+# of some 5 us each, are bounded by number.
+_REPEAT_TFLOP = {"fp64": 4, "fp32": 4, "tf32": 25, "fp16": 50, "bf16": 50, "fp8": 90}
+_MOST_PRODUCTS = 10_000
+Kernel = Literal["copy", "triad"]
+BufferPrecision = Literal["fp64", "fp32", "fp16", "bf16"]
+_NUM_BUFFERS = {"copy": 2, "triad": 3}
+# Work of one repeat: some 50 ms on an H200, 250 ms on a V100. Passes over small buffers, bounded
+# by their launches, are bounded by number.
+_REPEAT_GB = 200
+_MOST_PASSES = 1000
+_SCALE = 3.0
 
 
-class LoopSettings(Protocol):
-    """What the settings of a loop say about it."""
-
-    @property
-    def phase(self) -> str:
-        """Name of the only phase."""
-        ...
-
-    @property
-    def precision(self) -> str:
-        """Number format of the operands."""
-        ...
-
-    @property
-    def data(self) -> Data:
-        """What the operands hold."""
-        ...
-
-    @property
-    def num_launches(self) -> int:
-        """Launches in one repeat."""
-        ...
-
-    @property
-    def work_per_launch(self) -> float:
-        """Work of one launch, in the workload's unit."""
-        ...
-
-    @property
-    def resident_b(self) -> int:
-        """Bytes of all operands."""
-        ...
-
-
-Settings = TypeVar("Settings", bound=LoopSettings)
-
-
-class LaunchLoop(Workload[Settings]):
-    """Launches one kernel :attr:`LoopSettings.num_launches` times per repeat.
+class LaunchLoop(TorchWorkload[Settings]):
+    """Launches one kernel ``num_launches`` times per repeat.
 
     A repeat is long enough that the launches, which are asynchronous, hide behind the kernels.
     A subclass makes the operands and the launch.
     """
-
-    name: ClassVar[str]
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self._launch: Callable[[], object] | None = None
 
     @abstractmethod
     def program(self, device: str) -> Callable[[], object]:
@@ -74,47 +47,39 @@ class LaunchLoop(Workload[Settings]):
         return (self.settings.phase,)
 
     @override
+    def work(self, phase: str) -> float:
+        return self.settings.work_per_launch
+
+    @override
+    def executions(self, phase: str) -> int:
+        return self.settings.num_launches
+
+    @property
+    @override
+    def title(self) -> str:
+        return type(self).__name__.lower()
+
+    @override
     def prepare(self) -> None:
         from joulelab.workloads import accelerator
 
         device = accelerator.select_device()
         accelerator.require_precision(self.settings.precision, device)
-        accelerator.require_memory(self.settings.resident_b, device, self.name)
-        with accelerator.memory_errors(self.name), accelerator.seeded(_SEED, device):
-            self._launch = self.program(str(device))
-
-    @override
-    def run(self, phase: str) -> float:
-        from joulelab.workloads import accelerator
-
-        require_choice("phase", phase, self.phases)
-        if self._launch is None:
-            raise ConfigError(f"{self.name} must be prepared before it is run.")
-        with accelerator.memory_errors(self.name), accelerator.computing(self.settings.precision):
-            for _ in range(self.settings.num_launches):
-                self._launch()
-            accelerator.synchronize()
-        return self._work
-
-    @override
-    def close(self) -> None:
-        if self._launch is not None:
-            from joulelab.workloads import accelerator
-
-            self._launch = None
-            accelerator.release_memory()
+        accelerator.require_memory(self.settings.resident_b, device, self.title)
+        with accelerator.memory_errors(self.title), accelerator.seeded(_SEED, device):
+            self._programs = {self.settings.phase: self.program(str(device))}
 
     @override
     def cost(self) -> WorkloadCost:
-        from joulelab.estimator.graph.kernels import merged, repeated
-        from joulelab.estimator.tracing.trace import fake_tensors, trace
+        from joulelab.tracing.kernels import merged, repeated
+        from joulelab.tracing.trace import fake_tensors, trace
 
         settings = self.settings
         with fake_tensors():
             kernels = trace(self.program("cpu"), tf32_matmul=settings.precision == "tf32")
         phase = PhaseCost(
             phase=settings.phase,
-            work=self._work,
+            work=settings.num_launches * settings.work_per_launch,
             kernels=merged(repeated(kernels, settings.num_launches)),
         )
         return WorkloadCost(
@@ -124,6 +89,155 @@ class LaunchLoop(Workload[Settings]):
             data=settings.data,
         )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmSettings:
+    """Multiply square matrices, C = A B.
+
+    Attributes:
+        n: Rows and columns of each matrix.
+        precision: Number format of A and B. tf32 is stored as fp32; fp8 (e4m3) gives a C in bf16.
+        batch: Independent products in one launch.
+        data: What A and B hold. Zeros toggle few wires: an H200 draws 40 % less power on them.
+    """
+
+    n: int = 8192
+    precision: ProductPrecision = "bf16"
+    batch: int = 1
+    data: Data = "random"
+
+    def __post_init__(self) -> None:
+        check_knobs(self)
+        if self.precision == "fp8" and (self.batch != 1 or self.n % 16):
+            raise ConfigError(
+                "precision fp8 needs batch 1 and n a multiple of 16, "
+                f"got batch {self.batch} and n {self.n}."
+            )
+
     @property
-    def _work(self) -> float:
-        return self.settings.work_per_launch * self.settings.num_launches
+    def phase(self) -> str:
+        """Name of the only phase."""
+        return "gemm"
+
+    @property
+    def work_per_launch(self) -> float:
+        """TeraFLOP of one launch; a multiplication and an addition count two."""
+        return 2 * self.n**3 * self.batch / 1e12
+
+    @property
+    def num_launches(self) -> int:
+        """Launches in one repeat."""
+        wanted = round(_REPEAT_TFLOP[self.precision] / self.work_per_launch)
+        return min(max(wanted, 1), _MOST_PRODUCTS)
+
+    @property
+    def resident_b(self) -> int:
+        """Bytes of A, B and C."""
+        operand_b = STORED_B[self.precision]
+        product_b = STORED_B["bf16"] if self.precision == "fp8" else operand_b
+        return self.batch * self.n**2 * (2 * operand_b + product_b)
+
+
+class Gemm(LaunchLoop[GemmSettings]):
+    """Multiplies the same two matrices again and again, and counts teraFLOP."""
+
+    settings_type: ClassVar = GemmSettings
+    unit: ClassVar = "TFLOP"
+
+    @override
+    def program(self, device: str) -> Callable[[], object]:
+        import torch
+
+        from joulelab.workloads.accelerator import operand
+
+        settings = self.settings
+        square = (settings.n, settings.n)
+        shape = square if settings.batch == 1 else (settings.batch, *square)
+        a, b = (operand(shape, settings.precision, settings.data, device) for _ in range(2))
+        if settings.precision == "fp8":
+            scale = torch.ones((), device=device)
+            return lambda: torch._scaled_mm(  # noqa: SLF001
+                a, b.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
+            )
+        c = torch.empty_like(a)
+        product = torch.mm if settings.batch == 1 else torch.bmm
+        return lambda: product(a, b, out=c)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """Move numbers from memory to memory.
+
+    Attributes:
+        kernel: copy is B = A; triad is A = B + 3 C, as in the STREAM benchmark.
+        size_gb: Size of each buffer in 1e9 bytes, at least four times the L2 cache.
+        precision: Number format of the buffers.
+        data: What the buffers hold.
+    """
+
+    kernel: Kernel = "copy"
+    size_gb: float = 4.0
+    precision: BufferPrecision = "fp32"
+    data: Data = "random"
+
+    def __post_init__(self) -> None:
+        check_knobs(self)
+        if self.num_items < 1:
+            raise ConfigError(f"size_gb must hold at least one number, got {self.size_gb}.")
+
+    @property
+    def num_items(self) -> int:
+        """Numbers in each buffer."""
+        return int(self.size_gb * 1e9) // STORED_B[self.precision]
+
+    @property
+    def phase(self) -> str:
+        """Name of the only phase."""
+        return self.kernel
+
+    @property
+    def resident_b(self) -> int:
+        """Bytes of all buffers."""
+        return _NUM_BUFFERS[self.kernel] * self.num_items * STORED_B[self.precision]
+
+    @property
+    def work_per_launch(self) -> float:
+        """Gigabytes read and written by one launch: each buffer once."""
+        return self.resident_b / 1e9
+
+    @property
+    def num_launches(self) -> int:
+        """Launches in one repeat."""
+        return min(max(round(_REPEAT_GB / self.work_per_launch), 1), _MOST_PASSES)
+
+
+class Stream(LaunchLoop[StreamSettings]):
+    """Passes over its buffers again and again, and counts gigabytes read and written."""
+
+    settings_type: ClassVar = StreamSettings
+    unit: ClassVar = "GB"
+
+    @override
+    def prepare(self) -> None:
+        from joulelab.workloads import accelerator
+
+        accelerator.require_beyond_cache(self.settings.size_gb * 1e9, accelerator.select_device())
+        super().prepare()
+
+    @override
+    def program(self, device: str) -> Callable[[], object]:
+        import torch
+
+        from joulelab.workloads.accelerator import operand
+
+        settings = self.settings
+
+        def buffer() -> torch.Tensor:
+            shape = (settings.num_items,)
+            return operand(shape, settings.precision, settings.data, device)
+
+        a, b = buffer(), buffer()
+        if settings.kernel == "copy":
+            return lambda: b.copy_(a)
+        c = buffer()
+        return lambda: torch.add(b, c, alpha=_SCALE, out=a)

@@ -1,18 +1,50 @@
 """Classification of sequences by a long short-term memory, run and trained."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
-from joulelab.workloads.knobs import require_choice, require_count
-from joulelab.workloads.lstm_geometry import GEOMETRIES, LstmGeometry
+from joulelab.core.number_format import FloatPrecision
+from joulelab.workloads.knobs import check_knobs
 from joulelab.workloads.network import NetworkWorkload, Programs
 
 Model = Literal["tiny", "sentiment", "large"]
-Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 
-_SEQUENCES_PER_RUN = 64
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LstmGeometry:
+    """An embedding, layers of LSTM, and a linear layer on their last state."""
+
+    vocab_size: int
+    embedding_size: int
+    hidden_size: int
+    num_layers: int
+    bidirectional: bool
+    num_classes: int = 2
+
+    @property
+    def num_directions(self) -> int:
+        """Ways in which each layer reads."""
+        return 2 if self.bidirectional else 1
+
+
+GEOMETRIES: Mapping[str, LstmGeometry] = {
+    "tiny": LstmGeometry(
+        vocab_size=32, embedding_size=8, hidden_size=16, num_layers=2, bidirectional=True
+    ),
+    # bentrevett/pytorch-sentiment-analysis, "Updated Sentiment Analysis": films of IMDb, vectors
+    # of GloVe, the 25,000 most frequent words, one for all others and one for padding.
+    "sentiment": LstmGeometry(
+        vocab_size=25_002, embedding_size=100, hidden_size=256, num_layers=2, bidirectional=True
+    ),
+    # The large network of arXiv:1409.2329, section 4.1, on the Penn Treebank.
+    "large": LstmGeometry(
+        vocab_size=10_000, embedding_size=1500, hidden_size=1500, num_layers=2, bidirectional=False
+    ),
+}
+"""Geometries by name; tiny is for tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +67,12 @@ class LstmSettings:
 
     model: Model = "sentiment"
     weights: str | None = None
-    precision: Precision = "fp32"
+    precision: FloatPrecision = "fp32"
     batch: int = 64
     sequence_tokens: int = 256
 
     def __post_init__(self) -> None:
-        require_choice("model", self.model, get_args(Model))
-        require_choice("precision", self.precision, get_args(Precision))
-        require_count("batch", self.batch)
-        require_count("sequence_tokens", self.sequence_tokens)
+        check_knobs(self)
 
     @property
     def geometry(self) -> LstmGeometry:
@@ -59,18 +88,17 @@ class Lstm(NetworkWorkload[LstmSettings]):
 
     settings_type: ClassVar = LstmSettings
     unit: ClassVar = "sequence"
+    samples_per_run: ClassVar = 64
     training_phases: ClassVar = ("train",)
 
-    @property
-    @override
-    def phases(self) -> tuple[str, ...]:
-        return ("inference",) if self.settings.precision == "fp16" else ("inference", "train")
+    def __init__(self, settings: LstmSettings) -> None:
+        super().__init__(settings)
+        self.phases = ("inference", "train")[: 1 if settings.precision == "fp16" else 2]
 
     @override
     def network(self, device: Any) -> Any:
-        from joulelab.workloads.formats import storage_dtype
+        from joulelab.workloads.formats import load_state, storage_dtype
         from joulelab.workloads.lstm_network import LstmClassifier
-        from joulelab.workloads.state_file import load_state
 
         settings = self.settings
         with device:
@@ -85,11 +113,3 @@ class Lstm(NetworkWorkload[LstmSettings]):
 
         with device:
             return programs(network, self.settings.batch, self.settings.sequence_tokens)
-
-    @override
-    def work(self, phase: str) -> float:
-        return float(self.settings.batch)
-
-    @override
-    def executions(self, phase: str) -> int:
-        return max(_SEQUENCES_PER_RUN // self.settings.batch, 1)

@@ -7,17 +7,12 @@ import torch
 from torch import nn
 from typing_extensions import override
 
-from joulelab.workloads.lstm_geometry import LstmGeometry
+from joulelab.workloads.lstm import LstmGeometry
 from joulelab.workloads.network import Programs
 
 
 class LstmClassifier(nn.Module):
-    """Embeds tokens, reads them, and classifies the last state of the last layer.
-
-    Args:
-        geometry: Its shape.
-        dtype: Number format of its weights.
-    """
+    """Embeds tokens, reads them, and classifies the last state of the last layer."""
 
     def __init__(self, geometry: LstmGeometry, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""A workload that runs a library's network, phase by phase."""
+"""Workloads that run programs of PyTorch phase by phase, above all a library's network."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
@@ -9,54 +9,141 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from typing_extensions import override
 
 from joulelab.core.cost import WorkloadCost
+from joulelab.core.request import Request
 from joulelab.errors import ConfigError
 from joulelab.workloads.base import Workload
 from joulelab.workloads.knobs import require_choice
 
 _SEED = 0
-
 Programs = Mapping[str, Callable[[], object]]
 """What one execution of each phase runs; nothing in it waits for the device."""
 
 
-class NetworkSettings(Protocol):
-    """What the settings of every network say."""
+class Loop(ABC):
+    """A program that is run as all of its steps, and counted by one of them.
+
+    The cost of a loop is that of the step in its middle, :attr:`num_steps` times over. What
+    starts it, and what its first and last steps do otherwise, must be small against a step.
+    """
+
+    @property
+    @abstractmethod
+    def num_steps(self) -> int:
+        """How many steps it takes, at least one."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Bring the state to before the first step."""
+
+    @abstractmethod
+    def step(self, index: int) -> None:
+        """Take the step ``index``; those before it have been taken."""
+
+    @abstractmethod
+    def skip_to(self, index: int) -> None:
+        """Bring the state to before the step ``index``, with values of no meaning."""
+
+    def __call__(self) -> None:
+        """Take all steps."""
+        self.start()
+        for index in range(self.num_steps):
+            self.step(index)
+
+
+class TorchSettings(Protocol):
+    """What the settings of every program of PyTorch say."""
 
     @property
     def precision(self) -> str:
-        """Number format of weights and products."""
-        ...
+        """Number format of products."""
+
+
+class NetworkSettings(TorchSettings, Protocol):
+    """What the settings of every network say."""
 
     @property
     def batch(self) -> int:
         """Samples computed side by side."""
-        ...
 
 
+Computing = TypeVar("Computing", bound=TorchSettings)
 Settings = TypeVar("Settings", bound=NetworkSettings)
 
 
-class NetworkWorkload(Workload[Settings]):
-    """Builds a network, then runs its phases, each as often as :meth:`executions` says.
+class TorchWorkload(Workload[Computing]):
+    """Runs the programs of its phases, each as often as :meth:`executions` says."""
 
-    A subclass says how to build it (:meth:`network`), what its phases run (:meth:`programs`) and
-    what a phase's work is (:meth:`work`). The same :meth:`load` runs on a device and, on tensors
-    without memory, to count :meth:`cost`. Workloads that differ in their inputs alone run the same
-    network one after the other: it is not built again.
-    """
-
-    phases_of_network: ClassVar[tuple[str, ...]] = ("forward",)
-    """The phases, unless they depend on the settings."""
     training_phases: ClassVar[tuple[str, ...]] = ()
     """Phases that train. Their programs only go forward and return the loss; the rest of a step
     of AdamW is added to them, when they are run and when their cost is counted."""
-    input_knobs: ClassVar[frozenset[str]] = frozenset({"batch"})
-    """Knobs that say what the network is given, and not what it is."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Computing) -> None:
         super().__init__(settings)
         self._network: Any = None
         self._programs: Programs = {}
+
+    @abstractmethod
+    def work(self, phase: str) -> float:
+        """Units of work that one execution of ``phase`` does."""
+
+    @abstractmethod
+    def executions(self, phase: str) -> int:
+        """How often one run executes ``phase``; more than once where one is very short."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it is, for messages."""
+
+    @property
+    @override
+    def request(self) -> Request:
+        """One execution of every phase."""
+        units = {phase: self.work(phase) for phase in self.phases}
+        return Request(units=units, size=units[self.phases[0]])
+
+    @override
+    def run(self, phase: str) -> float:
+        from joulelab.workloads import accelerator
+
+        require_choice("phase", phase, self.phases)
+        if not self._programs:
+            raise ConfigError(f"{type(self).__name__.lower()} must be prepared before it is run.")
+        times, precision = self.executions(phase), self.settings.precision
+        gradients = phase in self.training_phases
+        with (
+            accelerator.memory_errors(self.title),
+            accelerator.computing(precision, gradients=gradients),
+        ):
+            for _ in range(times):
+                self._programs[phase]()
+            accelerator.synchronize()
+        return times * self.work(phase)
+
+    @override
+    def close(self) -> None:
+        if self._programs or self._network is not None:
+            from joulelab.workloads import accelerator
+
+            self._network, self._programs = None, {}
+            accelerator.release_memory()
+
+
+class NetworkWorkload(TorchWorkload[Settings]):
+    """Builds a network, then runs its phases.
+
+    A subclass says how to build it (:meth:`network`), what its phases run (:meth:`programs`) and,
+    unless it is the samples of a batch, what a phase's work is (:meth:`work`). The same
+    :meth:`load` runs on a device and, on tensors without memory, to count :meth:`cost`. Workloads
+    that differ in their inputs alone run the same network one after the other: it is not built
+    again.
+    """
+
+    phases: tuple[str, ...] = ("forward",)
+    input_knobs: ClassVar[frozenset[str]] = frozenset({"batch"})
+    """Knobs that say what the network is given, and not what it is."""
+    samples_per_run: ClassVar[int] = 1
+    """Samples that a run computes at the least, where a batch of fewer is very short."""
 
     @abstractmethod
     def network(self, device: Any) -> Any:
@@ -96,28 +183,23 @@ class NetworkWorkload(Workload[Settings]):
         """Return the network that has been prepared if it is that of ``key``, else ``None``."""
         return self._network if self.is_network_kept and self.network_key == key else None
 
-    @abstractmethod
+    @override
     def work(self, phase: str) -> float:
-        """Units of work that one execution of ``phase`` does."""
+        return float(self.settings.batch)
 
+    @override
     def executions(self, phase: str) -> int:
-        """How often one run executes ``phase``; more than once where one is very short."""
-        return 1
+        return max(self.samples_per_run // self.settings.batch, 1)
 
     def counting(self) -> AbstractContextManager[object]:
         """Return what is entered while the cost is counted, where shapes depend on values."""
         return nullcontext()
 
     @property
+    @override
     def title(self) -> str:
-        """What it is, for messages."""
         name = type(self).__name__.lower()
         return f"{name} in {self.settings.precision} with batch {self.settings.batch}"
-
-    @property
-    @override
-    def phases(self) -> tuple[str, ...]:
-        return self.phases_of_network
 
     @override
     def take_over(self, other: Workload[Any]) -> None:
@@ -127,7 +209,7 @@ class NetworkWorkload(Workload[Settings]):
     @override
     def prepare(self) -> None:
         from joulelab.workloads import accelerator
-        from joulelab.workloads.cost_cache import cached_cost
+        from joulelab.workloads.disk_cache import cached_cost
 
         device = accelerator.select_device()
         accelerator.require_precision(self.settings.precision, device)
@@ -139,32 +221,6 @@ class NetworkWorkload(Workload[Settings]):
             self._programs = self._training_where_due(self._network, programs)
         for phase in self.phases:  # loads the kernels
             self.run(phase)
-
-    @override
-    def run(self, phase: str) -> float:
-        from joulelab.workloads import accelerator
-
-        require_choice("phase", phase, self.phases)
-        if not self._programs:
-            raise ConfigError(f"{type(self).__name__.lower()} must be prepared before it is run.")
-        times, precision = self.executions(phase), self.settings.precision
-        gradients = phase in self.training_phases
-        with (
-            accelerator.memory_errors(self.title),
-            accelerator.computing(precision, gradients=gradients),
-        ):
-            for _ in range(times):
-                self._programs[phase]()
-            accelerator.synchronize()
-        return times * self.work(phase)
-
-    @override
-    def close(self) -> None:
-        if self._network is not None:
-            from joulelab.workloads import accelerator
-
-            self._network, self._programs = None, {}
-            accelerator.release_memory()
 
     @override
     def cost(self) -> WorkloadCost:
@@ -196,7 +252,7 @@ class NetworkWorkload(Workload[Settings]):
     def _training_where_due(self, network: Any, programs: Programs) -> Programs:
         if not self.training_phases:
             return programs
-        from joulelab.estimator.tracing.training import TrainingStep
+        from joulelab.tracing.training import TrainingStep
 
         return {
             phase: TrainingStep(program, network=network)

@@ -10,25 +10,21 @@ from typing import Any
 import torch
 
 from joulelab.core.cost import PhaseCost
-from joulelab.estimator.graph.kernels import kernels_of, merged, repeated
-from joulelab.estimator.precision import at_precision, is_quantised
-from joulelab.estimator.program import Program
-from joulelab.estimator.tracing.trace import fake_tensors, trace_program
-from joulelab.estimator.tracing.training import trace_training
+from joulelab.tracing.kernels import kernels_of, merged, repeated
+from joulelab.tracing.precision import at_precision, is_quantised
+from joulelab.tracing.program import Program
+from joulelab.tracing.trace import fake_tensors, trace_program
+from joulelab.tracing.training import trace_training
 from joulelab.workloads import formats
 from joulelab.workloads.host_calls import HostCalls
-from joulelab.workloads.loop import Loop
-from joulelab.workloads.network import NetworkWorkload
+from joulelab.workloads.network import Loop, NetworkWorkload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedPhases:
-    """The programs of a network's phases.
+    """The programs of a network's phases; of a phase that is a loop, one of its steps.
 
-    Attributes:
-        programs: One execution of each phase; of a loop, one of its steps.
-        steps: Steps of each phase that is a loop.
-        host_calls: Calls in Python of one execution of each, or of one step.
+    ``host_calls`` counts the calls in Python of one execution of each, or of one step.
     """
 
     programs: Mapping[str, Program]
@@ -59,25 +55,32 @@ class TracedPhases:
 def traced(workload: NetworkWorkload[Any]) -> TracedPhases:
     """Trace every phase of ``workload`` on tensors without memory.
 
-    Raises:
-        ConfigError: If an operator of matrix kind has no formula, or a shape depends on values.
+    Raises ConfigError if an operator of matrix kind has no formula, or a shape depends on values.
     """
     with fake_tensors(), workload.counting():
         network, programs = workload.load(torch.device("cpu"))
         formats.store_in(network, workload.settings.precision)
-        calls = {phase: HostCalls() for phase in workload.phases}
-        return TracedPhases(
-            programs={
-                phase: _traced_phase(workload, phase, network, programs[phase], calls[phase])
-                for phase in workload.phases
-            },
-            host_calls={phase: counted.count for phase, counted in calls.items()},
-            steps={
-                phase: program.num_steps
-                for phase, program in programs.items()
-                if isinstance(program, Loop)
-            },
-        )
+        found = {
+            phase: _traced_phase(workload, phase, network, programs[phase])
+            for phase in workload.phases
+        }
+    return TracedPhases(
+        programs={phase: program for phase, (program, _) in found.items()},
+        host_calls={phase: calls for phase, (_, calls) in found.items()},
+        steps={
+            phase: program.num_steps
+            for phase, program in programs.items()
+            if isinstance(program, Loop)
+        },
+    )
+
+
+def trace_counted(
+    program: Callable[[], object], *, trace: Callable[..., Program] = trace_program, **options: Any
+) -> tuple[Program, int]:
+    """Trace ``program`` with these options; return it, and its calls in Python on the host."""
+    calls = HostCalls()
+    return trace(calls.during(program), strict=True, **options), calls.count
 
 
 def _traced_phase(
@@ -85,24 +88,19 @@ def _traced_phase(
     phase: str,
     network: torch.nn.Module,
     program: Callable[[], object],
-    calls: HostCalls,
-) -> Program:
+) -> tuple[Program, int]:
     precision = workload.settings.precision
-    tf32 = precision == "tf32"
-    if isinstance(program, Loop):
-        program = _middle_step(program)
-    trace = trace_training if phase in workload.training_phases else trace_program
-    traced = trace(
-        calls.during(program),
+    traced, calls = trace_counted(
+        _middle_step(program) if isinstance(program, Loop) else program,
+        trace=trace_training if phase in workload.training_phases else trace_program,
         network=network,
-        tf32_matmul=tf32,
+        tf32_matmul=precision == "tf32",
         tf32_conv=precision != "fp32",
-        strict=True,
     )
     # An estimate of fp32 lets convolutions use TF32, PyTorch's default; a measurement does not.
     if precision == "fp32" or is_quantised(precision):  # quantised layers were traced as such
-        return replace(traced, precision=precision)
-    return at_precision(traced, precision)
+        return replace(traced, precision=precision), calls
+    return at_precision(traced, precision), calls
 
 
 def _middle_step(loop: Loop) -> Callable[[], object]:

@@ -9,7 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from typing_extensions import override
 
-from joulelab.estimator.tracing.torchao_messages import hush_torchao
+from joulelab.tracing.torchvision_shim import hush_torchao
 
 hush_torchao()
 

@@ -7,8 +7,6 @@ Imports torch, so it is imported only by functions that run or trace a network.
 """
 
 import logging
-import os
-import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,16 +14,18 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import torch as file_format
 from torch._guards import active_fake_mode
 
 from joulelab.workloads.disk_cache import (
+    Form,
     digest,
-    locked,
+    made_once,
     package_versions,
     source_digests,
     user_folder,
 )
+from joulelab.workloads.formats import StoredSettings, storage_dtype
 
 _PACKAGES = ("diffusers", "scikit-learn", "torch", "transformers")
 _SEED = 0
@@ -42,7 +42,7 @@ class Recipe:
 
     Attributes:
         name: What the network is, for files and messages.
-        build: Makes the network, in single precision on the CPU.
+        build: Makes the network, in a format and on a device.
         loss: Takes the network and draws a batch with the generator; returns the mean loss.
         num_steps: Steps of AdamW.
         peak_rate: Its largest learning rate, reached a third of the way, from which it falls.
@@ -50,7 +50,7 @@ class Recipe:
     """
 
     name: str
-    build: Callable[[], torch.nn.Module]
+    build: Callable[[torch.dtype, torch.device], torch.nn.Module]
     loss: Callable[[torch.nn.Module, torch.Generator], torch.Tensor]
     num_steps: int
     peak_rate: float
@@ -68,6 +68,15 @@ class Recipe:
         )
 
 
+def load(recipe: Recipe, settings: StoredSettings, device: torch.device) -> torch.nn.Module:
+    """Return the network on ``device``, trained unless ``settings`` ask for random weights."""
+    network = recipe.build(storage_dtype(settings.precision), device)
+    network.train(mode=False)
+    if settings.weights is not None:
+        load_trained(network, recipe)
+    return network
+
+
 def load_trained(network: torch.nn.Module, recipe: Recipe) -> None:
     """Give ``network`` the trained state, in its own format; nothing on tensors without memory."""
     if active_fake_mode() is None:
@@ -77,31 +86,18 @@ def load_trained(network: torch.nn.Module, recipe: Recipe) -> None:
 def trained_state(recipe: Recipe, folder: Path | None = None) -> State:
     """Return the state of the trained network, from disk if it was trained before.
 
-    Of several processes that ask at once, one trains and the others wait. A folder that cannot be
-    written costs only time.
-
-    Args:
-        recipe: How it is trained.
-        folder: Where states are kept; by default the user's cache folder
-            (``$XDG_CACHE_HOME/joulelab/trained``, ``~/.cache/joulelab/trained`` if unset).
+    States are kept in the user's cache folder (``$XDG_CACHE_HOME/joulelab/trained``,
+    ``~/.cache/joulelab/trained`` if unset) unless ``folder`` is given.
     """
     path = (folder or user_folder("trained")) / f"{recipe.name}-{recipe.digest}.safetensors"
-    state = _read(path)
-    if state is not None:
-        return state
-    with locked(path):
-        state = _read(path)
-        if state is None:
-            state = train(recipe)
-            _write(path, state)
-    return state
+    return made_once(path, lambda: train(recipe), _STATE)
 
 
 def train(recipe: Recipe) -> State:
     """Train the network and return its state."""
     _logger.info("Training %s, once; the result is kept.", recipe.name)
     with _reproducible():
-        network = recipe.build()
+        network = recipe.build(torch.float32, torch.device("cpu"))
         network.train()
         rate = recipe.peak_rate
         optimizer = torch.optim.AdamW(network.parameters(), lr=rate)
@@ -138,22 +134,11 @@ def _reproducible() -> Generator[None]:
         torch.set_num_threads(threads)
 
 
-def _read(path: Path) -> State | None:
+def _decoded(content: bytes) -> State:
     try:
-        return load_file(path)
-    except FileNotFoundError:
-        return None
-    except (OSError, SafetensorError) as error:
-        _logger.warning("Training anew: %s cannot be read (%s).", path, error)
-        return None
+        return file_format.load(content)
+    except SafetensorError as error:
+        raise ValueError(f"not a network's state: {error}") from error
 
 
-def _write(path: Path, state: State) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        os.close(handle)
-        save_file(state, temporary)
-        Path(temporary).replace(path)
-    except OSError as error:
-        _logger.warning("A network is not kept: %s cannot be written (%s).", path, error)
+_STATE = Form(what="a network", encode=file_format.save, decode=_decoded)

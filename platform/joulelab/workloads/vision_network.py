@@ -1,69 +1,48 @@
 """What the networks that look at images share: their weights, their images, their norms.
 
-Imports torch and transformers, so it is imported only by functions that run or trace a network.
+Imports torch, torchvision and transformers, so it is imported only by functions that run or trace
+a network.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch._guards import active_fake_mode
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.building import fake_network
+from joulelab.tracing.trace import fake_network
 from joulelab.workloads import hub
+from joulelab.workloads.detection import DETECTORS, DetectionSettings
 from joulelab.workloads.formats import storage_dtype
 
-from transformers import (  # isort: skip  # hub makes it importable
+from torchvision.models import ResNet50_Weights  # isort: skip  # hub makes them importable
+from transformers import (  # isort: skip
     AutoConfig,
+    AutoImageProcessor,
     AutoModelForImageClassification,
     AutoModelForObjectDetection,
     PreTrainedConfig,
     PreTrainedModel,
+    RTDetrImageProcessor,
+    ViTImageProcessor,
+    YolosImageProcessor,
 )
 
+
+Prepared = Callable[[list[Any]], torch.Tensor]
+
 _CHANNELS = 3
+_DETECTION: dict[str, Any] = {"rt_detr": RTDetrImageProcessor, "yolos": YolosImageProcessor}
+_PUBLISHED_PX, _PUBLISHED_RESIZED_PX = 224, 232
 
 
-class VisionSettings(Protocol):
-    """What the settings of a network say about its weights."""
-
-    @property
-    def model(self) -> str:
-        """Name of its geometry."""
-        ...
-
-    @property
-    def weights(self) -> str | None:
-        """Folder or hub id of a checkpoint."""
-        ...
-
-    @property
-    def precision(self) -> str:
-        """Number format."""
-        ...
-
-
-def classifier(
-    geometry: Mapping[str, Any], settings: VisionSettings, device: torch.device
-) -> PreTrainedModel:
+def classifier(geometry: Mapping[str, Any], settings: Any, device: torch.device) -> PreTrainedModel:
     """Return a network that classifies images.
 
-    Raises:
-        ConfigError: If its weights cannot be read, or are of another geometry.
+    Raises ConfigError if its weights cannot be read, or are of another geometry.
     """
     return _network(AutoModelForImageClassification, geometry, settings, device)
-
-
-def detector(
-    geometry: Mapping[str, Any], settings: VisionSettings, device: torch.device
-) -> PreTrainedModel:
-    """Return a network that detects objects in images.
-
-    Raises:
-        ConfigError: As :func:`classifier` does.
-    """
-    return _network(AutoModelForObjectDetection, geometry, settings, device)
 
 
 def residual_network(
@@ -119,11 +98,10 @@ def _settle(norm: Any, inputs: tuple[torch.Tensor, ...]) -> None:
 
 
 def _network(
-    auto: Any, geometry: Mapping[str, Any], settings: VisionSettings, device: torch.device
+    auto: Any, geometry: Mapping[str, Any], settings: Any, device: torch.device
 ) -> PreTrainedModel:
     config = AutoConfig.for_model(**geometry)
-    dtype = storage_dtype(settings.precision)
-    network = hub.network_of(auto, config, settings.weights, dtype, device)
+    network = hub.network_of(auto, config, settings, device)
     _require_geometry(config, network.config, geometry, settings)
     return network
 
@@ -132,7 +110,7 @@ def _require_geometry(
     wanted: PreTrainedConfig,
     found: PreTrainedConfig,
     geometry: Mapping[str, Any],
-    settings: VisionSettings,
+    settings: Any,
 ) -> None:
     """Refuse weights of another shape; how many classes they tell apart is theirs to say."""
     differing = [
@@ -152,3 +130,76 @@ def _plain(value: Any) -> Any:
     if isinstance(value, PreTrainedConfig):
         return [_plain(getattr(value, name, None)) for name in ("hidden_sizes", "depths")]
     return list(value) if isinstance(value, tuple) else value
+
+
+def detector(settings: DetectionSettings, device: torch.device) -> torch.nn.Module:
+    """Return a network that detects objects in images; ConfigError as :func:`classifier`."""
+    network = _network(AutoModelForObjectDetection, DETECTORS[settings.model], settings, device)
+    if settings.weights is None:
+        images = random_images(settings.batch, settings.image_size, settings.precision, device)
+        settle_norms(network, lambda: network(pixel_values=images))
+    return network
+
+
+def detecting(
+    network: torch.nn.Module, settings: DetectionSettings, device: torch.device
+) -> Callable[[], object]:
+    """Return what detects objects in one batch of random images.
+
+    It waits for the device, as everyone's does: how many boxes are kept decides their shape.
+    """
+    images = random_images(settings.batch, settings.image_size, settings.precision, device)
+    sizes = torch.full((settings.batch, 2), settings.image_size, device=device)
+    kind = DETECTORS[settings.model]["model_type"]
+    chosen = _DETECTION[kind]().post_process_object_detection
+
+    def detect() -> object:
+        found = network(pixel_values=images)
+        return chosen(found, threshold=settings.confidence, target_sizes=sizes)
+
+    return detect
+
+
+def prepared_for_vit(weights: str | None, size_px: int) -> Prepared:
+    """Return what prepares images as the checkpoint ``weights`` says, or as ViT's own do.
+
+    Raises ConfigError if the checkpoint cannot be read.
+    """
+    processor = _published(weights) or ViTImageProcessor(size=_square(size_px))
+    return lambda images: as_pixels(processor, images)
+
+
+def prepared_for_resnet50(size_px: int) -> Prepared:
+    """Return what prepares images as for torchvision's IMAGENET1K_V2, at another size if asked."""
+    resized_px = round(size_px * _PUBLISHED_RESIZED_PX / _PUBLISHED_PX)
+    prepare = ResNet50_Weights.IMAGENET1K_V2.transforms(crop_size=size_px, resize_size=resized_px)
+    return lambda images: torch.stack([prepare(torch.as_tensor(image)) for image in images])
+
+
+def detection_processor(kind: str, weights: str | None, size_px: int) -> Any:
+    """Return the processor of detectors of ``kind``, for square images.
+
+    Raises ConfigError if that of the checkpoint ``weights`` cannot be read.
+    """
+    processor = _published(weights) or _DETECTION[kind]()
+    processor.size = _square(size_px)
+    return processor
+
+
+def _published(weights: str | None) -> Any:
+    if weights is None:
+        return None
+    with hub.reading(weights):
+        return AutoImageProcessor.from_pretrained(weights)  # type: ignore[no-untyped-call]
+
+
+def _square(size_px: int) -> dict[str, int]:
+    return {"height": size_px, "width": size_px}
+
+
+def as_pixels(processor: Any, images: list[Any]) -> torch.Tensor:
+    """Return what ``processor`` of transformers makes of images (3, height, width), 0 to 1."""
+    pixels: torch.Tensor = processor(
+        images, do_rescale=False, return_tensors="pt", input_data_format="channels_first"
+    ).pixel_values
+    return pixels

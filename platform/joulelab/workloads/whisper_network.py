@@ -1,8 +1,10 @@
-"""A Whisper network of transformers, and its decoding of windows of audio.
+"""A Whisper network of transformers, its decoding of windows of audio, and what that costs.
 
 Imports torch and transformers, so it is imported only by functions that run or trace a network.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,41 +12,23 @@ import torch
 from numpy.typing import NDArray
 from torch._guards import active_fake_mode
 
-from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
-from joulelab.workloads import hub
-from joulelab.workloads.formats import storage_dtype
-from joulelab.workloads.whisper_geometry import GEOMETRIES, START_TOKENS
-from joulelab.workloads.whisper_settings import WhisperSettings
+from joulelab.core.cost import PhaseCost, WorkloadCost
+from joulelab.tracing.kernels import averaged, kernels_of, merged, repeated
+from joulelab.tracing.program import Program
+from joulelab.tracing.trace import fake_tensors
+from joulelab.workloads import formats
+from joulelab.workloads.network_cost import trace_counted
+from joulelab.workloads.whisper import START_TOKENS, Whisper, WhisperSettings
 
-ensure_torchvision()  # transformers imports it
-
-from transformers import (  # noqa: E402
+from transformers import (  # isort: skip  # hub makes it importable
     DynamicCache,
     EncoderDecoderCache,
-    PreTrainedConfig,
-    PreTrainedModel,
-    WhisperConfig,
     WhisperFeatureExtractor,
-    WhisperForConditionalGeneration,
 )
-from transformers.modeling_outputs import BaseModelOutput  # noqa: E402
+from transformers.modeling_outputs import BaseModelOutput  # isort: skip
 
-_SHAPE = ("d_model", "encoder_layers", "decoder_layers", "num_mel_bins", "vocab_size")
+
 _SYLLABLES_HZ = 4.0  # rate at which speech swells and ebbs
-
-
-def network_of(settings: WhisperSettings, device: torch.device) -> PreTrainedModel:
-    """Build the network, with random weights or those that ``settings`` name.
-
-    Raises:
-        ConfigError: If the weights cannot be read, or are not of the geometry in ``settings``.
-    """
-    config = WhisperConfig(**GEOMETRIES[settings.model])
-    if settings.weights is not None:
-        _require_geometry(config, hub.published_config(settings.weights), settings)
-    dtype = storage_dtype(settings.precision)
-    return hub.network_of(WhisperForConditionalGeneration, config, settings.weights, dtype, device)
 
 
 class Recognition:
@@ -52,10 +36,6 @@ class Recognition:
 
     No step waits for the device: each next token stays on it. So texts do not end by themselves,
     but have the same length, as the time and energy of a measurement must.
-
-    Args:
-        network: The network.
-        settings: Batch, beams and lengths.
     """
 
     def __init__(self, network: Any, settings: WhisperSettings) -> None:
@@ -169,16 +149,49 @@ def speech_like(duration_s: float, rate_hz: int, seed: int) -> NDArray[np.float3
     return np.asarray(0.9 * audio / loudest, dtype=np.float32)
 
 
-def _require_geometry(
-    wanted: PreTrainedConfig, found: PreTrainedConfig, settings: WhisperSettings
-) -> None:
-    differing = [
-        f"{name} {getattr(found, name, None)} (not {getattr(wanted, name)})"
-        for name in _SHAPE
-        if getattr(found, name, None) != getattr(wanted, name)
-    ]
-    if found.model_type != "whisper" or differing:
-        raise ConfigError(
-            f"weights must be of the geometry that model names, but {settings.weights!r} is a "
-            f"{found.model_type} with {', '.join(differing) or 'the same shape'}."
+def traced_cost(workload: Whisper) -> WorkloadCost:
+    """Return the costs of all windows of a run, and the most bytes held."""
+    settings, tf32 = workload.settings, workload.settings.precision == "tf32"
+    with fake_tensors():
+        network = workload.network(torch.device("cpu"))
+        recognition = Recognition(network, settings)
+        formats.store_in(network, settings.precision)
+        traced = partial(trace_counted, network=network, tf32_matmul=tf32, tf32_conv=tf32)
+        encoder, encoder_calls = traced(recognition.encode, inputs=(recognition.features,))
+        start, decoder_calls = traced(recognition.start)
+        steps = _trace_steps(recognition, traced, settings.new_tokens - 1)
+    decoder = kernels_of(start)
+    if steps:
+        num_steps = settings.new_tokens - 1
+        average = averaged(kernels_of(steps[0][0]), kernels_of(steps[-1][0]))
+        decoder += repeated(average, num_steps)
+        decoder_calls += num_steps * sum(calls for _, calls in steps) // len(steps)
+    held = (encoder, start, *(program for program, _ in steps))
+    times = settings.num_windows
+    phases = tuple(
+        PhaseCost(
+            phase=phase,
+            work=times * workload.work(phase),
+            kernels=merged(repeated(kernels, times)),
+            parameter_b=encoder.parameter_b,
+            host_calls=times * num_calls,
         )
+        for phase, kernels, num_calls in (
+            ("encoder", kernels_of(encoder), encoder_calls),
+            ("decoder", decoder, decoder_calls),
+        )
+    )
+    held_b = max(each.parameter_b + each.input_b + each.peak_live_b for each in held)
+    return WorkloadCost(unit=workload.unit, phases=phases, resident_b=held_b)
+
+
+def _trace_steps(
+    recognition: Recognition, traced: Callable[..., tuple[Program, int]], num_steps: int
+) -> list[tuple[Program, int]]:
+    """Trace the first and the last step: operations and bytes grow linearly in between."""
+    steps: list[tuple[Program, int]] = []
+    for skipped in (0, num_steps - 2)[: min(num_steps, 2)]:
+        if steps:
+            recognition.lengthen(skipped)
+        steps.append(traced(recognition.step, kv=recognition.cache))
+    return steps

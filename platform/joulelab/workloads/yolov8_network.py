@@ -14,21 +14,19 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
+from joulelab.tracing.torchvision_shim import ensure_torchvision
 from joulelab.workloads.detection import DetectionSettings
-from joulelab.workloads.formats import storage_dtype
-from joulelab.workloads.state_file import require_file
+from joulelab.workloads.formats import require_file, storage_dtype
 from joulelab.workloads.vision_network import random_images, settle_norms
 
 _NUM_CLASSES = 80  # of COCO, for which the networks were published
 _OVERLAP = 0.7  # intersection over union above which ultralytics predicts one object, not two
 
 
-def network_of(settings: DetectionSettings, device: torch.device) -> torch.nn.Module:
-    """Return a network on ``device``, its batch norms folded as the library does to predict.
+def detector(settings: DetectionSettings, device: torch.device) -> torch.nn.Module:
+    """Return a network that detects objects, its batch norms folded as the library does to predict.
 
-    Raises:
-        ConfigError: If ultralytics is not installed, or the weights cannot be read.
+    Raises ConfigError if ultralytics is not installed, or the weights cannot be read.
     """
     with unset_fake_temporarily():  # its constructor reads values
         network: Any = _network(settings, device)

@@ -1,23 +1,28 @@
 """The actor of one GPU, without Ray."""
 
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from actor_fixtures import QUICK, simulated_gpus, trial
+from alone import run_alone
+from synthetic_results import record
 
 from joulelab.core.device import DeviceAddress
+from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault
 from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError, TrackingError
 from joulelab.guard import GuardClient
+from joulelab.study.resume import stored_records
+from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.store import ResultStore
-from joulelab_actors.cuda import require_cuda_sees_only
-from joulelab_actors.gpu_actor import ActorSettings, GpuActor
-from joulelab_actors.recall import stored_records
-from joulelab_actors.version import code_version
+from joulelab_actors.gpu_actor import (
+    ActorReplacedError,
+    GpuActor,
+    code_version,
+    require_cuda_sees_only,
+)
 
 
 @pytest.fixture
@@ -28,7 +33,7 @@ def gpu(tmp_path):
 
 @pytest.fixture
 def settings(tmp_path):
-    return ActorSettings(results_dir=str(tmp_path / "results"), procedure=QUICK, observe_only=True)
+    return WorkerSettings(results_dir=tmp_path / "results", procedure=QUICK, observe_only=True)
 
 
 @pytest.fixture
@@ -46,15 +51,22 @@ def test_an_actor_says_which_device_and_which_code_it_holds(actor, gpu):
 
 
 def test_a_trial_is_in_the_store_before_it_is_reported(actor, settings):
-    report = actor.measure(trial())
+    report = actor.measure(trial(), os.getpid())
 
     [measurement] = ResultStore(Path(settings.results_dir)).read()
     assert measurement == report.records[0].measurement
     assert measurement.valid, measurement.findings
 
 
+def test_a_trial_that_was_given_to_the_process_before_is_not_measured(actor, settings):
+    with pytest.raises(ActorReplacedError, match="was replaced before it began the trial"):
+        actor.measure(trial(), os.getpid() + 1)
+
+    assert ResultStore(Path(settings.results_dir)).read() == []
+
+
 def test_what_an_actor_stored_can_be_recalled_after_its_death(actor, settings):
-    report = actor.measure(trial())
+    report = actor.measure(trial(), os.getpid())
     store = ResultStore(Path(settings.results_dir))
 
     [record] = stored_records(store, report.writer, trial())
@@ -64,17 +76,32 @@ def test_what_an_actor_stored_can_be_recalled_after_its_death(actor, settings):
 
 
 def test_an_abandoned_actor_stores_nothing_more(actor, settings):
-    actor.measure(trial())
+    actor.measure(trial(), os.getpid())
     actor.abandon()
 
     with pytest.raises(TrackingError, match="nothing is stored"):
-        actor.measure(trial(repeat=1))
+        actor.measure(trial(repeat=1), os.getpid())
 
     assert len(ResultStore(Path(settings.results_dir)).read()) == 1
 
 
+def test_half_a_trial_that_an_actor_stored_is_not_recalled(tmp_path):
+    store = ResultStore(tmp_path, "actor")
+    prefill, decode = record(phase="prefill", trial="t"), record(phase="decode", trial="t")
+    asked = Trial(
+        study=decode.measurement.study, name="t", configuration=decode.measurement.configuration
+    )
+    store.append(prefill)
+    assert stored_records(store, "actor", asked) == ()
+
+    store.append(decode)
+
+    recalled = stored_records(store, "actor", asked)
+    assert [each.measurement.phase for each in recalled] == ["prefill", "decode"]
+
+
 def test_another_attempt_of_the_same_trial_is_not_recalled(actor, settings):
-    report = actor.measure(trial())
+    report = actor.measure(trial(), os.getpid())
     store = ResultStore(Path(settings.results_dir))
 
     assert stored_records(store, report.writer, trial(attempt=1)) == ()
@@ -82,7 +109,7 @@ def test_another_attempt_of_the_same_trial_is_not_recalled(actor, settings):
 
 def test_an_observing_actor_refuses_a_point_and_sets_nothing(actor, gpu):
     with pytest.raises(ConfigError, match="observe-only"):
-        actor.measure(trial(990))
+        actor.measure(trial(990), os.getpid())
 
     assert DriverStore(gpu.store).locked_uuids() == ()
 
@@ -91,10 +118,22 @@ def test_a_lost_device_is_an_invalid_measurement_with_its_reason(actor, gpu):
     actor.ready()
     DriverStore(gpu.store).state(gpu.uuid).inject(Fault(kind="lost", at_s=5.0))
 
-    report = actor.measure(trial())
+    report = actor.measure(trial(), os.getpid())
 
     [finding] = report.records[0].measurement.findings
     assert finding.reason == "device_lost"
+
+
+def test_a_device_that_was_lost_is_opened_anew_for_the_next_trial(actor, gpu):
+    actor.ready()
+    driver = DriverStore(gpu.store).state(gpu.uuid)
+    driver.inject(Fault(kind="lost", at_s=5.0))
+    actor.measure(trial(), os.getpid())
+    driver.clear_faults()
+
+    report = actor.measure(trial(repeat=1), os.getpid())
+
+    assert report.records[0].measurement.valid
 
 
 def test_a_device_that_is_not_there_is_said_by_ready(settings, gpu):
@@ -105,7 +144,7 @@ def test_a_device_that_is_not_there_is_said_by_ready(settings, gpu):
 
 
 def test_status_tells_what_was_measured(actor):
-    actor.measure(trial())
+    actor.measure(trial(), os.getpid())
 
     status = actor.status()
 
@@ -120,14 +159,14 @@ def test_cuda_that_sees_no_gpu_is_an_error_that_says_what_to_do():
 @pytest.fixture
 def guarded(gpu, settings, tmp_path):
     socket = tmp_path / "g.sock"
-    actor = GpuActor(gpu, replace(settings, observe_only=False, guard_socket=str(socket)))
+    actor = GpuActor(gpu, replace(settings, observe_only=False, guard_socket=socket))
     yield actor
     actor.close()
     GuardClient(socket, start=False).stop()
 
 
 def test_clocks_are_borrowed_for_a_trial_and_given_back(guarded, gpu):
-    report = guarded.measure(trial(990))
+    report = guarded.measure(trial(990), os.getpid())
 
     measurement = report.records[0].measurement
     assert measurement.valid, measurement.findings
@@ -135,12 +174,22 @@ def test_clocks_are_borrowed_for_a_trial_and_given_back(guarded, gpu):
     assert DriverStore(gpu.store).locked_uuids() == ()
 
 
+def test_a_closed_actor_has_nothing_on_loan(guarded, tmp_path):
+    guarded.measure(trial(990), os.getpid())
+    guard = GuardClient(tmp_path / "g.sock", start=False)
+    assert len(guard.status().leases) == 1
+
+    guarded.close()
+
+    assert guard.status().leases == ()
+
+
 def test_after_a_lost_lease_the_next_trial_takes_a_new_one(guarded, gpu, tmp_path):
     """The guard ended between two trials: the second must not fail for it."""
-    guarded.measure(trial(990))
+    guarded.measure(trial(990), os.getpid())
     GuardClient(tmp_path / "g.sock", start=False).stop()
 
-    report = guarded.measure(trial(810))
+    report = guarded.measure(trial(810), os.getpid())
 
     measurement = report.records[0].measurement
     assert measurement.valid, measurement.findings
@@ -148,24 +197,16 @@ def test_after_a_lost_lease_the_next_trial_takes_a_new_one(guarded, gpu, tmp_pat
 
 
 def test_an_actor_on_a_simulated_gpu_imports_no_torch_once_the_cost_is_known(actor, settings):
-    actor.measure(trial())  # counts the cost, or finds it counted
+    actor.measure(trial(), os.getpid())  # counts the cost, or finds it counted
     code = (
         "import sys; from pathlib import Path; from actor_fixtures import *\n"
-        "from joulelab_actors.gpu_actor import ActorSettings, GpuActor\n"
-        f"[gpu] = simulated_gpus(Path({settings.results_dir!r}).parent)\n"
-        f"settings = ActorSettings(results_dir={settings.results_dir!r}, procedure=QUICK)\n"
-        "GpuActor(gpu, settings).measure(trial())\n"
+        "from joulelab.study.worker import WorkerSettings\n"
+        "from joulelab_actors.gpu_actor import GpuActor\n"
+        f"[gpu] = simulated_gpus(Path({str(settings.results_dir.parent)!r}))\n"
+        f"folder = Path({str(settings.results_dir)!r})\n"
+        "settings = WorkerSettings(results_dir=folder, procedure=QUICK)\n"
+        "import os; GpuActor(gpu, settings).measure(trial(), os.getpid())\n"
         "assert not {'torch', 'mlflow', 'transformers'} & set(sys.modules)"
     )
-    root = Path(__file__).parents[3]
-    path = os.pathsep.join(str(root / part) for part in ("platform", "actors", "tests"))
 
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
+    run_alone(code, "actors")

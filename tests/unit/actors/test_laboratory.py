@@ -3,12 +3,15 @@ from pathlib import Path
 import pytest
 from synthetic_results import header
 
+import joulelab
 from joulelab.errors import ConfigError, JouleLabError
+from joulelab.study.ledger import StudySummary
+from joulelab.tracking.delivery import DeliveryReport
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.sync import DeliveryReport
 from joulelab_actors import laboratory
 from joulelab_actors.laboratory import Laboratory
-from joulelab_actors.ledger import StudySummary
+
+ALL = {"sm_clock_mhz": "all"}
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +26,9 @@ def no_ray(monkeypatch):
 
 
 def summary(error=None, num_delivered=3):
-    report = DeliveryReport(target="x", num_delivered=num_delivered, num_left=1, error=error)
+    report = DeliveryReport(
+        target="http://***@host", num_delivered=num_delivered, num_left=1, error=error
+    )
     return StudySummary(
         study="sweep", num_trials=4, num_skipped=0, num_valid=4, num_invalid=0, num_retries=0,
         failed={}, unfinished=(), quarantined={}, interrupted=False, between_s=None,
@@ -94,6 +99,25 @@ def test_what_cannot_be_used_is_refused_before_ray_starts_and_nothing_is_left(
         pass
 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("study", "complaint"),
+    [
+        (lambda lab: joulelab.measure(lambda: None, lab=lab), "name it as FILE.py:NAME"),
+        (lambda lab: joulelab.sweep(lambda: None, lab=lab), "name it as FILE.py:NAME"),
+        (lambda lab: joulelab.search(lambda: None, ALL, lab=lab), "name it as FILE.py:NAME"),
+        (lambda lab: joulelab.sweep("gemm", every=0, lab=lab), "every must be at least 1"),
+        (lambda lab: joulelab.search("gemm", ALL, seed=-1, lab=lab), "seed must be within 0"),
+        (lambda lab: joulelab.search("gemm", ALL, strategy="tp", lab=lab), "Did you mean 'tpe'"),
+        (lambda lab: joulelab.search("gemm", {"n": [0, 1]}, lab=lab), "n must be"),
+    ],
+)
+def test_what_no_cluster_could_carry_out_is_refused_before_ray_starts(study, complaint, tmp_path):
+    with pytest.raises(ConfigError, match=complaint):
+        study(Laboratory(results_dir=tmp_path / "results"))
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_study_is_taken_before_ray_starts_and_let_go_if_it_does_not(tmp_path):

@@ -9,22 +9,22 @@ from rich.console import Console
 from synthetic_results import header, measurement
 
 from joulelab import Configuration, EnergyWindow
-from joulelab.analysis.conclude_knobs import conclude_knobs, print_knobs
+from joulelab.analysis.conclude import conclude_knobs
 from joulelab.analysis.knob_findings import crossover, equals, losses, winners
 from joulelab.analysis.knob_grid import Axis, knob_grid
 from joulelab.analysis.knob_log import LOG, KnobStudy
-from joulelab.analysis.knob_panels import apart
-from joulelab.analysis.knob_study import analyse_knobs
+from joulelab.analysis.knob_plot import apart
+from joulelab.analysis.knob_study import analyse_knobs, summed
 from joulelab.analysis.knob_table import write_knob_csv
 from joulelab.analysis.knob_wording import (
-    say_batches,
-    say_formats,
-    say_lengths,
-    say_sizes,
-    say_steps,
+    conclude_batches,
+    conclude_formats,
+    conclude_lengths,
+    conclude_sizes,
+    conclude_steps,
     sentence,
 )
-from joulelab.analysis.phase_sum import summed
+from joulelab.analysis.reprint import print_knobs
 from joulelab.cli.main import main
 from joulelab.core.measurement import Finding
 from joulelab.core.quality import Quality
@@ -158,7 +158,7 @@ def test_equals_of_a_winner_are_those_that_are_not_shown_to_be_worse():
 
 
 def test_the_sentence_on_formats_names_winners_and_losers():
-    said = sentence(study(formats(), format_cost), say_formats)
+    said = sentence(study(formats(), format_cost), conclude_formats)
 
     assert said.startswith("Least energy: fp16 at batch 1 (8.0000 ± 0.0057 J/token), int8 from ")
     assert "int8 loses to fp16 at batch 1 (+100.0 % ± " in said
@@ -168,7 +168,9 @@ def test_the_sentence_on_formats_names_winners_and_losers():
 def test_the_sentence_on_batches_gives_growth_and_where_it_ends():
     grid = knob_grid("llama", {"model": "tiny"}, axes(precision=("fp16",), batch=(1, 2, 4)))
 
-    said = sentence(study(grid, lambda p, b: (1 + 0.02 / b if b > 1 else 9, 1 / b)), say_batches)
+    said = sentence(
+        study(grid, lambda p, b: (1 + 0.02 / b if b > 1 else 9, 1 / b)), conclude_batches
+    )
 
     assert said.startswith("From batch 1 to 4 energy changes by -88.8")
     assert said.endswith("throughput grows 4-fold (beyond 2 a doubling saves less than 5%).")
@@ -179,7 +181,7 @@ def test_the_sentence_on_sizes_gives_the_power_law():
 
     said = sentence(
         study(knob_grid("llama", {}, [axis]), lambda m: (1.0 if m == "tiny" else 31.6227766, 1.0)),
-        say_sizes,
+        conclude_sizes,
     )
 
     assert "grows with the power 0.50 of the parameters" in said
@@ -189,7 +191,7 @@ def test_the_sentence_on_sizes_gives_the_power_law():
 def test_the_sentence_on_lengths_gives_the_change_of_energy_and_time():
     grid = knob_grid("llama", {"model": "tiny"}, axes(prompt_tokens=(16, 64)))
 
-    said = sentence(study(grid, lambda n: (n / 16, (n / 16) ** 0.5)), say_lengths)
+    said = sentence(study(grid, lambda n: (n / 16, (n / 16) ** 0.5)), conclude_lengths)
 
     assert "From 16 to 64 prompt_tokens energy per token changes by +300.0" in said
     assert "time by +100.0" in said
@@ -212,7 +214,7 @@ def test_the_sentence_on_steps_asks_for_quality_and_gives_the_cost_of_a_step():
 
     result = analyse_knobs(rows, grid, quality=[(quality(1.0),), (quality(0.97),), (quality(0.6),)])
 
-    said = sentence(result, say_steps)
+    said = sentence(result, conclude_steps)
     assert said.startswith("Least energy: ddim, steps 10, 6.0")
     assert "of those that keep 95% of the first row's ssim: ddim, steps 20, 7.0" in said
     assert said.endswith("one step more costs 100 mJ/image.")
@@ -336,7 +338,7 @@ def test_a_study_of_which_nothing_could_be_measured_says_so():
 
     result = analyse_knobs([refused(grid.cases[0].configuration)], grid)
 
-    assert sentence(result, say_formats) == "Nothing could be measured. The <GPU> has no bf16."
+    assert sentence(result, conclude_formats) == "Nothing could be measured. The <GPU> has no bf16."
     assert not result.complete
 
 

@@ -13,12 +13,18 @@ from rich.console import Console
 from synthetic_results import board, energy_j, header, measurement, sweep
 
 from joulelab.analysis.analyse import analyse_sweep
-from joulelab.analysis.conclude import conclude_sweep, print_sweep
-from joulelab.analysis.export import COLUMNS, write_csv
+from joulelab.analysis.conclude import conclude_sweep
+from joulelab.analysis.figure_file import save_png_and_svg, svg_of
 from joulelab.analysis.frames import measurements_frame
-from joulelab.analysis.plots import can_plot, inline_svg, save_plot
+from joulelab.analysis.plots import can_plot, phase_figure
 from joulelab.analysis.report import write_report
-from joulelab.analysis.table import fitting_table, phase_table
+from joulelab.analysis.reprint import print_sweep
+from joulelab.analysis.sweep_table import (
+    COLUMNS,
+    fitting_table,
+    reported_table,
+    write_csv,
+)
 from joulelab.analysis.wording import sentence
 from joulelab.cli.main import main
 from joulelab.core.measurement import Finding, Observed
@@ -96,14 +102,14 @@ def test_a_frame_has_a_row_per_measurement_and_its_vocabulary():
 
 
 def test_the_table_fits_a_hundred_columns_and_tells_the_story(phase):
-    text = printed(phase_table(phase, more="sweep.csv has all"))
+    text = printed(fitting_table(phase, Console(width=100), more="sweep.csv has all"))
 
     assert max(map(len, text.splitlines())) <= 100
     assert "default (2000)" in text
     assert f"20 of {len(phase.rows)} points are shown; sweep.csv has all" in text
     assert "1 points have no valid measurement: 1 throttled" in text
     members = [phase.row(label).point.sm_clock_mhz for label in phase.members]
-    best = phase.row(phase.best).point.sm_clock_mhz
+    best = phase.row(phase.recommended).point.sm_clock_mhz
     for clock in (best, max(members), min(members), min(ALL_CLOCKS_MHZ)):
         assert re.search(rf"\b{clock}\b", text)
 
@@ -116,7 +122,7 @@ def test_a_narrow_terminal_loses_columns_and_never_digits(phase, width):
 
     text = console.file.getvalue()
     rows = [
-        line for line in text.splitlines() if re.match(r"\s*[*=^]*\s+(default|\d{3,4})\b", line)
+        line for line in text.splitlines() if re.match(r"\s*[*<=^]*\s+(default|\d{3,4})\b", line)
     ]
     assert "\N{HORIZONTAL ELLIPSIS}" not in text
     assert len(rows) == 20
@@ -124,7 +130,7 @@ def test_a_narrow_terminal_loses_columns_and_never_digits(phase, width):
 
 
 def test_the_whole_table_can_be_asked_for(phase):
-    table = phase_table(phase, max_rows=None)
+    table = fitting_table(phase, Console(width=100), max_rows=None)
 
     assert table.row_count == len(phase.rows) == 112
 
@@ -142,12 +148,38 @@ def test_the_csv_holds_every_point_in_si_units(result, phase, tmp_path):
     assert float(by_clock["1200"]["saving_low"]) == figures.saving.low
     assert by_clock["1995"]["energy_per_unit_j"] == ""
     assert by_clock["1995"]["reasons"] == "throttled"
-    assert [row["is_best"] for row in rows].count("1") == 1
+    assert [row["sm_clock_mhz"] for row in rows if row["is_recommended"] == "1"] == [
+        phase.recommended.removesuffix("MHz")
+    ]
+    assert [row["sm_clock_mhz"] for row in rows if row["is_lowest"] == "1"] == [
+        phase.lowest.removesuffix("MHz")
+    ]
     assert sum(int(row["in_set"]) for row in rows) == len(phase.members)
 
 
+def test_what_the_workload_told_stands_beside_each_clock(tmp_path):
+    def telling(each):
+        clock_mhz = each.configuration.point.sm_clock_mhz or 1980
+        return replace(each, figures=(("ttft_p50_s", 90 / clock_mhz),))
+
+    result = analyse_sweep([telling(each) for each in sweep(CLOCKS_MHZ)])
+    write_csv(result, tmp_path / "sweep.csv")
+
+    with (tmp_path / "sweep.csv").open() as file:
+        rows = {row["sm_clock_mhz"]: row for row in csv.DictReader(file)}
+    assert float(rows["900"]["figures.ttft_p50_s"]) == pytest.approx(0.1)
+    shown = printed(reported_table(result.phases[0]))
+    assert "ttft_p50_s" in shown
+    assert "600MHz" in shown
+    assert "0.15" in shown
+
+
+def test_a_workload_that_tells_nothing_has_no_table_of_it(phase):
+    assert reported_table(phase) is None
+
+
 def test_a_plot_is_written_as_png_and_svg(phase, tmp_path):
-    png, svg = save_plot(phase, tmp_path / "decode.v1")
+    png, svg = save_png_and_svg(phase_figure(phase), tmp_path / "decode.v1")
 
     assert png.name == "decode.v1.png"
     assert png.read_bytes().startswith(b"\x89PNG")
@@ -155,15 +187,17 @@ def test_a_plot_is_written_as_png_and_svg(phase, tmp_path):
 
 
 def test_a_plot_labels_the_best_the_default_and_the_cap(phase):
-    drawn = inline_svg(phase)
+    drawn = svg_of(phase_figure(phase, with_head=False))
 
     texts = set(re.findall(r">([^<>]+)</text>", drawn))
-    best = phase.row(phase.best).point.sm_clock_mhz
+    best = phase.row(phase.recommended).point.sm_clock_mhz
     assert {f"{best} MHz", "default", "power-capped", "Energy", "mJ/token"} <= texts
 
 
 def test_a_plot_is_the_same_every_time(phase):
-    assert inline_svg(phase) == inline_svg(phase)
+    assert svg_of(phase_figure(phase, with_head=False)) == svg_of(
+        phase_figure(phase, with_head=False)
+    )
 
 
 def test_a_single_point_is_no_plot():
@@ -181,7 +215,7 @@ def test_odd_sweeps_can_be_plotted(change, tmp_path):
     rows = [m for m in rows if has_default or not m.configuration.point.is_default]
 
     for phase in analyse_sweep(rows).phases:
-        save_plot(phase, tmp_path / "odd")
+        save_png_and_svg(phase_figure(phase), tmp_path / "odd")
 
 
 def test_the_report_stands_alone_and_is_whole(measurements, result, tmp_path):
@@ -210,7 +244,7 @@ def test_the_first_thing_in_a_report_is_the_answer(measurements, result, phase, 
     text = write_report(result, measurements, tmp_path / "r.html").read_text()
 
     headline = re.search(r"<h1>(.*?)</h1>", text)[1]
-    assert headline.startswith(f"{phase.row(phase.best).point.sm_clock_mhz} MHz: -")
+    assert headline.startswith(f"{phase.row(phase.recommended).point.sm_clock_mhz} MHz: -")
 
 
 def test_a_report_of_hardware_has_no_notice(tmp_path):
@@ -250,19 +284,21 @@ def test_a_report_of_nothing_valid_says_so(tmp_path):
 
 @pytest.fixture(scope="module")
 def concluded(tmp_path_factory):
-    """The store of a sweep of two phases, and its conclusion."""
+    """The store of a sweep of two phases, its answer, and what was found."""
     store = ResultStore(tmp_path_factory.mktemp("results"))
     store.write_study(header())
     for m in sweep(CLOCKS_MHZ) + sweep(CLOCKS_MHZ, phase="prefill", seed=1):
         store.append(Record(measurement=m, trace=None))
-    return store, conclude_sweep(store)
+    result = conclude_sweep(store)
+    return store, store.read_answer(), result
 
 
 def test_a_sweep_is_told_again_from_its_folder_alone(tmp_path, capsys):
     store = ResultStore(tmp_path)
     store.write_study(header(settings=(("objective", "ed2p"),)))
     store.append(*(Record(measurement=m, trace=None) for m in sweep(CLOCKS_MHZ)))
-    before = conclude_sweep(store, "ed2p").answer
+    conclude_sweep(store, "ed2p")
+    before = store.read_answer()
     for name in before.files:
         (tmp_path / name).unlink()
 
@@ -274,25 +310,29 @@ def test_a_sweep_is_told_again_from_its_folder_alone(tmp_path, capsys):
 
 
 def test_the_conclusion_of_a_sweep_is_in_its_folder(concluded):
-    store, conclusion = concluded
+    store, answer, _ = concluded
 
-    assert store.read_answer() == conclusion.answer
-    assert all((store.folder / file).stat().st_size > 0 for file in conclusion.answer.files)
-    assert {"report.html", "sweep.csv", "sweep-llama-prefill.png"} <= set(conclusion.answer.files)
+    assert all((store.folder / file).stat().st_size > 0 for file in answer.files)
+    assert {"report.html", "sweep.csv", "sweep-llama-prefill.png"} <= set(answer.files)
 
 
 def test_the_conclusion_gives_the_answer_in_words_and_numbers(concluded):
-    _, conclusion = concluded
+    _, answer, result = concluded
 
-    summary = dict(conclusion.answer.summary)
-    decode = conclusion.result.phases[0]
-    assert summary["best.llama-decode.saving"] == decode.row(decode.best).figures.saving.value
+    summary = dict(answer.summary)
+    decode = result.phases[0]
+    assert (
+        summary["best.llama-decode.saving"] == decode.row(decode.recommended).figures.saving.value
+    )
     assert summary["best.llama-decode.num_in_set"] == len(decode.members)
-    assert conclusion.answer.note == sentence(conclusion.result)
+    lowest = decode.row(decode.lowest)
+    assert summary["lowest.llama-decode.sm_clock_mhz"] == lowest.point.sm_clock_mhz
+    assert summary["lowest.llama-decode.saving"] == lowest.figures.saving.value
+    assert answer.note == sentence(result)
 
 
 def test_a_concluded_sweep_is_printed_with_its_answer_and_its_files(concluded):
-    store, conclusion = concluded
+    store, answer, _ = concluded
     console = Console(width=100, file=StringIO())
 
     print_sweep(store.folder, console=console)
@@ -301,7 +341,7 @@ def test_a_concluded_sweep_is_printed_with_its_answer_and_its_files(concluded):
     assert "llama prefill on simulated Invented GPU" in text
     assert f"{store.folder / 'report.html'}\n" in text
     flowing = " ".join(text.split())
-    assert all(line in flowing for line in conclusion.answer.note.splitlines())
+    assert all(line in flowing for line in answer.note.splitlines())
 
 
 def test_devices_of_other_names_are_kept_apart_in_the_report(tmp_path):

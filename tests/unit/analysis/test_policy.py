@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from synthetic_results import sweep
 
-from joulelab.analysis.applications import applications_of
-from joulelab.analysis.point_labels import KNOBS, knob_of, placed
-from joulelab.analysis.policy import Application, policies
-from joulelab.analysis.policy_plot import save_policy_plot
+from joulelab.analysis.policy import Application, applications_of, policies
+from joulelab.analysis.policy_plot import knob_of, save_policy_plot
 from joulelab.analysis.policy_table import point_words, policy_words, rows_of
 from joulelab.core.additive import fit_additive
+from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, MeasurementError
 
 CLOCKS_MHZ = tuple(range(600, 1801, 100))
@@ -23,7 +22,8 @@ def application(name, best_mhz, *, u=0.001, steep=1.0, clocks=CLOCKS_MHZ):
     labels = ["default", *(f"{clock}MHz" for clock in clocks)]
     costs = [steep * np.log(clock / best_mhz) ** 2 for clock in (clocks[-1], *clocks)]
     fit = fit_additive(labels, ["a"] * len(labels), costs, [u] * len(labels))
-    return Application(name=name, fit=fit, default="default")
+    points = [OperatingPoint(), *(OperatingPoint(sm_clock_mhz=clock) for clock in clocks)]
+    return Application(name=name, fit=fit, points={point.label: point for point in points})
 
 
 def test_one_clock_lies_between_the_optima_and_its_regrets_are_the_costs_there():
@@ -73,6 +73,20 @@ def test_clocks_that_readings_cannot_tell_apart_are_equals():
     assert "600MHz" not in unsure[0].equals
 
 
+def test_the_drivers_default_is_chosen_where_no_clock_is_better(tmp_path):
+    """It was left out of the candidates, so that a slower clock was recommended in its place."""
+    every = [over(name, {at(): 0.0, at(900): 0.3, at(1200): 0.1}) for name in ("a", "b")]
+
+    [policy] = policies(every, most_points=1)
+
+    assert policy.points == ("default",)
+    assert policy.mean_regret == 0
+    assert policy.served[0].change.value == 0
+    assert policy_words(policy, "edp").startswith("The driver's default for 2 applications")
+    drawn = save_policy_plot(every, policy, tmp_path / "policy.svg", aim="EDP").read_text()
+    assert "<!-- the driver's default -->" in drawn
+
+
 def test_points_that_an_application_lacks_are_left_out_and_none_is_an_error():
     whole = application("whole", 1000)
     half = application("half", 1000, clocks=CLOCKS_MHZ[::2])
@@ -88,7 +102,7 @@ def test_points_that_an_application_lacks_are_left_out_and_none_is_an_error():
 @pytest.mark.parametrize(
     ("names", "most_points", "why"),
     [(["a"], 1, "two applications"), (["a", "a"], 1, "each once"), (["a", "b"], 0, "1 or more"),
-     (["a", "b"], 99, "at most 13")],
+     (["a", "b"], 99, "at most 14")],
 )  # fmt: skip
 def test_what_cannot_be_chosen_is_an_error(names, most_points, why):
     with pytest.raises(ConfigError, match=why):
@@ -107,7 +121,7 @@ def test_sweeps_are_applications_named_by_what_sets_them_apart():
     found = applications_of([*one, *other])
 
     assert [each.name for each in found] == ["llama decode batch=8", "llama decode batch=99"]
-    assert all(each.default == "default" for each in found)
+    assert all("default" in each.points for each in found)
 
 
 def test_two_products_are_not_compared():
@@ -134,25 +148,30 @@ def test_a_policy_is_told_drawn_and_tabulated(tmp_path):
 
 
 def over(name, costs):
-    """An application with a cost for each label."""
-    fit = fit_additive(list(costs), ["a"] * len(costs), list(costs.values()), [0.001] * len(costs))
-    return Application(name=name, fit=fit, default=None)
+    """An application with a cost for each point."""
+    points = {point.label: point for point in costs}
+    fit = fit_additive(list(points), ["a"] * len(costs), list(costs.values()), [0.001] * len(costs))
+    return Application(name=name, fit=fit, points=points)
+
+
+def at(sm=None, mem=None, limit=None):
+    return OperatingPoint(sm_clock_mhz=sm, mem_clock_mhz=mem, power_limit_w=limit)
 
 
 @pytest.mark.parametrize(
-    ("labels", "axis", "named"),
+    ("points", "axis", "named"),
     [
-        (["300W", "400W", "500W"], "power limit, W", "400 W"),
-        (["mem2201MHz", "mem3201MHz", "mem3301MHz"], "memory clock, MHz", "memory 3201 MHz"),
-        (["900MHz-300W", "1200MHz-300W", "1500MHz-300W"], "SM clock, MHz", "1200 MHz, 300 W"),
-        (["900MHz-300W", "1200MHz", "1200MHz-300W", "900MHz"], "SM clock, MHz", "1200 MHz"),
-        (["900MHz", "300W", "1200MHz"], "SM clock, MHz", "300 W"),
+        ([at(limit=watts) for watts in (300, 400, 500)], "power limit, W", "400 W"),
+        ([at(mem=clock) for clock in (2201, 3201, 3301)], "memory clock, MHz", "memory 3201 MHz"),
+        ([at(clock, limit=300) for clock in (900, 1200, 1500)], "SM clock, MHz", "1200 MHz, 300 W"),
+        ([at(900, limit=300), at(1200), at(1200, limit=300), at(900)], "SM clock, MHz", "1200 MHz"),
+        ([at(900), at(limit=300), at(1200)], "SM clock, MHz", "300 W"),
     ],
     ids=["limits", "memory clocks", "clocks at a limit", "a grid", "clocks, or a limit"],
 )
-def test_points_of_any_knob_are_drawn(tmp_path, labels, axis, named):
+def test_points_of_any_knob_are_drawn(tmp_path, points, axis, named):
     """Points with a power limit once ended in a ValueError."""
-    costs = dict(zip(labels, (0.1, 0.0, 0.2, 0.3), strict=False))
+    costs = dict(zip(points, (0.1, 0.0, 0.2, 0.3), strict=False))
     every = [over("one", costs), over("other", {k: 2 * v for k, v in costs.items()})]
     [policy] = policies(every, most_points=3)
     assert point_words(policy.points[0]) == named
@@ -164,12 +183,6 @@ def test_points_of_any_knob_are_drawn(tmp_path, labels, axis, named):
     assert named in drawn
 
 
-def test_a_point_is_placed_by_one_knob_and_named_by_the_others():
-    clock, limit, memory = KNOBS
-
-    assert placed("1410MHz-mem1215MHz-300W", clock) == (1410.0, "mem1215MHz-300W")
-    assert placed("1410MHz-mem1215MHz-300W", memory) == (1215.0, "1410MHz-300W")
-    assert placed("1410MHz-312.5W", limit) == (312.5, "1410MHz")
-    assert placed("300W", clock) == (None, "300W")
+def test_points_that_set_no_knob_have_no_axis():
     with pytest.raises(ConfigError, match="no axis"):
-        knob_of(["default"])
+        knob_of([at()])

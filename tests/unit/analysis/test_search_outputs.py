@@ -1,10 +1,12 @@
 """What a search found: its table, plots, report, and what its results folder holds."""
 
 import csv
+import json
 import re
 from collections import Counter
 from dataclasses import replace
 from io import StringIO
+from math import log
 from random import Random
 
 import pytest
@@ -12,24 +14,26 @@ from rich.console import Console
 from search_surfaces import Surface, large_space, problem_on
 from synthetic_results import board, header, measurement, provenance
 
-from joulelab.analysis.search_chart import chart_point
-from joulelab.analysis.search_conclude import REPORT, TABLE, print_search
-from joulelab.analysis.search_log import read_log
-from joulelab.analysis.search_log import result_of as restored
-from joulelab.analysis.search_result import SearchMethod
+from joulelab.analysis.chart import chart_point
+from joulelab.analysis.conclude import REPORT
+from joulelab.analysis.conclude import SEARCH_TABLE as TABLE
+from joulelab.analysis.reprint import print_search
+from joulelab.analysis.search_plot import front_figure
+from joulelab.analysis.search_result import LOG, SearchMethod, read_log
+from joulelab.analysis.search_result import result_of as restored
 from joulelab.analysis.search_table import chosen_rows, search_table
 from joulelab.cli.main import main
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, Observed
 from joulelab.core.record import Record
-from joulelab.search.constraints import Constraint
-from joulelab.search.course import Course
-from joulelab.search.evidence import Evidence
-from joulelab.search.kept import Kept
-from joulelab.search.space import SearchSpace
+from joulelab.searching.constraints import Constraint
+from joulelab.searching.course import Course
+from joulelab.searching.evidence import Evidence
+from joulelab.searching.kept import Kept
+from joulelab.searching.space import SearchSpace
+from joulelab.study.outcomes import outcome_of, spent_j
+from joulelab.study.search import conclude_search
 from joulelab.tracking.store import ResultStore
-from joulelab_actors.search.outcomes import outcome_of, spent_j
-from joulelab_actors.search.tell import conclude_search
 
 CAPPED = Finding(reason="power_capped", detail="The power cap <held> the clock at 1200 MHz.")
 HOT = Finding(reason="throttled", detail="Thermal slowdown for 10 % of the time.")
@@ -80,9 +84,9 @@ def measured(space, place, number, *, num_boards=2, findings=()):
     )
 
 
-def concluded(folder, space, measurements, *, goal="edp", constraints=(), kept=None):
+def concluded(folder, space, measurements, *, objective="edp", constraints=(), kept=None):
     """Conclude a search as at its end; returns its store and its result."""
-    problem = problem_on(space, goal, constraints)
+    problem = problem_on(space, objective, constraints)
     store, evidence, course, taken_j = ResultStore(folder), Evidence(problem), Course(problem), 0.0
     store.write_study(header(name="search"))
     for m in measurements:
@@ -110,7 +114,7 @@ def search(tmp_path_factory, places):
     found = [measured(large_space(), place, number) for number, place in enumerate(places)]
     found.append(measured(large_space(), 1, 38, findings=[CAPPED]))
     found.append(measured(large_space(), 2, 39, findings=[HOT]))
-    limit = Constraint(quantity="slowdown", bound=0.3)
+    limit = Constraint(quantity="slowdown", bound=0.3, against="baseline")
     folder = tmp_path_factory.mktemp("search")
     return concluded(folder, large_space(), found, constraints=[limit])
 
@@ -172,7 +176,7 @@ def test_the_report_says_what_was_done_and_what_it_took(search):
     assert "at most 30 % more time than the baseline" in page
     assert "The search was ended by the budget of 40 trials." in page
     assert "With the last 3 trials of the budget the best and the knee of the front were" in page
-    assert "held down by the power cap" in page
+    assert "power-capped" in page
     assert "1 throttled" in page
     assert "The power cap &lt;held&gt; the clock" in page
     assert "<held>" not in page
@@ -223,7 +227,7 @@ def test_what_was_found_is_printed_with_the_places_of_its_files(search):
 def test_a_search_with_quality_tells_it_everywhere(tmp_path, places):
     found = [measured(large_space(), place, number) for number, place in enumerate(places)]
 
-    store, result = concluded(tmp_path, large_space(), found, goal="qep", kept=KEPT)
+    store, result = concluded(tmp_path, large_space(), found, objective="qep", kept=KEPT)
 
     assert result.has_quality
     assert "% kept" in printed(result, 160)
@@ -264,8 +268,10 @@ def test_what_is_not_known_is_absent_from_the_chart():
 def test_a_search_is_told_again_from_its_folder_alone(tmp_path, places, capsys):
     found = [measured(large_space(), place, number) for number, place in enumerate(places)]
     found.append(measured(large_space(), 1, 38, findings=[CAPPED]))
-    limit = Constraint(quantity="slowdown", bound=0.3)
-    store, _ = concluded(tmp_path, large_space(), found, goal="qep", kept=KEPT, constraints=[limit])
+    limit = Constraint(quantity="slowdown", bound=0.3, against="baseline")
+    store, _ = concluded(
+        tmp_path, large_space(), found, objective="qep", kept=KEPT, constraints=[limit]
+    )
     answer, table = store.read_answer(), (tmp_path / TABLE).read_bytes()
     for name in (*answer.files, "answer.json"):
         (tmp_path / name).rename(tmp_path / f"{name}.before")
@@ -281,6 +287,27 @@ def test_a_search_is_told_again_from_its_folder_alone(tmp_path, places, capsys):
         r"<svg.*?</svg>", "", before, flags=re.DOTALL
     )
     assert answer.note in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_log_of_before_is_read_as_it_was_meant(search, tmp_path):
+    """Its trials had another name, and a slowdown was over the baseline."""
+    store, result = search
+    log = json.loads(store.folder.joinpath(LOG).read_text())
+    log["told"] = log.pop("trials")
+    for each in log["constraints"]:
+        del each["against"]
+    for each in log["told"]:
+        if each["outcome"]["figures"] is not None:
+            for name in ("latency_s", "ttft_s", "ttft_u_s", "tpot_s", "tpot_u_s"):
+                del each["outcome"]["figures"][name]
+    (tmp_path / LOG).write_text(json.dumps(log))
+
+    read = read_log(ResultStore(tmp_path))
+
+    assert [each.against for each in read.constraints] == ["baseline"]
+    assert len(read.trials) == len(result.steps)
+    [first, *_] = read.trials
+    assert first.outcome.figures.latency_s == first.outcome.figures.time_s
 
 
 def test_what_is_no_study_that_ended_cannot_be_told_again(tmp_path, capsys):
@@ -309,7 +336,27 @@ def test_a_log_of_a_search_holds_all_that_it_was_asked(tmp_path):
 
     assert again.problem.qualities == cells
     assert (again.problem.constraints, again.problem.confidence) == ((limit,), 0.9)
-    assert again.problem.goal == problem.goal
+    assert again.problem.objective == problem.objective
     assert list(again.problem.space) == list(problem.space)
     assert again.method == METHOD
     assert again.steps == result.steps
+
+
+def test_what_lies_around_the_choice_has_a_panel_though_one_lies_far_off(tmp_path):
+    """A single slow configuration squeezed the whole front into a corner."""
+    factors = (40, 1, 3, 4, 2000)  # the baseline, and the clocks
+    found = []
+    for place, factor in enumerate(factors):
+        made = measured(CLOCK, place, place, num_boards=1)
+        windows = [
+            replace(w, duration_s=factor * w.duration_s, energy_j=factor * w.energy_j)
+            for w in made.windows
+        ]
+        found.append(replace(made, windows=tuple(windows)))
+    _, result = concluded(tmp_path, CLOCK, found)
+
+    panels = front_figure(result).axes
+
+    assert len(panels) == 2
+    everything, near = (log(axes.get_xlim()[1] / axes.get_xlim()[0]) for axes in panels)
+    assert near < 0.5 * everything

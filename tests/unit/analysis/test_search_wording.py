@@ -1,30 +1,34 @@
-"""The answer of a search in words."""
+"""The answer of a search in words, and what it says of the quality before it measures."""
 
 from dataclasses import replace
 
 import pytest
 
-from joulelab.analysis.search_wording import constraint_words, sentence
-from joulelab.search.answer import answer
-from joulelab.search.base import Figures, Outcome
-from joulelab.search.constraints import Constraint
-from joulelab.search.evidence import Evidence, Problem
-from joulelab.search.goal import goal_of
-from joulelab.search.space import SearchSpace
+from joulelab.analysis.search_wording import constraint_words, score_words, sentence
+from joulelab.objectives import OBJECTIVES
+from joulelab.searching.answer import answer
+from joulelab.searching.base import Figures, Outcome
+from joulelab.searching.constraints import Constraint
+from joulelab.searching.evidence import Evidence, Problem
+from joulelab.searching.kept import Kept
+from joulelab.searching.scores import Scores
+from joulelab.searching.space import SearchSpace
 
 SPACE = SearchSpace("vit", {"sm_clock_mhz": (1200, 1100), "precision": ("bf16",)})
+QUALITIES = SearchSpace("vit", {"precision": ("fp32", "bf16", "fp8"), "batch": (1, 8)})
+SLOWDOWN = Constraint(quantity="slowdown", bound=0.05)
 SCATTER = (0.999, 1.001, 1.0)
 
 
-def evidence(energies_j, lost=(), retention=None):
-    """Three repeats of every configuration, all of which take a second."""
-    found = Evidence(Problem(space=SPACE, goal=goal_of("edp")))
-    for candidate, energy_j in zip(SPACE, energies_j, strict=False):
+def evidence(energies_j, lost=(), retention=None, times_s=(1.0, 1.0, 1.0), space=SPACE, **limits):
+    """Three repeats of every configuration, all of which take a second unless said otherwise."""
+    found = Evidence(Problem(space=space, objective=OBJECTIVES["edp"], **limits))
+    for candidate, energy_j, time_s in zip(space, energies_j, times_s, strict=False):
         for scatter in SCATTER:
             figures = Figures(
                 energy_j=energy_j * scatter,
                 energy_u_j=1e-4,
-                time_s=1.0,
+                time_s=time_s,
                 time_u_s=1e-4,
                 power_w=energy_j,
                 board="a",
@@ -46,7 +50,15 @@ def test_a_saving_is_told_with_its_interval_and_when_it_has_paid():
 
     assert words.startswith("Choose 1200 MHz, bf16: -20.0 % ± 0.")
     assert "every other configuration that was measured is worse." in words
-    assert words.endswith("2 kJ and has paid for itself after 1,000 images.")
+    assert words.endswith("2 kJ and pays for itself after 1,000 images.")
+
+
+def test_a_search_that_has_measured_the_baseline_alone_compares_it_with_nothing():
+    """It said that every other configuration that was measured was worse."""
+    words = said(evidence([10.0]))
+
+    assert "no other configuration has been measured" in words
+    assert "worse" not in words
 
 
 def test_a_search_that_a_budget_ended_says_that_it_is_not_settled():
@@ -63,7 +75,7 @@ def test_a_search_that_a_budget_ended_says_that_it_is_not_settled():
 def test_no_digit_is_told_that_is_not_known():
     words = said(evidence([10.0, 8.0, 9.0]), spent_j=2469134.0)
 
-    assert "2.47 MJ and has paid for itself after 1,230,000 images." in words
+    assert "2.47 MJ and pays for itself after 1,230,000 images." in words
 
 
 def test_the_baseline_is_a_possible_answer():
@@ -71,6 +83,15 @@ def test_the_baseline_is_a_possible_answer():
 
     assert words.startswith("Stay with the driver's clock, bf16")
     assert words.endswith("The search took 2 kJ.")
+
+
+@pytest.mark.parametrize(("energies_j", "is_told"), [((10, 8, 6), True), ((10, 6, 8), False)])
+def test_a_choice_at_the_end_of_an_axis_is_told_since_more_may_be_beyond(energies_j, is_told):
+    batches = SearchSpace("vit", {"batch": (1, 8, 64)})
+
+    words = said(evidence(energies_j, space=batches))
+
+    assert ("It lies at the end of what was asked for in batch;" in words) == is_told
 
 
 def test_the_quality_that_is_kept_is_told_where_it_was_evaluated():
@@ -94,13 +115,16 @@ def test_what_the_power_cap_held_down_is_told_as_that_and_not_as_unmeasured():
     words = said(evidence([10.0, 8.0], lost=[held]))
 
     assert "could not be measured" not in words
-    assert "1 configuration ran slower than asked, held down by the power cap" in words
+    assert "1 configuration was power-capped" in words
 
 
 @pytest.mark.parametrize(
     ("constraint", "words"),
     [
-        (Constraint(quantity="slowdown", bound=0.05), "at most 5 % more time than the baseline"),
+        (SLOWDOWN, "at most 5 % more time than the driver's clock at the same knobs"),
+        (replace(SLOWDOWN, against="baseline"), "at most 5 % more time than the baseline"),
+        (Constraint(quantity="ttft_s", bound=0.2), "at most 0.2 s to the first token"),
+        (Constraint(quantity="throughput_per_s", bound=9), "at least 9 units of work per second"),
         (Constraint(quantity="quality", bound=0.95), "at least 0.95 of the reference's quality"),
         (Constraint(quantity="power_w", bound=350), "at most 350 W"),
         (Constraint(quantity="memory_b", bound=23.5e9), "at most 23.5 GB of device memory"),
@@ -118,3 +142,78 @@ def test_an_answer_that_may_break_a_constraint_says_so():
         strict.add(outcome)
 
     assert "it is not sure to keep to every constraint" in said(strict)
+
+
+def test_beside_the_lowest_of_a_flat_optimum_stands_the_fastest_of_the_set():
+    """Which of 1200 and 1100 MHz is lowest is noise, and which is faster is not."""
+    found = evidence([10.0, 8.0, 8.8], times_s=(1.0, 1.0, 0.909))
+
+    words = said(found)
+
+    assert words.startswith("Choose 1100 MHz, bf16") != words.startswith("Choose 1200 MHz, bf16")
+    assert answer(found, spent_j=1.0).fastest.configuration.point.sm_clock_mhz == 1100
+    assert "1 configuration statistically indistinguishable from it. " in words
+
+
+def test_the_fastest_is_named_with_what_it_costs():
+    words = said(evidence([10.0, 8.0, 8.81], times_s=(1.0, 1.0, 0.909)))
+
+    assert words.startswith("Choose 1200 MHz, bf16")
+    assert " The fastest of these is 1100 MHz, bf16: -11.9 % ± " in words
+
+
+def test_the_lowest_may_be_the_fastest_itself():
+    words = said(evidence([10.0, 8.0, 7.9999], times_s=(1.0, 1.0, 1.0 - 1e-9)))
+
+    assert "from it. It is the fastest of these. " in words
+
+
+def test_the_fastest_keeps_to_the_constraints():
+    hot = Constraint(quantity="power_w", bound=8.5)
+
+    found = evidence([10.0, 8.0, 8.81], times_s=(1.0, 1.0, 0.909), constraints=(hot,))
+
+    assert answer(found, spent_j=1.0).fastest.configuration.point.sm_clock_mhz == 1200
+
+
+def score_lines(kept, reasons=None, notes=None):
+    def by_cell(values):
+        return {c: each for c in QUALITIES.cells if (each := values.get(dict(c)["precision"]))}
+
+    scores = Scores(
+        metric="own_score",
+        data="its own examples",
+        kept=by_cell(kept),
+        reasons=by_cell(reasons or {}),
+        notes=by_cell(notes or {}),
+    )
+    return score_words(QUALITIES, scores).splitlines()
+
+
+def test_each_kind_of_outputs_has_a_line_and_each_reason_too():
+    fp32, bf16 = Kept(retention=1.0, outputs="a"), Kept(retention=0.98, u=0.004, outputs="b")
+
+    lines = score_lines(
+        {"fp32": fp32, "bf16": bf16}, {"fp8": "It lacks fp8."}, {"bf16": "No interval."}
+    )
+
+    assert lines == [
+        "What is kept of the baseline's own score on its own examples:",
+        "  precision fp32: 100.00 %",
+        "  precision bf16: 98.00 % ± 0.40 %",
+        "  precision fp8: left out. It lacks fp8.",
+        "  No interval.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("axes", "named"),
+    [({"batch": (1, 8)}, "batch 1; batch 8"), ({"sm_clock_mhz": (990, 810)}, "all")],
+)
+def test_outputs_that_share_no_knob_are_named_one_by_one(axes, named):
+    space = SearchSpace("vit", axes)
+    kept = dict.fromkeys(space.cells, Kept(retention=1.0, outputs="a"))
+
+    said = score_words(space, Scores(metric="own_score", data="d", kept=kept))
+
+    assert said.splitlines()[1] == f"  {named}: 100.00 %"

@@ -11,9 +11,10 @@ from synthetic_results import header, sweep
 
 from joulelab.analysis.analyse import analyse_sweep
 from joulelab.analysis.baseline import write_baseline_csv
-from joulelab.analysis.export import write_csv
-from joulelab.analysis.plots import save_plot
+from joulelab.analysis.figure_file import save_png_and_svg
+from joulelab.analysis.plots import phase_figure
 from joulelab.analysis.report import write_report
+from joulelab.analysis.sweep_table import write_csv
 from joulelab.cli.main import main
 from joulelab.core.record import Record
 from joulelab.errors import TrackingError
@@ -59,7 +60,7 @@ def test_a_disk_that_is_full_costs_one_line_and_no_file(study, most_b):
 
 
 def write_plot(measurements, path):
-    save_plot(analyse_sweep(measurements).phases[0], path.with_suffix(""))
+    save_png_and_svg(phase_figure(analyse_sweep(measurements).phases[0]), path.with_suffix(""))
 
 
 WRITERS = {

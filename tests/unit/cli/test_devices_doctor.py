@@ -1,6 +1,8 @@
 """What is there, and whether it is fit to measure on."""
 
 import json
+import socket
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -8,12 +10,12 @@ import tyro
 from fake_gpu import FakeGpu
 from fake_tools import FakeSmi
 
-from joulelab.cli.checks import check_device
+from joulelab.cli.checks import check_device, who_guards
 from joulelab.cli.devices import Devices, clocks_in_words, duration_in_words
 from joulelab.cli.doctor import Doctor
 from joulelab.core.device import DeviceAddress, DeviceIdentity, EventReason
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
-from joulelab.errors import DeviceNotFoundError, UnknownNameError
+from joulelab.errors import DeviceNotFoundError, GuardError, UnknownNameError
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def test_a_command_is_built_from_its_fields(command):
 def test_a_healthy_idle_gpu_passes_every_check(store, capsys):
     code = Doctor(device="simulated", store=str(store.root), json=True).run()
 
-    (checks,) = told(capsys).values()
+    checks = told(capsys)["SIM-h200_sxm-0"]
     assert code == 0
     assert {check["status"] for check in checks} == {"ok"}
     assert {
@@ -124,6 +126,37 @@ def test_a_healthy_idle_gpu_passes_every_check(store, capsys):
         "observer effect",
         "permissions",
     } <= {check["what"] for check in checks}
+
+
+def test_a_machine_without_a_gpu_is_checked_all_the_same(store, capsys, monkeypatch, tmp_path):
+    """The doctor stopped at "no GPU" and said nothing of the rest."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    code = Doctor(device="smi", json=True).run()
+
+    checks = {check["what"]: check for check in told(capsys)["machine"]}
+    assert code == 1
+    assert checks["GPU"]["status"] == "fail"
+    assert "nvidia-smi is not installed" in checks["GPU"]["found"]
+    assert str(tmp_path / "joulelab-results") in checks["results"]["found"]
+    assert {checks[what]["status"] for what in ("results", "libraries")} == {"ok"}
+
+
+def test_a_device_that_was_asked_for_and_is_not_there_is_a_wrong_request(store):
+    with pytest.raises(DeviceNotFoundError, match="got GPU-x"):
+        Doctor(device="simulated", store=str(store.root), uuid=("GPU-x",)).run()
+
+
+def test_results_that_cannot_be_written_fail_the_preflight(store, capsys, monkeypatch, tmp_path):
+    (tmp_path / "joulelab-results").write_text("a file")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    code = Doctor(device="simulated", store=str(store.root), json=True).run()
+
+    checks = {check["what"]: check for check in told(capsys)["machine"]}
+    assert code == 1
+    assert checks["results"]["status"] == "fail"
 
 
 def test_doctor_leaves_the_settings_of_the_driver_alone(store):
@@ -162,6 +195,34 @@ def test_missing_permission_is_a_warning_that_says_how_to_get_it(store):
     assert "SM clock no" in check.found
     assert "joulelab guard" in check.advice
     assert "--observe-only" in check.advice
+
+
+def test_the_socket_of_a_killed_guard_is_no_guard_that_does_not_answer(tmp_path):
+    path = tmp_path / "guard.sock"
+    with closing(socket.socket(socket.AF_UNIX)) as killed:
+        killed.bind(str(path))
+
+    assert path.exists()
+    assert who_guards(path).startswith(f"none listens at {path}; one starts")
+
+
+def test_a_guard_that_listens_and_says_nothing_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("joulelab.cli.checks.LONGEST_SILENCE_S", 0.2)
+    path = tmp_path / "guard.sock"
+    with closing(socket.socket(socket.AF_UNIX)) as mute:
+        mute.bind(str(path))
+        mute.listen()
+
+        with pytest.raises(GuardError, match="No clock guard answers"):
+            who_guards(path)
+
+
+def test_only_root_may_start_the_guard_of_a_node(tmp_path, monkeypatch):
+    path = tmp_path / "node" / "guard.sock"
+    monkeypatch.setattr("joulelab.guard.start.SYSTEM_SOCKET", path)
+
+    with pytest.raises(GuardError, match="No clock guard answers"):
+        who_guards(path)  # its folder is not there, so not writable
 
 
 def test_a_frozen_counter_fails_its_line_and_the_rest_goes_on(store):

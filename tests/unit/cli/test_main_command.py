@@ -1,9 +1,12 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from joulelab.cli.main import COMMANDS, main
+from joulelab.cli.study import STUDIES
+from joulelab.provenance import joulelab_version
 
 
 def test_help_lists_every_command(capsys):
@@ -24,6 +27,44 @@ def test_a_wrong_command_names_the_closest(capsys):
 
     assert code == 2
     assert "Did you mean 'measure'?" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"joulelab {joulelab_version()}\n"
+
+
+def test_sweep_asks_whether_to_measure_or_to_predict(capsys):
+    assert main(["sweep", "--model", "resnet50"]) == 2
+
+    said = capsys.readouterr().err
+    assert "study dvfs" in said
+    assert "estimate-sweep" in said
+
+
+def test_every_script_is_a_study_with_a_line_about_it(capsys):
+    scripts = {path.name for path in (Path(__file__).parents[3] / "experiments").glob("*.py")}
+
+    with pytest.raises(SystemExit) as stop:
+        main(["study"])
+
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    assert set(STUDIES.values()) == scripts
+    assert "dvfs        Find the SM clock at which" in out
+
+
+def test_a_study_that_nobody_knows_is_refused(capsys):
+    assert main(["study", "dvsf"]) == 2
+    assert "Did you mean 'dvfs'?" in capsys.readouterr().err
+
+
+def test_a_study_takes_the_options_of_its_script():
+    words = ["-m", "joulelab.cli.main", "study", "dvfs", "--help"]
+
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
+
+    assert "--every" in done.stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)

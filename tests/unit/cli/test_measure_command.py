@@ -1,15 +1,10 @@
 import json
-import shutil
-import tempfile
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
+from alone import own_guard_socket
 
 from joulelab.cli.main import main
 from joulelab.devices.simulated import DriverStore, Fault, fleet
-from joulelab.errors import GuardError
-from joulelab.guard import GuardClient
 from joulelab.tracking.codec import measurement_from_json
 
 
@@ -20,12 +15,8 @@ def store(tmp_path):
 
 @pytest.fixture(scope="module")
 def guard_socket():
-    """A clock guard for these tests alone, at a path that is short enough for a socket."""
-    folder = Path(tempfile.mkdtemp(prefix="guard", dir="/tmp"))
-    yield folder / "guard.sock"
-    with suppress(GuardError):  # none answers if it was never needed
-        GuardClient(folder / "guard.sock", start=False).stop()
-    shutil.rmtree(folder)
+    with own_guard_socket() as path:
+        yield path
 
 
 @pytest.fixture
@@ -111,3 +102,49 @@ def test_a_wrong_value_of_a_knob_says_what_is_allowed(measure, capsys):
 
     assert stop.value.code == 2
     assert "at least 1" in capsys.readouterr().err
+
+
+OWN = """
+from joulelab.core.cost import KernelCost, PhaseCost
+
+def step(batch: int = 8):
+    raise AssertionError("a simulated GPU plays the cost")
+
+def cost(batch):
+    kernel = KernelCost(name="gemm", pipe="tensor_bf16", flop=2e11 * batch, dram_b=1e8)
+    return PhaseCost(phase="run", work=1, kernels=(kernel,))
+
+step.unit, step.cost = "row", cost
+
+def bare():
+    pass
+"""
+
+
+@pytest.fixture
+def own_program(tmp_path):
+    path = tmp_path / "own_measured.py"
+    path.write_text(OWN)
+    return path
+
+
+def test_a_program_of_ones_own_is_measured_and_its_arguments_are_options(measure, own_program):
+    code, out, _ = measure(f"{own_program}:step", "--batch", "4", "--sm-clock-mhz", "990")
+
+    assert code == 0
+    assert "own_measured.py:step on NVIDIA H200" in out
+    assert "J/row" in out
+
+
+def test_a_simulated_gpu_is_refused_a_program_that_has_no_cost_in_one_line(measure, own_program):
+    code, _, err = measure(f"{own_program}:bare")
+
+    assert code == 2
+    assert "bare has no cost, which simulated GPUs" in err.splitlines()[-1]
+
+
+def test_a_file_without_what_to_call_in_it_is_answered_with_how_to_name_it(measure):
+    code, _, err = measure("train.py")
+
+    assert code == 2
+    assert "such as train.py:step" in err

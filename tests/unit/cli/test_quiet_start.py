@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from joulelab.cli.errors import exit_code, one_line
-from joulelab.errors import ConfigError, TrackingError
+from joulelab.cli.errors import exit_code
+from joulelab.errors import ConfigError, TrackingError, one_line
 
 ROOT = Path(__file__).parents[3]
 SCRIPTS = sorted((ROOT / "experiments").glob("*.py"))
-SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
+# Short sleeps: a signal just before one long sleep would be handled only after it.
+SLOW = "import time\nprint('importing', flush=True)\nfor _ in range(600): time.sleep(0.1)\n"
 SWALLOWS = (
     "import time\nprint('importing', flush=True)\n"
-    "try:\n    time.sleep(60)\n"
+    "try:\n    for _ in range(600): time.sleep(0.1)\n"
     "except KeyboardInterrupt:\n    raise ImportError('no module') from None\n"
 )
 
@@ -50,7 +51,7 @@ def test_ctrl_c_during_the_imports_of_a_command_is_one_line(tmp_path, module):
     assert interrupted(words, tmp_path, module) == (130, "main: interrupted.\n")
 
 
-def test_a_script_that_runs_is_interrupted_as_ever(capsys):
+def test_a_script_that_runs_is_interrupted_as_ever(capsys, heeded):
     def run():
         signal.raise_signal(signal.SIGINT)
         return 0

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulelab.core.additive import fit_additive, student_quantile, tied
+from joulelab.core.additive import fit_additive, tied
+from joulelab.core.statistics import student_quantile
 from joulelab.errors import ConfigError, MeasurementError
 
 

@@ -5,12 +5,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_results import energy_j, sweep, time_s
+from synthetic_results import DEFAULT_MHZ, energy_j, time_s, visits
 
-from joulelab.core.additive import fit_additive, student_quantile
+from joulelab import OperatingPoint
+from joulelab.core.additive import fit_additive
 from joulelab.core.comparison import best_set, dunnett_quantile
+from joulelab.core.statistics import student_quantile
 
 CLOCKS_MHZ = tuple(range(900, 2001, 50))
+LABELS = {clock: OperatingPoint(sm_clock_mhz=clock).label for clock in (None, *CLOCKS_MHZ)}
 BEST_MHZ = min(CLOCKS_MHZ, key=lambda clock: energy_j(clock) * time_s(clock))
 
 
@@ -23,12 +26,16 @@ def fitted(values, *, repeats=3, noise=0.0, u=0.0, seed=0):
 
 
 def fitted_sweep(seed, **changes):
-    measurements = sweep(CLOCKS_MHZ, seed=seed, **changes)
+    made = visits(CLOCKS_MHZ, seed=seed, **changes)
+    clocks_mhz = [visit["clock_mhz"] or DEFAULT_MHZ for visit in made]
     return fit_additive(
-        [m.configuration.point.label for m in measurements],
-        [m.device.uuid for m in measurements],
-        [log(m.edp_js) for m in measurements],
-        [0.001] * len(measurements),
+        [LABELS[visit["clock_mhz"]] for visit in made],
+        [visit["index"] for visit in made],
+        [
+            log(energy_j(clock) * time_s(clock) * visit["energy_factor"] * visit["time_factor"])
+            for clock, visit in zip(clocks_mhz, made, strict=True)
+        ],
+        [0.001] * len(made),
     )
 
 

@@ -118,6 +118,41 @@ def test_a_counter_that_falls_is_a_finding_and_energy_across_it_is_refused():
         counter.window(1.0, 5.0)
 
 
+@pytest.mark.parametrize("edges_s", [(3.0, 4.5), (1.5, 3.0)], ids=["start", "stop"])
+def test_a_reset_between_the_reads_on_both_sides_of_an_edge_is_a_finding(edges_s):
+    """Neither of the two reads is within the window; whether it was reset there, nobody knows."""
+    read_s = np.array([*np.arange(0, 2.9, 0.005), *np.arange(3.1, 6, 0.005)])
+    polls = CounterPolls(
+        before_s=read_s,
+        after_s=read_s + 0.001,
+        energy_j=300.0 * np.where(read_s < 3, read_s, read_s - 3),
+    )
+
+    (finding,) = EnergyCounter(polls).findings(*edges_s)
+
+    assert finding.reason == "counter_reset"
+    with pytest.raises(TraceCoverageError):
+        EnergyCounter(polls).window(*edges_s)
+
+
+@pytest.mark.parametrize("edges_s", [(3.2, 4.5), (1.5, 2.8)], ids=["before", "after"])
+def test_a_reset_outside_a_window_is_none_of_its_findings(edges_s):
+    counter = counter_of(lambda t_s: np.where(t_s < 3, 300.0 * t_s, 300.0 * (t_s - 3)))
+
+    assert counter.findings(*edges_s) == ()
+
+
+def test_of_several_resets_only_what_follows_the_last_is_used():
+    def fall_at_two_and_four(t_s):
+        return 300.0 * (t_s - np.where(t_s < 2, 0, np.where(t_s < 4, 2, 4)))
+
+    counter = counter_of(fall_at_two_and_four)
+
+    assert counter.window(4.5, 5.5).energy_j == pytest.approx(300, rel=1e-3)
+    with pytest.raises(TraceCoverageError):
+        counter.window(3.0, 5.5)
+
+
 def test_energy_after_a_reset_is_still_good():
     counter = counter_of(lambda t_s: np.where(t_s < 3, 300.0 * t_s, 300.0 * (t_s - 3)))
 

@@ -1,4 +1,4 @@
-from math import exp
+from math import exp, log, sqrt
 
 import numpy as np
 import pytest
@@ -15,6 +15,22 @@ def test_a_steady_trend_is_found_exactly():
     assert drift.span_s == 3600
     assert drift.exceeds(0.01)
     assert not drift.exceeds(0.03)
+
+
+def test_a_fall_is_as_much_of_a_drift_as_a_rise():
+    drift = fit_drift("x", TIMES_S, [5.0 - 0.02 * t / 3600 for t in TIMES_S])
+
+    assert drift.change.value == pytest.approx(exp(-0.02) - 1)
+    assert drift.exceeds(0.01)
+
+
+def test_the_interval_of_a_drift_of_three_sentinels_is_that_of_students_tables():
+    """Residuals 0.01, -0.02 and 0.01 leave 0.0006 over 3 - 2, and the times spread 2."""
+    drift = fit_drift("x", [0.0, 1.0, 2.0], [1.01, 1.08, 1.21])
+
+    margin = 2 * 12.7062 * sqrt(0.0006 / 2)  # over two seconds; t(0.975, 1)
+    assert log(1 + drift.change.high) == pytest.approx(0.2 + margin, rel=1e-4)
+    assert log(1 + drift.change.low) == pytest.approx(0.2 - margin, rel=1e-4)
 
 
 def test_scatter_alone_is_no_drift():

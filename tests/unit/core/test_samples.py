@@ -1,3 +1,5 @@
+from math import hypot, sqrt
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,21 @@ def test_the_stated_uncertainty_is_the_scatter_over_repeats():
     stated_j = np.mean([window.energy_u_j for window in windows])
 
     assert stated_j == pytest.approx(np.std(errors_j), rel=0.2)
+
+
+def test_a_ramp_is_as_uncertain_as_the_age_of_the_samples_at_its_edges():
+    """It rises by 20 W from edge to edge, of which the spacing of 20 ms leaves open a part.
+
+    The age of a sample is anything up to its spacing (a rectangular distribution, GUM 4.3.7).
+    Neighbours differ by 0.2 W throughout, which is all that the ramp adds to the scatter.
+    """
+    t_s = np.arange(0, 5, 0.02)
+
+    window = samples_window(PowerTrace(t_s=t_s, power_w=10 * t_s), 1.01, 3.01)
+
+    edges_j = 20 * 0.02 / sqrt(12)
+    scatter_j = 0.2 / sqrt(2) * 2 / sqrt(100)
+    assert window.energy_u_j == pytest.approx(hypot(edges_j, scatter_j), rel=1e-3)
 
 
 def test_readings_that_repeat_are_not_counted_as_new_updates():

@@ -36,6 +36,7 @@ def test_two_units_do_not_tell_whether_time_is_steady():
 def test_constant_power_is_steady_and_a_step_is_not():
     assert power_is_steady(trace_of(lambda t_s: 300 + 0 * t_s), 1, 3)
     assert not power_is_steady(trace_of(lambda t_s: np.where(t_s < 2, 280.0, 300.0)), 1, 3)
+    assert not power_is_steady(trace_of(lambda t_s: np.where(t_s < 2, 300.0, 280.0)), 1, 3)
 
 
 def test_noise_without_a_trend_is_steady():
@@ -48,7 +49,9 @@ def test_power_that_was_not_seen_is_not_steady():
     assert not power_is_steady(trace_of(lambda t_s: 300 + 0 * t_s), 3, 5)
 
 
-@pytest.mark.parametrize(("slope_c_per_s", "steady"), [(0.04, True), (0.06, False)])
+@pytest.mark.parametrize(
+    ("slope_c_per_s", "steady"), [(0.04, True), (0.06, False), (-0.04, True), (-0.06, False)]
+)
 def test_temperature_may_move_half_a_degree_in_ten_seconds(slope_c_per_s, steady):
     at_s = np.arange(0, 10, 0.1)
 

@@ -120,6 +120,17 @@ def test_a_counter_that_updates_at_every_read_has_no_period():
     assert (ticks.latest_s - ticks.earliest_s).max() < 0.0075
 
 
+def test_a_value_of_a_counter_without_a_period_is_as_young_as_its_reads_are_close():
+    """After a second without a read, the next value is not a second old."""
+    poll_s = np.array([*np.arange(0, 1, 0.005), *np.arange(2, 3, 0.005)])
+    polls = CounterPolls(before_s=poll_s, after_s=poll_s + 0.001, energy_j=200 * (poll_s + 0.0005))
+
+    ticks = find_ticks(polls)
+
+    assert ticks.period_s is None
+    assert (ticks.latest_s - ticks.earliest_s).max() < 0.0075
+
+
 def test_polls_out_of_order_are_refused():
     with pytest.raises(ConfigError, match="follow each other"):
         CounterPolls.of([(1.0, 1.1, 5.0), (0.5, 0.6, 6.0)])
@@ -144,6 +155,25 @@ def test_a_period_too_uncertain_to_count_across_a_gap_tightens_nothing():
     ticks = find_ticks(polls_of(reads, tick_s=0.02, phase_s=0.01))
 
     assert_covers(ticks, tick_s=0.02, phase_s=0.01)
+
+
+@given(
+    loose_s=st.lists(
+        st.tuples(st.floats(0.002, 0.04), st.floats(0.002, 0.04)), min_size=3, max_size=5
+    ),
+    late_s=st.floats(1.0, 5.0),
+)
+def test_a_read_long_after_a_few_loose_ones_may_have_seen_any_tick_that_fits(loose_s, late_s):
+    """A few ticks that were loosely read tell the period too badly to count by it for seconds."""
+    reads = [
+        0.05 + tick * 0.1 + off_s
+        for tick, (before_s, after_s) in enumerate(loose_s)
+        for off_s in (-before_s, after_s)
+    ]
+
+    ticks = find_ticks(polls_of([*reads, late_s], phase_s=0.05, call_s=0.001))
+
+    assert_covers(ticks, phase_s=0.05)
 
 
 def around(start_s, tick_s=0.1):

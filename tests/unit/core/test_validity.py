@@ -56,7 +56,7 @@ def window_of(energy_j, u_j=0.1, source="counter", work=1.0):
 def test_memory_is_the_most_that_was_in_use(used_b, most_b):
     conduct = conduct_of(looks_of(memory_used_b=used_b), LOCKED, 0.0, 6.0)
 
-    assert conduct.memory_used_b == most_b
+    assert conduct.observed.memory_used_b == most_b
 
 
 def test_a_clock_that_held_is_valid():
@@ -97,6 +97,19 @@ def test_event_reasons_stand_in_for_a_missing_throttle_counter():
     assert found == ["power_capped"]
 
 
+@pytest.mark.parametrize(
+    ("reasons", "found"),
+    [
+        (EventReason.SW_POWER_CAP, "power_capped"),
+        (EventReason.HW_POWER_BRAKE, "power_capped"),
+        (EventReason.SW_THERMAL, "throttled"),
+        (EventReason.HW_THERMAL, "throttled"),
+    ],
+)
+def test_software_and_hardware_hold_clocks_down_alike(reasons, found):
+    assert reasons_of(event_reasons=reasons) == [found]
+
+
 @pytest.mark.parametrize(("share", "found"), [(0.009, []), (0.02, ["power_capped"])])
 def test_one_percent_of_throttle_time_is_allowed(share, found):
     assert reasons_of(power_cap_s=lambda t_s: share * (t_s + 1)) == found
@@ -117,13 +130,17 @@ def test_heat_may_never_hold_the_clocks_down(point):
     assert reasons_of(point, thermal_s=lambda t_s: 0.1 * (t_s + 1)) == ["throttled"]
 
 
-@pytest.mark.parametrize(("rise_c", "found"), [(4.9, []), (5.5, ["thermal_drift"])])
+@pytest.mark.parametrize(
+    ("rise_c", "found"),
+    [(4.9, []), (5.5, ["thermal_drift"]), (-4.9, []), (-5.5, ["thermal_drift"])],
+)
 def test_temperature_may_move_five_degrees(rise_c, found):
     assert reasons_of(temperature_c=lambda t_s: 60 + rise_c * max(0, t_s) / 6) == found
 
 
-def test_a_gap_between_looks_is_found():
-    looks = [look for look in looks_of() if not 2 < look.at_s < 4]
+@pytest.mark.parametrize(("from_s", "to_s"), [(2.0, 4.0), (-2.0, 2.0), (4.0, 8.0)])
+def test_a_gap_between_looks_is_found(from_s, to_s):
+    looks = [look for look in looks_of() if not from_s < look.at_s < to_s]
     conduct = conduct_of(looks, LOCKED, 0.0, 6.0)
 
     (finding,) = conduct_findings(conduct, LOCKED)
@@ -144,8 +161,9 @@ def test_samples_that_stop_before_the_end_are_a_gap():
     assert "they end at 3.98 s" in finding.detail
 
 
-def test_a_hole_in_the_samples_is_a_gap():
-    t_s = np.concatenate((np.arange(-1, 2, 0.02), np.arange(2.5, 7, 0.02)))
+@pytest.mark.parametrize("hole_s", [2.0, -0.25, 5.75], ids=["within", "at start", "at stop"])
+def test_a_hole_in_the_samples_is_a_gap(hole_s):
+    t_s = np.concatenate((np.arange(-1, hole_s, 0.02), np.arange(hole_s + 0.5, 7, 0.02)))
 
     (finding,) = trace_findings(PowerTrace(t_s=t_s, power_w=300 + 0 * t_s), 0.0, 6.0)
 
@@ -164,10 +182,12 @@ def test_sources_that_differ_by_more_disagree():
     assert finding.reason == "sources_disagree"
 
 
-def test_few_samples_are_not_held_against_the_counter():
-    unsure = window_of(310, u_j=5, source="samples")
+@pytest.mark.parametrize(("energy_j", "agree"), [(315.9, True), (316.1, False)])
+def test_few_samples_are_not_held_against_the_counter(energy_j, agree):
+    """Two percent are 6 J, and two standard uncertainties 10 J."""
+    unsure = window_of(energy_j, u_j=4.0, source="samples")
 
-    assert agreement_findings([(window_of(300), unsure)]) == ()
+    assert (agreement_findings([(window_of(300, u_j=3.0), unsure)]) == ()) is agree
 
 
 def test_a_process_that_is_not_ours_is_named():

@@ -5,8 +5,9 @@ import time
 
 import numpy as np
 import pytest
+from fake_tools import FakeDcgmi
 
-from joulelab.core.device import EventReason
+from joulelab.core.device import Activity, EventReason
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import (
     ConfigError,
@@ -62,6 +63,26 @@ def test_state_holds_clocks_temperatures_limit_reasons_and_counters(driver):
     assert state.power_cap_s == pytest.approx(2.16258592)
     assert state.thermal_s == pytest.approx(0.25)
     assert state.memory_used_b == 3_006_267_392
+
+
+def test_heat_is_that_of_software_and_hardware_together(driver):
+    driver.add().publish(thermal_ns=250_000_000, hw_thermal_ns=500_000_000)
+
+    assert driver.run(lambda device: device.read_state()).thermal_s == pytest.approx(0.75)
+
+
+def test_a_board_whose_clocks_vary_by_themselves_has_none_that_shows_a_lock(driver):
+    """Only of an H200 it is known that every board stays at its clock while nothing holds it."""
+    driver.add("GPU-aa-0")
+    driver.add("GPU-aa-1", name="NVIDIA A100-SXM4-80GB")
+
+    h200, a100 = (
+        driver.run(lambda device: device.capabilities(), uuid=uuid)
+        for uuid in ("GPU-aa-0", "GPU-aa-1")
+    )
+
+    assert (h200.unlocked_sm_clock_mhz, h200.unlocked_mem_clock_mhz) == (1980, 3201)
+    assert (a100.unlocked_sm_clock_mhz, a100.unlocked_mem_clock_mhz) == (None, None)
 
 
 def test_event_reasons_that_a_newer_driver_adds_are_left_out(driver):
@@ -134,10 +155,23 @@ def test_memory_that_no_driver_tells_is_unread_and_never_zero(driver):
     assert driver.run(lambda d: d.read_state()).memory_used_b is None
 
 
-def test_a_brief_look_leaves_memory_out(driver):
+def test_utilization_is_a_share_of_one_and_unread_where_the_driver_tells_none(driver):
+    gpu = driver.add()
+
+    known = driver.run(lambda device: device.read_state())
+    gpu.publish(dram_active=None)
+    unknown = driver.run(lambda device: device.read_state())
+
+    assert (known.gpu_utilization, known.memory_utilization) == (0.99, 0.16)
+    assert (unknown.gpu_utilization, unknown.memory_utilization) == (None, None)
+
+
+def test_a_brief_look_leaves_memory_and_utilization_out(driver):
     driver.add()
 
-    assert driver.run(lambda d: d.read_brief_state()).memory_used_b is None
+    brief = driver.run(lambda device: device.read_brief_state())
+
+    assert (brief.memory_used_b, brief.gpu_utilization) == (None, None)
 
 
 def test_an_old_driver_answers_by_its_own_names_and_numbers(old_driver):
@@ -218,6 +252,98 @@ def test_activity_is_a_share_of_one(driver):
     assert activity.fp64_active == 0
 
 
+@pytest.fixture
+def without_gpm(driver):
+    """A GPU of DCGM's whose NVML has no GPM, as V100 and A100 have none."""
+    driver.add("GPU-32d38ad4").publish(sm_active=None)
+    return driver
+
+
+def with_tools(device, path, act):
+    before, os.environ["PATH"] = os.environ["PATH"], path
+    try:
+        return act(device)
+    finally:
+        os.environ["PATH"] = before
+
+
+def probed(device):
+    probe = device.activity()
+    time.sleep(0.45)
+    return probe.read(), device.capabilities(), device.read_energy_j()
+
+
+def test_dcgm_counts_the_activities_that_nvml_has_none_of(without_gpm, tmp_path):
+    """Sweeps of V100 and A100 through NVML had no activities, which power models need."""
+    FakeDcgmi(tmp_path)
+
+    activity, capabilities, energy_j = without_gpm.run(
+        with_tools, str(tmp_path), probed, uuid="GPU-32d38ad4"
+    )
+
+    assert activity.tensor_active == pytest.approx(0.924)
+    assert activity.dram_active == pytest.approx(0.171)
+    assert capabilities.has_activity
+    assert capabilities.activity_source == "dcgm"
+    assert energy_j == pytest.approx(2180.585)  # NVML's own
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"fails": (255, "Error: unable to establish a connection to the specified host.")},
+        {"fields": {"156": ["13685501"]}},
+    ],
+    ids=["no daemon", "no profiling"],
+)
+def test_a_dcgm_that_cannot_count_is_not_said_to(state, without_gpm, tmp_path):
+    FakeDcgmi(tmp_path).put(**state)
+
+    capabilities = without_gpm.run(
+        with_tools, str(tmp_path), lambda device: device.capabilities(), uuid="GPU-32d38ad4"
+    )
+
+    assert not capabilities.has_activity
+    assert capabilities.activity_source is None
+
+
+def test_a_gpu_that_dcgm_does_not_know_has_no_activities_of_another(driver, tmp_path):
+    driver.add().publish(sm_active=None)
+    FakeDcgmi(tmp_path)
+
+    capabilities = driver.run(with_tools, str(tmp_path), lambda device: device.capabilities())
+
+    assert not capabilities.has_activity
+
+
+def test_nvml_counts_itself_where_it_can(driver, tmp_path):
+    driver.add("GPU-32d38ad4")
+    FakeDcgmi(tmp_path)
+
+    activity, capabilities, _ = driver.run(with_tools, str(tmp_path), probed, uuid="GPU-32d38ad4")
+
+    assert activity.sm_active == pytest.approx(0.9645)
+    assert capabilities.activity_source is None
+
+
+def test_a_dcgm_that_dies_costs_the_activities_and_not_the_gpu(without_gpm, tmp_path):
+    """A tool that ended would have been a lost GPU, which takes no more trials."""
+    dcgmi = FakeDcgmi(tmp_path)
+
+    def read_after_its_death(device):
+        capabilities = device.capabilities()
+        dcgmi.put(fails=(1, "Host engine went away."))
+        return capabilities.has_activity, device.activity().read(), device.read_energy_j()
+
+    counted, activity, energy_j = without_gpm.run(
+        with_tools, str(tmp_path), read_after_its_death, uuid="GPU-32d38ad4"
+    )
+
+    assert counted
+    assert activity == Activity()
+    assert energy_j == pytest.approx(2180.585)
+
+
 def test_activity_over_too_short_a_time_is_refused_because_the_driver_answers_zeros(driver):
     driver.add()
 
@@ -252,6 +378,16 @@ def test_apply_locks_the_clocks_and_limits_the_power(driver):
     assert gpu.read("locked_sm_mhz") == "1095 1095"
     assert gpu.read("locked_mem_mhz") == "2201 2201"
     assert gpu.read("power_limit_mw") == "412500"
+
+
+def test_a_power_limit_is_set_to_the_nearest_milliwatt(driver):
+    """256.4 times 1000 is a little less than 256400: cut off, it is a milliwatt less."""
+    driver.privileged = True
+    gpu = driver.add()
+
+    driver.run(lambda device: device.apply(OperatingPoint(power_limit_w=256.4)))
+
+    assert gpu.read("power_limit_mw") == "256400"
 
 
 def test_apply_leaves_alone_the_knobs_that_the_point_leaves_to_the_driver(driver):

@@ -6,10 +6,10 @@ import pytest
 from fake_nvml.driver import FakeDriver
 from simulated_lab import gemm
 
+from joulelab.core.clock import MonotonicClock
 from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
 from joulelab.errors import DeviceLostError
-from joulelab.sampling.clock import MonotonicClock
 
 UUID = "SIM-h200_sxm-0"
 

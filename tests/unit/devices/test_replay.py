@@ -8,6 +8,7 @@ import pytest
 from fake_gpu import FakeGpu
 from reference_data import reference_csv
 
+from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
@@ -16,10 +17,9 @@ from joulelab.core.trial import Trial
 from joulelab.devices.replay import ReplayDevice
 from joulelab.devices.replay.recording import Take
 from joulelab.errors import ConfigError, DeviceNotFoundError, DeviceUnsupportedError
-from joulelab.measure import Bench
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.recorded import Recorded, RecordedSettings
+from joulelab.workloads.idle import Recorded, RecordedSettings
 
 QUICK = Procedure(idle_s=0, warmup_min_s=0.5, warmup_max_s=5, window_s=2, min_windows=2, limit_s=9)
 TABLE = """gpu,app,sm_clock_mhz,power_w,time_s

@@ -71,6 +71,7 @@ def test_smi_reads_what_the_tool_prints_in_si_units(smi, opened):
     assert state.power_cap_s == pytest.approx(2.762586)
     assert state.thermal_s == pytest.approx(1.5)
     assert state.memory_used_b == 2867 * 2**20
+    assert (state.gpu_utilization, state.memory_utilization) == (1.0, 0.17)
 
 
 def test_smi_knows_who_the_gpu_is_and_what_it_can_be_set_to(smi, opened):

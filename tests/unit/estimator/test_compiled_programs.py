@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from programs_by_hand import pointwise, product
 
-from joulelab.estimator.graph.compiled import pruned
-from joulelab.estimator.program import MatrixShape, Program, ProgramPhase, TracedModel
-from joulelab.estimator.validation.narrow import narrowed
+from joulelab.estimator.pricing.run import pruned
+from joulelab.estimator.validation.prediction import narrowed
+from joulelab.tracing.program import MatrixShape, Program, ProgramPhase, TracedModel
 
 
 def program(*operators):

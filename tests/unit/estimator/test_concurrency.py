@@ -5,9 +5,9 @@ from hand_made_programs import ProgramBuilder, programs
 from hypothesis import given
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.graph.concurrency import concurrency
-from joulelab.estimator.graph.fusion import fused, unfused
-from joulelab.estimator.program import Program
+from joulelab.estimator.pricing.breakdown import concurrency
+from joulelab.tracing.fusion import fused, unfused
+from joulelab.tracing.program import Program
 
 
 def inception_block():

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from programs_by_hand import model, pointwise, product
 
 from joulelab.core.point import OperatingPoint
-from joulelab.estimator.precision import PRECISIONS, supports
 from joulelab.estimator.pricing.predict import estimate, totals
 from joulelab.hardware.processors import PROCESSORS
+from joulelab.tracing.precision import PRECISIONS, supports
 
 DEVICES = tuple(PROCESSORS)
 MODES = st.sampled_from(["eager", "graph", "compiled"])

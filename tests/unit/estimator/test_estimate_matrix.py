@@ -10,10 +10,10 @@ from itertools import pairwise
 import pytest
 
 from joulelab.estimator.models import model_names, trace_model
-from joulelab.estimator.precision import PRECISIONS, supports
 from joulelab.estimator.pricing.predict import estimate, totals
 from joulelab.estimator.validation import laws
 from joulelab.hardware.processors import PROCESSORS
+from joulelab.tracing.precision import PRECISIONS, supports
 
 TODAY = datetime.now(tz=UTC).toordinal()
 FEW = ("torchvision:resnet18", "torchvision:mobilenet_v2", "torchvision:vit_b_16")

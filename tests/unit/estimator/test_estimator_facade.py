@@ -7,9 +7,8 @@ import pytest
 
 from joulelab import estimator
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.api import with_opportunities
+from joulelab.estimator.api import fits, with_opportunities
 from joulelab.estimator.clock_sweep import sweep
-from joulelab.estimator.fitting import fits
 from joulelab.estimator.question import Question, usual_precision
 from joulelab.hardware.processors import PROCESSORS
 
@@ -139,7 +138,7 @@ def test_the_largest_batch_fits_and_the_next_does_not(small):
 
     def worst(batch):
         question = Question(models=(small,), devices=("t4",), batches=(batch,))
-        (found,) = fits(question, progress=lambda _: None, limits=False)
+        (found,) = fits(question, progress=lambda _: None)
         return found.worst
 
     (found,) = fits(asked, progress=lambda _: None)

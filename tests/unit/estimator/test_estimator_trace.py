@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from joulelab.core.cost import KernelCost
 from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.trace import fake_tensors, trace
+from joulelab.tracing.trace import fake_tensors, trace
 
 
 def of_kind(kernels, name):

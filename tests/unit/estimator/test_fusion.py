@@ -7,7 +7,7 @@ from hand_made_programs import ProgramBuilder, names, programs
 from hypothesis import given
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.graph.fusion import fused, traffic, unfused
+from joulelab.tracing.fusion import fused, traffic, unfused
 
 
 def residual_block():

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from joulelab.estimator.graph.concurrency import concurrency
-from joulelab.estimator.graph.fusion import fused, traffic
-from joulelab.estimator.tracing.building import fake_network
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
-from joulelab.estimator.tracing.trace import fake_tensors, trace_program
+from joulelab.estimator.pricing.breakdown import concurrency
+from joulelab.tracing.fusion import fused, traffic
+from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.tracing.trace import fake_network, fake_tensors, trace_program
 
 
 def traced(name, *, size=224):

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from joulelab.core.cost import KernelCost
 from joulelab.errors import ConfigError
-from joulelab.estimator.graph.kernels import averaged, merged, repeated
+from joulelab.tracing.kernels import averaged, merged, repeated
 
 KERNELS = st.lists(
     st.builds(

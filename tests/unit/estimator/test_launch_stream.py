@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulelab.estimator.pricing.launch import elapsed_s, is_queued, mode_on
+from joulelab.estimator.pricing.run import elapsed_s, is_queued, mode_on
 from joulelab.hardware.processors import PROCESSORS
 
 SECONDS = st.floats(1e-7, 1e-3)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from joulelab.estimator.pricing.occupancy import Shapes, utilisation
+from joulelab.estimator.pricing.matrix_work import utilisation
+from joulelab.estimator.pricing.table import Shapes
 from joulelab.hardware.processor import MatrixEngine
 
 GPU = MatrixEngine(num_engines=132, tiles=((128, 256, 1.0), (128, 128, 1.0), (64, 64, 0.7)))

@@ -6,7 +6,9 @@ import pytest
 from programs_by_hand import model, plain_processor, pointwise, product, program
 
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.precision import (
+from joulelab.estimator.pricing.predict import estimate
+from joulelab.hardware.processors import PROCESSORS
+from joulelab.tracing.precision import (
     PRECISIONS,
     at_precision,
     check_precision,
@@ -14,8 +16,6 @@ from joulelab.estimator.precision import (
     supports,
     traced_dtype,
 )
-from joulelab.estimator.pricing.predict import estimate
-from joulelab.hardware.processors import PROCESSORS
 
 
 def test_every_precision_says_in_which_format_it_is_traced():

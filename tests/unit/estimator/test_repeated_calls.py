@@ -4,12 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from joulelab.estimator.models import trace_model
-from joulelab.estimator.models import tracing as models_tracing
-from joulelab.estimator.tracing.calls import tensors_in
-from joulelab.estimator.tracing.repeated_calls import RepeatedCalls
-from joulelab.estimator.tracing.trace import fake_tensors, trace_program
-from joulelab.estimator.tracing.training import trace_training
+from joulelab.estimator.models import sources, trace_model
+from joulelab.tracing.calls import tensors_in
+from joulelab.tracing.repeated_calls import RepeatedCalls
+from joulelab.tracing.trace import fake_tensors, trace_program
+from joulelab.tracing.training import trace_training
 
 aten = torch.ops.aten
 
@@ -136,8 +135,8 @@ def asked_every_time(calls, func, args, kwargs):
 def test_a_network_is_traced_as_if_every_call_were_asked(name, training, monkeypatch):
     found = []
     for _ in range(2):
-        models_tracing._traced.cache_clear()
-        models_tracing._model_at.cache_clear()
+        sources._traced.cache_clear()
+        sources._model_at.cache_clear()
         found.append(trace_model(name, batch=2, precision="bf16", training=training))
         monkeypatch.setattr(RepeatedCalls, "run", asked_every_time)
 

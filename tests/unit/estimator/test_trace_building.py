@@ -8,8 +8,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.building import fake_network
-from joulelab.estimator.tracing.trace import fake_tensors, trace_program
+from joulelab.tracing.trace import fake_network, fake_tensors, trace_program
 
 
 class Tied(nn.Module):

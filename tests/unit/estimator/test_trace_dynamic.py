@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.building import fake_network
-from joulelab.estimator.tracing.trace import fake_tensors, trace_program
+from joulelab.tracing.trace import fake_network, fake_tensors, trace_program
 
 
 class Picky(nn.Module):

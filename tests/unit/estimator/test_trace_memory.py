@@ -7,10 +7,9 @@ import torch
 from torch import nn
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from joulelab.estimator.tracing.building import fake_network
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
-from joulelab.estimator.tracing.trace import fake_tensors, trace_program
-from joulelab.estimator.tracing.training import trace_training
+from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.tracing.trace import fake_network, fake_tensors, trace_program
+from joulelab.tracing.training import trace_training
 
 KIB = 1024
 SMALL = {

@@ -6,9 +6,8 @@ from torch import nn
 from torch.nn import functional
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.program import MatrixShape
-from joulelab.estimator.tracing.building import fake_network
-from joulelab.estimator.tracing.trace import fake_tensors, trace, trace_program
+from joulelab.tracing.program import MatrixShape
+from joulelab.tracing.trace import fake_network, fake_tensors, trace, trace_program
 
 
 def operators_of(step, **options):

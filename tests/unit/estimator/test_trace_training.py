@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.building import fake_network
-from joulelab.estimator.tracing.trace import fake_tensors
-from joulelab.estimator.tracing.training import trace_training
+from joulelab.tracing.trace import fake_network, fake_tensors
+from joulelab.tracing.training import trace_training
 
 
 def two_layers():

@@ -6,9 +6,18 @@ import pytest
 from reference_data import reference_csv
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.validation.compare import Comparison, summaries, summary, validate
-from joulelab.estimator.validation.confidence import confidence_of
-from joulelab.estimator.validation.holdout import BOARD, HOST, fit_factors, hold_out, scaled
+from joulelab.estimator.pricing.predict import confidence_of
+from joulelab.estimator.validation.compare import (
+    BOARD,
+    HOST,
+    Comparison,
+    fit_factors,
+    hold_out,
+    scaled,
+    summaries,
+    summary,
+    validate,
+)
 from joulelab.estimator.validation.points import read_reference_points
 from joulelab.estimator.validation.prediction import Prediction, predict_run
 from joulelab.estimator.validation.runs import MeasuredRun, read_h200_runs

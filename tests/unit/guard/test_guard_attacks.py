@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from guard_fakes import FakeDriver, borrower, is_locked, serving, status_of, until
+from guard_fakes import borrower, is_locked, status_of, until
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
@@ -31,22 +31,6 @@ B = DeviceAddress(backend="nvml", uuid="GPU-b")
 POINT = OperatingPoint(sm_clock_mhz=1095)
 LEASE = encode({"do": "lease", "address": {"backend": "nvml", "uuid": "GPU-a"}, "ttl_s": 30})
 ANOTHER_UID = 54321
-
-
-@pytest.fixture
-def driver():
-    return FakeDriver()
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return GuardSettings(socket_path=tmp_path / "guard.sock", max_ttl_s=60.0)
-
-
-@pytest.fixture
-def client(settings, driver):
-    with serving(settings, driver) as client:
-        yield client
 
 
 def connected(path):
@@ -94,6 +78,17 @@ def test_a_crowd_that_says_nothing_keeps_nobody_from_being_served(client, settin
             first.require_held()
 
 
+def test_a_newcomer_does_not_make_room_for_those_who_say_nothing(client, settings):
+    with ExitStack() as crowd:
+        for _ in range(reception.MOST_OF_ONE_USER):
+            crowd.enter_context(closing(connected(settings.socket_path)))
+
+        with closing(connected(settings.socket_path)) as newcomer:
+            for _ in range(2):
+                newcomer.sendall(encode({"do": "status"}))
+                assert b"ok" in newcomer.recv(1000)
+
+
 def test_a_client_that_is_slow_to_ask_is_sent_away(client, settings, monkeypatch):
     monkeypatch.setattr(reception, "_IDLE_S", 0.5)
     with client.lease(A) as lease, closing(connected(settings.socket_path)) as link:
@@ -128,21 +123,6 @@ def test_a_guard_that_runs_out_of_descriptors_goes_on_and_serves(tmp_path):
         finally:
             guard.terminate()
         assert guard.wait() == 0
-
-
-@pytest.fixture
-def store(tmp_path):
-    return DriverStore(tmp_path / "driver")
-
-
-@pytest.fixture
-def gpu(store):
-    return store.create("h200_sxm", 0)
-
-
-@pytest.fixture
-def address(store, gpu):
-    return DeviceAddress(backend="simulated", uuid=gpu.uuid, store=str(store.root))
 
 
 @pytest.fixture
@@ -237,8 +217,17 @@ def test_a_socket_that_another_user_made_is_not_believed(client, settings, monke
     monkeypatch.undo()
 
 
-def test_a_folder_that_others_can_write_is_not_believed(client, settings):
-    settings.socket_path.parent.chmod(0o777)
+def test_a_folder_that_another_user_made_is_not_taken(tmp_path, monkeypatch):
+    (tmp_path / "theirs").mkdir()
+    give_to_another(tmp_path / "theirs", monkeypatch)
+
+    with pytest.raises(GuardError, match="must be a folder that belongs to uid"):
+        GuardSettings(socket_path=tmp_path / "theirs/guard.sock").make_folders()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o707])
+def test_a_folder_that_others_can_write_is_not_believed(client, settings, mode):
+    settings.socket_path.parent.chmod(mode)
 
     with pytest.raises(GuardError, match="somebody may pose as the guard"):
         client.status()
@@ -357,6 +346,12 @@ def test_a_guard_of_another_version_that_is_in_use_stays(daemon, address, monkey
 
         monkeypatch.undo()
         lease.require_held()
+
+
+def test_what_a_daemon_logs_is_its_users_business(daemon):
+    logs = list(GuardSettings(socket_path=daemon.socket_path).state_dir.glob("*.log"))
+
+    assert [log.stat().st_mode & 0o077 for log in logs] == [0, 0]
 
 
 def test_what_a_client_says_cannot_move_the_cursor_of_who_reads_it(client):

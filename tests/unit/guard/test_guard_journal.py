@@ -1,4 +1,7 @@
 import json
+import os
+import resource
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +29,17 @@ def set_point(journal, address=A, prior=DEFAULT):
 
 def restore(journal, address=A):
     journal.write("restored", address, detail="test", prior=DEFAULT)
+
+
+@contextmanager
+def full_beyond(size_b):
+    """Let the file system take no file longer than ``size_b``, as a full disk would not."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_b, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_set_line_is_outstanding_until_its_device_is_restored(journal):
@@ -123,3 +137,41 @@ def test_a_long_journal_is_put_aside_only_when_nothing_is_set(journal, monkeypat
     assert not path.exists()
     assert len(path.with_suffix(".old").read_text().splitlines()) == 6
     assert journal.owed() == ()
+
+
+def test_every_line_is_on_disk_before_the_call_returns(journal, synced):
+    """A clock that is set before its line is safe would stay locked after a power cut."""
+    path = journal.path_of(A)
+
+    for write in (set_point, set_point, restore):
+        write(journal)
+
+        assert synced[-1] == (path, path.stat().st_size)
+
+
+def test_a_line_that_the_disk_has_no_room_for_is_refused_and_leaves_nothing(journal):
+    set_point(journal)
+    path = journal.path_of(A)
+    before = path.read_bytes()
+
+    with full_beyond(len(before) + 20), pytest.raises(OSError, match="only 20 of"):
+        restore(journal)
+
+    assert path.read_bytes() == before
+    assert len(journal.owed()) == 1
+
+
+def test_of_many_devices_the_oldest_are_forgotten_unless_something_is_owed_to_them(
+    journal, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(journal_module, "_MOST_FILES", 2)
+    devices = [DeviceAddress(backend="simulated", uuid=f"SIM-{i}", store="/s") for i in range(5)]
+    for age_s, address in enumerate(reversed(devices)):
+        set_point(journal, address)
+        if address is not devices[0]:
+            restore(journal, address)
+        os.utime(journal.path_of(address), (1e9 - age_s, 1e9 - age_s))
+
+    journal.mend()
+
+    assert set(tmp_path.iterdir()) == {journal.path_of(devices[i]) for i in (0, 3, 4)}

@@ -11,13 +11,13 @@ import psutil
 import pytest
 from guard_fakes import borrower, is_locked, status_of, until
 
-from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
-from joulelab.devices.simulated.store import DriverStore
+from joulelab.devices.simulated import Fault
 from joulelab.errors import ConfigError, DevicePermissionError, GuardError
 from joulelab.guard.client import GuardClient
 from joulelab.guard.settings import GuardSettings
 from joulelab.guard.start import ensure_guard
+from joulelab.guard.waiting import wait_until_ended
 
 POINT = OperatingPoint(sm_clock_mhz=1095, power_limit_w=350.0)
 
@@ -46,21 +46,6 @@ def daemons(socket_path):
             if str(socket_path) in process.cmdline():
                 found.append(process.pid)
     return found
-
-
-@pytest.fixture
-def store(tmp_path):
-    return DriverStore(tmp_path / "driver")
-
-
-@pytest.fixture
-def gpu(store):
-    return store.create("h200_sxm", 0)
-
-
-@pytest.fixture
-def address(store, gpu):
-    return DeviceAddress(backend="simulated", uuid=gpu.uuid, store=str(store.root))
 
 
 @pytest.fixture
@@ -329,3 +314,38 @@ def test_a_foreground_guard_restores_on_ctrl_c(tmp_path, address, gpu):
         assert guard.wait() == 0
     assert not is_locked(gpu)
     lease.close()
+
+
+@pytest.mark.parametrize(("is_mended", "status"), [(True, 0), (False, 1)])
+def test_a_guard_that_ends_tries_on_to_restore_and_tells_if_it_could_not(
+    tmp_path, address, gpu, is_mended, status
+):
+    path = tmp_path / "guard.sock"
+    code = (
+        "import sys; from pathlib import Path; from joulelab.guard import GuardSettings, process;"
+        "process._LAST_RESTORE_S = float(sys.argv[2]);"
+        "sys.exit(process.run_guard(GuardSettings(socket_path=Path(sys.argv[1]))))"
+    )
+    command = [sys.executable, "-c", code, path, "10" if is_mended else "0.2"]
+    with subprocess.Popen(command) as guard:
+        until(path.exists)
+        lease = GuardClient(path, start=False).lease(address)
+        lease.apply(POINT)
+        gpu.inject(Fault(kind="refused"))
+
+        guard.terminate()
+        until(lambda: not path.exists())
+        if is_mended:
+            gpu.clear_faults()
+
+        assert guard.wait() == status
+    assert is_locked(gpu) is not is_mended
+    lease.close()
+
+
+def test_a_process_that_takes_a_moment_to_end_is_waited_for():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.5)"]) as process:
+        with wait_until_ended([process.pid], 10.0):
+            pass
+
+        assert process.poll() == 0

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from guard_fakes import FakeDriver, serving, until
@@ -20,22 +21,6 @@ A = DeviceAddress(backend="nvml", uuid="GPU-a")
 B = DeviceAddress(backend="nvml", uuid="GPU-b")
 POINT = OperatingPoint(sm_clock_mhz=1095)
 DEFAULT = OperatingPoint()
-
-
-@pytest.fixture
-def driver():
-    return FakeDriver()
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return GuardSettings(socket_path=tmp_path / "guard.sock", max_ttl_s=60.0)
-
-
-@pytest.fixture
-def client(settings, driver):
-    with serving(settings, driver) as client:
-        yield client
 
 
 def test_a_lease_sets_reads_back_and_restores(client, driver):
@@ -150,6 +135,32 @@ def test_a_lease_that_cannot_be_confirmed_counts_as_lost(client):
         lease.require_held()
 
     lease.close()
+
+
+def test_a_lease_lasts_from_when_it_was_renewed_and_not_from_the_answer(settings):
+    """Else a guard that answers late would take it back before its borrower gives it up."""
+
+    class SlowDriver(FakeDriver):
+        def point(self, uuid="GPU-a"):
+            time.sleep(0.1)
+            return super().point(uuid)
+
+    with serving(settings, SlowDriver()) as client, client.lease(A, ttl_s=30.0) as lease:
+        asked_s = time.monotonic()
+        lease.apply(POINT)
+        answered_s = time.monotonic()
+
+        assert lease._deadline_s - 30.0 < (asked_s + answered_s) / 2
+
+
+def test_threads_that_share_a_lease_take_turns(client, driver):
+    with client.lease(A) as lease, ThreadPoolExecutor(4) as threads:
+        points = [OperatingPoint(sm_clock_mhz=clock) for clock in (1095, 1110, 1200, 1410)]
+
+        receipts = list(threads.map(lease.apply, points * 15))
+
+        assert [receipt.requested for receipt in receipts] == points * 15
+        lease.require_held()
 
 
 def test_resetting_a_lost_lease_is_left_to_the_guard(client, driver):
@@ -377,9 +388,20 @@ def test_a_socket_path_that_the_kernel_would_cut_is_refused(tmp_path):
         GuardSettings(socket_path=tmp_path / ("x" * 100))
 
 
-def test_a_folder_that_others_can_write_is_refused(tmp_path):
-    (tmp_path / "open").mkdir(mode=0o777)
-    (tmp_path / "open").chmod(0o777)
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
+@pytest.mark.parametrize("name", ["", "guard.state"], ids=["socket", "state"])
+def test_a_folder_that_others_can_write_is_refused(tmp_path, name, mode):
+    folder = tmp_path / "open" / name
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
 
     with pytest.raises(GuardError, match="chmod go-w"):
         GuardSettings(socket_path=tmp_path / "open/guard.sock").make_folders()
+
+
+def test_a_link_in_the_place_of_a_folder_is_refused(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(GuardError, match="must be a folder"):
+        GuardSettings(socket_path=tmp_path / "link/guard.sock").make_folders()

@@ -5,7 +5,14 @@ from guard_fakes import FakeDriver
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
-from joulelab.errors import ConfigError, DevicePermissionError, ForeignSettingError
+from joulelab.devices.readback import verify_restored
+from joulelab.errors import (
+    ConfigError,
+    DeviceError,
+    DeviceLostError,
+    DevicePermissionError,
+    ForeignSettingError,
+)
 from joulelab.guard.journal import Journal
 from joulelab.guard.kept_device import KeptDevice
 
@@ -163,6 +170,22 @@ def test_a_second_guard_restores_from_the_journal_of_the_first(kept, driver, jou
     assert journal.owed() == ()
 
 
+def test_a_limit_is_still_owed_when_the_guard_dies_on_the_way_to_a_point_without_one(
+    kept, driver, journal
+):
+    apply(kept, OperatingPoint(power_limit_w=300.0))
+    driver.faults = {"lost"}
+    with pytest.raises(DeviceLostError):
+        apply(kept, OperatingPoint(sm_clock_mhz=1095))
+    driver.faults = set()
+    (owed,) = journal.owed()
+
+    successor = KeptDevice(ADDRESS, journal=journal, open_device=driver.open, owed=owed)
+    assert successor.restore("guard restarted")
+
+    assert driver.point() == DEFAULT
+
+
 def test_a_power_limit_that_the_guard_did_not_turn_is_left_alone(kept, driver):
     apply(kept, OperatingPoint(sm_clock_mhz=1095))
     driver.points["GPU-a"] = OperatingPoint(sm_clock_mhz=1095, power_limit_w=450.0)
@@ -268,3 +291,13 @@ def test_a_point_that_is_set_anew_is_no_longer_due(kept, driver):
 
     assert kept.due_s is None
     assert kept.is_set
+
+
+@pytest.mark.parametrize(
+    "left", [OperatingPoint(sm_clock_mhz=1095), OperatingPoint(mem_clock_mhz=3201)]
+)
+def test_a_lock_that_is_left_of_either_clock_is_no_restore(left):
+    driver = FakeDriver(points={"GPU-a": left})
+
+    with pytest.raises(DeviceError, match="should be back at default"):
+        verify_restored(driver.open(ADDRESS), DEFAULT)

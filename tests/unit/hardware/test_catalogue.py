@@ -11,7 +11,7 @@ from joulelab.core.cost import PIPES
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.hardware import GPUS, spec_for
 from joulelab.hardware.catalogue import clock_grid_mhz
-from joulelab.hardware.spec import Figure
+from joulelab.hardware.processor import Figure
 
 KEYS = sorted(GPUS)
 PRINTED = [
@@ -142,14 +142,6 @@ def test_a_device_is_matched_by_the_name_that_nvml_gives():
 def test_a_pipe_that_the_gpu_lacks_is_refused_with_those_it_has():
     with pytest.raises(UnknownNameError, match="tensor_fp16"):
         GPUS["v100_pcie"].peak_flop_per_s("tensor_bf16")
-
-
-@pytest.mark.parametrize(
-    ("clock_mhz", "neighbours"),
-    [(1000, (990, 1005)), (1005, (1005,)), (5000, (1980,)), (10, (345,))],
-)
-def test_neighbours_are_the_settable_clocks_around(clock_mhz, neighbours):
-    assert GPUS["h200_sxm"].neighbours_mhz(clock_mhz) == neighbours
 
 
 @given(st.sampled_from([7.5, 15.0]), st.integers(0, 200), st.integers(60, 600))

@@ -60,9 +60,3 @@ def test_peaks_are_those_of_the_gpu(key):
         assert processor.peak_flop_per_s(pipe, 1000) == pytest.approx(
             spec.peak_flop_per_s(pipe, 1000)
         )
-
-
-def test_launches_cost_what_the_simulated_host_takes_unless_their_kind_is_measured():
-    timing = processor_of(GPUS["v100_sxm2"]).timing
-
-    assert timing.launch_s("norm") == GPUS["v100_sxm2"].timing.host_launch_s

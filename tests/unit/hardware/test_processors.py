@@ -1,6 +1,5 @@
 """Every processor of the catalogue against datasheets, physics and errors that others print."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from joulelab.core.cost import PIPES
 from joulelab.errors import UnknownNameError
 from joulelab.hardware import GPUS
-from joulelab.hardware.processors import ALIASES, PROCESSORS, processor_of
+from joulelab.hardware.processors import ALIASES, PROCESSORS
 
 KEYS = list(PROCESSORS)
 FAMILY = {key: PROCESSORS[key].family for key in KEYS}
@@ -211,17 +210,6 @@ def test_launches_take_longest_from_eager_python(key):
 
     assert 0 < timing.graph_launch_s < timing.launch_s("a kind that is not listed")
     assert timing.kernel_overhead_s > 0
-
-
-def test_measured_kinds_of_kernels_replace_the_defaults_of_a_gpu():
-    spec = replace(
-        GPUS["a40"], eager_launch_s={"default": 3e-5, "gemm": 1e-5}, kind_efficiency={"conv": 0.5}
-    )
-
-    timing = processor_of(spec).timing
-
-    assert (timing.launch_s("gemm"), timing.launch_s("norm")) == (1e-5, 3e-5)
-    assert timing.kind_efficiency == {"conv": 0.5}
 
 
 def test_the_fitted_power_of_the_i7_comes_back():

@@ -4,7 +4,7 @@ import pytest
 
 from joulelab.errors import UnknownNameError
 from joulelab.hardware import GPUS
-from joulelab.hardware.scaling import COEFFICIENTS, scaled
+from joulelab.hardware.scalars import COEFFICIENTS, scaled
 
 H200 = GPUS["h200_sxm"]
 
@@ -12,7 +12,7 @@ H200 = GPUS["h200_sxm"]
 def test_a_coefficient_scales_its_figures_and_nothing_else():
     slow = scaled(H200, {"host_launch": 2.0})
 
-    assert slow.timing.host_launch_s == 2 * H200.timing.host_launch_s
+    assert slow.timing.launch_s("gemm") == 2 * H200.timing.launch_s("gemm")
     assert slow.timing.kernel_overhead_s == H200.timing.kernel_overhead_s
     assert slow.power == H200.power
 

@@ -1,5 +1,6 @@
 """Clocks and limits that somebody else set, before and while a GPU is measured."""
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from fake_gpu import FakeGpu
 
+from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress, EventReason, Look
 from joulelab.core.point import OperatingPoint
@@ -16,8 +18,8 @@ from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError, ForeignSettingError
 from joulelab.guard import ObserveOnly
 from joulelab.guard.journal import Journal
+from joulelab.guard.observer import owed_on
 from joulelab.guard.settings import GuardSettings
-from joulelab.measure import Bench
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from foreign_settings import SCENARIOS, play
@@ -109,6 +111,15 @@ def test_what_was_set_before_the_point_was_in_force_is_not_held_against_it():
     assert setting_findings(seen, DEFAULT, gpu.capabilities(), 1.0, 10.0) == ()
 
 
+def test_what_was_set_while_the_idle_power_was_taken_is_held_against_the_measurement():
+    gpu = FakeGpu()
+    gpu.states = lambda t_s, state: replace(
+        state, power_limit_w=300.0 if 1004 < t_s < 1005 else 700.0
+    )
+
+    assert [finding.reason for finding in measured(gpu).findings] == ["foreign_setting"]
+
+
 def measured(gpu, point=DEFAULT, **options):
     with Bench(gpu, control=ObserveOnly(gpu, ADDRESS, **options)) as bench:
         asked = Configuration.of("gemm", point=point)
@@ -186,6 +197,16 @@ def test_observing_goes_on_once_the_guard_has_restored(tmp_path):
     owe(tmp_path / "guard.sock").write("restored", ADDRESS, detail="restarted", prior=DEFAULT)
 
     assert measured(FakeGpu(), guard_socket=tmp_path / "guard.sock").valid
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make another user's journal")
+def test_a_journal_that_another_user_wrote_keeps_nobody_from_observing(tmp_path):
+    owe(tmp_path / "guard.sock")
+    assert owed_on(ADDRESS, tmp_path / "guard.sock") is not None
+
+    os.chown(tmp_path / "guard.state", 54321, -1)
+
+    assert owed_on(ADDRESS, tmp_path / "guard.sock") is None
 
 
 def test_a_guard_that_lends_the_gpu_while_it_is_observed_is_noticed(tmp_path):

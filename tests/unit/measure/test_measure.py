@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from fake_gpu import DEFAULT_CLOCK_MHZ, IDLE_W, LOAD_W, FakeGpu
 
+from joulelab.bench import Bench
+from joulelab.core.clock import MonotonicClock
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.guard import ObserveOnly
-from joulelab.measure import Bench
-from joulelab.sampling.clock import MonotonicClock
 
 LOCKED = OperatingPoint(sm_clock_mhz=1410)
 
@@ -186,6 +186,54 @@ def test_a_counter_without_samples_is_checked_against_polled_power():
     assert record.measurement.observed.samples_energy_j is not None
 
 
+def test_a_counter_that_ticks_seldom_is_read_until_it_shows_the_last_edge():
+    (record,) = measured(FakeGpu(tick_s=0.5))
+
+    assert record.measurement.valid
+    assert record.measurement.power_w == pytest.approx(300, rel=1e-3)
+
+
+def test_two_ticks_pass_between_a_new_point_and_the_load_under_it():
+    class Gpu(FakeGpu):
+        def apply(self, point):
+            super().apply(point)
+            self.applied_s = self.clock.now_s()
+
+    gpu, ran_s = Gpu(tick_s=0.9), []
+    with Bench(gpu, procedure=Procedure(settle_s=0.0, idle_s=0.0)) as bench:
+        bench.measure(trial_of(point=LOCKED))  # finds the ticks
+        gpu.fail_run = ran_s.append
+
+        bench.measure(trial_of(point=LOCKED))
+
+    assert ran_s[0] - gpu.applied_s > 2 * 0.9
+
+
+def test_a_load_whose_power_rises_is_warmed_up_longer():
+    def ramp_j(t_s):  # 40 W more every second, for 20 s
+        risen_s = min(t_s - 1000, 20.0)
+        return 20.0 * risen_s**2 + 800.0 * (t_s - 1000 - risen_s)
+
+    (record,) = measured(FakeGpu(extra_j=ramp_j))
+
+    assert record.measurement.windows[0].start_s > 1018
+    assert record.measurement.observed.warmup_steady
+
+
+def test_a_load_whose_units_grow_shorter_is_warmed_up_longer():
+    gpu = FakeGpu()
+
+    def quicken(t_s):
+        gpu.unit_s = 0.03 + 0.002 * max(0.0, 1020 - t_s)
+
+    gpu.fail_run = quicken
+
+    (record,) = measured(gpu)
+
+    assert record.measurement.windows[0].start_s > 1018
+    assert record.measurement.observed.warmup_steady
+
+
 def test_a_load_that_heats_up_is_warmed_up_longer():
     gpu = FakeGpu()
 
@@ -244,3 +292,42 @@ def test_the_procedure_works_with_threads_on_the_machines_clock():
         assert window.energy_j == pytest.approx(
             power_w * window.duration_s, abs=4 * window.energy_u_j
         )
+
+
+def test_what_a_workload_tells_of_its_windows_is_in_the_result():
+    gpu = FakeGpu()
+    gpu.tell = lambda windows: {"work_b": 2.0 * sum(w.work for w in windows), "a_j": 1}
+
+    (record,) = measured(gpu)
+
+    assert record.measurement.figures == (("a_j", 1.0), ("work_b", 2 * record.measurement.work))
+
+
+def test_a_workload_that_tells_no_number_has_failed():
+    gpu = FakeGpu()
+    gpu.tell = lambda windows: {"ttft_s": "soon"}
+
+    (record,) = measured(gpu)
+
+    (finding,) = record.measurement.findings
+    assert finding.reason == "workload_failed"
+    assert "figures" in finding.detail
+
+
+def test_an_invalid_measurement_asks_for_no_figures():
+    gpu = FakeGpu()
+    gpu.pids = lambda t_s: {4711}
+    gpu.tell = lambda windows: {"a_j": 1.0}
+
+    (record,) = measured(gpu)
+
+    assert not record.measurement.valid
+    assert record.measurement.figures == ()
+
+
+def test_a_workload_rests_after_its_phase():
+    gpu = FakeGpu()
+
+    measured(gpu)
+
+    assert gpu.num_rests == 1

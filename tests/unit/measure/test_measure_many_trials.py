@@ -5,9 +5,9 @@ from itertools import chain
 import pytest
 
 from joulelab import Configuration, OperatingPoint
+from joulelab.bench import Bench
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import SimulatedDevice, fleet
-from joulelab.measure import Bench
 
 CLOCKS_MHZ = (1500, 1005, 600, 900, None)
 

@@ -4,14 +4,15 @@ import time
 
 import pytest
 
+from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice, fleet
-from joulelab.measure import Bench
 from joulelab.sampling.cooling import cool_down
 
+AT_1200 = OperatingPoint(sm_clock_mhz=1200)
 KINDS = ["h200_sxm", "a100_sxm", "v100_sxm2", "rtx_4090"]
 
 
@@ -132,3 +133,22 @@ def test_a_trial_on_a_simulated_gpu_takes_a_fraction_of_a_second(opened):
         bench.measure(trial)
 
         assert time.process_time() - start_s < 0.5
+
+
+def test_what_the_gpu_did_over_time_is_kept_beside_its_power(opened):
+    device, _ = opened()
+    trial = Trial(study="s", name="t", configuration=Configuration.of("gemm", {}, AT_1200))
+
+    with Bench(device, procedure=Procedure()) as bench:
+        (record,) = bench.measure(trial)
+
+    windows, course = record.measurement.windows, record.course
+    start_s, stop_s = windows[0].start_s, windows[-1].start_s + windows[-1].duration_s
+    assert {look.state.sm_clock_mhz for look in course.looks} == {1200}
+    assert len(course.looks) == pytest.approx((stop_s - start_s) / 0.2, abs=3)
+    assert all(start_s <= look.at_s <= stop_s for look in (*course.looks, *course.slow_looks))
+    mean = record.measurement.observed.activity.tensor_active
+    counted = [look.activity.tensor_active for look in course.slow_looks[2:-1]]
+    tensor = [share for share in counted if share is not None]
+    assert len(tensor) >= 1
+    assert tensor == pytest.approx([mean] * len(tensor))

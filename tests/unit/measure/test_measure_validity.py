@@ -1,10 +1,12 @@
 """Every clause of the validity contract, broken on a device whose truth is known."""
 
+import os
 from dataclasses import replace
 
 import pytest
 from fake_gpu import FakeGpu
 
+from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import EventReason
 from joulelab.core.point import OperatingPoint
@@ -19,7 +21,6 @@ from joulelab.errors import (
     GuardError,
     MeasurementError,
 )
-from joulelab.measure import Bench
 
 LOCKED = OperatingPoint(sm_clock_mhz=1410)
 IN_WINDOWS_S = 1013.0
@@ -82,6 +83,20 @@ def test_a_foreign_process_is_found():
     assert reasons_of(measurement) == ["foreign_process"]
 
 
+def test_a_foreign_process_that_comes_after_the_last_look_at_the_windows_is_found():
+    gpu, seen_s = FakeGpu(), []
+    gpu.pids = lambda t_s: seen_s.append(t_s) or set()
+    (alone,) = measured(gpu)
+    stop_s = alone.windows[-1].start_s + alone.windows[-1].duration_s
+    last_s = max(at_s for at_s in seen_s if at_s <= stop_s)
+    gpu = FakeGpu()
+    gpu.pids = lambda t_s: {4711} if t_s > last_s else set()
+
+    (measurement,) = measured(gpu)
+
+    assert reasons_of(measurement) == ["foreign_process"]
+
+
 def test_a_foreign_process_that_was_there_before_us_is_found():
     gpu = FakeGpu()
     gpu.pids = lambda t_s: {4711}
@@ -89,6 +104,16 @@ def test_a_foreign_process_that_was_there_before_us_is_found():
     (measurement,) = measured(gpu)
 
     assert reasons_of(measurement) == ["foreign_process"]
+
+
+def test_a_foreign_process_that_comes_while_we_prepare_is_found():
+    gpu = FakeGpu()
+    gpu.pids = lambda t_s: {os.getpid(), 4711} if gpu.num_prepared else set()
+
+    (measurement,) = measured(gpu)
+
+    assert reasons_of(measurement) == ["foreign_process"]
+    assert "process 4711 " in measurement.findings[0].detail
 
 
 def test_our_own_process_is_not_foreign_even_under_another_id():
@@ -220,6 +245,7 @@ def test_a_lease_that_ends_during_the_windows_is_found():
     (measurement,) = measured(gpu, LOCKED, control=Ending(gpu))
 
     assert reasons_of(measurement) == ["lease_lost"]
+    assert gpu.num_rests == 1
 
 
 def test_a_workload_that_fails_is_a_finding_with_its_message():

@@ -1,20 +1,26 @@
 """Windows of a program, on a GPU whose power is known at every instant."""
 
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fake_gpu import IDLE_W, LOAD_W, FakeGpu
 
+import joulelab
 from joulelab import Monitor, measured
+from joulelab.core.clock import MonotonicClock
+from joulelab.core.device import DeviceAddress
 from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
 from joulelab.monitor import monitor as monitor_module
 from joulelab.monitor.cpu import Rapl
-from joulelab.monitor.processes import OwnProcesses
-from joulelab.sampling.clock import MonotonicClock
+from joulelab.monitor.opening import OwnProcesses, in_cuda_order
 
 
 @pytest.fixture
@@ -194,6 +200,42 @@ def test_a_window_of_hours_outlives_the_samples_of_its_beginning(gpu):
     assert window.findings == ()
 
 
+def test_a_window_may_have_begun_and_ended_some_time_ago(monitor, gpu):
+    work(gpu, 2.0)
+    window = monitor.begin("late", ago_s=2.0)
+    work(gpu, 1.0)
+    gpu.clock.sleep_s(3.0)
+    monitor.end(window, ago_s=3.0)
+
+    assert window.duration_s == pytest.approx(3.0)
+    assert window.energy_j == pytest.approx(3 * LOAD_W, rel=0.02)
+
+
+def test_a_window_from_before_the_samples_begins_with_the_first_one(monitor, gpu):
+    window = monitor.begin("early", ago_s=500.0)
+    work(gpu, 2.0)
+    monitor.end(window)
+
+    (use,) = window.gpus.values()
+    assert window.duration_s == pytest.approx(502.0)
+    assert 2.0 < use.duration_s < 10.0
+    assert use.valid
+
+
+def test_the_peak_of_power_and_who_was_seen_are_told(monitor, gpu):
+    with monitor.window() as idle:
+        gpu.clock.sleep_s(3.0)
+    gpu.pids = lambda t_s: {os.getpid()}
+    with monitor.window() as busy:
+        work(gpu, 1.0)
+        gpu.clock.sleep_s(3.0)
+
+    (idle_use,), (busy_use,) = idle.gpus.values(), busy.gpus.values()
+    assert (idle_use.seen, busy_use.seen) == (False, True)
+    assert idle_use.peak_power_w == pytest.approx(IDLE_W)
+    assert busy_use.peak_power_w == pytest.approx(LOAD_W)
+
+
 def test_stopping_ends_what_is_open(gpu):
     monitor = Monitor(devices=[gpu]).start()
     window = monitor.begin()
@@ -316,7 +358,7 @@ def test_a_gpu_that_is_not_there_is_refused_and_those_there_are_named(tmp_path):
 
 def test_ids_of_another_namespace_are_ours_if_they_are_new(gpu):
     gpu.pids = lambda t_s: {1, 2} if t_s < 1001.0 else {1, 2, 3}
-    own = OwnProcesses(lambda: [99])
+    own = OwnProcesses([99])
     own.begin(gpu)
     gpu.clock.sleep_s(2.0)
 
@@ -359,3 +401,119 @@ def test_processors_that_cannot_be_read_are_absent_with_a_reason(tmp_path, monit
 
     with pytest.raises(MeasurementError, match="no energy counter of its processors"):
         _ = use.package_j
+
+
+def test_monitors_of_one_process_read_a_gpu_once_between_them(gpu):
+    def reads_of(num_monitors):
+        gpu.num_counter_reads = 0
+        monitors = [Monitor(devices=[gpu]).start() for _ in range(num_monitors)]
+        windows = [monitor.begin() for monitor in monitors]
+        work(gpu, 20.0)
+        reads = gpu.num_counter_reads
+        for monitor in monitors:
+            monitor.stop()
+        return reads, [window.energy_j for window in windows]
+
+    alone, _ = reads_of(1)
+    together, energies_j = reads_of(3)
+
+    assert together <= 1.2 * alone
+    assert energies_j == pytest.approx([20 * LOAD_W] * 3, rel=0.01)
+
+
+def test_a_monitor_goes_on_when_another_of_the_same_gpu_stops(gpu):
+    with Monitor(devices=[gpu]) as monitor, monitor.window() as window:
+        with Monitor(devices=[gpu]):
+            work(gpu, 2.0)
+        work(gpu, 2.0)
+
+    assert window.energy_j == pytest.approx(4 * LOAD_W, rel=0.02)
+
+
+RANK = """
+import json, os, sys, time
+from joulelab import Monitor
+with Monitor(device="simulated", store=sys.argv[1]) as monitor:
+    with monitor.window() as window:
+        time.sleep(0.3)
+    other = Monitor(device="simulated", store=sys.argv[1]).start()
+    with other.window() as again:
+        time.sleep(0.3)
+    other.stop()
+print(json.dumps([list(window.gpus), list(again.gpus), window.cpu.reason]))
+"""
+
+
+def test_eight_ranks_of_a_node_sample_each_gpu_once_and_the_processors_once(tmp_path):
+    fleet("h200_sxm", 8, str(tmp_path))
+    source = str(Path(joulelab.__file__).parents[1])
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, str(tmp_path)],
+            env={**os.environ, "PYTHONPATH": source, "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+        )
+        for rank in range(8)
+    ]
+    told = [json.loads(rank.communicate(timeout=60)[0]) for rank in ranks]
+
+    assert [gpus for gpus, _, _ in told] == [[f"SIM-h200_sxm-{rank}"] for rank in range(8)]
+    assert all(gpus == again for gpus, again, _ in told)
+    assert ["rank 0 of this node" in reason for _, _, reason in told] == [False] + [True] * 7
+
+
+@pytest.mark.parametrize(
+    ("setting", "order"),
+    [(None, "0123"), ("0,1,2,3", "0123"), ("3,1,0,2", "3102"), ("GPU-2,GPU-0,GPU-3,GPU-1", "2031")],
+)
+def test_a_rank_has_the_gpu_that_cuda_numbers_so(setting, order):
+    there = [DeviceAddress(backend="nvml", uuid=f"GPU-{number}") for number in range(4)]
+
+    assert [a.uuid[-1] for a in in_cuda_order(there, setting)] == list(order)
+
+
+def test_gpus_that_a_scheduler_left_are_numbered_from_zero():
+    there = [DeviceAddress(backend="nvml", uuid=f"GPU-{number}") for number in (4, 6)]
+
+    assert [a.uuid for a in in_cuda_order(there, "6,4")] == ["GPU-6", "GPU-4"]
+
+
+SIBLING = """
+import sys
+from joulelab.monitor.opening import OwnProcesses
+class Gpu:
+    pid = int(sys.argv[1])
+    def identity(self): return self
+    uuid = "GPU-0"
+    def read_processes(self): return [self]
+print(Gpu.pid in OwnProcesses().pids(Gpu()))
+"""
+
+
+@pytest.mark.parametrize(("run_id", "known"), [("none", True), (None, False)])
+def test_another_rank_of_the_same_program_is_not_foreign(run_id, known):
+    """An agent of torchrun starts ranks that are each other's siblings."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(joulelab.__file__).parents[1])}
+    environment["LOCAL_RANK"] = "1"
+    environment |= {} if run_id is None else {"TORCHELASTIC_RUN_ID": run_id}
+    agent = 'sleep 50 & "$0" -c "$1" $!; kill $!'
+
+    done = subprocess.run(
+        ["sh", "-c", agent, sys.executable, SIBLING],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.split() == [str(known)]
+
+
+def test_a_monitor_that_was_stopped_may_be_started_again(gpu):
+    monitor = Monitor(devices=[gpu]).start()
+    monitor.stop()
+
+    with monitor, monitor.window() as window:
+        work(gpu, 2.0)
+
+    assert window.energy_j == pytest.approx(2 * LOAD_W, rel=0.05)

@@ -4,18 +4,12 @@ import numpy as np
 import pytest
 from synthetic_runs import rows_by_law
 
+from joulelab.errors import UnknownNameError
 from joulelab.power_models import POWER_MODELS
+from joulelab.power_models.operating_model import load_model
 from joulelab.power_models.queries import Profile, queries_of, sweep
 from joulelab.power_models.readers import runs_of_rows
-
-
-def runs_of(power_w, clocks_mhz, num_applications=3):
-    """Return runs of equal applications that draw ``power_w`` at each of ``clocks_mhz``."""
-    template = rows_by_law(num_applications, clocks_mhz=clocks_mhz)
-    powers = list(power_w) * num_applications
-    return runs_of_rows(
-        [row | {"power_w": float(watts)} for row, watts in zip(template, powers, strict=True)]
-    )
+from joulelab.power_models.state import State, read_state, write_state
 
 
 def test_published_constants_give_the_published_power():
@@ -48,18 +42,6 @@ def test_published_time_is_longer_than_measured_at_the_top_clock_by_the_known_fa
     assert factor == pytest.approx(np.full(3, expected), rel=1e-9)
 
 
-def test_piecewise_finds_a_line_and_the_parabola_beyond_its_turn():
-    clocks_mhz = tuple(range(510, 1411, 75))
-    ratio = np.array(clocks_mhz) / 1410.0
-    turn = 0.7
-    power_w = 60.0 + 100.0 * ratio + 300.0 * np.maximum(0.0, ratio - turn) ** 2
-    runs = runs_of(power_w, clocks_mhz)
-
-    predicted = POWER_MODELS["piecewise"]().fit(runs).predict(queries_of(runs))
-
-    assert predicted == pytest.approx(runs.power_w, rel=2e-3)
-
-
 def test_the_mean_is_the_mean_of_the_training_applications():
     runs = runs_of_rows(rows_by_law(4))
 
@@ -70,43 +52,11 @@ def test_the_mean_is_the_mean_of_the_training_applications():
         assert predicted[at] == pytest.approx(np.full(4, runs.power_w[at].mean()))
 
 
-def test_the_ridge_clock_of_a_known_law_is_found():
-    clocks_mhz = tuple(range(510, 1411, 75))
-    ratio = np.array(clocks_mhz) / 1410.0
-    power_w = 50.0 + 150.0 * ratio * (1.0 + 1.0 * np.maximum(0.0, ratio - 0.7)) ** 2
-    runs = runs_of(power_w, clocks_mhz)
+def test_a_removed_model_is_refused_with_what_to_take_instead(tmp_path):
+    POWER_MODELS["mean"]().fit(runs_of_rows(rows_by_law(3))).save(tmp_path)
+    kept = read_state(tmp_path)
+    write_state(tmp_path, State(values={**kept.values, "name": "ridge"}, arrays=kept.arrays))
 
-    predicted = POWER_MODELS["ridge"]().fit(runs).predict(queries_of(runs))
-
-    assert predicted == pytest.approx(runs.power_w, rel=1e-3)
-
-
-def test_a_residual_that_helps_nobody_leaves_physics_as_it_is():
-    runs = runs_of_rows(rows_by_law(3))
-    asked = queries_of(runs_of_rows(rows_by_law(1, seed=7)))
-
-    plain, residual = (
-        POWER_MODELS[name](calibration_folds=0).fit(runs).predict(asked)
-        for name in ("physics", "physics_residual")
-    )
-
-    assert residual == pytest.approx(plain)
-
-
-def test_a_residual_is_not_carried_to_a_gpu_that_was_never_seen():
-    """That of an A40 at its cap was, to an A100: 11 % of power where the law alone gave 3 %."""
-    rows = [
-        row | {"power_w": float(row["power_w"]) * (1.2 if row["sm_clock_mhz"] < 800 else 1.0)}
-        for row in rows_by_law(10)
-    ]
-    model, plain = (
-        POWER_MODELS[name](calibration_folds=0).fit(runs_of_rows(rows))
-        for name in ("physics_residual", "physics")
-    )
-    here, there = (
-        queries_of(runs_of_rows(rows_by_law(2, seed=7, gpu=gpu, clocks_mhz=clocks_mhz)))
-        for gpu, clocks_mhz in (("a100_sxm", (510, 705, 1410)), ("v100_pcie", (510, 705, 1380)))
-    )
-
-    assert np.abs(model.predict(here) / plain.predict(here) - 1.0).max() > 0.01
-    assert model.predict(there) == pytest.approx(plain.predict(there))
+    with pytest.raises(UnknownNameError, match=r"'ridge' was removed: .* train 'physics'"):
+        load_model(tmp_path)
+    assert "ridge" not in POWER_MODELS

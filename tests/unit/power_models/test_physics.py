@@ -9,13 +9,13 @@ from synthetic_runs import rows_by_law
 
 from joulelab.hardware import GPUS
 from joulelab.power_models.members.physics import PhysicsModel
-from joulelab.power_models.members.physics_power import (
+from joulelab.power_models.members.physics_laws import (
     PowerShape,
     lossless,
     lossy,
+    relative_time,
     shape_by_catalogue,
 )
-from joulelab.power_models.members.physics_time import relative_time
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, queries_of, sweep
 from joulelab.power_models.readers import read_csv, runs_of_rows

@@ -1,14 +1,21 @@
 """Tables of runs: what is read, and what is refused with its column and row."""
 
-import pandas as pd
+from dataclasses import replace
+
 import pytest
 from reference_data import reference_csv
+from synthetic_results import measurement, sweep
 from synthetic_runs import rows_by_law
 
+from joulelab.analysis.analyse import analyse_sweep
+from joulelab.analysis.sweep_table import write_csv
+from joulelab.cli.power_models import OfTable
+from joulelab.core.record import Record
 from joulelab.errors import ConfigError
 from joulelab.power_models.queries import profile_of
-from joulelab.power_models.readers import data_hash, read_csv, runs_of_frame, runs_of_rows
-from joulelab.power_models.splits import splits
+from joulelab.power_models.readers import data_hash, read_csv, runs_of_rows
+from joulelab.power_models.validation import splits
+from joulelab.tracking.store import ResultStore
 
 TEXAS_TECH = """application,sm_app_clock,fp64_active,fp32_active,dram_active,tensor_activity,\
 sm_active,power_usage,run_time
@@ -41,6 +48,49 @@ def test_the_texas_tech_layout_is_read(tmp_path):
     assert runs.activity["tensor_active"][0] == 0.0
 
 
+def test_the_table_of_a_sweep_of_ours_is_read_with_the_default_once(tmp_path):
+    """Training refused our own ``sweep.csv``."""
+    rows = [*sweep((1000, 1500, 2000), num_boards=1), *sweep((1000,), phase="prefill")]
+    rows = [replace(m, device=replace(m.device, name="NVIDIA H200")) for m in rows]
+    (decode, prefill) = (result := analyse_sweep(rows)).phases
+    write_csv(result, tmp_path / "sweep.csv")
+
+    runs = read_csv(tmp_path / "sweep.csv")
+
+    assert runs.pairs == (("NVIDIA H200", "llama/decode"), ("NVIDIA H200", "llama/prefill"))
+    assert sorted(runs.sm_clock_mhz.tolist()) == [1000, 1000, 1500, 2000, 2000]
+    for application, phase in (("llama/decode", decode), ("llama/prefill", prefill)):
+        at = (runs.application == application) & (runs.sm_clock_mhz == 1000)
+        assert runs.power_w[at].tolist() == [phase.row("1000MHz").figures.power_w]
+        assert runs.time_s[at].tolist() == [phase.row("1000MHz").figures.time_per_unit_s]
+    at = (runs.application == "llama/decode") & (runs.sm_clock_mhz == 2000)
+    assert runs.power_w[at].tolist() == [decode.row("2000MHz").figures.power_w]
+
+
+def test_a_sweep_whose_knobs_its_table_does_not_hold_is_refused_with_what_to_give(tmp_path):
+    wider = replace(measurement().configuration, knobs=(("batch", 64),))
+    rows = [measurement(1000), replace(measurement(minute=1), configuration=wider)]
+    points = [replace(m.configuration, point=rows[0].configuration.point) for m in rows]
+    rows = [replace(m, configuration=c) for m, c in zip(rows, points, strict=True)]
+    write_csv(analyse_sweep(rows), tmp_path / "sweep.csv")
+
+    with pytest.raises(ConfigError, match="Give the results folder of the study"):
+        read_csv(tmp_path / "sweep.csv")
+
+
+def test_a_folder_of_studies_is_one_table(tmp_path):
+    """Training refused a folder of studies."""
+    for name, clock_mhz in (("one", 1000), ("other", 1500)):
+        made = measurement(clock_mhz)
+        made = replace(made, device=replace(made.device, name="NVIDIA H200"))
+        ResultStore(tmp_path / name).append(Record(measurement=made, trace=None))
+
+    runs = OfTable(table=tmp_path).read()
+
+    assert sorted(runs.sm_clock_mhz.tolist()) == [1000, 1500]
+    assert len(runs.pairs) == 1
+
+
 def test_units_that_nvidia_smi_writes_are_understood():
     rows = [
         {
@@ -57,12 +107,6 @@ def test_units_that_nvidia_smi_writes_are_understood():
     assert runs.power_w[0] == 250.5
     assert runs.sm_clock_mhz[0] == 1410.0
     assert runs.boards == {"NVIDIA A100-SXM4-80GB": "a100_sxm"}
-
-
-def test_a_data_frame_reads_as_its_rows_do():
-    rows = rows_by_law(2)
-
-    assert data_hash(runs_of_frame(pd.DataFrame(rows))) == data_hash(runs_of_rows(rows))
 
 
 def test_the_hash_of_a_table_knows_its_values_and_not_their_order():

@@ -13,11 +13,11 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.power_models import POWER_MODELS
-from joulelab.power_models.members.neural.dnn import Networks
-from joulelab.power_models.members.random_forest import RandomForestModel
-from joulelab.power_models.members.spread import SpreadModel
-from joulelab.power_models.members.tabular import INPUTS, decoded, examples, typical
-from joulelab.power_models.members.thinning import thinned
+from joulelab.power_models.features import medians
+from joulelab.power_models.members.dnn import Networks
+from joulelab.power_models.members.sweeps import thinned
+from joulelab.power_models.members.tabular import INPUTS, SpreadModel, decoded, examples
+from joulelab.power_models.members.trees import RandomForestModel
 from joulelab.power_models.queries import profile_of, queries_of, sweep
 from joulelab.power_models.state import State, read_state, write_state
 
@@ -78,7 +78,7 @@ def test_an_application_weighs_the_same_however_many_clocks_it_has():
 def test_an_input_that_nobody_read_is_neither_refused_nor_invented():
     inputs = np.array([[np.nan, 1.0], [np.nan, 3.0], [np.nan, np.nan]])
 
-    assert typical(inputs) == pytest.approx([0.0, 2.0])
+    assert medians(inputs, 0.0) == pytest.approx([0.0, 2.0])
 
 
 @pytest.mark.parametrize("name", ["lightgbm", "xgboost"])

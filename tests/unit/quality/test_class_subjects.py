@@ -6,9 +6,9 @@ from PIL import Image
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.quality import METRICS, SUBJECTS
-from joulelab.quality.accuracy import Accuracy
-from joulelab.quality.class_data import read_class_images, read_tokens
-from joulelab.quality.image_files import pink_images
+from joulelab.quality.image_data import pink_images
+from joulelab.quality.image_sets import read_class_images, read_tokens
+from joulelab.quality.recognition import Accuracy
 from joulelab.workloads import WORKLOADS
 
 TINY = {

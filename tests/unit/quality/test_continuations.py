@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.bleu import Bleu
-from joulelab.quality.coherence import Coherence, coherence
-from joulelab.quality.packages import require_package
-from joulelab.quality.rouge import Rouge
+from joulelab.quality.base import require_package
+from joulelab.quality.continuations import Bleu, Coherence, Rouge, coherence
 from joulelab.quality.text_data import TextData
 
 RIGHT = ("the cat sat on the mat by the door", "a dog ran through the park in the rain")

@@ -10,13 +10,11 @@ from scipy.io import wavfile
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.quality import METRICS, SUBJECTS
-from joulelab.quality.box_agreement import BoxAgreement
-from joulelab.quality.detection_data import read_detection_images
-from joulelab.quality.image_protocols import Boxes
-from joulelab.quality.prompt_data import read_prompts
-from joulelab.quality.speech_data import RATE_HZ, read_speech
+from joulelab.quality.base import Boxes, Detects
+from joulelab.quality.image_sets import read_detection_images, read_prompts
+from joulelab.quality.recognition import BoxAgreement
+from joulelab.quality.text_data import RATE_HZ, read_speech
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.detection_outputs import Found
 
 TINY = {
     "detection": {"model": "tiny", "image_size": 64, "confidence": 0.05},
@@ -206,7 +204,7 @@ def test_objects_are_read_as_coco_describes_them(scenes):
 
 def test_classes_are_those_of_the_data_set_by_name(scenes):
     with subject("detection").open() as network:
-        assert isinstance(network, Found)
+        assert isinstance(network, Detects)
         with pytest.raises(MeasurementError, match=r"none of the classes .*cat"):
             network.detect(read_detection_images(str(scenes)).images, {"cat": 3})
         found = network.detect(read_detection_images(None).images[:2], {"LABEL_1": 90})

@@ -8,13 +8,11 @@ from coins import Coin, CoinSubject
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.quality import evaluation
 from joulelab.quality.base import Score
-from joulelab.quality.bleu import Bleu
 from joulelab.quality.cache import ScoreCache
+from joulelab.quality.continuations import Bleu
 from joulelab.quality.evaluation import evaluate, varying
-from joulelab.quality.kl_divergence import KlDivergence
-from joulelab.quality.perplexity import Perplexity
+from joulelab.quality.predictions import KlDivergence, Perplexity, TokenAgreement
 from joulelab.quality.text_data import TextData
-from joulelab.quality.token_agreement import TokenAgreement
 from joulelab.quality.uncertainty import mean_score
 
 DATA = TextData(name="bytes", texts=("abcabcabcabc",))

@@ -11,17 +11,15 @@ from hypothesis import strategies as st
 from joulelab.core.quality import retention
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.quality import METRICS
-from joulelab.quality.accuracy import Accuracy
-from joulelab.quality.class_agreement import ClassAgreement
-from joulelab.quality.class_divergence import ClassDivergence
-from joulelab.quality.clip_score import ClipScore
-from joulelab.quality.fid import Fid
-from joulelab.quality.frechet_distance import FrechetDistance
+from joulelab.quality.base import Boxes
 from joulelab.quality.image_data import DetectionData, ImageData, LabelledData
-from joulelab.quality.image_protocols import Boxes
-from joulelab.quality.lpips import Lpips
-from joulelab.quality.mean_average_precision import MeanAveragePrecision
-from joulelab.quality.ssim import Ssim
+from joulelab.quality.images import ClipScore, Fid, FrechetDistance, Lpips, Ssim
+from joulelab.quality.recognition import (
+    Accuracy,
+    ClassAgreement,
+    ClassDivergence,
+    MeanAveragePrecision,
+)
 
 IMAGE_METRICS = ("clip_score", "fid", "frechet_distance", "lpips", "ssim")
 
@@ -155,7 +153,7 @@ def test_weights_that_are_no_file_are_refused(metric, tmp_path):
 
 @pytest.fixture
 def alexnet(tmp_path):
-    from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
+    from joulelab.tracing.torchvision_shim import ensure_torchvision
 
     ensure_torchvision()
     from torchvision.models import alexnet
@@ -230,7 +228,7 @@ def test_fid_is_least_for_the_real_images_themselves(inception):
 @pytest.fixture
 def clip(tmp_path):
     """A small CLIP with random weights that reads three words, in a folder."""
-    from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
+    from joulelab.tracing.torchvision_shim import ensure_torchvision
 
     ensure_torchvision()
     import transformers

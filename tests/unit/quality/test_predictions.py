@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 
 from joulelab.core.statistics import mean_u
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.distributions import split_windows
-from joulelab.quality.kl_divergence import KlDivergence, divergence
-from joulelab.quality.perplexity import Perplexity, Surprise, sliding_windows
+from joulelab.quality.predictions import (
+    KlDivergence,
+    Perplexity,
+    Surprise,
+    TokenAgreement,
+    divergence,
+    sliding_windows,
+    split_windows,
+)
 from joulelab.quality.text_data import TextData
-from joulelab.quality.token_agreement import TokenAgreement
 from joulelab.quality.uncertainty import pooled_mean
 
 DATA = TextData(name="two", texts=("abcabcabc" * 10, "cabcab"))
@@ -67,7 +72,7 @@ def test_perplexity_is_the_inverse_of_the_probability_of_what_comes():
 
 
 def test_perplexity_is_that_of_torchmetrics():
-    from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
+    from joulelab.tracing.torchvision_shim import ensure_torchvision
 
     ensure_torchvision()
     import torch

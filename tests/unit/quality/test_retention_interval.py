@@ -8,19 +8,13 @@ import pytest
 from joulelab.core.statistics import student_t
 from joulelab.errors import MeasurementError
 from joulelab.quality import METRICS
-from joulelab.quality.base import Score
+from joulelab.quality.base import Boxes, Score
 from joulelab.quality.cache import ScoreCache
-from joulelab.quality.class_agreement import ClassAgreement
-from joulelab.quality.fid import Fid
-from joulelab.quality.frechet_distance import FrechetDistance
 from joulelab.quality.image_data import DetectionData, ImageData
-from joulelab.quality.image_protocols import Boxes
-from joulelab.quality.kl_divergence import KlDivergence
-from joulelab.quality.mean_average_precision import MeanAveragePrecision
-from joulelab.quality.perplexity import Perplexity, Surprise
-from joulelab.quality.retention_interval import retention_interval
-from joulelab.quality.ssim import Ssim
-from joulelab.quality.uncertainty import grouped_score, mean_score
+from joulelab.quality.images import Fid, FrechetDistance, Ssim
+from joulelab.quality.predictions import KlDivergence, Perplexity, Surprise
+from joulelab.quality.recognition import ClassAgreement, MeanAveragePrecision
+from joulelab.quality.uncertainty import grouped_score, mean_score, retention_interval
 
 
 def draws(n, seed=0):

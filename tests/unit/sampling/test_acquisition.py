@@ -22,6 +22,16 @@ def test_ticks_are_foreseen_once_they_are_found():
     assert tracker.period_s == pytest.approx(0.1, abs=0.005)
 
 
+def test_the_counter_is_read_no_more_once_its_ticks_are_found():
+    gpu = busy_gpu()
+    find_ticks(gpu, TickTracker())
+    num_reads = gpu.num_counter_reads
+
+    gpu.clock.sleep_s(10.0)
+
+    assert gpu.num_counter_reads == num_reads
+
+
 def test_ticks_that_are_known_are_not_looked_for_again():
     gpu, tracker = busy_gpu(), TickTracker()
     find_ticks(gpu, tracker)

@@ -1,5 +1,7 @@
 """Sensors are measured; the device's true tick, latency and power are known here."""
 
+from math import sqrt
+
 import numpy as np
 import pytest
 from fake_gpu import IDLE_W, FakeGpu
@@ -132,6 +134,14 @@ def test_an_observer_without_effect_shows_none():
     effect = measure_observer_effect(FakeGpu())
 
     assert abs(effect.difference_w) < 3 * effect.difference_u_w
+
+
+def test_the_uncertainty_of_an_observers_effect_is_that_of_the_ticks_of_its_windows():
+    """Two reads of 3 ms, 1 ms apart, bracket each end of a window of 21 ticks (GUM 4.3.7)."""
+    effect = measure_observer_effect(FakeGpu(), window_s=2.0)
+
+    tick_u_s = (2 * 0.003 + 0.001) / sqrt(12)
+    assert effect.difference_u_w == pytest.approx(IDLE_W * sqrt(2) * tick_u_s / 2.1, rel=0.01)
 
 
 def test_a_steady_drift_is_not_mistaken_for_an_effect():

@@ -1,21 +1,27 @@
 """A workload host keeps what the next trial can use again."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
+from fake_gpu import FakeGpu, FakeLoad
 
 from joulelab import Configuration
+from joulelab.core.device import GpuProcess
 from joulelab.errors import ConfigError
-from joulelab.sampling.host import WorkloadHost
+from joulelab.sampling.host import WorkloadFailedError, WorkloadHost
 
 TINY = {"model": "tiny", "precision": "fp32", "prompt_tokens": 8, "new_tokens": 2}
 
 
 @pytest.fixture
 def host():
-    """Return a host on a device that runs workloads in this process."""
+    """Return a host on a device that runs workloads in this process, and says so."""
     device = SimpleNamespace(
-        host=lambda workload: workload, read_processes=tuple, read_state=lambda: None
+        identity=lambda: SimpleNamespace(uuid="SIM-0"),
+        host=lambda workload: workload,
+        read_processes=lambda: (GpuProcess(pid=os.getpid()),),
+        read_state=lambda: None,
     )
     host = WorkloadHost(device)
     yield host
@@ -73,3 +79,19 @@ def test_knobs_that_are_refused_leave_what_is_prepared(host):
 
     assert host.run("prefill") == 8
     assert network(host, batch=2) is first
+
+
+def test_a_workload_that_did_nothing_has_failed():
+    class Idler(FakeLoad):
+        def run(self, phase):
+            return 0.0
+
+    class Gpu(FakeGpu):
+        def host(self, workload):
+            return Idler(self, workload)
+
+    host = WorkloadHost(Gpu())
+    host.make(Configuration.of("gemm"))
+
+    with pytest.raises(WorkloadFailedError, match="must do some work"):
+        host.run("gemm")

@@ -1,12 +1,12 @@
 import logging
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from fake_gpu import FakeGpu
 
+from joulelab.core.clock import MonotonicClock
+from joulelab.core.device import Activity
 from joulelab.errors import ConfigError, DeviceLostError, MeasurementError
-from joulelab.sampling.clock import MonotonicClock
 from joulelab.sampling.power_buffer import PowerBuffer
 from joulelab.sampling.sampler import Sampler
 
@@ -56,6 +56,17 @@ def test_power_is_polled_at_the_period_that_was_asked_for(period_s):
 
     assert np.median(np.diff(log.trace.t_s)) == pytest.approx(period_s)
     assert log.trace.energy_j(1001, 1004) == pytest.approx(300)
+
+
+def test_polled_power_has_the_time_in_the_middle_of_its_read():
+    class SlowGpu(FakeGpu):
+        def read_power_w(self):
+            self.clock.sleep_s(0.04)
+            return super().read_power_w()
+
+    log = sampled(SlowGpu(), 2.0, period_s=0.25).log()
+
+    assert log.trace.t_s[:3] == pytest.approx([1000.02, 1000.27, 1000.52])
 
 
 def test_power_is_polled_where_the_driver_buffers_none():
@@ -172,19 +183,35 @@ def test_the_sampler_runs_in_a_thread_on_the_machines_clock():
     assert log.trace is not None
 
 
-def test_samples_that_differ_by_rounding_are_one_sample():
+@pytest.mark.parametrize("again_s", [1.01999, 1.02001])
+def test_samples_that_differ_by_rounding_are_one_sample(again_s):
     buffer = PowerBuffer()
     buffer.add(np.array([1.0, 1.02]), np.array([300.0, 310.0]))
 
-    buffer.add(np.array([1.01999, 1.04]), np.array([310.0, 320.0]))
+    buffer.add(np.array([again_s, 1.04]), np.array([310.0, 320.0]))
 
     assert buffer.trace().t_s.tolist() == [1.0, 1.02, 1.04]
 
 
-def test_the_latest_state_is_the_last_look():
+def test_activities_are_counted_every_other_second_where_asked_for():
+    counted = sampled(FakeGpu(), 10.0, counts_activity=True).log().slow_looks
+    spared = sampled(FakeGpu(), 10.0).log().slow_looks
+
+    told = [look.activity.sm_active for look in counted]
+    assert told[1:3] == [None, 0.9]
+    assert told.count(0.9) == len(counted[1:]) // 2
+    assert {look.activity for look in spared} == {Activity()}
+
+
+def test_activities_are_not_counted_over_too_short_a_time():
     gpu = FakeGpu()
-    gpu.states = lambda t_s, state: replace(state, temperature_c=t_s - 950)
+    sampler = Sampler(gpu, counts_activity=True)
+    sampler.start()
+    gpu.clock.sleep_s(2.05)
 
-    sampler = sampled(gpu, 2.04)
+    sampler.has_looked_closely(since_s=gpu.clock.now_s())
+    gpu.clock.sleep_s(0.01)
 
-    assert sampler.latest_state().temperature_c == pytest.approx(52.0)
+    last = sampler.log().slow_looks[-1]
+    assert last.at_s == pytest.approx(1002.05)
+    assert last.activity == Activity()

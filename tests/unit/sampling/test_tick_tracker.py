@@ -114,6 +114,16 @@ def test_a_counter_that_stands_still_is_read_less_and_less():
     assert later < first / 2 < 50
 
 
+def test_a_counter_whose_ticks_were_known_well_is_soon_seen_to_stand_still():
+    """The better its ticks are known, the longer it could go on reading for each of them."""
+    counter = Counter()
+    tracker, now_s = settled(counter)
+    followed(tracker, counter, now_s, now_s + 5.0)
+    counter.frozen_from_s = now_s + 5.0
+
+    assert followed(tracker, counter, now_s + 5.0, now_s + 10.0) < 50
+
+
 def test_a_counter_that_changes_at_every_read_has_no_period():
     tracker, _ = settled(Counter(tick_s=1e-4))
 

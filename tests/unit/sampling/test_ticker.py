@@ -1,8 +1,9 @@
+import threading
 import time
 
 import pytest
 
-from joulelab.sampling.clock import MonotonicClock, VirtualClock
+from joulelab.core.clock import MonotonicClock, VirtualClock
 
 
 class Called:
@@ -78,3 +79,33 @@ def test_a_thread_is_woken_for_a_call_planned_earlier_than_its_period():
 
     assert len(called.at_s) == 2
     assert 0 <= called.at_s[1] - planned_s < 0.2
+
+
+def test_stopping_a_thread_waits_for_the_call_that_is_under_way():
+    begun, ended = threading.Event(), threading.Event()
+
+    def call():
+        begun.set()
+        time.sleep(0.2)
+        ended.set()
+
+    ticker = MonotonicClock().every(60.0, call)
+    begun.wait()
+
+    ticker.stop()
+
+    assert ended.is_set()
+
+
+def test_a_thread_that_was_held_up_does_not_make_up_for_the_calls_that_it_missed():
+    called = Called(MonotonicClock(), busy_s=0.6)
+    ticker = called.clock.every(0.05, called)
+    time.sleep(0.1)
+    called.busy_s = 0.0
+
+    while len(called.at_s) < 9:
+        time.sleep(0.01)
+    ticker.stop()
+
+    late = called.at_s[1:9]
+    assert late[-1] - late[0] > 5 * 0.05

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice, fleet
-from joulelab.devices.simulated.watch import StoreWatch
+from joulelab.devices.simulated.machine import StoreWatch
 from joulelab.errors import ConfigError, DeviceNotFoundError, UnknownNameError
 
 
@@ -49,6 +50,28 @@ def test_locked_gpus_are_listed_until_they_are_reset(tmp_path):
 
     assert store.locked_uuids() == ()
     assert store.uuids() == (first.uuid, second.uuid, third.uuid)
+
+
+def test_settings_read_back_in_watts_and_to_the_milliwatt(tmp_path):
+    """256.4 times 1000 is a little less than 256400: cut off, it is a milliwatt less."""
+    state = DriverStore(tmp_path).create("h200_sxm")
+
+    state.limit_power(256.4)
+
+    assert state.read("power_limit_mw") == "256400"
+    assert state.settings().power_limit_w == 256.4
+
+
+def test_a_reset_leaves_no_setting_behind(tmp_path):
+    store = DriverStore(tmp_path)
+    state = store.create("h200_sxm")
+    state.lock_sm(1005, 1005)
+    state.lock_mem(2201, 2201)
+    state.limit_power(300.0)
+
+    state.reset()
+
+    assert state.settings().point == OperatingPoint()
 
 
 def test_a_lock_outlives_the_process_that_set_it(tmp_path):

@@ -19,7 +19,7 @@ from joulelab.devices.simulated.load import Load
 from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.hardware import GPUS
 from joulelab.hardware.processors import PROCESSORS
-from joulelab.hardware.scaling import scaled
+from joulelab.hardware.scalars import scaled
 
 H200 = GPUS["h200_sxm"]
 SMALL = KernelCost(name="elementwise", pipe="fp32", flop=1e3, dram_b=1e4)

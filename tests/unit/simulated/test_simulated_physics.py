@@ -11,8 +11,8 @@ from simulated_lab import copy, gemm, settled, typical, wait
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.core.physics import roofline_s
 from joulelab.core.point import OperatingPoint
-from joulelab.devices.simulated.history import History
 from joulelab.devices.simulated.physics import PhaseModel
+from joulelab.devices.simulated.sensor import History
 from joulelab.hardware import GPUS
 
 KEYS = sorted(GPUS)
@@ -49,7 +49,7 @@ def test_small_kernels_wait_for_the_host():
     spec = replace(GPUS["h200_sxm"], figures={})  # without what another host takes by kind
     point = PhaseModel(spec, gemm(1024, count=1000)).at(1980, 3201)
 
-    assert point.duration_s == pytest.approx(1000 * spec.timing.host_launch_s)
+    assert point.duration_s == pytest.approx(1000 * spec.timing.launch_s("default"))
     assert point.activity.gr_engine_active == pytest.approx(0.498, abs=0.02)
     assert point.activity.sm_active == pytest.approx(0.289, abs=0.03)
 

@@ -5,8 +5,8 @@ import time
 import pytest
 from simulated_lab import Toy, ToySettings, gemm, typical
 
+from joulelab.core.clock import MonotonicClock
 from joulelab.devices.simulated import Fault
-from joulelab.sampling.clock import MonotonicClock
 
 
 @pytest.fixture(autouse=True)

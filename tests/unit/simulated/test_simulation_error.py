@@ -11,7 +11,7 @@ import pytest
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
-from joulelab.hardware.scaling import scaled
+from joulelab.hardware.scalars import scaled
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 H200 = GPUS["h200_sxm"]

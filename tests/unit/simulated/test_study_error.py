@@ -8,7 +8,7 @@ import pytest
 from synthetic_results import header, measurement
 
 from joulelab import EnergyWindow
-from joulelab.analysis.conclude_knobs import conclude_knobs
+from joulelab.analysis.conclude import conclude_knobs
 from joulelab.analysis.knob_grid import Axis, knob_grid
 from joulelab.analysis.knob_log import KnobStudy
 from joulelab.core.device import DeviceIdentity
@@ -18,7 +18,7 @@ from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.cost_cache import cached_cost
+from joulelab.workloads.disk_cache import cached_cost
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 BOARD = DeviceIdentity(

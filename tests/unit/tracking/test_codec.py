@@ -39,6 +39,7 @@ def test_a_measurement_reads_back_exactly(knobs, energy_j, duration_s, temperatu
         configuration=Configuration.of("gemm", knobs, OperatingPoint(power_limit_w=300.0)),
         windows=(window,),
         observed=Observed(temperature_start_c=temperature_c),
+        figures=(("ttft_p50_s", duration_s),),
     )
 
     read = measurement_from_json(to_json(written))
@@ -94,6 +95,8 @@ def test_text_that_is_no_object_is_refused():
         (("configuration", "knobs"), [["batch"]], r"configuration.knobs\[0\] must be a list of 2"),
         (("idle", "duration_s"), -1.0, "idle: duration_s must be positive"),
         (("repeat",), 1.5, "repeat must be int, got 1.5"),
+        (("repeat",), True, "repeat must be int, got True"),
+        (("sentinel",), 1, "sentinel must be bool, got 1"),
     ],
 )
 def test_a_field_that_does_not_fit_is_named(path, value, message):
@@ -113,6 +116,14 @@ def test_a_missing_field_is_named():
 
     with pytest.raises(TrackingError, match=r"missing fields \['phase'\]"):
         measurement_from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("later", ["figures", "receipt"])
+def test_a_measurement_of_an_older_version_is_read(later):
+    data = json.loads(to_json(measurement()))
+    del data[later]
+
+    assert measurement_from_json(json.dumps(data)) == measurement()
 
 
 def test_a_field_with_a_default_may_be_absent():

@@ -11,13 +11,13 @@ import yaml
 from synthetic_runs import runs_by_law
 
 from joulelab.errors import ConfigError, TrackingError
-from joulelab.power_models.members.linear import LogLinearModel
+from joulelab.power_models.members.regressions import LogLinearModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, sweep
 from joulelab.power_models.scores import RegretScores
 from joulelab.power_models.serving import frame_of_queries
 from joulelab.power_models.validation import Validated, validate
-from joulelab.tracking.base import embedded_uri
+from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.mlflow_models import load_registered, register_model, split_metrics
 from joulelab.tracking.mlflow_registry import check_ours
 
@@ -42,7 +42,7 @@ def registered_store(fresh_store, tmp_path_factory):
     uri = embedded_uri(folder)
     model = unfitted().fit(RUNS)
     scores = validate(unfitted, RUNS, anchors=[()])
-    return uri, model, register_model(uri, "a100", model, QUERIES, validated=scores, note="Law.")
+    return uri, model, register_model(uri, "a100", model, QUERIES, validated=scores)
 
 
 @pytest.fixture
@@ -75,9 +75,9 @@ def test_the_run_holds_scores_domain_and_origin(registered_store):
 
     assert run.data.metrics["application.cold.power_w.mean"] < 0.1
     assert 0 < run.data.metrics["application.cold.energy_j.coverage"] <= 1
-    assert run.data.metrics["application.cold.baseline.maximum_clock.regret.edp_js.mean"] > 0
+    assert run.data.metrics["application.cold.baseline.maximum_clock.regret.edp.mean"] > 0
     assert run.data.tags["joulelab.data_hash"] == model.power.data_hash
-    assert run.data.tags["mlflow.note.content"] == "Law."
+    assert "power member: log_linear" in run.data.tags["mlflow.note.content"]
     folder = Path(run.info.artifact_uri.removeprefix("file://"))
     domain = json.loads((folder / "training_domain.json").read_text())
     assert domain["power_w"]["gpus"] == ["a100_sxm"]
@@ -97,6 +97,20 @@ def test_nothing_in_it_is_pickled_and_mlflow_can_serve_it(artifact, registered_s
     assert served.metadata.signature.inputs.input_names()[:3] == ["application", "gpu", "board"]
     suffixes = {path.suffix for path in artifact.rglob("*") if path.is_file()}
     assert suffixes <= {"", ".json", ".npz", ".txt", ".yaml"}
+
+
+def test_a_registered_model_says_what_it_is(registered_store):
+    from mlflow import MlflowClient
+
+    uri, model, _ = registered_store
+
+    register_model(uri, "described", model, QUERIES)
+
+    client = MlflowClient(uri, uri)
+    told = client.get_registered_model("described").description
+    assert "power member: log_linear" in told
+    assert "gpus: a100_sxm" in told
+    assert client.get_model_version("described", "1").description == told
 
 
 def test_versions_count_up_and_the_newest_is_read(registered_store):
@@ -199,10 +213,10 @@ def test_metrics_have_names_that_a_store_takes():
         kind="gpu",
         anchors=(1.0, 0.6),
         errors={},
-        baselines={"measured, smoothed": {"edp_js": regret}},
+        baselines={"measured, smoothed": {"edp": regret}},
     )
 
     found = split_metrics([scores])
 
-    assert found["gpu.anchors2.baseline.measured_smoothed.regret.edp_js.worst"] == 0.1
+    assert found["gpu.anchors2.baseline.measured_smoothed.regret.edp.worst"] == 0.1
     assert all(re.fullmatch(r"[\w.]+", name) for name in found)

@@ -10,9 +10,9 @@ from joulelab.errors import ConfigError, TrackingError
 from joulelab.power_models.traces import TRACE_MODELS
 from joulelab.power_models.traces.serving import frame_of_schedule
 from joulelab.power_models.traces.validation import leave_one_trace_out
-from joulelab.tracking.base import embedded_uri
-from joulelab.tracking.mlflow_models import load_registered
-from joulelab.tracking.mlflow_trace_models import (
+from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.mlflow_models import (
+    load_registered,
     load_registered_trace_model,
     register_trace_model,
     trace_metrics,
@@ -53,7 +53,7 @@ def test_mlflow_can_serve_it_and_its_run_says_what_it_is(uri):
         lambda: TRACE_MODELS["state_machine_ar1"](calibration_folds=0), RECORDINGS
     )
 
-    made = register_trace_model(uri, "served", model, EXAMPLE, scores=scores, note="Serving.")
+    made = register_trace_model(uri, "served", model, EXAMPLE, scores=scores)
 
     client = MlflowClient(uri, uri)
     run = client.get_run(made.run_id)

@@ -12,26 +12,27 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from synthetic_results import STUDY, energy_j, header, measurement, record
+from synthetic_results import STUDY, energy_j, header, measurement, record, sweep
 
-from joulelab.cli.sync import Sync
+from joulelab.analysis.conclude import conclude_sweep
+from joulelab.cli.results import Sync
 from joulelab.core.measurement import Finding
+from joulelab.core.record import Record
 from joulelab.errors import TrackingError
-from joulelab.tracking.base import embedded_uri
+from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.delivery import BackgroundDelivery, deliver
+from joulelab.tracking.mlflow_store import check_reachable, database_path, publish
 from joulelab.tracking.mlflow_tracker import MlflowTracker
-from joulelab.tracking.reach import check_reachable, database_path, publish
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer, ChartPoint, RunMetrics
-from joulelab.tracking.sync import BackgroundDelivery, deliver
 
 # MLflow 3.17 asks SQLAlchemy 2.1 for a loader strategy that is on its way out.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 
 
 @pytest.fixture
-def uri(fresh_store, tmp_path):
-    shutil.copy(fresh_store, tmp_path / "mlflow.db")
-    return embedded_uri(tmp_path)
+def uri(store_uri):
+    return store_uri
 
 
 def begun(uri, **changes):
@@ -147,6 +148,58 @@ def test_no_point_of_a_curve_is_there_twice_after_a_restart(uri):
         begun(uri).chart([point(n, best_cost_ratio=1.0 / n) for n in (1, 2, 3)])
 
     assert history_of(uri, "best_cost_ratio") == [(1, 1.0), (2, 0.8), (3, 1 / 3)]
+
+
+def test_a_point_that_more_repeats_have_moved_is_told_again_and_others_are_not(uri):
+    """A sweep that went on showed the curve of its first, interrupted run for ever."""
+    begun(uri).chart([replace(point(n, energy_j=8.0), revised=True) for n in (900, 1200)])
+
+    for _ in range(2):
+        begun(uri).chart([replace(point(n, energy_j=n / 150), revised=True) for n in (900, 1200)])
+
+    assert history_of(uri, "energy_j") == [(900, 8.0), (900, 6.0), (1200, 8.0)]
+
+
+def test_a_sweep_is_a_curve_over_the_clock(uri, tmp_path):
+    store = ResultStore(tmp_path / "study")
+    for each in sweep((900, 1200, 1500), num_boards=1):
+        store.append(Record(measurement=each, trace=None))
+    store.write_study(header())
+    (phase,) = conclude_sweep(store).phases
+
+    deliver(store, MlflowTracker(uri))
+
+    told = history_of(uri, "curve.energy_per_unit_j")
+    assert told == [
+        (clock_mhz, phase.row(f"{clock_mhz}MHz").figures.energy_per_unit_j)
+        for clock_mhz in (900, 1200, 1500)
+    ]
+    assert len(history_of(uri, "curve.edp_js")) == 3
+
+
+def test_an_experiment_says_what_it_is_and_opens_on_its_runs(uri):
+    """A click on it opened an empty overview of language models."""
+    from mlflow import MlflowClient
+
+    begun(uri)
+
+    tags = MlflowClient(uri).get_experiment_by_name(STUDY).tags
+    assert f"Study `{STUDY}` of joulelab" in tags["mlflow.note.content"]
+    assert "experiments/dvfs_sweep.py --repeats 3" in tags["mlflow.note.content"]
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+
+
+def test_a_description_that_somebody_wrote_is_kept(uri):
+    from mlflow import MlflowClient
+
+    begun(uri)
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name(STUDY).experiment_id
+    client.set_experiment_tag(experiment, "mlflow.note.content", "Ours, of May.")
+
+    begun(uri, sweep_id="another")
+
+    assert client.get_experiment(experiment).tags["mlflow.note.content"] == "Ours, of May."
 
 
 def test_a_curve_longer_than_one_call_takes_is_whole(uri):

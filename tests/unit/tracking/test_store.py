@@ -4,15 +4,21 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from synthetic_results import header, measurement, record
 
+from joulelab.core.course import Course, SlowLook
+from joulelab.core.device import Activity, DeviceState, Look
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.store import ResultStore, study_folders
 from joulelab.tracking.study import Answer, flat_settings
+from joulelab.tracking.traces import read_series
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,6 +37,18 @@ def test_what_was_appended_reads_back_with_its_trace(tmp_path):
     trace = store.read_trace(written.measurement.measurement_id)
     assert np.array_equal(trace.t_s, written.trace.t_s)
     assert np.array_equal(trace.power_w, written.trace.power_w)
+
+
+def test_a_measurement_is_on_disk_when_append_returns_and_its_trace_before_it(tmp_path, synced):
+    store = ResultStore(tmp_path)
+    written = record()
+
+    store.append(written)
+
+    path = lines_of(store)
+    assert synced[-1] == (path, path.stat().st_size)
+    trace = store.trace_path(written.measurement.measurement_id)
+    assert (trace.parent, [trace.name]) in synced[:-1]
 
 
 def test_writers_are_merged_in_the_order_of_time(tmp_path):
@@ -223,6 +241,45 @@ def test_a_damaged_trace_is_refused(tmp_path):
 
     with pytest.raises(TrackingError, match="is no power trace"):
         store.read_trace("m-1")
+
+
+def course():
+    """Three looks between two samples of power each, the second a whole one."""
+    states = [
+        DeviceState(sm_clock_mhz=clock, mem_clock_mhz=None, temperature_c=40.0, gpu_utilization=1.0)
+        for clock in (1500, 1485, 1500)
+    ]
+    looks = tuple(Look(at_s=0.21 + 0.2 * i, state=state) for i, state in enumerate(states))
+    activity = Activity(tensor_active=0.5)
+    slow = SlowLook(at_s=0.41, pids=frozenset({1}), memory_power_w=60.0, activity=activity)
+    return Course(looks=looks, slow_looks=(slow,))
+
+
+def test_a_trace_holds_clocks_and_activities_each_at_its_own_times(tmp_path):
+    store, written = ResultStore(tmp_path), replace(record(measurement_id="m-1"), course=course())
+
+    store.append(written)
+
+    series = read_series(store.trace_path("m-1"))
+    assert series["sm_clock_mhz"].t_s.tolist() == pytest.approx([0.21, 0.41, 0.61])
+    assert series["sm_clock_mhz"].values.tolist() == [1500, 1485, 1500]
+    assert series["gpu_utilization"].values.tolist() == [1, 1, 1]
+    assert series["tensor_active"].t_s.tolist() == series["memory_power_w"].t_s.tolist() == [0.41]
+    assert series["tensor_active"].values.tolist() == [0.5]
+    assert not {"mem_clock_mhz", "sm_active"} & set(series)  # what nobody read
+    trace = store.read_trace("m-1")
+    assert np.array_equal(trace.t_s, written.trace.t_s)
+    assert np.array_equal(trace.power_w, written.trace.power_w)
+
+
+def test_a_trace_of_power_alone_as_earlier_versions_wrote_it_still_reads(tmp_path):
+    path = tmp_path / "m-1.parquet"
+    pq.write_table(pa.table({"t_s": [0.0, 0.02], "power_w": [390.0, 400.0]}), path)
+
+    series = read_series(path)
+
+    assert list(series) == ["power_w"]
+    assert series["power_w"].values.tolist() == [390, 400]
 
 
 def test_what_was_delivered_is_remembered_for_each_target(tmp_path):

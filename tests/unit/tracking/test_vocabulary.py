@@ -28,6 +28,16 @@ def test_an_invalid_measurement_has_no_number_that_derives_from_its_windows():
     assert listed["observed.temperature_start_c"] == 55.0
 
 
+def test_what_the_workload_told_is_there_unless_the_measurement_is_invalid():
+    told = {"figures": (("ttft_p50_s", 0.25),)}
+
+    listed = metrics(replace(measurement(), **told))
+    invalid = metrics(replace(measurement(findings=[THROTTLED]), **told))
+
+    assert listed["figures.ttft_p50_s"] == 0.25
+    assert "figures.ttft_p50_s" not in invalid
+
+
 def test_what_was_not_read_is_absent():
     seen = Observed(sm_clock_mhz=None, warmup_steady=True, activity=Activity(sm_active=0.9))
 

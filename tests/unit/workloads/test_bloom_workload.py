@@ -5,8 +5,8 @@ import torch
 
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.workloads import accelerator
-from joulelab.workloads.bloom import GEOMETRIES, Bloom, BloomSettings
 from joulelab.workloads.generation import Generation
+from joulelab.workloads.language import BLOOM_GEOMETRIES, Bloom, BloomSettings
 
 CPU = torch.device("cpu")
 # Sums of the tensors in the published checkpoints.
@@ -54,7 +54,7 @@ def test_prefill_operations_are_those_of_the_closed_form():
 
     prefill = Bloom(settings).cost().phase("prefill")
 
-    width, layers, _ = GEOMETRIES["bloom-560m"]
+    width, layers, _ = BLOOM_GEOMETRIES["bloom-560m"]
     tokens = 2 * 512
     linear = 2 * tokens * layers * 12 * width**2
     head = 2 * 2 * 250880 * width  # last token only

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import joulelab
 from joulelab.core.cost import PIPES, KernelCost, PhaseCost, WorkloadCost
+from joulelab.workloads import disk_cache
 from joulelab.workloads.base import Workload
-from joulelab.workloads.cost_cache import (
+from joulelab.workloads.disk_cache import (
     cached_cost,
     cost_from_json,
     cost_key,
     cost_to_json,
-    default_folder,
+    user_folder,
 )
 
 AMOUNTS = st.floats(0, 1e30) | st.integers(0, 2**60)
@@ -116,7 +116,7 @@ def test_a_damaged_entry_is_counted_anew_and_mended(tmp_path, damage, caplog):
         assert cached_cost(workload, tmp_path) == expected
 
     assert "cannot be read" in caplog.text
-    assert cost_from_json(path.read_text()) == expected
+    assert cost_from_json(path.read_bytes()) == expected
 
 
 def test_only_whole_entries_are_ever_in_the_folder(tmp_path):
@@ -125,7 +125,7 @@ def test_only_whole_entries_are_ever_in_the_folder(tmp_path):
     entries = [path for path in tmp_path.iterdir() if path.suffix != ".lock"]
 
     assert [path.suffix for path in entries] == [".json"]
-    assert cost_from_json(entries[0].read_text())
+    assert cost_from_json(entries[0].read_bytes())
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path, caplog):
@@ -140,10 +140,10 @@ def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path, caplog):
 
 def test_another_version_of_the_source_is_another_entry(tmp_path, monkeypatch):
     before = cost_key(Counted(CountedSettings()))
-    (tmp_path / "estimator").mkdir()
-    (tmp_path / "estimator" / "trace.py").write_text("# changed")
+    (tmp_path / "tracing").mkdir()
+    (tmp_path / "tracing" / "trace.py").write_text("# changed")
 
-    monkeypatch.setattr(joulelab, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(disk_cache, "__file__", str(tmp_path / "workloads" / "disk_cache.py"))
 
     assert cost_key(Counted(CountedSettings())) != before
 
@@ -151,30 +151,30 @@ def test_another_version_of_the_source_is_another_entry(tmp_path, monkeypatch):
 def test_the_default_folder_follows_the_xdg_rule(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert default_folder() == tmp_path / "cache/joulelab/costs"
+    assert user_folder("costs") == tmp_path / "cache/joulelab/costs"
 
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says the rule
-    assert default_folder() == tmp_path / ".cache/joulelab/costs"
+    assert user_folder("costs") == tmp_path / ".cache/joulelab/costs"
 
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert default_folder() == tmp_path / ".cache/joulelab/costs"
+    assert user_folder("costs") == tmp_path / ".cache/joulelab/costs"
 
 
 def test_a_hit_imports_no_framework(tmp_path):
-    from joulelab.workloads.gemm import Gemm, GemmSettings
+    from joulelab.workloads.launch_loop import Gemm, GemmSettings
 
     expected = cached_cost(Gemm(GemmSettings()), tmp_path)
     code = (
         "import sys, pathlib\n"
-        "from joulelab.workloads.gemm import Gemm, GemmSettings\n"
-        "from joulelab.workloads.cost_cache import cached_cost\n"
+        "from joulelab.workloads.launch_loop import Gemm, GemmSettings\n"
+        "from joulelab.workloads.disk_cache import cached_cost\n"
         "print(repr(cached_cost(Gemm(GemmSettings()), pathlib.Path(sys.argv[1]))))\n"
         "sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
     )
 
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(Path(joulelab.__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(disk_cache.__file__).parents[2])},
         capture_output=True,
         text=True,
         check=False,

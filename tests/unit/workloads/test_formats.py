@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.graph.values import dense_parts
-from joulelab.estimator.tracing.trace import fake_tensors, trace_program
+from joulelab.tracing.storages import dense_parts
+from joulelab.tracing.trace import fake_tensors, trace_program
 from joulelab.workloads import accelerator, formats
 
 CPU = torch.device("cpu")

@@ -1,7 +1,6 @@
 import pytest
 
-from joulelab.workloads.gemm import Gemm, GemmSettings
-from joulelab.workloads.stream import Stream, StreamSettings
+from joulelab.workloads.launch_loop import Gemm, GemmSettings, Stream, StreamSettings
 
 ITEM_B = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 

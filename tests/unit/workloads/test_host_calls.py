@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 import pytest
 import torch
 
-from joulelab.estimator.tracing.trace import fake_tensors, trace_program
+from joulelab.tracing.trace import fake_tensors, trace_program
 from joulelab.workloads.host_calls import HostCalls
 
 
@@ -64,14 +64,6 @@ def test_the_profile_function_of_before_is_back_after_an_error():
         HostCalls().during(lambda: 1 / 0)()
 
     assert sys.getprofile() is before
-
-
-def test_counting_again_starts_from_zero():
-    calls = HostCalls()
-    calls.during(inner)()
-
-    assert calls.restarted() == 1
-    assert calls.count == 0
 
 
 class OfItsOwn(torch.Tensor):

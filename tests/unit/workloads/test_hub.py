@@ -6,7 +6,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.trace import fake_tensors
+from joulelab.tracing.trace import fake_tensors
 from joulelab.workloads import hub
 
 CPU = torch.device("cpu")

@@ -1,7 +1,10 @@
+"""Waiting asks nothing of a device; what is only recorded runs nowhere else."""
+
 import pytest
 
-from joulelab.sampling.clock import VirtualClock
-from joulelab.workloads.idle import Idle, IdleSettings
+from joulelab.core.clock import VirtualClock
+from joulelab.errors import ConfigError
+from joulelab.workloads.idle import Idle, IdleSettings, Recorded, RecordedSettings
 
 
 def test_idle_lets_its_duration_pass_on_the_clock_and_counts_seconds():
@@ -26,3 +29,9 @@ def test_idle_costs_the_same_work_as_it_runs():
     idle = Idle(IdleSettings(duration_s=0.25), VirtualClock())
 
     assert idle.run("idle") == pytest.approx(idle.cost().phase("idle").work)
+
+
+@pytest.mark.parametrize("use", [Recorded.prepare, Recorded.cost, lambda w: w.run("run")])
+def test_a_recorded_program_says_where_it_runs(use):
+    with pytest.raises(ConfigError, match=r"'lbm' .* --device replay --store RECORDING"):
+        use(Recorded(RecordedSettings(app="lbm")))

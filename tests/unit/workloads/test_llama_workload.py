@@ -2,20 +2,23 @@
 
 import resource
 import time
+from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
 
-from joulelab.errors import ConfigError
-from joulelab.estimator.graph.kernels import kernels_of, merged
-from joulelab.estimator.tracing.trace import fake_tensors, trace, trace_program
-from joulelab.workloads import accelerator, llama_network
+from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.tracing.kernels import kernels_of, merged
+from joulelab.tracing.trace import fake_tensors, trace, trace_program
+from joulelab.workloads import accelerator, generation
 from joulelab.workloads.generation import Generation
-from joulelab.workloads.llama import Llama
-from joulelab.workloads.llama_geometry import GEOMETRIES
-from joulelab.workloads.llama_settings import LlamaSettings
+from joulelab.workloads.llama import GEOMETRIES, Llama, LlamaSettings
+
+from transformers import LlamaConfig  # isort: skip  # generation makes it importable
 
 CPU = torch.device("cpu")
+TINY = LlamaSettings(model="tiny", precision="fp32", prompt_tokens=12, new_tokens=6)
 # Sums of the tensors in the published checkpoints.
 PUBLISHED_PARAMETERS = {
     "tinyllama": 1_100_048_384,
@@ -33,7 +36,7 @@ def tiny(**knobs):
 
 def generation_of(settings):
     with accelerator.seeded(7, CPU):
-        network = llama_network.random_network(settings, CPU)
+        network = Llama(settings).network(CPU)
         return network, Generation(network, settings)
 
 
@@ -106,10 +109,20 @@ def test_a_geometry_counts_the_parameters_of_the_published_network(model, publis
 def test_the_network_has_the_parameters_and_layers_of_its_geometry(model):
     geometry = GEOMETRIES[model]
 
-    network = llama_network.random_network(LlamaSettings(model=model), torch.device("meta"))
+    network = Llama(LlamaSettings(model=model)).network(torch.device("meta"))
 
     assert sum(weights.numel() for weights in network.parameters()) == geometry.num_parameters
     assert len(network.model.layers) == geometry.num_hidden_layers
+
+
+@cache
+def cost_of(settings):
+    return Llama(settings).cost()
+
+
+def full_size(model, **knobs):
+    """Settings of a published network whose cost several tests look at."""
+    return LlamaSettings(model=model, batch=2, prompt_tokens=1000, new_tokens=24, **knobs)
 
 
 def products_per_token(geometry):
@@ -120,10 +133,10 @@ def products_per_token(geometry):
 
 @pytest.mark.parametrize("model", ["tinyllama", "llama-7b", "llama-2-13b", "llama-3-8b"])
 def test_prefill_operations_are_those_of_the_closed_form(model):
-    settings = LlamaSettings(model=model, batch=2, prompt_tokens=512)
+    settings = full_size(model)
     geometry = settings.geometry
 
-    prefill = Llama(settings).cost().phase("prefill")
+    prefill = cost_of(settings).phase("prefill")
 
     tokens = settings.batch * settings.prompt_tokens
     linear = 2 * products_per_token(geometry) * tokens
@@ -141,16 +154,16 @@ def test_prefill_operations_are_those_of_the_closed_form(model):
     [("llama-7b", "dynamic", 3), ("llama-3-8b", "dynamic", 3), ("llama-7b", "static", 1)],
 )
 def test_decode_moves_the_weights_and_the_cache_once_per_step(model, kv_cache, passes):
-    settings = LlamaSettings(model=model, kv_cache=kv_cache, prompt_tokens=1000, new_tokens=24)
+    settings = full_size(model, kv_cache=kv_cache)
     geometry = settings.geometry
 
-    decode = Llama(settings).cost().phase("decode")
+    decode = cost_of(settings).phase("decode")
 
     embedding = geometry.vocab_size * geometry.hidden_size
     # Concatenation reads the cache, writes it, and attention reads it again; a static cache is
     # read once, in its full length.
     length = 1024 if kv_cache == "static" else 1000 + (24 + 1) / 2
-    cached = passes * length * geometry.cached_numbers_per_token
+    cached = settings.batch * passes * length * geometry.cached_numbers_per_token
     step_b = 2 * (geometry.num_parameters - embedding + cached)
     assert decode.dram_b == pytest.approx(24 * step_b, rel=0.02)
 
@@ -159,7 +172,7 @@ def test_decode_moves_the_weights_and_the_cache_once_per_step(model, kv_cache, p
 def test_the_cost_of_a_decode_is_the_sum_over_its_steps(kv_cache):
     settings = tiny(new_tokens=9, kv_cache=kv_cache)
     with fake_tensors():
-        network = llama_network.random_network(settings, CPU)
+        network = Llama(settings).network(CPU)
         generation = Generation(network, settings)
         generation.prefill()
         stepwise = trace(generation.decode)
@@ -186,9 +199,9 @@ def test_the_cost_is_that_of_the_network_that_runs(kv_cache):
 
 
 def test_each_layer_multiplies_seven_matrices_and_attends_once():
-    settings = LlamaSettings(model="tinyllama")
+    settings = full_size("tinyllama")
 
-    prefill = Llama(settings).cost().phase("prefill")
+    prefill = cost_of(settings).phase("prefill")
 
     layers = settings.geometry.num_hidden_layers
     on_tensor_cores = [kernel for kernel in prefill.kernels if kernel.pipe == "tensor_bf16"]
@@ -211,11 +224,9 @@ def test_both_phases_of_a_13b_network_are_traced_in_seconds_and_megabytes():
 
 
 def test_the_memory_held_is_weights_and_cache():
-    settings = LlamaSettings(model="llama-7b", batch=8, prompt_tokens=512, new_tokens=64)
+    resident_b = cost_of(full_size("llama-7b")).resident_b
 
-    resident_b = Llama(settings).cost().resident_b
-
-    assert resident_b == 2 * (6_738_415_616 + 2 * 32 * 4096 * 8 * 576)
+    assert resident_b == 2 * (6_738_415_616 + 2 * 32 * 4096 * 2 * 1024)
 
 
 def test_pretrained_weights_of_the_geometry_are_loaded(tmp_path):
@@ -223,7 +234,7 @@ def test_pretrained_weights_of_the_geometry_are_loaded(tmp_path):
     network, generation = generation_of(settings)
     network.save_pretrained(tmp_path)
 
-    loaded = llama_network.pretrained_network(settings, str(tmp_path), CPU)
+    loaded = Llama(tiny(weights=str(tmp_path))).network(CPU)
 
     with torch.inference_mode():
         a = network(generation.prompt).logits
@@ -233,7 +244,7 @@ def test_pretrained_weights_of_the_geometry_are_loaded(tmp_path):
 
 
 def test_weights_of_another_geometry_are_refused_with_what_differs(tmp_path):
-    llama_network.config_of(GEOMETRIES["tiny"]).save_pretrained(tmp_path)
+    LlamaConfig(**GEOMETRIES["tiny"].config_values).save_pretrained(tmp_path)
     workload = Llama(LlamaSettings(model="tinyllama", weights=str(tmp_path), precision="fp32"))
 
     with pytest.raises(ConfigError, match=r"hidden_size 64 \(not 2048\)"):
@@ -245,3 +256,173 @@ def test_weights_that_are_not_there_are_refused_with_what_is_allowed(tmp_path):
 
     with pytest.raises(ConfigError, match=r"weights must be a folder.*absent"):
         workload.prepare()
+
+
+def decode_of(**knobs):
+    return cost_of(replace(TINY, **knobs)).phase("decode")
+
+
+def folder_of(tmp_path, geometry=GEOMETRIES["tiny"], **changes):
+    geometry = replace(geometry, **changes)
+    LlamaConfig(**geometry.config_values).save_pretrained(tmp_path)
+    return f"{tmp_path}/"
+
+
+@pytest.mark.parametrize("kv_cache", ["dynamic", "static"])
+def test_a_context_as_long_as_the_prompt_costs_what_the_prompt_costs(kv_cache):
+    plain = decode_of(kv_cache=kv_cache, prompt_tokens=40)
+
+    assert decode_of(kv_cache=kv_cache, context_tokens=40) == plain
+
+
+def test_a_context_adds_to_a_decode_what_attention_reads_of_it():
+    geometry = TINY.geometry
+
+    short, long = (decode_of(precision="bf16", context_tokens=tokens) for tokens in (100, 1100))
+
+    # Products with keys and values, and the cache concatenated (read, written) and read.
+    more_flop = 4 * geometry.num_hidden_layers * geometry.hidden_size * 1000
+    more_b = 3 * 2 * geometry.cached_numbers_per_token * 1000
+    steps = TINY.new_tokens
+    products = [
+        sum(k.flop * k.count for k in phase.kernels if k.pipe == "tensor_bf16")
+        for phase in (short, long)
+    ]
+    assert products[1] - products[0] == steps * more_flop
+    assert long.dram_b - short.dram_b == pytest.approx(steps * more_b, rel=0.01)
+
+
+def test_a_context_leaves_the_prefill_alone_and_is_held_beside_it():
+    plain, with_context = (
+        cost_of(settings) for settings in (TINY, replace(TINY, context_tokens=100))
+    )
+
+    assert with_context.phase("prefill") == plain.phase("prefill")
+    per_token_b = 4 * TINY.geometry.cached_numbers_per_token
+    assert with_context.resident_b - plain.resident_b == 100 * per_token_b
+
+
+@pytest.mark.parametrize("kv_cache", ["dynamic", "static"])
+def test_every_decode_starts_from_the_same_context(kv_cache):
+    settings = replace(TINY, batch=2, context_tokens=50, kv_cache=kv_cache)
+    with accelerator.seeded(7, CPU), torch.inference_mode():
+        running = Generation(Llama(settings).network(CPU), settings)
+        running.prefill()
+        running.decode()
+        first = running.tokens.tolist()
+        start = running.cache.layers[0].keys[:, :, :50].clone()
+
+        running.prefill()
+        running.decode()
+
+    assert running.tokens.tolist() == first
+    assert torch.equal(running.cache.layers[0].keys[:, :, :50], start)
+    assert start.std() > 0.5  # contents are random numbers, not zeros
+
+
+def test_compiled_steps_generate_the_same_tokens_from_one_compilation(monkeypatch):
+    monkeypatch.setattr(generation, "_COMPILER", {"backend": "eager"})
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    tokens = {}
+
+    for is_compiled in (False, True):
+        settings = replace(TINY, batch=2, kv_cache="static", compile=is_compiled)
+        with accelerator.seeded(7, CPU):
+            running = Generation(Llama(settings).network(CPU), settings)
+        with torch.inference_mode():
+            for _ in range(3):
+                running.prefill()
+                running.decode()
+                tokens.setdefault(is_compiled, running.tokens.tolist())
+                assert running.tokens.tolist() == tokens[False]
+
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_compiling_fuses_launches_and_moves_fewer_bytes_for_the_same_operations():
+    eager, compiled = (decode_of(kv_cache="static", compile=flag) for flag in (False, True))
+
+    assert compiled.flop == pytest.approx(eager.flop)
+    assert compiled.num_launches < eager.num_launches / 2
+    assert (compiled.host_calls, eager.num_graphs) == (0, 0)
+    assert compiled.num_graphs == TINY.new_tokens
+    assert eager.host_calls > eager.num_launches
+    assert compiled.dram_b < eager.dram_b
+
+
+def test_a_cache_that_grows_is_not_compiled():
+    with pytest.raises(ConfigError, match=r"compile needs kv_cache static, got dynamic"):
+        replace(TINY, compile=True)
+
+
+@pytest.mark.parametrize(("precision", "share"), [("int8", 1 / 2), ("int4", 1 / 4), ("fp8", 1 / 2)])
+def test_quantised_layers_are_held_in_as_many_bits(tmp_path, precision, share):
+    geometry = replace(GEOMETRIES["llama-3.2-1b"], num_hidden_layers=4)
+    settings = LlamaSettings(model=folder_of(tmp_path, geometry), precision=precision)
+    embedding = geometry.vocab_size * geometry.hidden_size  # stays in 16 bits, as does its twin
+    layers = geometry.num_parameters - embedding
+    cached = (512 + 64) * geometry.cached_numbers_per_token
+
+    resident_b = Llama(settings).cost().resident_b
+
+    weights_b = resident_b - 2 * (embedding + cached)
+    assert weights_b == pytest.approx(2 * layers * share, rel=0.1)  # scales come on top
+
+
+@pytest.mark.parametrize(
+    ("model", "published"), [("llama-3.2-1b", 1_235_814_400), ("llama-3.2-3b", 3_212_749_824)]
+)
+def test_a_tied_head_is_counted_and_held_once(model, published):
+    settings = LlamaSettings(model=model)
+
+    resident_b = Llama(settings).cost().resident_b
+
+    assert settings.geometry.num_parameters == published
+    cached = (512 + 64) * settings.geometry.cached_numbers_per_token
+    assert resident_b == 2 * (published + cached)
+
+
+def test_a_folder_tells_its_own_geometry(tmp_path):
+    settings = replace(TINY, model=folder_of(tmp_path, num_hidden_layers=3))
+
+    assert Llama(settings).network(CPU).config.num_hidden_layers == 3
+    kernels = Llama(replace(settings, precision="bf16")).cost().phase("prefill").kernels
+    products = [k.count for k in kernels if k.name == "gemm" and k.pipe == "tensor_bf16"]
+    assert sum(products) == 7 * 3 + 1
+
+
+def test_a_folders_sequences_are_as_long_as_it_says(tmp_path):
+    model = folder_of(tmp_path, max_position_embeddings=16)
+    workload = Llama(replace(TINY, model=model))
+
+    with pytest.raises(ConfigError, match=r"prompt_tokens \+ new_tokens must be at most 16 for"):
+        workload.prepare()
+
+
+def test_a_folder_that_is_not_there_is_refused_in_one_line(tmp_path):
+    workload = Llama(replace(TINY, model=f"{tmp_path}/absent"))
+
+    with pytest.raises(ConfigError, match=r"absent.*hf auth login") as caught:
+        workload.prepare()
+
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"model": "tiny", "context_tokens": 2047}, r"context_tokens \+ new_tokens must be at"),
+        ({"context_tokens": 0}, r"context_tokens must be a whole number of at least 1, got 0"),
+        ({"compile": "yes"}, r"compile must be true or false"),
+        ({"batch": 0}, r"batch must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_bad_knobs_are_refused_with_what_is_allowed(knobs, said):
+    with pytest.raises(ConfigError, match=said):
+        LlamaSettings(**knobs)
+
+
+def test_an_unknown_model_is_refused_with_the_closest():
+    with pytest.raises(UnknownNameError, match=r"llama-3\.2-1b"):
+        LlamaSettings(model="llama-3.2-1")

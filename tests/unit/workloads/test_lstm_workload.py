@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.tracing.kinds import MATRIX_KINDS
-from joulelab.estimator.tracing.trace import fake_tensors, trace
+from joulelab.tracing.program import MATRIX_KINDS
+from joulelab.tracing.trace import fake_tensors, trace
 from joulelab.workloads import WORKLOADS, accelerator
-from joulelab.workloads.lstm_geometry import GEOMETRIES
+from joulelab.workloads.lstm import GEOMETRIES
 
 CPU = torch.device("cpu")
 TINY = {"model": "tiny", "precision": "fp32", "batch": 64, "sequence_tokens": 4}

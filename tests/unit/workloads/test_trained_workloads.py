@@ -9,13 +9,18 @@ import torch
 
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.quality import SUBJECTS
-from joulelab.workloads import WORKLOADS, generated_language
+from joulelab.quality.trained_subjects import noisy_held_out_digits
+from joulelab.workloads import WORKLOADS, char_lm
 from joulelab.workloads.char_lm import CharLmSettings
-from joulelab.workloads.digits import all_digits, held_out_digits, training_digits
-from joulelab.workloads.digits_diffusion import DigitsDiffusion, DigitsDiffusionSettings
-from joulelab.workloads.digits_lstm import DigitsLstmSettings
-from joulelab.workloads.digits_tensors import noisy_batch, some_digits
-from joulelab.workloads.trained_outputs import noisy_held_out_digits
+from joulelab.workloads.digits import (
+    DigitsDiffusion,
+    DigitsDiffusionSettings,
+    DigitsLstmSettings,
+    all_digits,
+    held_out_digits,
+    training_digits,
+)
+from joulelab.workloads.digits_networks import noisy_batch, some_digits
 
 TRAINED = ("char-lm", "digits-diffusion", "digits-lstm", "digits-vit")
 
@@ -64,7 +69,7 @@ def test_noise_of_no_strength_leaves_digits_as_they_are():
 
 
 def test_every_word_has_four_successors_and_follows_four_others():
-    words, successors = generated_language.language()
+    words, successors = char_lm.language()
 
     assert len(set(words)) == len(words) == 64
     assert all(len(set(row)) == 4 for row in successors.tolist())
@@ -72,9 +77,9 @@ def test_every_word_has_four_successors_and_follows_four_others():
 
 
 def test_a_text_is_words_that_may_follow_each_other_as_often_as_they_should():
-    words, successors = generated_language.language()
+    words, successors = char_lm.language()
     place = {word: index for index, word in enumerate(words)}
-    said = [place[word] for word in generated_language.text(20_000, seed=3).split(" ")]
+    said = [place[word] for word in char_lm.generated_text(20_000, seed=3).split(" ")]
 
     choices = [successors[before].tolist().index(after) for before, after in pairwise(said)]
 
@@ -84,9 +89,9 @@ def test_a_text_is_words_that_may_follow_each_other_as_often_as_they_should():
 
 def test_who_knows_the_language_finds_a_text_as_surprising_as_its_entropy():
     """The probabilities of a text's choices, spread over its letters, give the perplexity."""
-    words, successors = generated_language.language()
+    words, successors = char_lm.language()
     probability = dict(zip(range(4), (0.5, 0.25, 0.15, 0.1), strict=True))
-    text = generated_language.text(20_000, seed=4)
+    text = char_lm.generated_text(20_000, seed=4)
     said = [words.index(word) for word in text.split(" ")]
 
     nats = -sum(
@@ -94,7 +99,7 @@ def test_who_knows_the_language_finds_a_text_as_surprising_as_its_entropy():
         for before, after in pairwise(said)
     )
 
-    assert exp(nats / len(text)) == pytest.approx(generated_language.least_perplexity(), rel=0.01)
+    assert exp(nats / len(text)) == pytest.approx(char_lm.least_perplexity(), rel=0.01)
 
 
 # Knobs

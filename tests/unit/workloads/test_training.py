@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from joulelab.estimator.tracing.trace import fake_tensors
+from joulelab.tracing.trace import fake_tensors
 from joulelab.workloads import training
 from joulelab.workloads.training import Recipe, load_trained, train, trained_state
 
@@ -18,7 +18,7 @@ def slope_loss(network, generator):
 
 LINE = Recipe(
     name="line",
-    build=lambda: nn.Linear(1, 1),
+    build=lambda dtype, device: nn.Linear(1, 1, dtype=dtype, device=device),
     loss=slope_loss,
     num_steps=300,
     peak_rate=0.1,

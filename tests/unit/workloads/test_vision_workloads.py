@@ -9,10 +9,10 @@ import torch
 from joulelab.core.cost import PIPES
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.torchvision_source import documented_flop
-from joulelab.estimator.tracing.kinds import MATRIX_KINDS
-from joulelab.estimator.tracing.trace import fake_tensors
+from joulelab.tracing.program import MATRIX_KINDS
+from joulelab.tracing.trace import fake_tensors
 from joulelab.workloads import WORKLOADS, accelerator
-from joulelab.workloads.vision_geometry import DETECTORS
+from joulelab.workloads.detection import DETECTORS
 from joulelab.workloads.vision_network import settle_norms
 
 CPU = torch.device("cpu")

@@ -8,11 +8,9 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models import trace_model
-from joulelab.estimator.tracing.trace import fake_tensors, trace
+from joulelab.tracing.trace import fake_tensors, trace
 from joulelab.workloads import accelerator, whisper_network
-from joulelab.workloads.whisper import Whisper
-from joulelab.workloads.whisper_geometry import GEOMETRIES, START_TOKENS
-from joulelab.workloads.whisper_settings import WhisperSettings
+from joulelab.workloads.whisper import GEOMETRIES, START_TOKENS, Whisper, WhisperSettings
 
 CPU = torch.device("cpu")
 # arXiv:2212.04356, table 1; of large-v3 its model card.
@@ -26,7 +24,7 @@ def toy(**knobs):
 
 def recognition_of(settings):
     with accelerator.seeded(7, CPU):
-        network = whisper_network.network_of(settings, CPU)
+        network = Whisper(settings).network(CPU)
     return whisper_network.Recognition(network, settings)
 
 
@@ -109,7 +107,7 @@ def test_the_encoder_multiplies_what_the_closed_form_says(model):
 def test_the_cost_of_decoding_is_the_sum_over_its_steps(beams):
     settings = toy(beams=beams, batch=2, tokens_per_second=0.3)
     with fake_tensors():
-        network = whisper_network.network_of(settings, CPU)
+        network = Whisper(settings).network(CPU)
         recognition = whisper_network.Recognition(network, settings)
         recognition.encode()
         stepwise = trace(recognition.decode, tf32_conv=False)
@@ -148,7 +146,7 @@ def test_it_recognises_in_fewer_bits(precision):
 
 @pytest.mark.parametrize(("model", "millions"), PUBLISHED_MILLIONS.items())
 def test_a_network_has_the_parameters_of_the_published_one(model, millions):
-    network = whisper_network.network_of(WhisperSettings(model=model), torch.device("meta"))
+    network = Whisper(WhisperSettings(model=model)).network(torch.device("meta"))
 
     assert network.num_parameters() == pytest.approx(millions * 1e6, rel=0.04)
 

@@ -62,7 +62,7 @@ def test_making_a_workload_imports_no_framework():
     code = (
         "import sys\n"
         "from joulelab.workloads import WORKLOADS\n"
-        "import joulelab.workloads.cost_cache\n"
+        "import joulelab.workloads.disk_cache\n"
         "for name in WORKLOADS: WORKLOADS[name].from_knobs({})\n"
         "sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
     )

@@ -1,45 +1,44 @@
-"""One estimate in full for the terminal: where time, energy and memory go, and how sure it is."""
+"""One estimate in full for the terminal: time, energy, memory, and how sure it is."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from joulelab.analysis.estimates.bars import (
-    BOUND_COLORS,
-    COMPONENT_MARKS,
-    bar,
-    component_shares,
-)
 from joulelab.analysis.estimates.wording import (
     change_words,
     confidence_words,
     data_words,
+    differing,
     headline,
     memory_words,
     phase_bound_shares,
     unknown_words,
+    value_of,
 )
 from joulelab.analysis.quantities import quantity
-from joulelab.estimator.cell import Cell
-from joulelab.estimator.estimate import Estimate, MemoryEstimate, PhaseEstimate
+from joulelab.analysis.table import grid_table, numbers, quiet_table, words
+from joulelab.estimator.api import Fit
+from joulelab.estimator.estimate import Bound, EnergySplit, Estimate, MemoryEstimate, PhaseEstimate
 from joulelab.estimator.opportunities import Opportunity
+from joulelab.estimator.question import Cell
 
 
 def detail(cell: Cell) -> RenderableType:
     """Lay out everything but groups and events of one cell."""
-    said: list[RenderableType] = [Text(headline(cell), style="bold")]
+    lines: list[RenderableType] = [Text(headline(cell), style="bold")]
     if cell.estimate is not None:
         several = len(cell.estimate.phases) > 1
         for phase in cell.estimate.phases:
             if several:
-                said.append(Text(f"\n{phase.phase}", style="bold"))
-            said += [Text(), _phase(phase, cell.estimate)]
+                lines.append(Text(f"\n{phase.phase}", style="bold"))
+            lines += [Text(), _phase(phase, cell.estimate)]
         if cell.opportunities:
-            said += [Text(), opportunity_table(cell.opportunities)]
-        said += [Text(), *_trust(cell.estimate)]
-    return Group(*said)
+            lines += [Text(), opportunity_table(cell.opportunities)]
+        lines += [Text(), *_trust(cell.estimate)]
+    return Group(*lines)
 
 
 def memory_parts(memory: MemoryEstimate) -> dict[str, float]:
@@ -59,19 +58,9 @@ def memory_parts(memory: MemoryEstimate) -> dict[str, float]:
 def bars_table(
     title: str, rows: Sequence[tuple[str, float, str, str]], *, width: int = 20
 ) -> Table:
-    """Lay out shares as bars.
-
-    Args:
-        title: What is shared out.
-        rows: Name, share of 0 to 1, figure and colour of each.
-        width: Characters of a full bar.
-    """
-    table = Table.grid(padding=(0, 1))
-    table.title, table.title_justify, table.title_style = title, "left", "bold"
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
+    """Lay out shares as bars, from their name, share of 0 to 1, figure and colour."""
+    heads = Column(style="dim", no_wrap=True), *words(""), *numbers("", "")
+    table = grid_table(title, *heads, padding=(0, 1))
     for name, share, figure, style in rows:
         table.add_row(name, bar(share, width=width, style=style), f"{share:.0%}", figure)
     return table
@@ -79,12 +68,8 @@ def bars_table(
 
 def opportunity_table(found: Sequence[Opportunity]) -> Table:
     """Lay out what would save energy, with why."""
-    table = Table.grid(padding=(0, 2))
-    table.title, table.title_style = "Opportunities, each predicted on its own", "bold"
-    table.title_justify = "left"
-    for _ in range(3):
-        table.add_column(no_wrap=True)
-    table.add_column(style="dim")
+    title, heads = "Opportunities, each predicted on its own", words("", "", "")
+    table = grid_table(title, *heads, Column(style="dim"), padding=(0, 2))
     for one in found:
         energy, time = change_words(one)
         table.add_row(one.title, Text(energy, style="green"), time, one.reason)
@@ -116,11 +101,9 @@ def _time(phase: PhaseEstimate) -> Table:
 
 
 def _facts(phase: PhaseEstimate, estimate: Estimate) -> Iterator[RenderableType]:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    for name, said in _fact_rows(phase, estimate).items():
-        table.add_row(name, said)
+    table = grid_table("", Column(style="dim", no_wrap=True), Column(), padding=(0, 2))
+    for name, fact in _fact_rows(phase, estimate).items():
+        table.add_row(name, fact)
     yield table
 
 
@@ -141,10 +124,12 @@ def _fact_rows(phase: PhaseEstimate, estimate: Estimate) -> Mapping[str, Rendera
 
 def _power_words(phase: PhaseEstimate, estimate: Estimate) -> str:
     cap_w = estimate.cap_w * estimate.num_devices
-    said = f"{phase.power_w:.3g} W on average, at most {phase.peak_power_w:.3g} W of {cap_w:g} W"
+    sentence = (
+        f"{phase.power_w:.3g} W on average, at most {phase.peak_power_w:.3g} W of {cap_w:g} W"
+    )
     if phase.throttled_fraction > 0:
-        said += f"; the cap holds the clock down {phase.throttled_fraction:.0%} of the time"
-    return said
+        sentence += f"; the cap holds the clock down {phase.throttled_fraction:.0%} of the time"
+    return sentence
 
 
 def _trust(estimate: Estimate) -> Iterator[Text]:
@@ -153,3 +138,149 @@ def _trust(estimate: Estimate) -> Iterator[Text]:
         yield Text(unknown, style="yellow")
     yield Text(data_words(estimate), style="dim")
     yield Text(confidence_words(estimate.confidence))
+
+
+_STYLES = {
+    "weights": "blue",
+    "activations": "green",
+    "KV cache": "magenta",
+    "inputs": "cyan",
+    "gradients": "yellow",
+    "optimizer": "red",
+    "workspace": "bright_black",
+}
+_LEVELS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+
+
+def memory_table(phase: str, memory: MemoryEstimate) -> RenderableType:
+    """Lay out the parts of ``memory``, its timeline below."""
+    rows = [
+        (name, part_b / memory.peak_b, quantity(part_b, "B", digits=3), _STYLES[name])
+        for name, part_b in memory_parts(memory).items()
+    ]
+    lines: list[RenderableType] = [
+        Text(f"{phase}: {memory_words(memory)}", style="" if memory.fits else "bold red"),
+        bars_table("", rows, width=30),
+    ]
+    if len(memory.timeline_b) > 1:
+        low, high = (
+            quantity(value, "B", digits=3)
+            for value in (min(memory.timeline_b), max(memory.timeline_b))
+        )
+        lines.append(Text(f"{skyline(memory.timeline_b)}  {low} to {high} over its operators"))
+    return Group(*lines)
+
+
+def fit_sentence(fit: Fit) -> str:
+    """Say whether it fits, and how large a batch would."""
+    name = f"{fit.model} on {fit.processor.product_name}, {fit.precision}, batch {fit.batch}"
+    return f"{name} {memory_words(fit.worst)}. {limit_words(fit.largest_batch)}".strip()
+
+
+def limit_words(largest_batch: int | None) -> str:
+    """Say how large a batch fits."""
+    if largest_batch is None:
+        return "Memory sets no limit to the batch."
+    if largest_batch == 0:
+        return "Not even one sample fits."
+    return f"The largest batch that fits is {largest_batch}."
+
+
+def fits_table(found: Sequence[Fit]) -> Table:
+    """Lay out several, a line each."""
+    named = differing(found, always="device")
+    heads = ("weights", "activations", "KV cache", "in all", "of", "largest\nbatch")
+    table = quiet_table(*words(*named), *numbers(*heads))
+    for fit in found:
+        worst = fit.worst
+        parts = (worst.weight_b, worst.activation_b, worst.kv_b, worst.peak_b, worst.capacity_b)
+        most = "any" if fit.largest_batch is None else str(fit.largest_batch)
+        amounts = [quantity(part, "B", digits=3) for part in parts]
+        cells = [value_of(fit, name) for name in named]
+        table.add_row(*cells, *amounts, most, style="" if worst.fits else "red")
+    return table
+
+
+def skyline(values: Sequence[float], *, width: int = 60) -> str:
+    """Draw ``values`` as a line of blocks; each block is the highest of its values.
+
+    The lowest block is the least of them, so that what changes can be seen.
+    """
+    highest = coarse(values, most=width)
+    low, high = min(highest), max(highest)
+    scale = (len(_LEVELS) - 2) / (high - low) if high > low else 0.0
+    return "".join(_LEVELS[1 + round(scale * (value - low))] for value in highest)
+
+
+def coarse(values: Sequence[float], *, most: int = 300) -> list[float]:
+    """Return at most ``most`` values, each the highest of its share of ``values``."""
+    num = min(most, len(values))
+    edges = [i * len(values) // num for i in range(num + 1)] if num else []
+    return [max(values[a:b]) for a, b in pairwise(edges)]
+
+
+_EIGHTHS = " \u258f\u258e\u258d\u258c\u258b\u258a\u2589"
+_FULL = "\u2588"
+COMPONENT_MARKS = {
+    "compute": (_FULL, "blue"),
+    "memory": ("\u2593", "green"),
+    "static": ("\u2591", "bright_black"),
+}
+"""Block and colour of each component of energy."""
+
+BOUND_COLORS: Mapping[Bound, str] = {
+    "compute": "blue",
+    "memory": "green",
+    "launch": "bright_black",
+    "power": "red",
+}
+
+
+def bar(share: float, *, width: int = 20, style: str = "blue") -> Text:
+    """Draw a share of 0 to 1, to an eighth of a character."""
+    eighths = round(8 * width * min(max(share, 0.0), 1.0))
+    full, rest = divmod(eighths, 8)
+    drawn = _FULL * full + (_EIGHTHS[rest] if rest else "")
+    return Text(drawn.ljust(width), style=style)
+
+
+def stacked_bar(energy: EnergySplit, *, width: int = 12) -> Text:
+    """Draw the three components side by side, together ``width`` characters."""
+    shares = component_shares(energy)
+    drawn, edge, done = Text(), 0.0, 0
+    for name, share in shares.items():
+        block, style = COMPONENT_MARKS[name]
+        edge += share
+        stop = round(width * edge)
+        drawn.append(block * (stop - done), style=style)
+        done = stop
+    return drawn
+
+
+def component_shares(energy: EnergySplit) -> dict[str, float]:
+    """Return each component's share of the energy."""
+    parts = {
+        "compute": energy.compute_j,
+        "memory": energy.memory_j,
+        "static": energy.static_j,
+    }
+    total_j = energy.total_j
+    return {name: part / total_j if total_j else 0.0 for name, part in parts.items()}
+
+
+def energy_sum(energies: Iterable[EnergySplit]) -> EnergySplit:
+    """Add energies up, component by component."""
+    found = list(energies)
+    return EnergySplit(
+        compute_j=sum(energy.compute_j for energy in found),
+        memory_j=sum(energy.memory_j for energy in found),
+        static_j=sum(energy.static_j for energy in found),
+    )
+
+
+def component_legend() -> Text:
+    """Say which block is which component."""
+    drawn = Text()
+    for name, (block, style) in COMPONENT_MARKS.items():
+        drawn.append(block * 2, style=style).append(f" {name}   ")
+    return drawn

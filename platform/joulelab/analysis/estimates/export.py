@@ -1,17 +1,20 @@
-"""Estimates as JSON and CSV, in SI units, for other programs."""
+"""Estimates as JSON, CSV or a page, in SI units, for other programs."""
 
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from joulelab.analysis.estimates.wording import bound_shares
-from joulelab.estimator.cell import Cell
+from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Estimate, GroupEstimate, PhaseEstimate
+from joulelab.estimator.question import Cell
 from joulelab.hardware.processor import Processor
 from joulelab.provenance import joulelab_version
+from joulelab.tracking.durable import check_file, write_whole
 
 SCHEMA_VERSION = 1
 """Raised when a name or a meaning changes; new names do not raise it."""
@@ -35,18 +38,13 @@ GROUP_COLUMNS = (
 
 
 def to_json(cells: Sequence[Cell], *, with_groups: bool = True) -> str:
-    """Write ``cells`` as one JSON object; names carry their units.
-
-    Args:
-        cells: What to write.
-        with_groups: Whether to write every group of every phase.
-    """
-    told = {
+    """Write ``cells`` as one JSON object; names carry their units."""
+    content = {
         "schema_version": SCHEMA_VERSION,
         "joulelab_version": joulelab_version(),
         "estimates": [_cell(cell, with_groups=with_groups) for cell in cells],
     }
-    return json.dumps(told, indent=2, allow_nan=False)
+    return json.dumps(content, indent=2, allow_nan=False)
 
 
 def to_csv(cells: Sequence[Cell]) -> str:
@@ -132,12 +130,12 @@ def _totals(estimate: Estimate) -> dict[str, Any]:
 
 
 def _phase(phase: PhaseEstimate, *, with_groups: bool) -> dict[str, Any]:
-    told = asdict(phase)
+    content = asdict(phase)
     if not with_groups:
-        del told["groups"]
-    told["energy"]["total_j"] = phase.energy.total_j
-    told["memory"] |= {"peak_b": phase.memory.peak_b, "fits": phase.memory.fits}
-    return told
+        del content["groups"]
+    content["energy"]["total_j"] = phase.energy.total_j
+    content["memory"] |= {"peak_b": phase.memory.peak_b, "fits": phase.memory.fits}
+    return content
 
 
 def _rows(cell: Cell) -> Iterator[Mapping[str, object]]:
@@ -224,3 +222,40 @@ def _group_row(
 def _packed(values: Mapping[Any, float]) -> str:
     """Write ``"tensor_fp16=4e+11 fp32=1e+06"``."""
     return " ".join(f"{str(name).replace(' ', '_')}={value:.9g}" for name, value in values.items())
+
+
+SUFFIXES = (".json", ".csv", ".html")
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file that could not be written, before anything is computed.
+
+    Raises:
+        ConfigError: If the suffix is none of :data:`SUFFIXES`, or no such file can be made.
+    """
+    if path.suffix not in SUFFIXES:
+        known = ", ".join(SUFFIXES)
+        raise ConfigError(f"The file must end in one of {known}, got {str(path)!r}.")
+    check_file(path)
+
+
+def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -> Path:
+    """Write ``cells`` to a .json, .csv or .html file, whole or not at all.
+
+    The CSV has a row for each phase, or for each group.
+
+    Raises:
+        ConfigError: If there can be no such file.
+        TrackingError: If it cannot be written.
+    """
+    check_target(path)
+    if path.suffix == ".json":
+        text = to_json(cells) + "\n"
+    elif path.suffix == ".csv":
+        text = groups_to_csv(cells) if per_group else to_csv(cells)
+    else:
+        from joulelab.analysis.estimates.page import page
+
+        text = page(cells)
+    write_whole(path, text)
+    return path

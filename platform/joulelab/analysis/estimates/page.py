@@ -7,21 +7,23 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from joulelab.analysis.estimates.answer import answers
-from joulelab.analysis.estimates.comparison import comparable, comparison_figure
 from joulelab.analysis.estimates.detail import memory_parts
-from joulelab.analysis.estimates.event_tree import (
+from joulelab.analysis.estimates.kernels import (
     EventNode,
     count_words,
     event_tree,
     kappa_words,
+    main_memory_b,
 )
-from joulelab.analysis.estimates.groups import main_memory_b
-from joulelab.analysis.estimates.overview import value_of, varying
+from joulelab.analysis.estimates.plots import (
+    comparable,
+    comparison_figure,
+    stack_figure,
+    timeline_figure,
+)
 from joulelab.analysis.estimates.roofline import dots, roofline_figure
-from joulelab.analysis.estimates.stack import stack_figure
-from joulelab.analysis.estimates.timeline import timeline_figure
 from joulelab.analysis.estimates.wording import (
+    answers,
     change_words,
     confidence_words,
     data_words,
@@ -31,11 +33,13 @@ from joulelab.analysis.estimates.wording import (
     phase_bound_shares,
     setting_words,
     unknown_words,
+    value_of,
+    varying,
 )
+from joulelab.analysis.figure_file import themed_svg
 from joulelab.analysis.quantities import quantity
-from joulelab.analysis.theme import svg_of, themed
-from joulelab.estimator.cell import Cell
 from joulelab.estimator.estimate import Estimate, PhaseEstimate
+from joulelab.estimator.question import Cell
 from joulelab.hardware.processor import Processor
 from joulelab.provenance import git_sha, joulelab_version
 
@@ -59,7 +63,7 @@ def page(cells: Sequence[Cell]) -> str:
         answers=answers(cells) or [headline(cell) for cell in cells[:1]],
         heads=varying(cells),
         rows=[row for cell in cells for row in _rows(cell, varying(cells))],
-        comparison=themed(svg_of(comparison_figure(together)), "c-") if together else None,
+        comparison=themed_svg(comparison_figure(together), "c-") if together else None,
         refused=[(headline(cell)) for cell in cells if cell.estimate is None],
         sections=[
             _section(cell, cell.estimate, f"s{i}-")
@@ -68,7 +72,10 @@ def page(cells: Sequence[Cell]) -> str:
         ],
         num_more=max(0, len(answered) - MAX_SECTIONS),
         max_groups=MAX_GROUPS,
-        sources=[_sources(processor) for processor in _processors(cells)],
+        sources=[
+            {"name": f"{each.product_name} ({key})", "figures": sorted(each.figures.items())}
+            for key, each in {cell.processor.key: cell.processor for cell in cells}.items()
+        ],
         origin=f"joulelab {joulelab_version()}, commit {git_sha() or 'unknown'}",
     )
 
@@ -101,7 +108,7 @@ def _section(cell: Cell, estimate: Estimate, prefix: str) -> dict[str, Any]:
             _phase(phase, cell.processor, f"{prefix}{i}-")
             for i, phase in enumerate(estimate.phases)
         ],
-        "memory": themed(svg_of(timeline_figure(estimate)), f"{prefix}m-"),
+        "memory": themed_svg(timeline_figure(estimate), f"{prefix}m-"),
         "memory_words": [f"{p.phase}: {memory_words(p.memory)}." for p in estimate.phases],
         "fits": estimate.fits,
         "unknown": unknown_words(estimate),
@@ -117,10 +124,10 @@ def _phase(phase: PhaseEstimate, processor: Processor, prefix: str) -> dict[str,
         "phase": phase,
         "bounds": _bounds(phase),
         "memory_parts": memory_parts(phase.memory),
-        "roofline": themed(svg_of(roofline_figure(phase, processor)), f"{prefix}r-")
+        "roofline": themed_svg(roofline_figure(phase, processor), f"{prefix}r-")
         if dots(phase)
         else None,
-        "stack": themed(svg_of(stack_figure(phase)), f"{prefix}e-") if phase.groups else None,
+        "stack": themed_svg(stack_figure(phase), f"{prefix}e-") if phase.groups else None,
         "groups": [(group, main_memory_b(group)) for group in ordered[:MAX_GROUPS]],
         "events": _lines(event_tree(phase.events)) if phase.events else [],
         "kappa": kappa_words(phase.events),
@@ -140,14 +147,3 @@ def _lines(root: EventNode) -> list[tuple[int, EventNode, float]]:
         return [(depth, node, share), *(line for c in children for line in below(c, depth + 1))]
 
     return [line for child in root.children.values() for line in below(child, 0)]
-
-
-def _processors(cells: Sequence[Cell]) -> list[Processor]:
-    return list({cell.processor.key: cell.processor for cell in cells}.values())
-
-
-def _sources(processor: Processor) -> dict[str, Any]:
-    return {
-        "name": f"{processor.product_name} ({processor.key})",
-        "figures": sorted(processor.figures.items()),
-    }

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from joulelab.analysis.estimates.groups import short
-from joulelab.analysis.estimates.palette import BOUND_INKS
+from joulelab.analysis.estimates.kernels import flop_of, main_memory_b, short
+from joulelab.analysis.estimates.plots import BOUND_INKS
 from joulelab.analysis.quantities import quantity
 from joulelab.analysis.style import INK, MUTED, RC, tidy
 from joulelab.core.cost import Pipe
@@ -28,12 +28,9 @@ class Dot:
     """Kernels that stand at one place of the roofline.
 
     Attributes:
-        names: Of the kernels, in the order in which they run.
         flop_per_b: Operations per byte of main memory; of the nearest level that holds its data
             where a kernel leaves the main memory alone.
-        flop_per_s: Operations per second while they run.
         share: Share of the phase's time, waiting included.
-        bound: What sets the time of the first.
     """
 
     names: tuple[str, ...]
@@ -50,7 +47,7 @@ def dots(phase: PhaseEstimate) -> list[Dot]:
     """
     places: dict[tuple[int, int, Bound], list[GroupEstimate]] = {}
     for group in phase.groups:
-        if sum(group.flop.values()) > 0 and any(group.moved_b.values()):
+        if flop_of(group) > 0 and main_memory_b(group) > 0:
             x, y = _intensity(group), _rate(group)
             place = (round(log10(x) / 0.01), round(log10(y) / 0.01), group.bound)
             places.setdefault(place, []).append(group)
@@ -91,12 +88,11 @@ def _dot(groups: Sequence[GroupEstimate], phase: PhaseEstimate) -> Dot:
 
 
 def _intensity(group: GroupEstimate) -> float:
-    touched = [moved_b for moved_b in group.moved_b.values() if moved_b > 0]
-    return sum(group.flop.values()) / touched[-1]
+    return flop_of(group) / main_memory_b(group)
 
 
 def _rate(group: GroupEstimate) -> float:
-    return sum(group.flop.values()) / group.device_s
+    return flop_of(group) / group.device_s
 
 
 def _pipes(phase: PhaseEstimate, processor: Processor) -> list[Pipe]:

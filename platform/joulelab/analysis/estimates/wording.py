@@ -1,18 +1,15 @@
-"""Estimates in sentences, the same in the terminal and on the page."""
+"""Words about estimates: what a cell costs, which of several is best, and how sure it is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from joulelab.analysis.quantities import quantity
 from joulelab.core.point import OperatingPoint
-from joulelab.estimator.cell import Cell
-from joulelab.estimator.estimate import (
-    Bound,
-    Confidence,
-    Estimate,
-    MemoryEstimate,
-    PhaseEstimate,
-)
+from joulelab.errors import ConfigError
+from joulelab.estimator.estimate import Bound, Confidence, Estimate, MemoryEstimate, PhaseEstimate
 from joulelab.estimator.opportunities import Opportunity
+from joulelab.estimator.question import Cell
+from joulelab.hardware.processor import Processor
 
 BOUND_WORDS: Mapping[Bound, str] = {
     "compute": "operations",
@@ -21,12 +18,22 @@ BOUND_WORDS: Mapping[Bound, str] = {
     "power": "the power cap",
 }
 
+_NAMES = ("model", "device", "precision", "batch")
+
 TIER_WORDS = {
     "A": "calibrated on this device",
     "B": "calibrated on devices of its class",
     "C": "from its data sheet alone",
     "D": "projected",
 }
+
+
+class OnProcessor(Protocol):
+    """What is predicted of a model on a processor: a cell, a fit, a curve."""
+
+    @property
+    def processor(self) -> Processor:
+        """The processor."""
 
 
 def headline(cell: Cell) -> str:
@@ -49,13 +56,32 @@ def device_key(cell: Cell) -> str:
     return _times(cell, cell.processor.key)
 
 
+def differing(cells: Sequence[OnProcessor], *, always: str) -> list[str]:
+    """Return the names of :data:`_NAMES` in which ``cells`` differ, and ``always``."""
+    return [n for n in _NAMES if n == always or len({value_of(cell, n) for cell in cells}) > 1]
+
+
+def varying(cells: Sequence[Cell]) -> list[str]:
+    """Return what tells ``cells`` apart; the device does always."""
+    names = differing(cells, always="device")
+    several = any(cell.estimate and len(cell.estimate.phases) > 1 for cell in cells)
+    return [*names, "phase"] if several else names
+
+
+def value_of(cell: OnProcessor, name: str) -> str:
+    """Return what a cell, a fit or a curve has in the column ``name``."""
+    if name != "device":
+        return str(getattr(cell, name, ""))
+    return device_key(cell) if isinstance(cell, Cell) else cell.processor.key
+
+
 def setting_words(cell: Cell) -> str:
     """Say how it runs: ``"fp16, batch 8, eager, 1095 MHz"``."""
-    said = [cell.precision, f"batch {cell.batch}"]
+    settings = [cell.precision, f"batch {cell.batch}"]
     if cell.estimate is not None:
-        said.append(cell.estimate.mode)
-        said += point_words(cell.estimate.point)
-    return ", ".join(said)
+        settings.append(cell.estimate.mode)
+        settings += point_words(cell.estimate.point)
+    return ", ".join(settings)
 
 
 def point_words(point: OperatingPoint) -> list[str]:
@@ -114,9 +140,9 @@ def memory_words(memory: MemoryEstimate) -> str:
 
 def confidence_words(confidence: Confidence) -> str:
     """Say how far to trust an estimate, with the errors found on held-out measurements."""
-    said = f"Confidence {confidence.tier}, {TIER_WORDS[confidence.tier]}; {_errors(confidence)}"
+    sentence = f"Confidence {confidence.tier}, {TIER_WORDS[confidence.tier]}; {_errors(confidence)}"
     note = confidence.note.rstrip(".")
-    return f"{said}. {note[:1].upper()}{note[1:]}." if note else f"{said}."
+    return f"{sentence}. {note[:1].upper()}{note[1:]}." if note else f"{sentence}."
 
 
 def data_words(estimate: Estimate) -> str:
@@ -157,6 +183,104 @@ def _errors(confidence: Confidence) -> str:
     if confidence.time_error is None and confidence.energy_error is None:
         return "never compared with a measurement"
     found = {"time": confidence.time_error, "energy": confidence.energy_error}
-    said = [f"{error:.0%} of {name}" for name, error in found.items() if error is not None]
+    errors = [f"{error:.0%} of {name}" for name, error in found.items() if error is not None]
     points = f"{confidence.num_points} held-out measurements"
-    return f"mean error {' and '.join(said)} over {points}"
+    return f"mean error {' and '.join(errors)} over {points}"
+
+
+def answers(cells: Sequence[Cell]) -> list[str]:
+    """Say of each model which cell is best; nothing of a model with one answer."""
+    models = dict.fromkeys(cell.model for cell in cells)
+    sentences = {model: answer([cell for cell in cells if cell.model == model]) for model in models}
+    several = len(models) > 1
+    return [f"{model}: {one}" if several else one for model, one in sentences.items() if one]
+
+
+def answer(cells: Sequence[Cell]) -> str:
+    """Say which cell needs least energy and which least time per unit of work.
+
+    Only those that fit their device are compared, by their last phase: decode of a language
+    model. Empty where there are not two of the same kind of work.
+    """
+    fitting = [cell for cell in cells if cell.estimate is not None and cell.estimate.fits]
+    if len(fitting) < 2 or len({(c.model, _of(c).unit) for c in fitting}) > 1:
+        return ""
+    real = [cell for cell in fitting if _of(cell).confidence.tier != "D"]
+    projected = [cell for cell in fitting if _of(cell).confidence.tier == "D"]
+    if not (real and projected):
+        return _best(fitting, cells)
+    frugal = min(projected, key=energy_per_work_j)
+    if energy_per_work_j(frugal) >= min(map(energy_per_work_j, real)):
+        return _best(real, cells)
+    unit = _of(frugal).unit
+    least = quantity(energy_per_work_j(frugal), f"J/{unit}", digits=3)
+    return f"{_best(real, cells)} {cell_name(frugal, cells)} is projected at {least}."
+
+
+def cell_name(cell: Cell, cells: Sequence[Cell]) -> str:
+    """Name a cell by what sets it apart from the others: ``"NVIDIA H200, batch 8"``."""
+    names = [name for name in varying(cells) if name != "phase"]
+    several = len({value_of(each, "device") for each in cells}) > 1
+    kept = [n for n in names if n != "device" or several] or ["device"]
+    return ", ".join(("batch " * (n == "batch")) + value_of(cell, n) for n in kept)
+
+
+def ranked(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Return ``cells`` by energy per unit of work; those that do not fit or run come last."""
+    return tuple(sorted(cells, key=_rank))
+
+
+def last_phase(cell: Cell) -> PhaseEstimate:
+    """Return the phase by which cells are compared."""
+    return _of(cell).phases[-1]
+
+
+def energy_per_work_j(cell: Cell) -> float:
+    """Return the energy of a unit of the last phase's work."""
+    phase = last_phase(cell)
+    return phase.energy.total_j / phase.work
+
+
+def time_per_work_s(cell: Cell) -> float:
+    """Return the time of a unit of the last phase's work."""
+    phase = last_phase(cell)
+    return phase.latency_s / phase.work
+
+
+def _best(fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    frugal, fast = min(fitting, key=energy_per_work_j), min(fitting, key=time_per_work_s)
+    unit, phase = _of(frugal).unit, last_phase(frugal)
+    what = f" of {phase.phase}" if len(_of(frugal).phases) > 1 else ""
+    least = quantity(energy_per_work_j(frugal), f"J/{unit}", digits=3)
+    time = quantity(time_per_work_s(fast), f"s/{unit}", digits=3)
+    sentence = f"Least energy{what}: {cell_name(frugal, cells)} with {least}"
+    caveat = _caveat(frugal, fitting, cells)
+    if frugal is fast:
+        return f"{sentence}, the fastest too with {time}.{caveat}"
+    return f"{sentence}. Least time: {cell_name(fast, cells)} with {time}.{caveat}"
+
+
+def _caveat(frugal: Cell, fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """Say how sure the least energy is if others are surer of theirs, and who is first of those."""
+    tier = _of(frugal).confidence.tier
+    surer = [cell for cell in fitting if _of(cell).confidence.tier < tier]
+    if not surer:
+        return ""
+    first = min(surer, key=energy_per_work_j)
+    least = quantity(energy_per_work_j(first), f"J/{_of(first).unit}", digits=3)
+    return (
+        f" But its energy is of confidence {tier}, {TIER_WORDS[tier]}: of those surer than that, "
+        f"{cell_name(first, cells)} needs least, {least} (confidence {_of(first).confidence.tier})."
+    )
+
+
+def _rank(cell: Cell) -> tuple[int, float]:
+    if cell.estimate is None:
+        return 2, 0.0
+    return int(not cell.estimate.fits), energy_per_work_j(cell)
+
+
+def _of(cell: Cell) -> Estimate:
+    if cell.estimate is None:
+        raise ConfigError(f"There is no estimate to compare: {cell.problem}")
+    return cell.estimate

@@ -1,27 +1,80 @@
-"""``joulelab estimate``: what a model costs on a device, before anything runs."""
+"""``joulelab estimate`` and its kin: what models cost on devices, before anything runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from rich.console import Console
+from typing_extensions import override
 
-from joulelab.analysis.estimates.answer import answers, cell_name
 from joulelab.analysis.estimates.detail import detail
-from joulelab.analysis.estimates.event_tree import event_table
-from joulelab.analysis.estimates.export import to_json
-from joulelab.analysis.estimates.files import check_target, write_cells
-from joulelab.analysis.estimates.groups import group_table
-from joulelab.analysis.estimates.overview import overview
-from joulelab.cli.estimator.options import Asking
-from joulelab.cli.estimator.terminal import terminal
-from joulelab.cli.progress import progress
+from joulelab.analysis.estimates.export import check_target, to_json, write_cells
+from joulelab.analysis.estimates.kernels import event_table, group_table
+from joulelab.analysis.estimates.overview import contrast_table, overview
+from joulelab.analysis.estimates.wording import answers, cell_name, ranked
+from joulelab.cli.terminal import progress, terminal
+from joulelab.cli.words import Formats, KnobWords, Names, Numbers, knob_values, names, numbers
 from joulelab.core.point import OperatingPoint
+from joulelab.errors import ConfigError
 from joulelab.estimator.api import matrix, with_opportunities
-from joulelab.estimator.cell import Cell
 from joulelab.estimator.estimate import Mode
+from joulelab.estimator.question import Cell, Question
+from joulelab.hardware.processor import Family
+from joulelab.hardware.processors import PROCESSORS
 
 MAX_ROWS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What every command asks about.
+
+    Attributes:
+        model: Models: names that `joulelab models` lists, timm:NAME, hf:TYPE?option=value,
+            workload:NAME, or path.py:Class of a file of yours, which also defines
+            example_inputs(batch). Such a file is executed.
+        device: Devices that `joulelab processors` lists.
+        precision: Number formats: fp64, fp32, tf32, fp16, bf16, fp8, int8, int4. By default the
+            usual one of each device.
+        batch: Batch sizes.
+        num_devices: Devices that share each model by tensor parallelism.
+        training: Take a training step instead of inference.
+        knob: Settings of the model, such as prompt_tokens=512 or image_size=384.
+        json: Print one JSON object instead of text.
+    """
+
+    model: Names
+    device: Names
+    precision: Formats = None
+    batch: Numbers = "1"
+    num_devices: int = 1
+    training: bool = False
+    knob: KnobWords = ()
+    json: bool = False
+
+    def question(
+        self,
+        *,
+        mode: Mode = "eager",
+        point: OperatingPoint = OperatingPoint(),  # noqa: B008 - frozen
+        events: bool = False,
+        strict: bool = False,
+    ) -> Question:
+        """Put the options into a question."""
+        return Question(
+            models=names(self.model, "model"),
+            devices=names(self.device, "device"),
+            precisions=() if self.precision is None else names(self.precision, "precision"),
+            batches=numbers(self.batch, "batch"),
+            mode=mode,
+            point=point,
+            num_devices=self.num_devices,
+            training=self.training,
+            knobs=knob_values(self.knob),
+            events=events,
+            strict=strict,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +106,7 @@ class Estimate(Asking):
     out: Path | None = None
 
     def run(self) -> int:
-        """Predict, print and write.
-
-        Returns:
-            0, or 1 if nothing of it fits its device's memory.
-
-        Raises:
-            ConfigError: If a name is not known, or there is no answer.
-        """
+        """Predict, print and write; 1 if nothing of it fits its device's memory."""
         if self.out is not None:
             check_target(self.out)
         cells = self.predict()
@@ -80,19 +126,19 @@ class Estimate(Asking):
         question = self.question(
             mode=self.mode, point=point, events=self.events, strict=self.strict
         )
-        with progress() as say:
-            cells = matrix(question, progress=say)
+        with progress() as report:
+            cells = matrix(question, progress=report)
             if len(cells) > 1 or self.quick:
                 return cells
-            return (with_opportunities(question, cells[0], progress=say),)
+            return (with_opportunities(question, cells[0], progress=report),)
 
     def show(self, cells: Sequence[Cell], console: Console) -> None:
         """Print ``cells``: first the sentence a reader needs, then the tables."""
         if len(cells) == 1:
             console.print(detail(cells[0]))
         else:
-            for said in answers(cells):
-                console.print(said, style="bold")
+            for sentence in answers(cells):
+                console.print(sentence, style="bold")
             console.print(overview(cells, console))
         for cell in cells:
             self._show_parts(cell, cells, console)
@@ -107,3 +153,112 @@ class Estimate(Asking):
                 console.print(group_table(phase, max_rows=MAX_ROWS))
             if self.events:
                 console.print(event_table(phase.events, title=f"Events of {phase.phase}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare(Estimate):
+    """Put devices side by side for one model, the one that needs least energy first.
+
+    Attributes:
+        device: Devices that `joulelab processors` lists.
+    """
+
+    device: Names = "xeon_8490h,h200_sxm,jetson_orin_agx,tpu_v4,kpu_t256"
+
+    @override
+    def predict(self) -> tuple[Cell, ...]:
+        return ranked(Estimate.predict(self))
+
+    @override
+    def show(self, cells: Sequence[Cell], console: Console) -> None:
+        Estimate.show(self, cells, console)
+        table = contrast_table(cells)
+        if table is not None:
+            console.print(table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyEstimate(Estimate):
+    """An estimate down to architectural events, on devices of one family.
+
+    Attributes:
+        events: Break energies down to architectural events.
+    """
+
+    family: ClassVar[Family]
+
+    events: bool = True
+
+    @override
+    def predict(self) -> tuple[Cell, ...]:
+        for name in names(self.device, "device"):
+            found = PROCESSORS[name].family
+            if found != self.family:
+                raise ConfigError(
+                    f"{name} is a {found.upper()} and this command is for {self.family.upper()}s; "
+                    f"use `joulelab estimate-{found}`."
+                )
+        return Estimate.predict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateCpu(FamilyEstimate):
+    """Predict models on CPUs, down to the events of a stored program.
+
+    Its pipeline, register file, caches and memory, scalar, vector and matrix units, branches.
+
+    Attributes:
+        device: CPUs that `joulelab processors --family cpu` lists.
+    """
+
+    family: ClassVar[Family] = "cpu"
+
+    device: Names = "xeon_8490h"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateGpu(FamilyEstimate):
+    """Predict models on GPUs, down to the events of SIMT execution.
+
+    Its tensor and vector units, register file, shared memory, L2 and memory, scheduling,
+    divergence, coalescing, barriers, launches.
+
+    Attributes:
+        device: GPUs that `joulelab processors --family gpu` lists.
+    """
+
+    family: ClassVar[Family] = "gpu"
+
+    device: Names = "h200_sxm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateTpu(FamilyEstimate):
+    """Predict models on TPUs, down to the events of systolic arrays.
+
+    Its arrays, weight tiles, activation stream, accumulators, unified buffer, vector and scalar
+    units, control, filling and draining.
+
+    Attributes:
+        device: TPUs that `joulelab processors --family tpu` lists.
+    """
+
+    family: ClassVar[Family] = "tpu"
+
+    device: Names = "tpu_v4"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateKpu(FamilyEstimate):
+    """Predict models on KPUs, down to the events of domain flow; projected, without silicon.
+
+    Its tiles, tokens in and out, local and shared memories, network on chip, streamers and DMA,
+    the loading of programs.
+
+    Attributes:
+        device: KPUs that `joulelab processors --family kpu` lists.
+    """
+
+    family: ClassVar[Family] = "kpu"
+
+    device: Names = "kpu_t256"

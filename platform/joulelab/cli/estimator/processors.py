@@ -1,13 +1,32 @@
-"""``joulelab processors``: the devices that the estimator knows."""
+"""``joulelab processors``, ``validate``, ``calibrate``: devices, and how far estimates are off."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
 
-from joulelab.analysis.estimates.processor_table import processor_facts, processor_table
-from joulelab.cli.estimator.terminal import terminal
+import tyro
+from rich.markup import escape
+from rich.table import Table
+
+from joulelab.analysis.estimates.devices import (
+    known_table,
+    points_table,
+    processor_facts,
+    processor_table,
+    summaries_table,
+    validation_sentence,
+)
+from joulelab.analysis.quantities import quantity
+from joulelab.analysis.table import numbers, quiet_table, words
+from joulelab.cli.terminal import progress, terminal
+from joulelab.errors import ConfigError
+from joulelab.estimator.calibration.fit import Calibration, FittedFigure, Residual, calibrate
+from joulelab.estimator.calibration.points import read_anchors
 from joulelab.hardware.processor import Family, Processor
 from joulelab.hardware.processors import ALIASES, PROCESSORS
+from joulelab.tracking.durable import check_file, write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +46,10 @@ class Processors:
     json: bool = False
 
     def run(self) -> int:
-        """Print what is known.
-
-        Returns:
-            0, or 1 if no device is left.
-
-        Raises:
-            UnknownNameError: If there is no such device.
-        """
+        """Print what is known; 1 if no device is left."""
         found = self._chosen()
         if self.json:
-            print(json.dumps([_told(processor) for processor in found], indent=2))
+            print(json.dumps([_fields(processor) for processor in found], indent=2))
         elif self.device is not None:
             terminal().print(processor_facts(found[0]))
         else:
@@ -58,7 +70,7 @@ class Processors:
         ]
 
 
-def _told(processor: Processor) -> dict[str, object]:
+def _fields(processor: Processor) -> dict[str, object]:
     return {
         "key": processor.key,
         "product_name": processor.product_name,
@@ -82,3 +94,163 @@ def _told(processor: Processor) -> dict[str, object]:
             for name, figure in processor.figures.items()
         },
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validate:
+    """Compare estimates with measurements, by source and device; all points are reported.
+
+    Without a table, the errors that come with every estimate: those on measurements that no
+    fit has seen.
+
+    Attributes:
+        measurements: CSV with the columns model, device, precision, batch, time_s, energy_j, and
+            as wanted source, family, mode, scope and knobs (key=value, parted by spaces).
+        points: Show every point.
+        json: Print one JSON object instead of text.
+    """
+
+    measurements: Annotated[Path | None, tyro.conf.Positional] = None
+    points: bool = False
+    json: bool = False
+
+    def run(self) -> int:
+        """Predict every measured run and print the errors; 1 if nothing could be compared."""
+        if self.measurements is None:
+            return self._show_known()
+        from joulelab.estimator.validation.compare import summaries, validate
+        from joulelab.estimator.validation.points import read_measured
+
+        with progress(f"Reading {self.measurements}") as report:
+            runs = read_measured(self.measurements)
+            report(f"Predicting {len(runs)} runs")
+            found = validate(runs)
+        by_source = summaries(found.comparisons, lambda run: (run.source, run.device))
+        if self.json:
+            content = {
+                "summaries": [asdict(one) for one in by_source],
+                "points": [asdict(one) for one in found.comparisons],
+                "rejected": dict(found.rejected),
+            }
+            print(json.dumps(content, indent=2, default=dict))
+            return int(not found.comparisons)
+        console = terminal()
+        console.print(validation_sentence(found), style="bold")
+        console.print(summaries_table(by_source))
+        if self.points:
+            console.print(points_table(found.comparisons))
+        for name, reason in found.rejected.items():
+            console.print(escape(f"not compared: {name}: {reason}"), style="yellow")
+        return int(not found.comparisons)
+
+    def _show_known(self) -> int:
+        from joulelab.estimator.pricing.predict import confidence_of
+
+        known = {processor.key: confidence_of(processor) for processor in PROCESSORS.values()}
+        if self.json:
+            print(json.dumps({key: asdict(one) for key, one in known.items()}, indent=2))
+        else:
+            terminal().print(known_table(known))
+        return 0
+
+
+_MOST = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrate:
+    """Fit a device's figures to micro-benchmarks; those that break physics are refused.
+
+    Attributes:
+        anchors: Table that `benchmarks/estimator_anchors.py` wrote on the device.
+        device: The device, as `joulelab processors` lists it.
+        out: Write the fitted figures to this file, as JSON.
+        json: Print one JSON object instead of text.
+    """
+
+    anchors: tyro.conf.Positional[Path]
+    device: str
+    out: Path | None = None
+    json: bool = False
+
+    def run(self) -> int:
+        """Fit, print and write."""
+        processor = PROCESSORS[self.device]
+        if self.out is not None and self.out.suffix != ".json":
+            raise ConfigError(f"--out takes a file that ends in .json, got {str(self.out)!r}.")
+        if self.out is not None:
+            check_file(self.out)
+        found = calibrate(processor, read_anchors(self.anchors))
+        content = json.dumps(_fitted_fields(processor.key, found), indent=2)
+        if self.out is not None:
+            write_whole(self.out, content + "\n")
+        if self.json:
+            print(content)
+            return 0
+        console = terminal()
+        console.print(calibration_sentence(found), style="bold")
+        console.print(figures_table(found.figures))
+        console.print(residuals_table(found))
+        for name, reason in found.rejected.items():
+            console.print(escape(f"refused: {name}: {reason}"), style="yellow")
+        return 0
+
+
+def _fitted_fields(device: str, found: Calibration) -> dict[str, object]:
+    return {
+        "device": device,
+        "time_error": found.time_error,
+        "energy_error": found.energy_error,
+        "figures": [asdict(figure) for figure in found.figures],
+        "points": [
+            {
+                "name": one.anchor.name,
+                "time_error": one.time_error,
+                "energy_error": one.energy_error,
+                "fitted": one.fitted,
+            }
+            for one in found.residuals
+        ],
+        "rejected": dict(found.rejected),
+    }
+
+
+def calibration_sentence(found: Calibration) -> str:
+    """Say how well the fitted device agrees with what was measured on it."""
+    fitted = sum(one.fitted for one in found.residuals)
+    return (
+        f"{found.processor.product_name}: {len(found.figures)} figures fitted to {fitted} of "
+        f"{len(found.residuals)} micro-benchmarks; mean error {found.time_error:.1%} of time and "
+        f"{found.energy_error:.1%} of energy. These points were fitted to: what estimates are "
+        "worth is for networks to say (joulelab validate)."
+    )
+
+
+def figures_table(figures: Sequence[FittedFigure]) -> Table:
+    """Lay out every fitted figure, before and after."""
+    table = quiet_table(*words("figure"), *numbers("before", "fitted", "points"), "")
+    for figure in figures:
+        note = "at its bound: not identified" if figure.at_bound else ""
+        values = [f"{value:.4g}" for value in (figure.before, figure.value)]
+        table.add_row(figure.name, *values, str(figure.num_points), note)
+    return table
+
+
+def residuals_table(found: Calibration) -> Table:
+    """Lay out the points that agree least."""
+    table = quiet_table(
+        *words("micro-benchmark"),
+        *numbers("measured", "time error", "energy error"),
+        "",
+        title="Micro-benchmarks that agree least",
+    )
+    for one in sorted(found.residuals, key=_worst, reverse=True)[:_MOST]:
+        energy = "" if one.energy_error is None else f"{one.energy_error:+.1%}"
+        measured = quantity(one.anchor.time_s, "s", digits=3)
+        note = "" if one.fitted else "not fitted to"
+        table.add_row(one.anchor.name, measured, f"{one.time_error:+.1%}", energy, note)
+    return table
+
+
+def _worst(one: Residual) -> float:
+    return max(abs(one.time_error), abs(one.energy_error or 0.0))

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from typing_extensions import override
 
+from joulelab.core.clock import VirtualClock
 from joulelab.core.cost import WorkloadCost
 from joulelab.core.device import (
     Capabilities,
@@ -21,13 +22,44 @@ from joulelab.core.trace import PowerTrace
 from joulelab.devices.base import Device
 from joulelab.devices.knobs import check_point
 from joulelab.devices.replay.player import Player
-from joulelab.devices.replay.read import read_recording
 from joulelab.devices.replay.recording import Board, Program
+from joulelab.devices.replay.results_folder import read_results
+from joulelab.devices.replay.sweep_table import read_sweep_table
 from joulelab.devices.simulated.store import DriverState, default_root
-from joulelab.errors import ConfigError, DeviceNotFoundError
-from joulelab.sampling.clock import VirtualClock
+from joulelab.errors import ConfigError, DeviceNotFoundError, JouleLabError
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
+
+
+def read_recording(store: str | None) -> tuple[Board, ...]:
+    """Read the boards of a recording: a results folder of ours, or a CSV file of a published sweep.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    if store is None:
+        raise ConfigError(
+            "replay needs --store: a results folder, or a CSV file with the columns of a sweep."
+        )
+    path = Path(store)
+    if path.is_dir():
+        return _read_folder(path)
+    if path.is_file():
+        return read_sweep_table(path)
+    raise ConfigError(f"store must be a results folder or a CSV file, but {store} does not exist.")
+
+
+def _read_folder(folder: Path) -> tuple[Board, ...]:
+    """Read a results folder; lines of another shape than ours are refused, not guessed at."""
+    try:
+        return read_results(folder)
+    except JouleLabError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{folder} holds a line that is no measurement ({type(error).__name__}: {error}); set "
+            f"it aside with `joulelab repair {folder}`."
+        ) from error
 
 
 class ReplayDevice(Device):
@@ -36,11 +68,9 @@ class ReplayDevice(Device):
     A workload runs as its recorded takes at the operating point in force, one after the other
     and then from the first again; a point that was not recorded is an error. Settings are kept
     outside the process, as a driver keeps them, so that a guard can lend the clocks.
-
-    Args:
-        board: What to play.
-        driver: Where its settings are.
     """
+
+    is_hardware = False
 
     def __init__(self, board: Board, driver: DriverState) -> None:
         self._board = board
@@ -134,12 +164,7 @@ class ReplayDevice(Device):
         target = replace(self.point_in_force, **changed)
         if target not in self._board.states:
             raise self._not_recorded(target)
-        if point.sm_clock_mhz is not None:
-            self._driver.lock_sm(point.sm_clock_mhz, point.sm_clock_mhz)
-        if point.mem_clock_mhz is not None:
-            self._driver.lock_mem(point.mem_clock_mhz, point.mem_clock_mhz)
-        if point.power_limit_w is not None:
-            self._driver.limit_power(point.power_limit_w)
+        self._driver.apply(point)
 
     @override
     def reset(self) -> None:
@@ -150,12 +175,7 @@ class ReplayDevice(Device):
         return _Replayed(self, workload, self._program_of(workload))
 
     def play(self, program: Program, phase: str, number: int) -> float:
-        """Play one recorded take at the point in force; returns the work that was done in it.
-
-        Args:
-            program: What to play.
-            phase: Phase of it.
-            number: Which take, counting on from the first again after the last.
+        """Play a recorded take at the point in force, after the last the first; return its work.
 
         Raises:
             ConfigError: If it was not recorded at the point in force; names the nearest.

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from joulelab.core.clock import VirtualClock
 from joulelab.core.trace import PowerTrace
 from joulelab.devices.replay.recording import Take
-from joulelab.sampling.clock import VirtualClock
 
 SAMPLE_PERIOD_S = 0.02
 BUFFER_S = 2.4
@@ -36,9 +36,6 @@ class Player:
 
     Where nothing was recorded, as at rest in most published tables, the sensors are blank: the
     counter stands still, there are no samples, and power is ``None``.
-
-    Args:
-        clock: Moves as the takes play.
     """
 
     def __init__(self, clock: VirtualClock) -> None:

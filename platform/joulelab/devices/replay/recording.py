@@ -19,9 +19,6 @@ class Take:
     """One recorded stretch of a program at work.
 
     Attributes:
-        duration_s: How long it lasted, > 0.
-        work: Units of work done in it, > 0.
-        energy_j: Energy used in it, > 0.
         trace: Power during it on a clock that starts with it, spanning it; ``None`` where
             only its mean is known. Its shape is played, at the height that gives ``energy_j``.
     """
@@ -60,8 +57,6 @@ class Program:
     """One configured workload, recorded at some operating points.
 
     Attributes:
-        workload: Registry name of the workload.
-        knobs: Its settings as recorded.
         takes: What was recorded, by phase and operating point.
     """
 
@@ -72,8 +67,8 @@ class Program:
     @property
     def label(self) -> str:
         """Short name for messages."""
-        said = ", ".join(f"{name}={value}" for name, value in self.knobs)
-        return f"{self.workload}({said})"
+        knobs = ", ".join(f"{name}={value}" for name, value in self.knobs)
+        return f"{self.workload}({knobs})"
 
     def find(self, phase: str, point: OperatingPoint) -> tuple[Take, ...]:
         """Return the takes of ``phase`` at ``point``.
@@ -96,7 +91,6 @@ class Board:
 
     Attributes:
         identity: Which it was; its UUID begins with ``REPLAY-``.
-        programs: What was recorded on it.
         states: How it looked at each operating point.
         idle_power_w: Its power at rest at each operating point, in watts, where recorded.
     """

@@ -108,7 +108,7 @@ def _read_trace(path: Path) -> PowerTrace | None:
 
     if not path.exists():
         return None
-    table = pq.read_table(path, columns=["t_s", "power_w"])
+    table = pq.read_table(path, columns=["t_s", "power_w"]).drop_null()
     t_s, power_w = (np.asarray(table[name].to_numpy(), np.float64) for name in ("t_s", "power_w"))
     return PowerTrace(t_s=t_s, power_w=power_w)
 

@@ -18,9 +18,6 @@ class Board:
         seed: Seed of everything random on this board.
         gain: Shown power over true power.
         offset_w: Shown power at no power.
-        leakage_scale: Leakage over its kind's.
-        voltage_scale: Voltage over its kind's.
-        latency_scale: Latency of clock changes over its kind's.
         phase_s: When the sensor's ticks fall, 0 to 1 second.
         counter_origin_j: Energy counter at the start.
         noise: Standard deviation of one power reading, relative.

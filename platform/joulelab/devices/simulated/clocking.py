@@ -21,12 +21,7 @@ _THERMAL_HYSTERESIS_K = 2.0
 
 
 class Governor:
-    """The clock of one board.
-
-    Args:
-        spec: Kind of GPU.
-        board: Which board.
-    """
+    """The clock of one board."""
 
     def __init__(self, spec: GpuSpec, board: Board) -> None:
         self._spec = spec
@@ -73,15 +68,8 @@ class Governor:
     ) -> float:
         """Choose the clock; return in how many seconds to look again.
 
-        Args:
-            time_s: Now.
-            idle_since_s: Since when nothing runs; ``None`` under load.
-            has_context: Whether a process holds the device.
-            temperature_c: Die temperature.
-            faults: Faults that hold now.
-            load_at: The load at an SM clock.
-            shown_w: Power that the sensor would show at such a point, now.
-            mean_shown_w: Power that it showed over the last 50 ms.
+        Nothing has run since ``idle_since_s``; ``None`` under load. The sensor would show
+        ``shown_w`` of a point now, and has shown ``mean_shown_w`` over the last 50 ms.
         """
         if self._pending and self._pending[0] <= time_s:
             self._lock, self._pending = self._pending[1], None

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from typing_extensions import override
 
+from joulelab.core.clock import Clock, Ticker, VirtualClock
 from joulelab.core.cost import Data, PhaseCost
 from joulelab.core.device import (
     Activity,
@@ -25,7 +26,6 @@ from joulelab.devices.simulated.playback import PlayedWorkload
 from joulelab.devices.simulated.publisher import publish
 from joulelab.devices.simulated.store import DriverState, DriverStore
 from joulelab.errors import ConfigError, DevicePermissionError, MeasurementError
-from joulelab.sampling.clock import Clock, Ticker, VirtualClock
 from joulelab.workloads.base import Workload
 
 
@@ -47,11 +47,11 @@ class SimulatedDevice(Device):
     there by another process is noticed at the next call. Its temperature, counters and running
     program are in this object.
 
-    Args:
-        driver: Its state in the driver's store.
-        clock: Its clock; ``None`` for a :class:`VirtualClock` of its own.
-        board: Which board; ``None`` for the one that the store's seed names.
+    It is the board that the store's seed names, on a virtual clock of its own, unless others are
+    given.
     """
+
+    is_hardware = False
 
     def __init__(
         self, driver: DriverState, *, clock: Clock | None = None, board: Board | None = None
@@ -148,12 +148,7 @@ class SimulatedDevice(Device):
         self._machine.now_s()
         self._check(point)
         self._require_permission()
-        if point.sm_clock_mhz is not None:
-            self._driver.lock_sm(point.sm_clock_mhz, point.sm_clock_mhz)
-        if point.mem_clock_mhz is not None:
-            self._driver.lock_mem(point.mem_clock_mhz, point.mem_clock_mhz)
-        if point.power_limit_w is not None:
-            self._driver.limit_power(point.power_limit_w)
+        self._driver.apply(point)
         self._await_call()
 
     @override
@@ -189,7 +184,7 @@ class SimulatedDevice(Device):
 
     def _state(self) -> DeviceState:
         engine = self._machine.engine
-        temperature_c = int(engine.temperature_c)
+        temperature_c, activity = int(engine.temperature_c), engine.activity
         return DeviceState(
             sm_clock_mhz=engine.governor.clock_mhz,
             mem_clock_mhz=engine.governor.mem_clock_mhz,
@@ -201,6 +196,8 @@ class SimulatedDevice(Device):
             thermal_s=engine.thermal_s,
             memory_used_b=sum(each.memory_b or 0 for each in self._machine.processes()),
             held=self._machine.settings.point,
+            gpu_utilization=activity.gr_engine_active or 0.0,
+            memory_utilization=activity.dram_active or 0.0,
         )
 
     def _check(self, point: OperatingPoint) -> None:

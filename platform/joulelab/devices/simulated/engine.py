@@ -11,8 +11,8 @@ from joulelab.core.device import Activity, EventReason
 from joulelab.devices.simulated.board import Board
 from joulelab.devices.simulated.clocking import FAST_S, Governor
 from joulelab.devices.simulated.faults import Fault
-from joulelab.devices.simulated.history import History
 from joulelab.devices.simulated.physics import LoadPoint, PhaseModel
+from joulelab.devices.simulated.sensor import History
 from joulelab.devices.simulated.store import Settings
 from joulelab.hardware import GpuSpec
 
@@ -27,13 +27,7 @@ UNITS = tuple(field.name for field in fields(Activity))
 
 
 class Engine:
-    """State of one board, advanced on request.
-
-    Args:
-        spec: Kind of GPU.
-        board: Which board.
-        time_s: Device time at the start; the board has rested before.
-    """
+    """State of one board, advanced on request; before ``time_s`` it has rested."""
 
     def __init__(self, spec: GpuSpec, board: Board, time_s: float) -> None:
         self.spec = spec
@@ -69,6 +63,11 @@ class Engine:
     def duration_s(self) -> float:
         """Time of one execution of what runs, at the present clock."""
         return self._point.duration_s
+
+    @property
+    def activity(self) -> Activity:
+        """Activity of the units now, on the average over one execution of what runs."""
+        return self._point.activity
 
     @property
     def temperature_c(self) -> float:

@@ -45,9 +45,7 @@ class Fault:
     """One fault and when it holds.
 
     Attributes:
-        kind: What goes wrong.
         at_s: Device time from which it holds; at once if it is in the past.
-        until_s: Device time at which it ends.
         clock_mhz: ``throttle``: the highest clock left; ``None`` for no limit of its own.
         reason: ``throttle``: what the driver calls it.
         ambient_c: ``throttle``: inlet air; ``None`` leaves it as it is.

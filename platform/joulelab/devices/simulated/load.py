@@ -23,29 +23,20 @@ from joulelab.core.physics import (
     roofline_s,
 )
 from joulelab.errors import ConfigError
-from joulelab.estimator.graph.fusion import unfused
-from joulelab.estimator.graph.table import kind_name, tabulate
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs, kernel_s, memory_side_s
-from joulelab.estimator.program import MatrixShape, Operator, Program
-from joulelab.estimator.tracing.kinds import Kind
+from joulelab.estimator.pricing.table import kind_name, tabulate
 from joulelab.hardware import GpuSpec
-from joulelab.hardware.gpu_processor import processor_of
 from joulelab.hardware.processor import Processor
+from joulelab.hardware.processors import processor_of
 from joulelab.hardware.scalars import SECTION, calibrated
+from joulelab.tracing.fusion import unfused
+from joulelab.tracing.precision import dtype_on
+from joulelab.tracing.program import Kind, MatrixShape, Operator, Program
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _KINDS = get_args(Kind)
-_DTYPES: dict[Pipe, str] = {
-    "fp64": "float64",
-    "tensor_fp64": "float64",
-    "fp16": "float16",
-    "tensor_fp16": "float16",
-    "tensor_bf16": "bfloat16",
-    "tensor_fp8": "float8_e4m3fn",
-    "tensor_int8": "int8",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +67,6 @@ class Load:
         flop: Operations by pipe.
         cache_b: Bytes that pass through the last cache.
         memory_b: Bytes that reach the device memory.
-
-    Args:
-        spec: Kind of GPU.
-        phase: What is executed once.
 
     Raises:
         ConfigError: If a kernel needs a pipe that the GPU lacks; names those it has.
@@ -152,15 +139,11 @@ class Load:
         if phase.num_graphs:
             return calls_s + phase.num_graphs * timing.launch_s("default")
         launches_s = [_launches(one) * timing.launch_s(kind_name(one)) for one in launched]
-        alone = _share_of_launching(self._spec)
+        # Launches that were lengthened to those of chains hold Python as well.
+        is_lengthened = f"{SECTION}.timing.eager_launch_s.default" in self._spec.figures
+        alone = LOOP_LAUNCH_SHARE if is_lengthened else 1.0
         around = python * (1 - alone) if self._is_mixed else 0.0
         return calls_s + (alone + around) * float(np.array(launches_s) @ self._counts)
-
-
-def _share_of_launching(spec: GpuSpec) -> float:
-    """Return what launching alone takes of a launch that was lengthened to those of chains."""
-    lengthened = f"{SECTION}.timing.eager_launch_s.default" in spec.figures
-    return LOOP_LAUNCH_SHARE if lengthened else 1.0
 
 
 def _launches(operator: Operator) -> float:
@@ -201,16 +184,13 @@ def _kind_efficiency(spec: GpuSpec, processor: Processor, phase: PhaseCost) -> d
     """Return the efficiencies by kind; convolutions of fp32 were measured on the units of TF32."""
     reached = processor.timing.efficiency
     changed = dict(processor.timing.kind_efficiency)
-    if "tensor_tf32" in spec.flop_per_clock_per_sm and _has_plain_convolutions(phase):
+    is_plain = any(kernel.name == "conv" and kernel.pipe == "fp32" for kernel in phase.kernels)
+    if "tensor_tf32" in spec.flop_per_clock_per_sm and is_plain:
         changed["conv_float32"] = PLAIN_CONVOLUTION_SHARE * reached("conv", "float32")
     if len(phase.kernels) > 1:
         for kind in ("elementwise", "copy"):
             changed[kind] = reached(kind, "") / spec.timing.elementwise_slowdown
     return changed
-
-
-def _has_plain_convolutions(phase: PhaseCost) -> bool:
-    return any(kernel.name == "conv" and kernel.pipe == "fp32" for kernel in phase.kernels)
 
 
 def _is_estimated(spec: GpuSpec, pipe: Pipe) -> bool:
@@ -238,7 +218,7 @@ def _operator(kernel: KernelCost) -> Operator:
         name=kernel.name,
         kind=kernel.name if kernel.name in _KINDS else "gemm",  # type: ignore[arg-type]
         pipe=kernel.pipe,
-        dtype=kernel.dtype or _DTYPES.get(kernel.pipe, "float32"),
+        dtype=kernel.dtype or dtype_on(kernel.pipe),
         flop=kernel.flop,
         read_b=kernel.read_b,
         weight_b=kernel.weight_b,

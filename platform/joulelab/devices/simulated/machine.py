@@ -2,12 +2,14 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from math import exp
 from random import Random
 from typing import TypeVar
 
-from joulelab.core.cost import Data, PhaseCost, WorkloadCost
+from joulelab.core.clock import Clock
+from joulelab.core.cost import Data, PhaseCost
 from joulelab.core.device import GpuProcess
 from joulelab.devices.simulated.board import Board
 from joulelab.devices.simulated.engine import Engine
@@ -15,9 +17,7 @@ from joulelab.devices.simulated.faults import Fault
 from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.devices.simulated.sensor import Sensors
 from joulelab.devices.simulated.store import DriverState, Settings
-from joulelab.devices.simulated.watch import StoreWatch
 from joulelab.errors import DeviceError, DeviceLostError
-from joulelab.sampling.clock import Clock
 
 T = TypeVar("T")
 
@@ -27,15 +27,51 @@ _DONE_S = 1e-9
 """A program with less than this left to do has ended."""
 
 
+_STAMP = 777_777
+_RECENT_NS = 50_000_000
+"""Longer than any kernel's granularity of file times."""
+
+
+class StoreWatch:
+    """The settings in a driver's state, re-read when they change.
+
+    Every change renames or unlinks a file, which moves the folder's modification time. That
+    time is coarse: two changes may share it. So a folder that changed a moment ago is first
+    stamped with a time that no kernel would give it, then read; whatever comes later shows.
+    """
+
+    def __init__(self, state: DriverState) -> None:
+        self._state = state
+        self._folder = str(state.folder)  # a path object costs more than the call
+        self._seen_ns = 0
+        self.settings = Settings()
+        self.changed()
+
+    def changed(self) -> bool:
+        """Read the settings if the folder changed; return whether they differ."""
+        modified_ns = os.stat(self._folder).st_mtime_ns
+        if modified_ns == self._seen_ns:
+            return False
+        self._seen_ns = self._stamped(modified_ns)
+        before, self.settings = self.settings, self._state.settings()
+        return self.settings != before
+
+    def _stamped(self, modified_ns: int) -> int:
+        now_ns = time.time_ns()
+        if now_ns - modified_ns > _RECENT_NS or modified_ns % 1_000_000 == _STAMP:
+            return modified_ns
+        stamp_ns = now_ns - now_ns % 1_000_000 + _STAMP
+        try:
+            os.utime(self._state.folder, ns=(stamp_ns, stamp_ns))
+        except PermissionError:
+            return 0  # somebody else's folder: read it every time while it is fresh
+        return stamp_ns
+
+
 class Machine:
     """What is behind the face of a simulated device.
 
     Time passes only as the clock says: every look first lets the board live up to the present.
-
-    Args:
-        driver: Its state in the driver's store.
-        board: Which board.
-        clock: Its clock.
     """
 
     def __init__(self, driver: DriverState, board: Board, clock: Clock) -> None:
@@ -124,10 +160,6 @@ class Machine:
             self.now_s()
             self._memory_b = resident_b
             self.engine.hold_context(resident_b > 0)
-
-    def model(self, phase: PhaseCost, cost: WorkloadCost) -> PhaseModel:
-        """Return what ``phase`` takes of this device."""
-        return self.model_of(phase, cost.data)
 
     def model_of(self, phase: PhaseCost, data: Data) -> PhaseModel:
         """Return what ``phase`` takes of this device with operands that hold ``data``."""

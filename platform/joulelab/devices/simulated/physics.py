@@ -5,7 +5,6 @@ Time per kernel is a roofline whose corner is rounded by a fourth-power mean; po
 clock sweeps of V100, A100 and A40 to 1 %.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from joulelab.core.cost import Data, PhaseCost, Pipe
@@ -13,7 +12,7 @@ from joulelab.core.device import Activity
 from joulelab.core.physics import OVERHEAD_SHARE
 from joulelab.devices.simulated.load import Load
 from joulelab.hardware import GpuSpec
-from joulelab.hardware.chip import BUSY_SM_SHARE
+from joulelab.hardware.spec import BUSY_SM_SHARE
 
 _CORE_OCCUPANCY, _MEMORY_OCCUPANCY = 0.14, 0.80
 """Occupancy of GEMM and of copy kernels on the H200 (GPM)."""
@@ -24,11 +23,9 @@ class LoadPoint:
     """A phase at one pair of clocks.
 
     Attributes:
-        duration_s: One execution.
         power_w: Board power at the reference temperature.
         memory_w: The memory's share of it.
         leakage_w: Leakage at the reference temperature and this voltage, for its change.
-        activity: Mean unit activities.
     """
 
     duration_s: float
@@ -39,13 +36,7 @@ class LoadPoint:
 
 
 class PhaseModel:
-    """A phase on one board, at any clock.
-
-    Args:
-        spec: Kind of GPU.
-        phase: What to execute; ``None`` is a device that nobody uses.
-        data: What the operands hold.
-        voltage_scale: This board's voltage relative to its kind's.
+    """A phase on one board, at any clock; ``None`` is a device that nobody uses.
 
     Raises:
         ConfigError: If a kernel needs a pipe that the GPU lacks; names those it has.
@@ -139,7 +130,7 @@ def _activity(
     spec: GpuSpec, times: _Times, rates: dict[Pipe, float], bandwidth_b_per_s: float
 ) -> Activity:
     sm_active = BUSY_SM_SHARE * times.on_sms_s / times.execution_s
-    occupancy = _mix(times.core_share, (_CORE_OCCUPANCY, _MEMORY_OCCUPANCY))
+    occupancy = times.core_share * _CORE_OCCUPANCY + (1 - times.core_share) * _MEMORY_OCCUPANCY
     return Activity(
         gr_engine_active=times.device_s / times.execution_s,
         sm_active=sm_active,
@@ -150,7 +141,3 @@ def _activity(
         fp32_active=rates.get("fp32", 0.0),
         fp16_active=rates.get("fp16", 0.0),
     )
-
-
-def _mix(share: float, ends: Sequence[float]) -> float:
-    return share * ends[0] + (1 - share) * ends[1]

@@ -20,10 +20,7 @@ class SteadyLoad:
     """A phase executed over and over at the driver's own clocks.
 
     Attributes:
-        time_per_unit_s: Time per unit of work.
         energy_per_unit_j: Energy per unit of work, idle power included.
-        power_w: Mean board power.
-        clock_mhz: SM clock at the end.
     """
 
     time_per_unit_s: float
@@ -43,13 +40,7 @@ def steady_load(
 ) -> SteadyLoad:
     """Return what ``phase`` costs on a board of kind ``spec`` after a warm-up.
 
-    Args:
-        spec: Kind of GPU.
-        phase: What is executed.
-        data: What the operands hold.
-        board: Which board; by default one that is exactly its kind.
-        warmup_s: Time under load before what counts.
-        window_s: Time that counts, up to 4 s.
+    By default the board is exactly its kind. ``window_s``, the time that counts, is up to 4 s.
 
     Raises:
         ConfigError: If a kernel needs a pipe that the GPU lacks, or the times are not positive.

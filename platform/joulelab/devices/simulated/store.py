@@ -55,11 +55,8 @@ class Settings:
 
     Attributes:
         locked_sm_mhz: Lowest and highest SM clock allowed; ``None`` if unlocked.
-        locked_mem_mhz: The same for the memory clock.
         power_limit_w: Power limit; ``None`` for the default.
-        restricted: Whether setters need privilege.
         administrators: Process ids that have it.
-        faults: Faults injected.
     """
 
     locked_sm_mhz: tuple[int, int] | None = None
@@ -80,11 +77,7 @@ class Settings:
 
 
 class DriverState:
-    """The state of one simulated GPU.
-
-    Args:
-        folder: Its folder, named after its UUID.
-    """
+    """The state of one simulated GPU, in a folder named after its UUID."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -154,6 +147,15 @@ class DriverState:
         """Set the board power limit."""
         self.write("power_limit_mw", str(round(limit_w * 1000)))
 
+    def apply(self, point: OperatingPoint) -> None:
+        """Lock the clocks and limit the power as ``point`` says; ``None`` in it changes nothing."""
+        if point.sm_clock_mhz is not None:
+            self.lock_sm(point.sm_clock_mhz, point.sm_clock_mhz)
+        if point.mem_clock_mhz is not None:
+            self.lock_mem(point.mem_clock_mhz, point.mem_clock_mhz)
+        if point.power_limit_w is not None:
+            self.limit_power(point.power_limit_w)
+
     def reset(self) -> None:
         """Unset every setting, as the driver's reset calls do."""
         for name in _SETTINGS:
@@ -183,11 +185,7 @@ class DriverState:
 
 
 class DriverStore:
-    """All simulated GPUs of one driver.
-
-    Args:
-        root: Folder that holds one folder per GPU; ``None`` for the default one.
-    """
+    """All simulated GPUs of one driver, a folder each; ``None`` for the default root."""
 
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = default_root() if root is None else Path(root)
@@ -202,12 +200,8 @@ class DriverStore:
     ) -> DriverState:
         """Return the GPU ``SIM-<catalogue_key>-<index>``, made if it is not there yet.
 
-        Args:
-            catalogue_key: Which kind.
-            index: Which of its kind.
-            seed: Seed of its traits; ``None`` derives it from the UUID.
-            restricted: Whether setters need privilege, as on a real node; of a GPU that is
-                there already, nothing changes.
+        Without a ``seed`` of its traits, it derives from the UUID. ``restricted`` lets setters need
+        privilege, as on a real node; of a GPU that is there already, nothing changes.
 
         Raises:
             UnknownNameError: If the catalogue has no such GPU.

@@ -23,9 +23,6 @@ class RawEvent:
     """One kind of event before scaling.
 
     Attributes:
-        path: Where it stands in the hierarchy; its first part is the component.
-        count: How often it happens, >= 0.
-        unit: What ``count`` counts.
         unit_j: Energy of one of them from the table of unit energies, >= 0.
     """
 
@@ -61,10 +58,6 @@ RawEvents = Callable[[GroupWork, Processor], Sequence[RawEvent]]
 def partitioned(raw: Iterable[RawEvent], energy: EnergySplit) -> tuple[Event, ...]:
     """Divide ``energy`` among ``raw`` so that each component's events sum to it.
 
-    Args:
-        raw: Events of any components; those of one path are merged.
-        energy: Predicted energy, no component negative.
-
     Returns:
         One event per path, in their order within each component; besides
         ``"<component>/unattributed"`` where a component has energy but no raw event does.
@@ -79,7 +72,7 @@ def partitioned(raw: Iterable[RawEvent], energy: EnergySplit) -> tuple[Event, ..
         for event in _shares(
             component,
             [event for event in events if event.component == component],
-            getattr(energy, f"{component}_j"),
+            energy.of(component),
         )
     )
 

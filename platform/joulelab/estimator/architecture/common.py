@@ -1,16 +1,68 @@
-"""What all architectures share: memory levels that are charged for, and being powered.
+"""What all architectures share: unit energies, memory levels that are charged for, being powered.
 
 The predicted memory energy is that of the last cache and the main memory; nearer levels feed the
 units and belong to the compute component.
 """
 
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from math import log
 
 from joulelab.estimator.architecture.base import RawEvent
-from joulelab.estimator.architecture.unit_energies import sram_byte_j, unit_j
 from joulelab.estimator.architecture.work import GroupWork
 from joulelab.estimator.pricing.roofline import LINK
-from joulelab.hardware.processor import MemoryLevel, Processor
+from joulelab.hardware.catalogue import figures_in
+from joulelab.hardware.processor import Figure, MemoryLevel, Processor
+from joulelab.registry import unknown_name
+
+NODES_NM = (45.0, 7.0)
+"""Process nodes of the two values of each figure."""
+
+_WORD_B = 8
+
+
+@cache
+def figures() -> Mapping[str, Figure]:
+    """Return every figure of the table as ``"section.name"``; values in picojoules."""
+    text = files(__package__).joinpath("unit_energies.toml").read_text(encoding="utf-8")
+    return dict(figures_in(tomllib.loads(text)))
+
+
+@cache
+def unit_j(name: str, node_nm: float) -> float:
+    """Return the energy of one event called ``name`` in a process of ``node_nm``.
+
+    A power law of the node runs through the two values of the table.
+
+    Raises:
+        UnknownNameError: If the table has no such event.
+    """
+    if name not in figures():
+        raise unknown_name("unit energy", name, figures())
+    first, last = figures()[name].value
+    return _power_law(node_nm, NODES_NM, (first, last)) * 1e-12
+
+
+@cache
+def sram_byte_j(size_b: float, node_nm: float) -> float:
+    """Return the energy of moving one byte to or from a memory on the die of ``size_b``.
+
+    A power law of the size runs through the two nearest sizes of the table, beyond its ends as
+    well.
+    """
+    sizes = [float(name.partition(".")[2]) for name in figures() if name.startswith("sram_word.")]
+    above = next((i for i, size in enumerate(sizes) if i > 0 and size >= size_b), len(sizes) - 1)
+    ends = (sizes[above - 1], sizes[above])
+    words = tuple(unit_j(f"sram_word.{int(size)}", node_nm) for size in ends)
+    return _power_law(size_b, ends, (words[0], words[1])) / _WORD_B
+
+
+def _power_law(x: float, xs: tuple[float, float], ys: tuple[float, float]) -> float:
+    exponent = log(ys[1] / ys[0]) / log(xs[1] / xs[0])
+    return float(ys[0] * (x / xs[0]) ** exponent)
+
 
 _J_PER_CYCLE_OF_W_PER_GHZ = 1e-9
 # Memory at rest, refresh and interface: 36 W for the 141 GB of an H200. The share of constant power
@@ -34,17 +86,20 @@ def level_named(processor: Processor, name: str) -> MemoryLevel | None:
 
 
 def near_byte_j(processor: Processor, name: str, size_b: float) -> float:
-    """Return the energy of a byte of a level that feeds the units.
+    """Return the energy of a byte of a level that feeds the units: the processor's own figure.
 
-    Args:
-        processor: Its own figure is taken if it lists the level with one.
-        name: The level's name.
-        size_b: Size of the piece that one core addresses, for the table of unit energies.
+    Where it has none, that of a memory of ``size_b``, the piece that one core addresses.
     """
     level = level_named(processor, name)
     if level is not None and level.byte_j > 0:
         return level.byte_j
     return sram_byte_j(size_b, processor.node_nm)
+
+
+def largest_tile(processor: Processor) -> tuple[int, int]:
+    """Return the rows and columns of the largest result tile."""
+    rows, columns, _ = max(processor.engine.tiles, key=lambda tile: tile[0] * tile[1])
+    return rows, columns
 
 
 def core_share_b(processor: Processor, name: str, default_b: float) -> float:

@@ -2,28 +2,23 @@
 
 Counts are closed forms of the shapes:
 
-- A vector fused multiply-add does two operations per lane; other vector instructions one. Lanes
-  follow from the peak, as every core has two such units.
+- A vector fused multiply-add does two operations per lane; other vector instructions one.
 - A tile unit multiplies 16x16 results by 64 bytes of k per instruction, in 16 cycles (Intel, AMX);
   other matrix pipes are dot products that a vector instruction does within its lanes.
 - Products run in the loops of Goto and van de Geijn, "Anatomy of high-performance matrix
   multiplication" (ACM TOMS 34, 2008): registers hold two vectors times 12 rows (6 where there are
   but 16 registers; BLIS), L1 a panel of k, L2 a block of the left matrix, L3 a panel of the right.
+  Half of each cache holds the block that is used again, the other half what streams by.
 - Loops are unrolled by four. Mispredicted are 0.1 % of branches, 1 % of gathers and masked kernels.
 - Every line that reaches a core from outside takes one look into the coherence directory.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from math import ceil, log2
 
 from joulelab.core.cost import Pipe
 from joulelab.estimator.architecture.base import RawEvent
-from joulelab.estimator.architecture.blocking import (
-    VECTORS,
-    Blocking,
-    blocking,
-    vector_lanes,
-)
 from joulelab.estimator.architecture.common import (
     core_events,
     core_share_b,
@@ -32,9 +27,10 @@ from joulelab.estimator.architecture.common import (
     level_named,
     memory_events,
     near_byte_j,
+    sram_byte_j,
     static_events,
+    unit_j,
 )
-from joulelab.estimator.architecture.unit_energies import sram_byte_j, unit_j
 from joulelab.estimator.architecture.work import ACCUMULATOR_B, GroupWork, Product
 from joulelab.hardware.processor import Processor
 
@@ -46,22 +42,69 @@ MISPREDICTED = 0.001
 MISPREDICTED_IRREGULAR = 0.01
 TILE_B = 1024
 TAG_B = 8
+VECTORS = 2
+"""Vectors of a row of results that registers hold (BLIS: 2x12 on AVX-512 and NEON, 2x6 on AVX2)."""
+
+_ROWS = 12
+_ROWS_OF_16_REGISTERS = 6
+_AVX2_LANES = 8
+_HALF_WIDTH = "Zen 4"
+_L1_B = 32 * 1024
+_L2_B = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocking:
+    """Block sizes of one product, in elements.
+
+    Registers hold ``rows`` of results along the side that is broadcast and ``columns`` along that
+    of the vectors; L1 a panel of ``k``, L2 ``m`` rows of the left matrix, L3 ``n`` columns of the
+    right.
+    """
+
+    rows: int
+    columns: int
+    k: int
+    m: int
+    n: int
+
+    def result_b(self, product: Product) -> float:
+        """Return the bytes of results that are written: once per panel of k."""
+        passes = product.result_elements * ceil(product.shape.k / self.k)
+        return passes * max(ACCUMULATOR_B, product.operand_b)
+
+
+def vector_lanes(processor: Processor) -> int:
+    """Return the 32-bit lanes of a vector instruction, a power of two.
+
+    Every core has two units, of two operations per lane and clock; hybrids the mean of their cores.
+    Units of Zen 4 take two clocks for an instruction of twice their width.
+    """
+    per_unit = processor.flop_per_clock["fp32"] / processor.num_cores / 4.0
+    passes = 2 if processor.architecture.startswith(_HALF_WIDTH) else 1
+    return int(2 ** round(log2(max(1.0, per_unit)))) * passes
+
+
+def blocking(product: Product, processor: Processor) -> Blocking:
+    """Return how ``product`` is blocked on ``processor``."""
+    lanes = vector_lanes(processor)
+    most = _ROWS_OF_16_REGISTERS if lanes == _AVX2_LANES else _ROWS
+    columns = max(1, VECTORS * lanes * ACCUMULATOR_B // max(ACCUMULATOR_B, product.operand_b))
+    k = max(1, int(core_share_b(processor, "L1", _L1_B) / 2 / (columns * product.operand_b)))
+    m = max(1, int(core_share_b(processor, "L2", _L2_B) / 2 / (k * product.operand_b)))
+    shared = level_named(processor, "L3") or processor.last_cache
+    return Blocking(
+        rows=min(most, product.upright.shape.n),
+        columns=columns,
+        k=k,
+        m=m,
+        n=max(1, int(shared.size_b / 2 / (k * product.operand_b))),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instructions:
-    """Dynamic instructions of a group.
-
-    Attributes:
-        vector: Arithmetic on vectors.
-        tile: Matrix products of the tile unit.
-        load: Loads, of whatever width.
-        store: Stores.
-        scalar: Addresses and loop counters.
-        branch: Loop ends.
-        loaded_b: Bytes that the loads bring.
-        stored_b: Bytes that the stores take.
-    """
+    """Dynamic instructions of a group, of each kind; bytes that loads bring and stores take."""
 
     vector: float = 0.0
     tile: float = 0.0
@@ -92,16 +135,11 @@ def raw_events(work: GroupWork, processor: Processor) -> list[RawEvent]:
     ]
 
 
-def has_tile_unit(product: Product, processor: Processor) -> bool:
-    """Whether ``product`` runs on a tile unit; more than eight times the fp32 rate tells it."""
-    rates = processor.flop_per_clock
-    return product.pipe.startswith("tensor_") and rates[product.pipe] > 8.0 * rates["fp32"]
-
-
 def product_instructions(product: Product, processor: Processor) -> Instructions:
     """Return the instructions that compute ``product``."""
-    blocks = blocking(product, processor)
-    if has_tile_unit(product, processor):
+    blocks, rates = blocking(product, processor), processor.flop_per_clock
+    # More than eight times the fp32 rate shows a tile unit.
+    if product.on_matrix_units and rates[product.pipe] > 8.0 * rates["fp32"]:
         return _tile_instructions(product, blocks)
     return _vector_instructions(product, blocks, processor)
 
@@ -132,7 +170,7 @@ def _vector_instructions(product: Product, blocks: Blocking, processor: Processo
     vector_b = vector_lanes(processor) * ACCUMULATOR_B
     adds = product.flop / flop_per_instruction(product.pipe, processor)
     steps = adds / (VECTORS * blocks.rows)
-    stored_b = blocks.result_passes(product) * max(ACCUMULATOR_B, product.operand_b)
+    stored_b = blocks.result_b(product)
     loaded_b = VECTORS * vector_b + blocks.rows * max(ACCUMULATOR_B, product.operand_b)
     return Instructions(
         vector=adds,
@@ -174,30 +212,26 @@ def instructions_of(work: GroupWork, processor: Processor) -> Instructions:
     return Instructions(**{name: sum(getattr(part, name) for part in parts) for name in names})
 
 
-def _pipeline(
-    instructions: Instructions, work: GroupWork, processor: Processor
-) -> Iterator[RawEvent]:
+def _pipeline(issued: Instructions, work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     node_nm = processor.node_nm
     for stage in ("fetch", "decode", "rename", "issue", "retire"):
         energy_j = unit_j(f"instruction.{stage}", node_nm)
-        yield RawEvent(f"compute/pipeline/{stage}", instructions.total, "instructions", energy_j)
+        yield RawEvent(f"compute/pipeline/{stage}", issued.total, "instructions", energy_j)
     missed = MISPREDICTED_IRREGULAR if irregular(work) else MISPREDICTED
-    branches = instructions.branch
+    branches = issued.branch
     predict_j, flush_j = (unit_j(f"instruction.{name}", node_nm) for name in ("predict", "flush"))
     yield RawEvent("compute/branches/predictions", branches, "branches", predict_j)
     yield RawEvent("compute/branches/mispredictions", branches * missed, "flushes", flush_j)
 
 
-def _units(instructions: Instructions, work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
+def _units(issued: Instructions, work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     node_nm = processor.node_nm
     integer_j = unit_j("instruction.integer", node_nm)
-    addressed = instructions.scalar + instructions.load + instructions.store
-    yield RawEvent(
-        "compute/scalar units/addresses and counters", addressed, "operations", integer_j
-    )
+    count = issued.scalar + issued.load + issued.store
+    yield RawEvent("compute/scalar units/addresses and counters", count, "operations", integer_j)
     flop = dict(work.vector_flop)
     for product in work.products:
-        if product.pipe.startswith("tensor_"):
+        if product.on_matrix_units:
             yield _matrix_unit(product, processor)
         else:
             flop[product.pipe] = flop.get(product.pipe, 0.0) + product.flop
@@ -215,14 +249,12 @@ def _matrix_unit(product: Product, processor: Processor) -> RawEvent:
     return RawEvent(f"compute/{unit}/{name}", count, "instructions", energy_j)
 
 
-def _operands(
-    instructions: Instructions, work: GroupWork, processor: Processor
-) -> Iterator[RawEvent]:
+def _operands(issued: Instructions, work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     vector_b = vector_lanes(processor) * ACCUMULATOR_B
-    computed_b = instructions.vector * vector_b + instructions.tile * TILE_B
+    computed_b = issued.vector * vector_b + issued.tile * TILE_B
     register_j = unit_j("array.register_byte", processor.node_nm)
     l1_j = near_byte_j(processor, "L1", core_share_b(processor, "L1", 32 * 1024))
-    loaded_b, stored_b = instructions.loaded_b, instructions.stored_b
+    loaded_b, stored_b = issued.loaded_b, issued.stored_b
     yield RawEvent("compute/registers/read", 3.0 * computed_b + stored_b, "bytes", register_j)
     yield RawEvent("compute/registers/write", computed_b + loaded_b, "bytes", register_j)
     yield RawEvent("compute/L1/load", loaded_b, "bytes", l1_j)
@@ -241,9 +273,9 @@ def near_cache_b(name: str, work: GroupWork, processor: Processor) -> tuple[floa
     read_b = work.stream_b - written_b
     for product in work.products:
         blocks = blocking(product, processor)
-        fetched = blocks.l2_elements if name == "L2" else blocks.l3_elements
-        read_b += fetched(product) * product.operand_b
-        written_b += blocks.result_passes(product) * max(ACCUMULATOR_B, product.operand_b)
+        columns = blocks.columns if name == "L2" else blocks.n
+        read_b += product.upright.fetched_elements(blocks.m, columns) * product.operand_b
+        written_b += blocks.result_b(product)
     return read_b, written_b
 
 

@@ -14,27 +14,94 @@ Counts are closed forms of the shapes:
 - Divergence is nothing for dense kernels, whose warps agree on every branch. Warps of gathers and
   masked kernels are taken to issue 5 % of their instructions for both sides.
 - There is no coherence traffic: L1 caches are written through and not kept coherent.
+
+Source of the matrix instructions: PTX ISA, ``mma.sync`` (Volta to Ada), ``wgmma`` (Hopper) and
+``tcgen05.mma`` (Blackwell).
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
 
+from joulelab.core.cost import Pipe
 from joulelab.estimator.architecture.base import RawEvent
 from joulelab.estimator.architecture.common import (
     core_events,
     irregular,
+    largest_tile,
     memory_events,
     near_byte_j,
     static_events,
+    unit_j,
 )
-from joulelab.estimator.architecture.matrix_instructions import (
-    MatrixInstruction,
-    matrix_instruction,
-    tensor_instructions,
-)
-from joulelab.estimator.architecture.unit_energies import unit_j
 from joulelab.estimator.architecture.work import ACCUMULATOR_B, GroupWork, Product
-from joulelab.estimator.tracing.kinds import MATRIX_KINDS
 from joulelab.hardware.processor import Processor
+from joulelab.tracing.program import MATRIX_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixInstruction:
+    """One matrix instruction of (m, n, k), issued by ``warps`` warps together.
+
+    Its operands come from registers, or from shared memory directly.
+    """
+
+    m: int
+    n: int
+    k: int
+    warps: int = 1
+    from_registers: bool = True
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of one instruction."""
+        return self.m * self.n * self.k
+
+
+_WARP_MMA: dict[Pipe, MatrixInstruction] = {
+    "tensor_fp64": MatrixInstruction(8, 8, 4),
+    "tensor_tf32": MatrixInstruction(16, 8, 8),
+    "tensor_fp16": MatrixInstruction(16, 8, 16),
+    "tensor_bf16": MatrixInstruction(16, 8, 16),
+    "tensor_fp8": MatrixInstruction(16, 8, 32),
+    "tensor_int8": MatrixInstruction(16, 8, 32),
+}
+_OLDER: dict[str, dict[Pipe, MatrixInstruction]] = {
+    # Four products m8n8k4 of the quadrants of a warp.
+    "Volta": {"tensor_fp16": MatrixInstruction(16, 16, 4)},
+    "Turing": {
+        "tensor_fp16": MatrixInstruction(16, 8, 8),
+        "tensor_int8": MatrixInstruction(8, 8, 16),
+    },
+}
+# Issued by four warps on Hopper, by one thread on Blackwell; k as in the instruction of a warp.
+_SHARED_MMA = {"Hopper": (64, 256, 4), "Blackwell": (128, 256, 1)}
+
+
+def matrix_instruction(architecture: str, product: Product) -> MatrixInstruction:
+    """Return the matrix instruction that a GPU of ``architecture`` issues for ``product``.
+
+    Instructions that shared memory feeds have as many columns, in eights, as the product's
+    shorter side fills.
+    """
+    pipe = product.pipe
+    if architecture not in _SHARED_MMA or pipe == "tensor_fp64":
+        return _OLDER.get(architecture, {}).get(pipe, _WARP_MMA[pipe])
+    m, widest, warps = _SHARED_MMA[architecture]
+    n = min(widest, 8 * ceil(product.upright.shape.n / 8))
+    return MatrixInstruction(m, n, _WARP_MMA[pipe].k, warps=warps, from_registers=False)
+
+
+def tensor_instructions(architecture: str, product: Product) -> float:
+    """Return how many matrix instructions ``product`` takes; none on a vector pipe.
+
+    Its longer side lies along the rows: libraries compute the transposed product if need be.
+    """
+    if not product.on_matrix_units:
+        return 0.0
+    mma = matrix_instruction(architecture, product)
+    return product.upright.blocks(mma.m, mma.n, mma.k)
+
 
 WARP = 32
 SECTOR_B = 32
@@ -66,7 +133,7 @@ def _units(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     for product in work.products:
         mac_j = unit_j(f"multiply_add.{product.pipe}", processor.node_nm)
         name = product.pipe.removeprefix("tensor_")
-        if product.pipe.startswith("tensor_"):
+        if product.on_matrix_units:
             count = tensor_instructions(processor.architecture, product)
             energy_j = product.macs / count * mac_j
             yield RawEvent(f"compute/tensor cores/{name}", count, "instructions", energy_j)
@@ -100,22 +167,18 @@ def warp_instructions(work: GroupWork, processor: Processor) -> dict[str, float]
 
 def _product_instructions(product: Product, processor: Processor) -> dict[str, float]:
     access_b = WARP * _VECTOR_ACCESS_B
-    if not product.pipe.startswith("tensor_"):
-        return {
-            "vector": product.macs / WARP,
-            "shared": _operand_b(product, *_WARP_TILE) / access_b,
-            "copy": _operand_b(product, *block_tile(processor)) / access_b,
-        }
+    operands = {
+        "shared": _operand_b(product, *_WARP_TILE) / access_b,
+        "copy": _operand_b(product, *largest_tile(processor)) / access_b,
+    }
+    if not product.on_matrix_units:
+        return {"vector": product.macs / WARP, **operands}
     mma = matrix_instruction(processor.architecture, product)
     issued = {"tensor": tensor_instructions(processor.architecture, product) * mma.warps}
     if not mma.from_registers:
         # The copy engine takes one instruction per operand tile and step.
         return {**issued, "copy": 2.0 * block_steps(product, processor)}
-    return {
-        **issued,
-        "shared": _operand_b(product, *_WARP_TILE) / access_b,
-        "copy": _operand_b(product, *block_tile(processor)) / access_b,
-    }
+    return {**issued, **operands}
 
 
 def _stream_instructions(work: GroupWork) -> float:
@@ -124,15 +187,9 @@ def _stream_instructions(work: GroupWork) -> float:
     return wide + narrow
 
 
-def block_tile(processor: Processor) -> tuple[int, int]:
-    """Return the largest result tile on which a thread block works."""
-    rows, columns, _ = max(processor.engine.tiles, key=lambda tile: tile[0] * tile[1])
-    return rows, columns
-
-
 def block_steps(product: Product, processor: Processor) -> float:
     """Return the steps along k that all thread blocks of ``product`` take together."""
-    return product.blocks(*block_tile(processor), K_STEP_B // product.operand_b)
+    return product.blocks(*largest_tile(processor), K_STEP_B // product.operand_b)
 
 
 def _operand_b(product: Product, m: int, n: int) -> float:
@@ -162,7 +219,7 @@ def _operands(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     read_b, written_b = register_b(work, processor)
     yield RawEvent("compute/register file/read", read_b, "bytes", register_j)
     yield RawEvent("compute/register file/write", written_b, "bytes", register_j)
-    filled_b = sum(_operand_b(product, *block_tile(processor)) for product in work.products)
+    filled_b = sum(_operand_b(product, *largest_tile(processor)) for product in work.products)
     fed_b = sum(_shared_b(product, processor) for product in work.products)
     yield RawEvent("compute/shared memory/fill", filled_b, "bytes", shared_j)
     yield RawEvent("compute/shared memory/operands", fed_b, "bytes", shared_j)
@@ -172,17 +229,11 @@ def _operands(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
 
 
 def _shared_b(product: Product, processor: Processor) -> float:
-    mma = _shared_mma(product, processor)
-    if mma is None:
-        return _operand_b(product, *_WARP_TILE)
-    return _operand_b(product.upright, mma.m, mma.n)
-
-
-def _shared_mma(product: Product, processor: Processor) -> MatrixInstruction | None:
-    if not product.pipe.startswith("tensor_"):
-        return None
-    mma = matrix_instruction(processor.architecture, product)
-    return None if mma.from_registers else mma
+    if product.on_matrix_units:
+        mma = matrix_instruction(processor.architecture, product)
+        if not mma.from_registers:
+            return _operand_b(product.upright, mma.m, mma.n)
+    return _operand_b(product, *_WARP_TILE)
 
 
 def register_b(work: GroupWork, processor: Processor) -> tuple[float, float]:
@@ -194,7 +245,7 @@ def register_b(work: GroupWork, processor: Processor) -> tuple[float, float]:
     counts = warp_instructions(work, processor)
     read_b, written_b = 3.0 * 4 * WARP * counts["vector"], 1.0 * 4 * WARP * counts["vector"]
     for product in work.products:
-        if not product.pipe.startswith("tensor_"):
+        if not product.on_matrix_units:
             continue
         mma = matrix_instruction(processor.architecture, product)
         count = tensor_instructions(processor.architecture, product)
@@ -209,7 +260,7 @@ def register_b(work: GroupWork, processor: Processor) -> tuple[float, float]:
 
 def _control(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     warp_j = _WARPS_PER_BLOCK * _warp_j(processor)
-    tiles = sum(product.blocks(*block_tile(processor), 2**62) for product in work.products)
+    tiles = sum(product.blocks(*largest_tile(processor), 2**62) for product in work.products)
     streams = _stream_blocks(work)
     barriers = sum(block_steps(product, processor) for product in work.products)
     reduces = work.kind in ("norm", "softmax", "reduction")

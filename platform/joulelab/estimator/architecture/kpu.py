@@ -22,13 +22,14 @@ from joulelab.estimator.architecture.base import RawEvent
 from joulelab.estimator.architecture.common import (
     core_events,
     core_share_b,
+    largest_tile,
     last_cache_b,
     main_memory_b,
     memory_events,
     near_byte_j,
     static_events,
+    unit_j,
 )
-from joulelab.estimator.architecture.unit_energies import unit_j
 from joulelab.estimator.architecture.work import ACCUMULATOR_B, GroupWork, Product
 from joulelab.hardware.processor import Processor
 
@@ -55,31 +56,12 @@ def tile_type(pipe: Pipe) -> str:
     """Return the type of tile on which operations of ``pipe`` run."""
     if pipe == "tensor_int8":
         return "INT8 tiles"
-    return (
-        "matrix tiles" if pipe in ("fp32", "fp64", "tensor_tf32", "tensor_fp64") else "BF16 tiles"
-    )
-
-
-def tile_shape(processor: Processor) -> tuple[int, int]:
-    """Return the rows and columns of elements of the largest tile."""
-    rows, columns, _ = max(processor.engine.tiles, key=lambda tile: tile[0] * tile[1])
-    return rows, columns
+    return "matrix tiles" if pipe in _MATRIX_TILE_PIPES else "BF16 tiles"
 
 
 def injected_tokens(product: Product, processor: Processor) -> float:
     """Return the operands that enter tiles at their edges."""
-    return product.fetched_elements(*tile_shape(processor))
-
-
-def forwarded_tokens(product: Product, processor: Processor) -> float:
-    """Return how often an element passes an operand on to its neighbour."""
-    return 2.0 * product.macs - injected_tokens(product, processor)
-
-
-def fill_cycles(product: Product, processor: Processor) -> float:
-    """Return the cycles in which tiles fill and drain."""
-    rows, columns = tile_shape(processor)
-    return product.blocks(rows, columns, 2**62) * (rows + columns - 2)
+    return product.fetched_elements(*largest_tile(processor))
 
 
 def _tiles(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
@@ -105,13 +87,14 @@ def _tokens(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     for product in work.products:
         operand_b = product.operand_b
         injected = injected_tokens(product, processor)
-        forwarded = forwarded_tokens(product, processor)
+        forwarded = 2.0 * product.macs - injected
         extracted = product.result_elements
         yield RawEvent("compute/tokens/injection", injected, "tokens", operand_b * hop_j)
         yield RawEvent("compute/tokens/forwarding", forwarded, "hops", operand_b * latch_j)
         yield RawEvent("compute/tokens/extraction", extracted, "tokens", ACCUMULATOR_B * hop_j)
-    rows, columns = tile_shape(processor)
-    cycles = sum(fill_cycles(product, processor) for product in work.products)
+    rows, columns = largest_tile(processor)
+    blocks = (product.blocks(rows, columns, 2**62) for product in work.products)
+    cycles = sum(each * (rows + columns - 2) for each in blocks)
     idle_j = rows * columns / 2 * ACCUMULATOR_B * latch_j
     yield RawEvent("compute/elements/fill and drain", cycles, "cycles", idle_j)
 
@@ -132,14 +115,9 @@ def fed_b(work: GroupWork, processor: Processor) -> float:
     return tokens_b + work.stream_b * (1.0 - work.written_share)
 
 
-def drained_b(work: GroupWork) -> float:
-    """Return the bytes that streamers carry out of tiles."""
-    results_b = sum(product.result_elements * product.operand_b for product in work.products)
-    return results_b + work.stream_b * work.written_share
-
-
 def _streams(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
-    read_b, written_b = fed_b(work, processor), drained_b(work)
+    results_b = sum(product.result_elements * product.operand_b for product in work.products)
+    read_b, written_b = fed_b(work, processor), results_b + work.stream_b * work.written_share
     streamer_j = unit_j("array.streamer_byte", processor.node_nm)
     yield RawEvent("compute/streamers/in", read_b, "bytes", streamer_j)
     yield RawEvent("compute/streamers/out", written_b, "bytes", streamer_j)

@@ -24,9 +24,10 @@ from joulelab.estimator.architecture.common import (
     main_memory_b,
     memory_events,
     near_byte_j,
+    sram_byte_j,
     static_events,
+    unit_j,
 )
-from joulelab.estimator.architecture.unit_energies import sram_byte_j, unit_j
 from joulelab.estimator.architecture.work import ACCUMULATOR_B, GroupWork, Product
 from joulelab.hardware.processor import Processor
 
@@ -64,14 +65,9 @@ def passes(product: Product, size: int) -> float:
     return product.blocks(2**62, size, size)
 
 
-def pass_cycles(product: Product, size: int) -> float:
-    """Return the cycles of all passes together, filling and draining included."""
-    return passes(product, size) * (product.shape.m + 2 * size)
-
-
 def on_arrays(work: GroupWork) -> list[Product]:
     """Return the products that run on systolic arrays, not on the vector unit."""
-    return [product for product in work.products if product.pipe.startswith("tensor_")]
+    return [product for product in work.products if product.on_matrix_units]
 
 
 def buffer_byte_j(processor: Processor) -> float:
@@ -109,24 +105,19 @@ def _weights(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
 
 def _streams(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:
     size, node_nm = array_size(processor), processor.node_nm
-    entered_b = sum(streamed_b(product, size) for product in on_arrays(work))
-    summed_b = sum(accumulated_b(product, size) for product in on_arrays(work))
+    # Once per column of tiles, and once per row of them.
+    entered_b = sum(
+        one.blocks(2**62, size, 2**62) * one.shape.m * one.shape.k * one.operand_b
+        for one in on_arrays(work)
+    )
+    summed_b = sum(
+        one.blocks(2**62, 2**62, size) * one.shape.m * one.shape.n * ACCUMULATOR_B
+        for one in on_arrays(work)
+    )
     accumulator_j = sram_byte_j(_ACCUMULATOR_BANK_B, node_nm)
     yield RawEvent("compute/activations/stream", entered_b, "bytes", buffer_byte_j(processor))
     yield RawEvent("compute/accumulators/write", summed_b, "bytes", accumulator_j)
     yield RawEvent("compute/accumulators/read", summed_b, "bytes", accumulator_j)
-
-
-def streamed_b(product: Product, size: int) -> float:
-    """Return the bytes of activations that enter the arrays."""
-    columns_of_tiles = product.blocks(2**62, size, 2**62)
-    return columns_of_tiles * product.shape.m * product.shape.k * product.operand_b
-
-
-def accumulated_b(product: Product, size: int) -> float:
-    """Return the bytes of partial sums that leave the arrays."""
-    rows_of_tiles = product.blocks(2**62, 2**62, size)
-    return rows_of_tiles * product.shape.m * product.shape.n * ACCUMULATOR_B
 
 
 def _vector_unit(work: GroupWork, processor: Processor) -> Iterator[RawEvent]:

@@ -6,8 +6,7 @@ from math import ceil
 
 from joulelab.core.cost import Pipe
 from joulelab.estimator.estimate import EnergySplit
-from joulelab.estimator.program import MatrixShape, Operator
-from joulelab.estimator.tracing.kinds import MATRIX_KINDS, Kind
+from joulelab.tracing.program import MATRIX_KINDS, Kind, MatrixShape, Operator
 
 OPERAND_B: Mapping[Pipe, int] = {
     "fp64": 8,
@@ -27,15 +26,10 @@ ACCUMULATOR_B = 4
 
 _ROUNDING = 1e-12
 _DTYPE_B = {
-    "float64": 8,
-    "int64": 8,
-    "bfloat16": 2,
-    "float16": 2,
-    "int16": 2,
-    "int8": 1,
-    "uint8": 1,
+    **dict.fromkeys(("float64", "int64"), 8),
+    **dict.fromkeys(("bfloat16", "float16", "int16"), 2),
+    **dict.fromkeys(("int8", "uint8", "float8_e4m3fn", "float8_e5m2", "bool"), 1),
 }
-_DTYPE_B |= {"float8_e4m3fn": 1, "float8_e5m2": 1, "bool": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +37,6 @@ class Product:
     """Matrix products of one shape on one pipe.
 
     Attributes:
-        pipe: Where they run.
-        shape: Of one of them, its batch included.
         repeats: How often that shape is computed: runs of the group, times two products of
             attention or of a backward convolution. So ``2 batch m n k repeats`` is the number of
             operations that was traced.
@@ -69,6 +61,11 @@ class Product:
     def operand_b(self) -> int:
         """Bytes of an operand."""
         return OPERAND_B[self.pipe]
+
+    @property
+    def on_matrix_units(self) -> bool:
+        """Whether they run on matrix units, not on those for vectors."""
+        return self.pipe.startswith("tensor_")
 
     @property
     def upright(self) -> "Product":
@@ -104,16 +101,12 @@ class GroupWork:
     """All runs of one kernel, or of several fused into one.
 
     Attributes:
-        kind: What its main kernel computes.
         operators: Of one run, each with the pipe on which this processor runs it.
         count: Runs, >= 1. All figures below are for all of them.
         read_b: Activations read from outside of the group, >= 0.
         weight_b: Parameters read, >= 0.
         written_b: Values written for others to read, >= 0.
         moved_b: Bytes by name of the memory level, as far as they were predicted.
-        device_s: Time on the device, >= 0.
-        wait_s: Time in which the device waits for its launch, >= 0.
-        clock_mhz: Core clock.
         waiting_mhz: Core clock while it waits.
         energy: What was predicted, waiting included.
         busy: Share of the cores that work while it runs, 0..1.
@@ -135,11 +128,6 @@ class GroupWork:
     energy: EnergySplit
     busy: float = 1.0
     core_share: float = 1.0
-
-    @property
-    def flop(self) -> Mapping[Pipe, float]:
-        """Operations by pipe."""
-        return _by_pipe(self.operators, self.count)
 
     @property
     def products(self) -> tuple[Product, ...]:

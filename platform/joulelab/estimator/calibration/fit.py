@@ -12,7 +12,6 @@ from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.calibration.points import Anchor, rejections
@@ -34,10 +33,6 @@ class FittedFigure:
     """A scalar before and after.
 
     Attributes:
-        name: Its dotted name.
-        before: What the processor had.
-        value: What fits.
-        num_points: Micro-benchmarks that it was fitted to.
         at_bound: Whether it ran into a bound, so that the points do not identify it.
     """
 
@@ -53,10 +48,8 @@ class Residual:
     """A micro-benchmark and what the calibrated processor says of it.
 
     Attributes:
-        anchor: As measured.
         time_error: Predicted over measured time, less 1.
         energy_error: The same of energy; ``None`` if it was not measured.
-        fitted: Whether a scalar was fitted to it.
     """
 
     anchor: Anchor
@@ -70,8 +63,6 @@ class Calibration:
     """A calibrated processor.
 
     Attributes:
-        processor: The processor with the fitted scalars.
-        figures: What was fitted, in the order of fitting.
         residuals: One for each point that was not refused.
         rejected: Why points were refused, by name.
     """
@@ -150,6 +141,9 @@ def _fit(
         if stage.fits_energy:
             parts.append(np.log(prices.energy_j) - measured_j)
         return np.concatenate(parts)
+
+    # Commands that fit nothing load this module, too, and run without SciPy.
+    from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     found = least_squares(
         errors, start, bounds=_open(limits), loss="soft_l1", f_scale=0.1, diff_step=_STEP

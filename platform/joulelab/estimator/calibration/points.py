@@ -1,6 +1,5 @@
 """Micro-benchmarks as measured: reading them, and refusing those that break physics."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +9,8 @@ from joulelab.core.bounds import MOST_MHZ, MOST_S, MOST_W, check_range
 from joulelab.core.cost import Pipe
 from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
-from joulelab.estimator.program import MatrixShape, Operator
-from joulelab.estimator.tracing.kinds import MATRIX_KINDS, Kind
 from joulelab.hardware.processor import Processor
+from joulelab.tracing.program import MATRIX_KINDS, Kind, MatrixShape, Operator
 
 AnchorMode = Literal["graph", "eager", "idle"]
 """Kernels of a captured graph, calls from Python that the host's time sets, or nothing at all."""
@@ -43,21 +41,15 @@ class Anchor:
     """One micro-benchmark as measured.
 
     Attributes:
-        name: Unique and readable.
         kind: Kind of kernel; ``"idle"`` for none, ``"chain"`` for several.
         dtype: Number format of its operands; ``"tf32"`` is float32 on matrix units.
-        mode: How it was launched.
         data: What operands held: ``"random"`` or ``"zeros"``.
         shape: Of matrix work; ``None`` for the rest.
-        elements: Elements of the result.
         flop: Operations of one call, >= 0.
         moved_b: Bytes that one call reads and writes, >= 0.
         is_cold: Whether its second operand rotates through more bytes than any cache holds.
         is_channels_last: Whether images have all channels of a pixel side by side.
         kinds: Operator calls in one call, by kind; empty for one alone.
-        time_s: Time of one call.
-        power_w: Mean power; ``None`` if not measured.
-        clock_mhz: Mean core clock; ``None`` if not measured.
         problem: Why it could not be measured; else empty.
     """
 
@@ -136,14 +128,6 @@ def read_anchors(path: Path) -> tuple[Anchor, ...]:
     return tuple(_anchor(path, number, row) for number, row in enumerate(rows, start=FIRST_LINE))
 
 
-def read_provenance(path: Path) -> dict[str, str]:
-    """Return what the header beside a table of micro-benchmarks says; empty without one."""
-    header = path.with_suffix(".json")
-    if not header.is_file():
-        return {}
-    return {name: str(value) for name, value in json.loads(header.read_text()).items()}
-
-
 def rejections(processor: Processor, anchors: Sequence[Anchor]) -> dict[str, str]:
     """Return why anchors cannot be right on ``processor``, by their names; empty if all can."""
     reasons = {anchor.name: _reason(processor, anchor) for anchor in anchors}
@@ -199,9 +183,9 @@ def _anchor(path: Path, number: int, row: dict[str, str]) -> Anchor:
         raise ConfigError(f"Line {number} of {path} is not a micro-benchmark: {error}.") from error
 
 
-def _kinds(told: str) -> dict[str, int]:
+def _kinds(text: str) -> dict[str, int]:
     """Read what a chain calls, as ``"conv 16, norm 16"``."""
-    pairs = (part.split() for part in told.split(",") if part.strip())
+    pairs = (part.split() for part in text.split(",") if part.strip())
     return {kind: int(count) for kind, count in pairs}
 
 

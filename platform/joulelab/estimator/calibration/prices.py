@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.estimator.calibration.points import Anchor
-from joulelab.estimator.graph.fusion import unfused
-from joulelab.estimator.graph.table import WorkTable, tabulate
 from joulelab.estimator.pricing.power import requested, settle, waiting_w
 from joulelab.estimator.pricing.roofline import group_costs
-from joulelab.estimator.program import Operator, Program
+from joulelab.estimator.pricing.table import WorkTable, tabulate
 from joulelab.hardware.processor import Processor
+from joulelab.tracing.fusion import unfused
+from joulelab.tracing.program import Operator, Program
 
 Array = NDArray[np.float64]
 
@@ -24,13 +24,7 @@ _ROTATED_B = 1e12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Predictions for micro-benchmarks, in their order.
-
-    Attributes:
-        time_s: Of one call.
-        energy_j: Of one call.
-        clock_mhz: Core clock meanwhile.
-    """
+    """Predictions for one call of each micro-benchmark, in their order."""
 
     time_s: Array
     energy_j: Array
@@ -38,11 +32,7 @@ class Prices:
 
 
 class Pricing:
-    """Prices micro-benchmarks on processors; what does not depend on them is done once.
-
-    Args:
-        anchors: What to price.
-    """
+    """Prices micro-benchmarks on processors; what does not depend on them is done once."""
 
     def __init__(self, anchors: Sequence[Anchor]) -> None:
         self._anchors = tuple(anchors)
@@ -84,7 +74,7 @@ class Pricing:
         energy_j = time_s * idle_w
         gap_s = processor.timing.graph_launch_s
         for rows, is_last, table in self._tables:
-            costs = group_costs(table, _without_layout(processor) if is_last else processor)
+            costs = group_costs(table, processor.without_layout_changes() if is_last else processor)
             clocks, caps = clock.repeat(len(rows)), cap.repeat(len(rows))
             if at_measured_clock:
                 seen = [self._anchors[row].clock_mhz for row in rows]
@@ -106,10 +96,6 @@ class Pricing:
             return anchor.time_s
         calls = anchor.kinds or {anchor.kind: 1}
         return sum(processor.timing.launch_s(kind) * count for kind, count in calls.items())
-
-
-def _without_layout(processor: Processor) -> Processor:
-    return replace(processor, timing=replace(processor.timing, layout_efficiency=None))
 
 
 def _table(operators: Sequence[Operator], parameter_b: float) -> WorkTable:

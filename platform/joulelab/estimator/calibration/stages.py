@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from joulelab.core.cost import Pipe
 from joulelab.estimator.calibration.points import Anchor
-from joulelab.estimator.graph.table import kind_name
+from joulelab.estimator.pricing.table import kind_name
 from joulelab.hardware.processor import Processor
 
 _BEYOND_CACHES = 4.0
@@ -20,7 +20,7 @@ _SATURATING_FLOP = 5e9
 """Below this the shape of a product says more than its unit (2 x 1024^3 is 2.1e9)."""
 _STREAMS = ("copy", "elementwise")
 _FASTEST = 0.9
-"""Share of the fastest stream's rate beyond which a stream tells what the memory can."""
+"""Share of the fastest stream's rate beyond which a stream shows what the memory can."""
 _EFFICIENCIES = (
     *("depthwise", "depthwise_float32", "attention", "attention_float32"),
     *("norm", "softmax", "reduction", "gather"),
@@ -30,14 +30,7 @@ _EFFICIENCIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Scalars that are fitted together.
-
-    Attributes:
-        parameters: Their names.
-        rows: Which anchors they are fitted to, by position.
-        fits_time: Whether to times.
-        fits_energy: Whether to energies.
-    """
+    """Scalars that are fitted together, to times or energies of the anchors at ``rows``."""
 
     parameters: tuple[str, ...]
     rows: tuple[int, ...]
@@ -136,7 +129,7 @@ class _Chooser:
 
 
 def _convolutions(processor: Processor) -> tuple[str, ...]:
-    """Return what large convolutions tell; PyTorch changes layouts on GPUs alone."""
+    """Return what large convolutions identify; PyTorch changes layouts on GPUs alone."""
     efficiencies = ("timing.kind_efficiency.conv", "timing.kind_efficiency.conv_float32")
     layout = ("timing.layout_efficiency",) if processor.family == "gpu" else ()
     return (*layout, *efficiencies)

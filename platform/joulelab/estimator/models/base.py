@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from joulelab.core.configuration import KnobValue
-from joulelab.estimator.program import ProgramPhase
+from joulelab.tracing.program import ProgramPhase
 
 Knobs = Mapping[str, KnobValue]
 """Values of a model's knobs by name, all of them."""
@@ -20,9 +20,6 @@ class Request:
     """What to trace of a model.
 
     Attributes:
-        batch: Samples per execution, >= 1.
-        dtype: Number format of weights and activations, as PyTorch names it, e.g. ``"float16"``.
-        training: Trace a training step instead of inference.
         knobs: The model's knobs, those left out by the user at their default.
         precision: Number format of matrix work that the model applies itself; empty if it is
             applied to the trace.
@@ -37,12 +34,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """The phases of one request, and the shapes of what went in.
-
-    Attributes:
-        phases: In the order in which they run.
-        inputs: Shapes by name, for people: ``{"image": "8x3x224x224"}``.
-    """
+    """The phases of one request in order, and the shapes of what went in, for people."""
 
     phases: tuple[ProgramPhase, ...]
     inputs: Mapping[str, str]

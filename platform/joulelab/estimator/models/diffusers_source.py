@@ -5,19 +5,19 @@ Imports torch, so it is imported only by functions that find or trace a model.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Source, Traced
-from joulelab.estimator.models.fake_trace import fake_run, quiet, shapes_of, torch_dtype
-from joulelab.estimator.program import Program, ProgramPhase
-from joulelab.estimator.tracing.building import fake_network
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
-from joulelab.estimator.tracing.trace import trace_program
+from joulelab.estimator.models.network import fake_run, quiet, shapes_of, torch_dtype
 from joulelab.registry import unknown_name
+from joulelab.tracing.program import Program, ProgramPhase
+from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.tracing.trace import fake_network, trace_program
 from joulelab.workloads.diffusion_geometry import PIPELINES, Pipeline
 
 ensure_torchvision()
@@ -60,20 +60,11 @@ class DiffusersSource(Source):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineModel(Model):
-    """A pipeline; every phase holds the weights of all its networks.
+    """A pipeline; every phase holds the weights of all its networks."""
 
-    Attributes:
-        title: Its name, for messages.
-        pipeline: Its parts.
-    """
-
+    unit: ClassVar[str] = "image"
     title: str
     pipeline: Pipeline
-
-    @property
-    @override
-    def unit(self) -> str:
-        return "image"
 
     @property
     @override
@@ -135,10 +126,9 @@ class _Parts:
         return self._empty(self._batch, _LATENT_CHANNELS, side, side)
 
     def trace_text_encoders(self, tokens: torch.Tensor) -> Program:
-        configs = self._pipeline.text_encoders
         encoders = torch.nn.ModuleList(
-            fake_network(lambda config=config: _text_encoder(config), self._dtype)  # type: ignore[misc]
-            for config in configs
+            fake_network(partial(_text_encoder, config), self._dtype)
+            for config in self._pipeline.text_encoders
         ).eval()
         return trace_program(
             lambda: [encoder(tokens, output_hidden_states=True) for encoder in encoders],

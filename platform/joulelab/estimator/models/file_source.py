@@ -3,10 +3,7 @@
 Imports torch, so it is imported only by functions that find or trace a model.
 """
 
-import importlib.util
 import inspect
-import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -19,8 +16,9 @@ from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Source
 from joulelab.estimator.models.network import Inputs, NetworkModel, call_by_name, call_in_order
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.registry import unknown_name
+from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.workloads.programs import executed, guarded
 
 _MAKERS = ("example_inputs", "make_inputs")
 _HOW = (
@@ -45,7 +43,7 @@ class FileSource(Source):
     def find(self, name: str) -> Model:
         path, class_name, function = _parts(name)
         ensure_torchvision()
-        module = _executed(path)
+        module = executed(path)
         network_type = _member(module, class_name, path)
         if not (isinstance(network_type, type) and issubclass(network_type, torch.nn.Module)):
             raise ConfigError(f"{class_name} of {path} must be a torch.nn.Module.")
@@ -54,9 +52,9 @@ class FileSource(Source):
             title=f"{path.name}:{class_name}",
             unit=str(getattr(network_type, "unit", "sample")),
             knobs=_knobs(network_type),
-            build=lambda knobs: _guarded(path, lambda: network_type(**knobs)),
-            make_inputs=lambda batch, _: _named(_guarded(path, lambda: maker(batch)), name),
-            call=lambda network, inputs: _guarded(path, lambda: _call(network, inputs)),
+            build=lambda knobs: guarded(path, lambda: network_type(**knobs)),
+            make_inputs=lambda batch, _: _named(guarded(path, lambda: maker(batch)), name),
+            call=lambda network, inputs: guarded(path, lambda: _call(network, inputs)),
         )
 
     @override
@@ -72,59 +70,6 @@ def _parts(name: str) -> tuple[Path, str, str]:
         raise ConfigError(f"There is no file {path}.")
     class_name, _, function = rest.partition(":")
     return path, class_name, function
-
-
-def _executed(path: Path) -> ModuleType:
-    """Execute the file at ``path``, which may import its neighbours, and return its module."""
-    spec = importlib.util.spec_from_file_location(f"joulelab_user_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} cannot be read as a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up there
-    folder = str(path.parent.resolve())
-    sys.path.insert(0, folder)
-    try:
-        _guarded(path, lambda: spec.loader.exec_module(module))  # type: ignore[union-attr]
-    finally:
-        sys.path.remove(folder)
-    return module
-
-
-def _guarded(path: Path, run: Callable[[], Any]) -> Any:
-    """Return what ``run`` returns; an error of the user's code is told in its own frames.
-
-    Raises:
-        ConfigError: If the user's code fails.
-    """
-    try:
-        return run()
-    except Exception as error:  # code of the user's may raise anything
-        if not _frames_in(path, error):
-            raise
-        raise ConfigError(f"{path} failed:\n{_shortened(path, error)}") from error
-
-
-def _frames_in(path: Path, error: BaseException) -> list[traceback.FrameSummary]:
-    folder = path.parent.resolve()
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [
-        frame
-        for frame in frames
-        if (place := Path(frame.filename).resolve()).is_relative_to(folder)
-        and "site-packages" not in place.parts
-        and not place.is_relative_to(Path(__file__).parents[2])
-    ]
-    wrong_file = isinstance(error, SyntaxError) and error.filename is not None
-    return own or (frames[-1:] if wrong_file else [])
-
-
-def _shortened(path: Path, error: BaseException) -> str:
-    own = "" if isinstance(error, SyntaxError) else _listed(_frames_in(path, error))
-    return own + "".join(traceback.format_exception_only(error)).rstrip()
-
-
-def _listed(frames: Sequence[traceback.FrameSummary]) -> str:
-    return "".join(traceback.format_list(list(frames)))
 
 
 def _member(module: ModuleType, name: str, path: Path) -> Any:

@@ -5,22 +5,31 @@ Imports torch, so it is imported only by functions that find or trace a model.
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.models.averaging import averaged_programs
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
-from joulelab.estimator.models.fake_trace import fake_run, grouped_products, shapes_of, torch_dtype
-from joulelab.estimator.models.network import NetworkModel, call_by_name
-from joulelab.estimator.models.sharding_rules import check_shards, sharding_plan
-from joulelab.estimator.program import Program, ProgramPhase
-from joulelab.estimator.tracing.building import fake_network
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
-from joulelab.estimator.tracing.trace import trace_program
+from joulelab.estimator.models.network import (
+    GroupedProducts,
+    NetworkModel,
+    call_by_name,
+    fake_run,
+    shape_text,
+    shapes_of,
+    torch_dtype,
+)
+from joulelab.tracing.kernels import mean_step
+from joulelab.tracing.precision import is_quantised
+from joulelab.tracing.program import Program, ProgramPhase
+from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.tracing.trace import fake_network, trace_program
+from joulelab.workloads.formats import store_in
+from joulelab.workloads.generation import Generation
+from joulelab.workloads.language import LanguageWorkload
 
 ensure_torchvision()
 
@@ -28,6 +37,12 @@ from transformers import DynamicCache, PreTrainedConfig  # noqa: E402
 
 _PROMPT_TOKENS = 512
 _NEW_TOKENS = 64
+_CUT = {"colwise": "colwise", "rowwise": "rowwise", "moe_tp_experts": "experts"}
+_DIVIDED = (
+    *("num_attention_heads", "num_key_value_heads"),
+    *("intermediate_size", "moe_intermediate_size"),
+)
+"""What is divided among the devices, in a configuration's own words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +51,12 @@ class LanguageModel(Model):
 
     Its decode is traced at the first and at the last step: operations and bytes grow linearly
     with the cache in between, so their mean is exact. What memory holds is that of the last.
-
-    Attributes:
-        title: Its name, for messages.
-        config: Its configuration.
-        build: Makes the network.
     """
 
+    unit: ClassVar[str] = "token"
     title: str
     config: PreTrainedConfig
     build: Callable[[], torch.nn.Module]
-
-    @property
-    @override
-    def unit(self) -> str:
-        return "token"
 
     @property
     @override
@@ -62,11 +68,18 @@ class LanguageModel(Model):
     @property
     @override
     def sharding_plan(self) -> Mapping[str, str]:
-        return sharding_plan(self.config)
+        plan = getattr(self.config, "base_model_tp_plan", None) or {}
+        return {pattern: _CUT[style] for pattern, style in plan.items() if style in _CUT}
 
     @override
     def check_shards(self, num_devices: int) -> None:
-        check_shards(self.config, num_devices, self.title)
+        for name in _DIVIDED:
+            size = getattr(self.config, name, None)
+            if isinstance(size, int) and size % num_devices:
+                raise ConfigError(
+                    f"{self.title} has {name} {size}, which {num_devices} devices cannot share "
+                    f"equally; use a number that divides {size}."
+                )
 
     @override
     def trace(self, request: Request) -> Traced:
@@ -93,7 +106,7 @@ class LanguageModel(Model):
 
     def _around(self) -> AbstractContextManager[object]:
         has_experts = any("experts" in name for name in self.config.to_dict())
-        return grouped_products() if has_experts else nullcontext()
+        return GroupedProducts() if has_experts else nullcontext()  # type: ignore[no-untyped-call]
 
     def _training_model(self) -> NetworkModel:
         """Return the model that reads ``prompt_tokens`` and learns to predict each."""
@@ -149,13 +162,9 @@ class _Generation:
         """Trace the steps after the prefill, which must have been traced; their mean."""
         if new_tokens < 1:
             return None
-        first = last = self._trace_step()
-        if new_tokens > 1:
-            self._lengthen(new_tokens - 2)
-            last = self._trace_step()
-        return averaged_programs(first, last)
+        return mean_step(self._trace_step, lambda num: lengthen(self._cache, num), new_tokens)
 
-    def _trace_step(self) -> Program:
+    def _trace_step(self, _: int) -> Program:
         token = self.prompt(1)
         return trace_program(
             lambda: self._step(token),
@@ -170,12 +179,49 @@ class _Generation:
         )
         return torch.argmax(output.logits[:, -1], dim=-1, keepdim=True)
 
-    def _lengthen(self, num_tokens: int) -> None:
-        """Append ``num_tokens`` tokens of undefined content to the cache, without computing."""
-        if num_tokens < 1:
-            return
-        for index, layer in enumerate(self._cache.layers):
-            keys, values = (getattr(layer, name, None) for name in ("keys", "values"))
-            if isinstance(keys, torch.Tensor) and isinstance(values, torch.Tensor):
-                shapes = [(*part.shape[:2], num_tokens, part.shape[3]) for part in (keys, values)]
-                self._cache.update(keys.new_empty(shapes[0]), values.new_empty(shapes[1]), index)
+
+def lengthen(cache: DynamicCache, num_tokens: int) -> None:
+    """Append ``num_tokens`` tokens of undefined content to ``cache``, without computing."""
+    if num_tokens < 1:
+        return
+    for index, layer in enumerate(cache.layers):
+        keys, values = (getattr(layer, name, None) for name in ("keys", "values"))
+        if isinstance(keys, torch.Tensor) and isinstance(values, torch.Tensor):
+            shapes = [(*part.shape[:2], num_tokens, part.shape[3]) for part in (keys, values)]
+            cache.update(keys.new_empty(shapes[0]), values.new_empty(shapes[1]), index)
+
+
+def trace_language(workload: LanguageWorkload[Any]) -> Traced:
+    """Trace one prefill and the mean step of one decode, with layers quantised as they run."""
+    settings = workload.settings
+    as_run = settings.precision if is_quantised(settings.precision) else ""
+    with fake_run(settings.model):
+        generation = Generation(workload.network(torch.device("cpu")), settings)
+        network = generation.network
+        store_in(network, settings.precision)
+        prefill = trace_program(generation.prefill, network=network, inputs=generation.prompt)
+        decode = _decode(generation, settings.new_tokens)
+    programs = {"prefill": (prefill, 1), "decode": (decode, settings.new_tokens)}
+    phases = tuple(
+        ProgramPhase(
+            phase=phase,
+            work=workload.work(phase),
+            program=replace(program, precision=as_run),
+            count=count,
+        )
+        for phase, (program, count) in programs.items()
+    )
+    return Traced(phases=phases, inputs={"prompt": shape_text(generation.prompt)})
+
+
+def _decode(generation: Generation, new_tokens: int) -> Program:
+    def step(index: int) -> Program:
+        return trace_program(
+            lambda: generation.step(index),
+            network=generation.network,
+            inputs=generation.tokens,
+            kv=generation.cache,
+        )
+
+    generation.rewind()
+    return mean_step(step, generation.lengthen, new_tokens)

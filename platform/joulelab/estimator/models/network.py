@@ -1,20 +1,108 @@
-"""A model that is one network, called once per batch."""
+"""Trace a network on fake tensors, and say clearly why if that is impossible.
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+Imports torch, so it is imported only by functions that trace a model.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
-from joulelab.estimator.models.fake_trace import cast, fake_run, shapes_of, torch_dtype
-from joulelab.estimator.program import Program, ProgramPhase
-from joulelab.estimator.tracing.building import fake_network
-from joulelab.estimator.tracing.trace import trace_program
-from joulelab.estimator.tracing.training import trace_training
+from joulelab.tracing.program import Program, ProgramPhase
+from joulelab.tracing.trace import fake_network, fake_tensors, trace_program
+from joulelab.tracing.training import trace_training
+
+_UNSUITABLE = (RuntimeError, AssertionError, ValueError)
+"""What networks raise on inputs of a shape or type that they were not made for."""
+
+_DATA_DEPENDENT = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    GuardOnDataDependentSymNode,
+)
+
+
+@contextmanager
+def fake_run(title: str) -> Generator[None]:
+    """Run a ``with`` block on fake tensors.
+
+    Raises:
+        ConfigError: If the block needs the values of a tensor, or the network refuses its inputs.
+    """
+    try:
+        with fake_tensors():
+            yield
+    except ConfigError:
+        raise
+    except _DATA_DEPENDENT as error:
+        operator = getattr(error, "func", None) or error
+        raise ConfigError(
+            f"{title} cannot be traced: its shapes or its course depend on the values of its data "
+            f"({operator}), and a trace has shapes without values. Trace the part before or after."
+        ) from error
+    except _UNSUITABLE as error:
+        reason = str(error) or type(error).__name__
+        raise ConfigError(f"{title} cannot be traced so: {reason}") from error
+
+
+class GroupedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Lets fake grouped products, of experts, have any number format; PyTorch's take bfloat16."""
+
+    @override
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:
+        if func.overloadpacket is not torch.ops.aten._grouped_mm:  # noqa: SLF001
+            return func(*args, **(kwargs or {}))
+        a, b = args[:2]
+        if a.dim() == b.dim() == 2:  # groups along the summed axis, as in a backward pass
+            num_groups = (kwargs or {}).get("offs", args[-1]).shape[0]
+            return a.new_empty((num_groups, a.shape[0], b.shape[1]))
+        return a.new_empty((*a.shape[:-1], b.shape[-1]))
+
+
+@contextmanager
+def quiet(library: str) -> Generator[None]:
+    """Keep a library's hints about weights, of which there are none here, from the user."""
+    logger = logging.getLogger(library)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Return PyTorch's type called ``name``."""
+    dtype = getattr(torch, name)
+    if not isinstance(dtype, torch.dtype):
+        raise ConfigError(f"{name} is no number format of PyTorch.")
+    return dtype
+
+
+def shape_text(tensor: torch.Tensor) -> str:
+    """Return the shape for people, ``"8x3x224x224"``."""
+    return "x".join(str(int(size)) for size in tensor.shape) or "1"
+
+
+def shapes_of(inputs: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """Return the shapes of ``inputs`` for people."""
+    return {name: shape_text(tensor) for name, tensor in inputs.items()}
+
 
 Inputs = Mapping[str, torch.Tensor]
 Call = Callable[[Any, Inputs], object]
@@ -30,23 +118,11 @@ def call_by_name(network: Any, inputs: Inputs) -> object:
     return network(**inputs)
 
 
-def one(knobs: Knobs) -> float:
-    """Return the work of a sample that counts once."""
-    del knobs
-    return 1.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkModel(Model):
     """One network, called once per batch.
 
     Attributes:
-        title: Its name, for messages.
-        unit: What a sample is.
-        knobs: What can be chosen, with defaults.
-        build: Makes the network.
-        make_inputs: Makes a batch of inputs, by name.
-        call: Calls the network with them.
         work_per_sample: Units of work of one sample.
         around: What must be entered around a trace.
         untrainable: Why no training step can be traced; empty if it can.
@@ -58,7 +134,7 @@ class NetworkModel(Model):
     build: Callable[[Knobs], torch.nn.Module]
     make_inputs: Callable[[int, Knobs], Inputs]
     call: Call = call_in_order
-    work_per_sample: Callable[[Knobs], float] = one
+    work_per_sample: Callable[[Knobs], float] = lambda _: 1.0
     around: Callable[[], AbstractContextManager[object]] = field(default=nullcontext)
     untrainable: str = ""
 
@@ -69,7 +145,10 @@ class NetworkModel(Model):
         dtype = torch_dtype(request.dtype)
         with fake_run(self.title):
             network = fake_network(lambda: self.build(request.knobs), dtype)
-            inputs = cast(self.make_inputs(request.batch, request.knobs), dtype)
+            inputs = {
+                name: tensor.to(dtype) if tensor.is_floating_point() else tensor
+                for name, tensor in self.make_inputs(request.batch, request.knobs).items()
+            }
             with self.around():
                 program = self._program(network, inputs, training=request.training)
         phase = ProgramPhase(

@@ -1,12 +1,18 @@
-"""Where models come from; the first source that knows a plain name has it."""
+"""Find a model by name, trace it, and keep the trace for the next question."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
+from joulelab.core.configuration import KnobValue
+from joulelab.core.cost import Pipe
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.models.base import Model, Source
-from joulelab.registry import Registry
+from joulelab.estimator.models.base import Model, Request, Source, Traced
+from joulelab.registry import Registry, unknown_name
+from joulelab.tracing.precision import at_precision, is_quantised, traced_dtype
+from joulelab.tracing.program import Operator, TracedModel
 
 SOURCES: Registry[type[Source]] = Registry(
     "source of models",
@@ -78,11 +84,9 @@ def locate(name: str) -> tuple[Source, str]:
 
 def _names(prefix: str) -> tuple[str, ...]:
     names = source(prefix).names()
-    return tuple(f"{prefix}:{name}" for name in names) if _needs_prefix(prefix) else tuple(names)
-
-
-def _needs_prefix(prefix: str) -> bool:
-    return prefix in (*_PREFIXED_ONLY, "timm")
+    if prefix in (*_PREFIXED_ONLY, "timm"):
+        return tuple(f"{prefix}:{name}" for name in names)
+    return tuple(names)
 
 
 def _unknown_model(name: str) -> UnknownNameError:
@@ -98,3 +102,112 @@ def _unknown_model(name: str) -> UnknownNameError:
         "(hf:TYPE?option=value), diffusers, timm (timm:NAME), joulelab's workloads "
         "(workload:NAME), and a class of your own (path.py:Class); `joulelab models` lists them."
     )
+
+
+def _as_float16(traced: Traced) -> Traced:
+    """Return a trace in ``bfloat16`` as it would be in ``float16``.
+
+    Both run the same operators on values of the same size, and are traced in ``bfloat16``: grouped
+    products, of experts, exist in no other format.
+    """
+    phases = []
+    for phase in traced.phases:
+        operators = tuple(_operator_in_float16(each) for each in phase.program.operators)
+        phases.append(replace(phase, program=replace(phase.program, operators=operators)))
+    return replace(traced, phases=tuple(phases))
+
+
+def _operator_in_float16(operator: Operator) -> Operator:
+    if operator.dtype != "bfloat16":
+        return operator
+    pipe: Pipe = "tensor_fp16" if operator.pipe == "tensor_bf16" else operator.pipe
+    return replace(operator, dtype="float16", pipe=pipe)
+
+
+_KEPT_TRACES = 64
+_KEPT_MODELS = 512
+
+
+def trace_model(
+    name: str, *, batch: int, precision: str, training: bool = False, **knobs: KnobValue
+) -> TracedModel:
+    """Trace the model called ``name``; the same question is answered from memory.
+
+    A user's file is executed.
+
+    Raises:
+        UnknownNameError: If there is no such model, precision or knob; says which there are.
+        ConfigError: If the model cannot be traced so; says why.
+    """
+    if batch < 1:
+        raise ConfigError(f"batch must be at least 1, got {batch}.")
+    dtype = traced_dtype(precision)
+    source, rest = locate(name)
+    options = tuple(sorted(knobs.items()))
+    asked = _Asked(name, source.version(rest), batch, dtype, training, options)
+    return _model_at(asked, precision)
+
+
+class _Asked(NamedTuple):
+    """What traces are kept by."""
+
+    name: str
+    version: object
+    batch: int
+    dtype: str
+    training: bool
+    options: tuple[tuple[str, KnobValue], ...]
+
+
+@lru_cache(maxsize=_KEPT_MODELS)
+def _model_at(asked: _Asked, precision: str) -> TracedModel:
+    model = _found(asked.name, asked.version)
+    own = precision if model.quantises and is_quantised(precision) else ""
+    traced = _traced(asked, own)
+    return TracedModel(
+        name=asked.name,
+        unit=model.unit,
+        batch=asked.batch,
+        precision=precision,
+        phases=tuple(
+            replace(phase, program=at_precision(phase.program, precision))
+            for phase in traced.phases
+        ),
+        inputs=traced.inputs,
+    )
+
+
+@lru_cache(maxsize=_KEPT_TRACES)
+def _traced(asked: _Asked, precision: str) -> Traced:
+    model = _found(asked.name, asked.version)
+    if asked.dtype == "float16" and model.halves_alike:
+        return _as_float16(_traced(asked._replace(dtype="bfloat16"), precision))
+    request = Request(
+        batch=asked.batch,
+        dtype=asked.dtype,
+        training=asked.training,
+        knobs=_complete(model, asked),
+        precision=precision,
+    )
+    return model.trace(request)
+
+
+@lru_cache(maxsize=_KEPT_TRACES)
+def _found(name: str, version: object) -> Model:
+    del version  # a file that changed is another model
+    source, rest = locate(name)
+    return source.find(rest)
+
+
+def _complete(model: Model, asked: _Asked) -> dict[str, KnobValue]:
+    """Return all knobs of ``model``, those that were asked for replaced."""
+    known = dict(model.knobs)
+    for knob, value in asked.options:
+        if knob not in known:
+            raise unknown_name(f"knob of {asked.name}", knob, known)
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        default = known[knob]
+        if isinstance(default, int) and not isinstance(default, bool) and not is_count:
+            raise ConfigError(f"{knob} of {asked.name} must be a whole number, got {value!r}.")
+        known[knob] = value
+    return known

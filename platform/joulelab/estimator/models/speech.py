@@ -5,51 +5,35 @@ Imports torch, so it is imported only by functions that find or trace a model.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.models.averaging import averaged_programs
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
-from joulelab.estimator.models.fake_trace import fake_run, shapes_of, torch_dtype
-from joulelab.estimator.program import Program, ProgramPhase
-from joulelab.estimator.tracing.building import fake_network
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
-from joulelab.estimator.tracing.trace import trace_program
-from joulelab.workloads.whisper_geometry import START_TOKENS, WINDOW_S
+from joulelab.estimator.models.language import lengthen
+from joulelab.estimator.models.network import fake_run, shapes_of, torch_dtype
+from joulelab.tracing.kernels import mean_step
+from joulelab.tracing.program import Program, ProgramPhase
+from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.tracing.trace import fake_network, trace_program
+from joulelab.workloads.whisper import START_TOKENS, WINDOW_S
 
 ensure_torchvision()
 
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedConfig  # noqa: E402
 
-_NEW_TOKENS = 100
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechModel(Model):
-    """Whisper: one window of audio is encoded, and its text generated greedily.
+    """Whisper: one window of audio is encoded, and its text generated greedily."""
 
-    Attributes:
-        title: Its name, for messages.
-        config: Its configuration.
-        build: Makes the network.
-    """
-
+    unit: ClassVar[str] = "audio second"
+    knobs: ClassVar[Knobs] = {"new_tokens": 100}
     title: str
     config: PreTrainedConfig
     build: Callable[[], torch.nn.Module]
-
-    @property
-    @override
-    def unit(self) -> str:
-        return "audio second"
-
-    @property
-    @override
-    def knobs(self) -> Knobs:
-        return {"new_tokens": _NEW_TOKENS}
 
     @override
     def trace(self, request: Request) -> Traced:
@@ -107,11 +91,8 @@ class _Recognition:
         return self._trace_step(START_TOKENS)
 
     def trace_decode(self, new_tokens: int) -> Program:
-        first = last = self._trace_step(1)
-        if new_tokens > 1:
-            self._lengthen(new_tokens - 2)
-            last = self._trace_step(1)
-        return averaged_programs(first, last)
+        own = self._cache.self_attention_cache
+        return mean_step(lambda _: self._trace_step(1), lambda num: lengthen(own, num), new_tokens)
 
     def _trace_step(self, num_tokens: int) -> Program:
         tokens = torch.empty(self._features.shape[0], num_tokens, dtype=torch.long)
@@ -128,14 +109,3 @@ class _Recognition:
             use_cache=True,
         )
         return torch.argmax(output.logits[:, -1], dim=-1, keepdim=True)
-
-    def _lengthen(self, num_tokens: int) -> None:
-        """Append ``num_tokens`` tokens of undefined content to the decoder's own cache."""
-        if num_tokens < 1:
-            return
-        own = self._cache.self_attention_cache
-        layers: Any = own.layers
-        for index, layer in enumerate(layers):
-            keys = layer.keys
-            shape = (*keys.shape[:2], num_tokens, keys.shape[3])
-            own.update(keys.new_empty(shape), keys.new_empty(shape), index)

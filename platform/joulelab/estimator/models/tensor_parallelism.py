@@ -13,11 +13,7 @@ from itertools import count, groupby
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.sources import find_model
-from joulelab.estimator.program import MatrixShape, Operator, Program, TracedModel
-from joulelab.estimator.tracing.kinds import Kind
-
-ALL_REDUCE = "all_reduce"
-"""Name of the operator that sums a value over all devices."""
+from joulelab.tracing.program import ALL_REDUCE, Kind, MatrixShape, Operator, Program, TracedModel
 
 _CUT = ("colwise", "rowwise", "partial", "inside")
 """Styles whose work is divided; "partial" is a cut by rows that is summed only later."""

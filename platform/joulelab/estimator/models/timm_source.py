@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from joulelab.estimator.models.base import Knobs, Model, Source
 from joulelab.estimator.models.network import Inputs, NetworkModel
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.registry import unknown_name
+from joulelab.tracing.torchvision_shim import ensure_torchvision
 
 ensure_torchvision()
 
@@ -30,7 +30,7 @@ class TimmSource(Source):
     @override
     def find(self, name: str) -> Model:
         architecture = name.partition(".")[0]  # "resnet50.a1_in1k" names weights too
-        if architecture not in _known():
+        if architecture not in _names():
             raise unknown_name("model of timm", name, _names())
         channels, size = _input_of(name)
         return NetworkModel(
@@ -45,11 +45,6 @@ class TimmSource(Source):
 @cache
 def _names() -> tuple[str, ...]:
     return tuple(timm.list_models())
-
-
-@cache
-def _known() -> frozenset[str]:
-    return frozenset(_names())
 
 
 def _input_of(name: str) -> tuple[int, int]:

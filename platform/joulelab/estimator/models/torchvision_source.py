@@ -5,6 +5,7 @@ Imports torch, so it is imported only by functions that find or trace a model.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -13,10 +14,9 @@ import torch
 from typing_extensions import override
 
 from joulelab.estimator.models.base import Knobs, Model, Source
-from joulelab.estimator.models.detection import detect, everything_survives, limit_detections
 from joulelab.estimator.models.network import Inputs, NetworkModel, call_in_order
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.registry import unknown_name
+from joulelab.tracing.torchvision_shim import ensure_torchvision, everything_survives
 
 ensure_torchvision()
 
@@ -60,10 +60,7 @@ def _clip(batch: int, knobs: Knobs) -> Inputs:
 _CLASSIFICATION = _Task(unit="image", make_inputs=_image)
 _TASKS: Mapping[str, _Task] = {
     "segmentation": _Task(unit="image", make_inputs=_image, image_size=_SEGMENTATION_SIZE),
-    "detection": _Task(
-        *("image", _image, _FREE_SIZE),
-        {"detections": _DETECTIONS},
-    ),
+    "detection": _Task("image", _image, _FREE_SIZE, {"detections": _DETECTIONS}),
     "optical_flow": _Task(unit="frame pair", make_inputs=_frame_pair, image_size=_FREE_SIZE),
     "video": _Task(unit="clip", make_inputs=_clip, knobs={"frames": _FRAMES}),
 }
@@ -94,11 +91,8 @@ class TorchvisionSource(Source):
             knobs=_knobs(name, task),
             build=lambda chosen: _built(builder, chosen),
             make_inputs=task.make_inputs,
-            **(
-                {"call": detect, "around": everything_survives}
-                if detects
-                else {"call": call_in_order}
-            ),
+            call=_detect if detects else call_in_order,
+            around=everything_survives if detects else nullcontext,
             untrainable="its loss needs boxes to compare with" if detects else "",
         )
 
@@ -121,16 +115,10 @@ def documented_size(name: str) -> int:
 
 
 def documented_flop(name: str, image_size: int) -> float | None:
-    """Return the operations that torchvision documents for one sample of ``name``.
+    """Return the operations that torchvision documents for one sample at ``image_size``.
 
-    A multiplication and an addition count two; torchvision counts them one.
-
-    Args:
-        name: The network.
-        image_size: Side of its image, which selects among weights of several sizes.
-
-    Returns:
-        Operations, or ``None`` if none are documented for that size.
+    A multiplication and an addition count two; torchvision counts them one. ``None`` if none are
+    documented for that size.
     """
     for weights in zoo.get_model_weights(name):
         crop = getattr(weights.transforms, "keywords", {}).get("crop_size")
@@ -162,5 +150,17 @@ def _built(builder: Callable[..., torch.nn.Module], knobs: Knobs) -> torch.nn.Mo
         options["input_size"] = (knobs["image_size"], knobs["image_size"])
     network = builder(weights=None, **options)
     if "detections" in knobs:
-        limit_detections(network, int(str(knobs["detections"])))
+        _limit_detections(network, int(str(knobs["detections"])))
     return network
+
+
+def _detect(network: Any, inputs: Mapping[str, torch.Tensor]) -> object:
+    """Call a detection network of torchvision with a list of images."""
+    return network(list(inputs["image"].unbind()))
+
+
+def _limit_detections(network: torch.nn.Module, detections: int) -> None:
+    """Let ``network`` return ``detections`` per image."""
+    for part in network.modules():
+        if hasattr(part, "detections_per_img"):
+            part.detections_per_img = detections  # type: ignore[assignment]

@@ -17,13 +17,13 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Source
-from joulelab.estimator.models.fake_trace import quiet
 from joulelab.estimator.models.language import LanguageModel
-from joulelab.estimator.models.network import NetworkModel, call_by_name
-from joulelab.estimator.models.presets import PRESETS
+from joulelab.estimator.models.network import NetworkModel, call_by_name, quiet
 from joulelab.estimator.models.speech import SpeechModel
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
 from joulelab.registry import unknown_name
+from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.workloads.llama import GEOMETRIES
+from joulelab.workloads.whisper import GEOMETRIES as WHISPER_GEOMETRIES
 
 ensure_torchvision()
 
@@ -38,6 +38,82 @@ from transformers import (  # noqa: E402
 from transformers.models.auto import configuration_auto  # noqa: E402
 from transformers.models.auto import modeling_auto as tables  # noqa: E402
 
+
+def _rope(theta: float) -> Mapping[str, Any]:
+    return {"rope_type": "default", "rope_theta": theta}
+
+
+def _values(
+    model_type: str, widths: tuple[int, int, int], *heads: int, **others: Any
+) -> tuple[str, Mapping[str, Any]]:
+    """Return a network of (hidden, feed-forward, layers), of query and maybe key-value heads."""
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers")
+    head_names = ("num_attention_heads", "num_key_value_heads")[: len(heads)]
+    values = dict(zip((*names, *head_names), (*widths, *heads), strict=True))
+    return model_type, {**values, **others}
+
+
+def _gpt2_values(width: int, layers: int, heads: int) -> tuple[str, Mapping[str, Any]]:
+    return "gpt2", {"n_embd": width, "n_layer": layers, "n_head": heads}
+
+
+_QWEN = {"max_position_embeddings": 32768, "rope_parameters": _rope(1000000.0)}
+
+PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    **{
+        name: ("llama", geometry.config_values)
+        for name, geometry in GEOMETRIES.items()
+        if name != "tiny"
+    },
+    # arXiv:2407.21783, table 3.
+    "llama-3-70b": _values(
+        *("llama", (8192, 28672, 80), 64, 8),
+        vocab_size=128256,
+        max_position_embeddings=8192,
+        rope_parameters=_rope(500000.0),
+    ),
+    # mistralai/Mistral-7B-v0.1 (arXiv:2310.06825, table 1).
+    "mistral-7b": _values("mistral", (4096, 14336, 32), 32, 8, vocab_size=32000),
+    # mistralai/Mixtral-8x7B-v0.1 (arXiv:2401.04088, table 1).
+    "mixtral-8x7b": _values(
+        *("mixtral", (4096, 14336, 32), 32, 8),
+        vocab_size=32000,
+        num_local_experts=8,
+        num_experts_per_tok=2,
+        max_position_embeddings=32768,
+        rope_parameters=_rope(1000000.0),
+    ),
+    # Qwen/Qwen2.5-0.5B and Qwen2.5-7B (arXiv:2412.15115).
+    "qwen2.5-0.5b": _values(
+        "qwen2", (896, 4864, 24), 14, 2, vocab_size=151936, tie_word_embeddings=True, **_QWEN
+    ),
+    "qwen2.5-7b": _values("qwen2", (3584, 18944, 28), 28, 4, vocab_size=152064, **_QWEN),
+    # Qwen/Qwen3-8B (arXiv:2505.09388).
+    "qwen3-8b": _values(
+        "qwen3", (4096, 12288, 36), 32, 8, vocab_size=151936, head_dim=128, **_QWEN
+    ),
+    # The four sizes of openai-community/gpt2.
+    "gpt2": _gpt2_values(768, 12, 12),
+    "gpt2-medium": _gpt2_values(1024, 24, 16),
+    "gpt2-large": _gpt2_values(1280, 36, 20),
+    "gpt2-xl": _gpt2_values(1600, 48, 25),
+    # google-bert/bert-base-uncased and bert-large-uncased (arXiv:1810.04805).
+    "bert-base": _values("bert", (768, 3072, 12), 12),
+    "bert-large": _values("bert", (1024, 4096, 24), 16),
+    # google/vit-base-patch16-224 and vit-large-patch16-224 (arXiv:2010.11929, table 1).
+    "vit-base": _values("vit", (768, 3072, 12), 12),
+    "vit-large": _values("vit", (1024, 4096, 24), 16),
+    # openai/whisper-*; large is large-v3.
+    **{
+        f"whisper-{name.removesuffix('-v3')}": ("whisper", values)
+        for name, values in WHISPER_GEOMETRIES.items()
+        if name != "toy"
+    },
+}
+"""Configurations by name: the type, and what differs from its defaults."""
+
+
+_Make = Callable[[str, PreTrainedConfig], Model]
 _CONFIG_TYPES = frozenset(vars(configuration_auto)["CONFIG_MAPPING_NAMES"])
 _TOKENS = 128
 _IMAGE_SIZE = 224
@@ -96,12 +172,8 @@ def _config(model_type: str, values: Mapping[str, Any]) -> PreTrainedConfig:
         raise ConfigError(f"hf:{model_type} cannot take {dict(values)}: {error}") from error
 
 
-def _language(name: str, config: PreTrainedConfig) -> Model:
-    return LanguageModel(title=name, config=config, build=_builder(AutoModelForCausalLM, config))
-
-
-def _speech(name: str, config: PreTrainedConfig) -> Model:
-    return SpeechModel(title=name, config=config, build=_builder(AutoModelForSpeechSeq2Seq, config))
+def _generating(model: type[LanguageModel] | type[SpeechModel], auto: Any) -> _Make:
+    return lambda name, config: model(title=name, config=config, build=_builder(auto, config))
 
 
 def _encoder(name: str, config: PreTrainedConfig) -> Model:
@@ -156,9 +228,12 @@ def _builder(auto: Any, config: PreTrainedConfig) -> Callable[[], torch.nn.Modul
 
 
 # The first kind that has the type decides: BERT could also be run as a language model.
-_KINDS: Sequence[tuple[Mapping[str, object], Callable[[str, PreTrainedConfig], Model]]] = (
+_KINDS: Sequence[tuple[Mapping[str, object], _Make]] = (
     (tables.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES, _image_classifier),
-    (tables.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES, _speech),
+    (
+        tables.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES,
+        _generating(SpeechModel, AutoModelForSpeechSeq2Seq),
+    ),
     (tables.MODEL_FOR_MASKED_LM_MAPPING_NAMES, _encoder),
-    (tables.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, _language),
+    (tables.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, _generating(LanguageModel, AutoModelForCausalLM)),
 )

@@ -6,15 +6,15 @@ Imports torch only when a workload is traced.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import gcd
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Source, Traced
-from joulelab.estimator.program import Operator, Program, ProgramPhase
-from joulelab.estimator.tracing.kinds import Kind
+from joulelab.tracing.precision import dtype_on
+from joulelab.tracing.program import Kind, Operator, Program, ProgramPhase
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
 from joulelab.workloads.language import LanguageWorkload
@@ -44,12 +44,9 @@ class WorkloadModel(Model):
     Launch loops and networks are traced themselves. Of a workload that counts its cost in a way of
     its own that is taken: kernels without the values that flow between them, and with all bytes as
     read.
-
-    Attributes:
-        name: Its registered name.
-        workload_type: Its class.
     """
 
+    halves_alike: ClassVar[bool] = False  # a workload may count its work by format
     name: str
     workload_type: type[Workload[Any]]
 
@@ -70,11 +67,6 @@ class WorkloadModel(Model):
 
     @property
     @override
-    def halves_alike(self) -> bool:
-        return False  # a workload may count its work by format
-
-    @property
-    @override
     def quantises(self) -> bool:
         return issubclass(self.workload_type, NetworkWorkload)
 
@@ -86,7 +78,7 @@ class WorkloadModel(Model):
         if isinstance(workload, LaunchLoop):
             return Traced(phases=(_traced_loop(workload, self.name),), inputs={})
         if isinstance(workload, LanguageWorkload):
-            from joulelab.estimator.models.language_workload import trace_language
+            from joulelab.estimator.models.language import trace_language
 
             return trace_language(workload)
         if isinstance(workload, NetworkWorkload) and type(workload).cost is NetworkWorkload.cost:
@@ -122,8 +114,8 @@ def _traced_network(workload: NetworkWorkload[Any]) -> tuple[ProgramPhase, ...]:
 
 
 def _traced_loop(workload: LaunchLoop[Any], name: str) -> ProgramPhase:
-    from joulelab.estimator.models.fake_trace import fake_run
-    from joulelab.estimator.tracing.trace import trace_program
+    from joulelab.estimator.models.network import fake_run
+    from joulelab.tracing.trace import trace_program
 
     settings = workload.settings
     with fake_run(name):
@@ -159,7 +151,7 @@ def _operator(kernel: KernelCost, index: int) -> Operator:
         name=kernel.name,
         kind=kind,
         pipe=kernel.pipe,
-        dtype=_DTYPES.get(kernel.pipe, "float32"),
+        dtype=dtype_on(kernel.pipe),
         flop=kernel.flop,
         read_b=kernel.dram_b,
         weight_b=0.0,
@@ -169,14 +161,3 @@ def _operator(kernel: KernelCost, index: int) -> Operator:
         outputs=(2 * index + 1,),
         outputs_b=(0.0,),
     )
-
-
-_DTYPES = {
-    "fp64": "float64",
-    "tensor_fp64": "float64",
-    "fp16": "float16",
-    "tensor_fp16": "float16",
-    "tensor_bf16": "bfloat16",
-    "tensor_fp8": "float8_e4m3fn",
-    "tensor_int8": "int8",
-}

@@ -1,27 +1,75 @@
-"""What a phase's groups cost, one by one, so that they sum to the phase."""
+"""What a phase's groups cost, one by one, so that they sum to the phase; which could overlap."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from joulelab.core.cost import Pipe
 from joulelab.core.physics import OVERHEAD_SHARE
+from joulelab.errors import ConfigError
 from joulelab.estimator.architecture import GroupWork, scaled, summed
 from joulelab.estimator.architecture import events as events_of
 from joulelab.estimator.estimate import (
     Bound,
+    Concurrency,
     EnergySplit,
     Event,
     GroupEstimate,
     PhaseEstimate,
 )
-from joulelab.estimator.graph.concurrency import concurrency
-from joulelab.estimator.graph.table import main_operator
-from joulelab.estimator.precision import pipe_on
 from joulelab.estimator.pricing.memory import memory
 from joulelab.estimator.pricing.run import Conditions, PhaseRun
-from joulelab.estimator.program import Operator
+from joulelab.tracing.fusion import Groups, group_indices
+from joulelab.tracing.precision import pipe_on
+from joulelab.tracing.program import Operator, Program, main_operator
+
+
+def concurrency(program: Program, groups: Groups, seconds: Sequence[float]) -> Concurrency:
+    """Return the width and the critical path of ``groups``, which take ``seconds`` on the device.
+
+    A group's depth is the most groups that must run one after the other before it; groups of one
+    depth do not depend on each other.
+
+    Raises:
+        ConfigError: If ``seconds`` are not one per group, or if a group reads a value that a
+            later one writes.
+    """
+    if len(seconds) != len(groups):
+        raise ConfigError(f"seconds must be one per group, got {len(seconds)} for {len(groups)}.")
+    depths: list[int] = []
+    ends_s: list[float] = []
+    for waits_for, seconds_here in zip(_dependences(program, groups), seconds, strict=True):
+        depths.append(1 + max((depths[group] for group in waits_for), default=0))
+        ends_s.append(seconds_here + max((ends_s[group] for group in waits_for), default=0.0))
+    critical_path = max(depths, default=0)
+    return Concurrency(
+        num_groups=len(groups),
+        critical_path=critical_path,
+        mean_width=len(groups) / critical_path if groups else 0.0,
+        max_width=max(Counter(depths).values(), default=0),
+        critical_s=max(ends_s, default=0.0),
+    )
+
+
+def _dependences(program: Program, groups: Groups) -> Iterator[set[int]]:
+    """Yield for each group the positions of the groups whose values it reads."""
+    group_of = group_indices(program, groups)
+    writer = {
+        value: index
+        for index, operator in enumerate(program.operators)
+        for value in operator.outputs
+    }
+    for position, group in enumerate(groups):
+        inputs = (value for index in group for value in program.operators[index].inputs)
+        waits_for = {group_of[writer[value]] for value in inputs if value in writer} - {position}
+        if any(earlier > position for earlier in waits_for):
+            raise ConfigError(
+                f"groups must be in an order in which they can run, but group {position} reads a "
+                f"value that group {max(waits_for)} writes."
+            )
+        yield waits_for
+
 
 _NAMES_SHOWN = 3
 
@@ -55,29 +103,6 @@ def phase_estimate(result: PhaseRun, where: Conditions, *, events: bool) -> Phas
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """What all groups of one row have in common, per run and device, as plain numbers."""
-
-    flop: dict[Pipe, float]
-    moved_b: dict[str, float]
-    device_s: float
-    core_s: float
-    memory_s: float
-    roofline_s: float
-    clock_mhz: float
-    power_w: float
-    slowed: bool
-    energy: EnergySplit
-    busy: float
-
-    @property
-    def core_share(self) -> float:
-        """Share of the busy units' energy that goes with operations."""
-        needed_s = self.core_s + self.memory_s
-        return self.core_s / needed_s if needed_s > 0 else 0.0
-
-
 class _Groups:
     """The groups of a phase at one point."""
 
@@ -86,7 +111,6 @@ class _Groups:
         self._where = where
         self._runs = result.plan.phase.count
         self._found: dict[tuple[int, float], tuple[Event, ...]] = {}
-        self._rows = [self._row(row) for row in range(result.plan.table.num_rows)]
 
     def estimates(self, *, events: bool) -> tuple[GroupEstimate, ...]:
         """Return one estimate per group, in the order in which they run."""
@@ -96,80 +120,65 @@ class _Groups:
         groups = []
         for index, row in enumerate(plan.table.sequence.tolist()):
             members = [operators[i] for i in plan.groups[index]]
-            group = self._estimate(members, self._rows[row], elapsed[index], waits[index])
+            group = self._estimate(members, row, elapsed[index], waits[index])
             if events:
                 found = self._events(members, row, group, waits[index])
                 group = replace(group, events=found)
             groups.append(group)
         return tuple(groups)
 
-    def _row(self, row: int) -> _Row:
-        settled, costs = self._result.settled, self._result.costs
-        return _Row(
-            flop={pipe: float(flop[row]) for pipe, flop in costs.flop.items() if flop[row]},
-            moved_b={level: float(moved_b[row]) for level, moved_b in costs.moved_b.items()},
-            device_s=float(settled.device_s[0, row]),
-            core_s=float(settled.core_s[0, row]),
-            memory_s=float(settled.memory_s[0, row]),
-            roofline_s=float(costs.peak_s[row]) / float(self._where.overclock[0]),
-            clock_mhz=float(settled.clock_mhz[0, row]),
-            power_w=float(settled.power_w[0, row]),
-            slowed=bool(settled.slowed[0, row]),
-            energy=EnergySplit(
-                compute_j=float(settled.compute_j[0, row]),
-                memory_j=float(settled.memory_j[0, row]),
-                static_j=float(settled.static_j[0, row]),
-            ),
-            busy=self._busy_share(row),
-        )
-
-    def _busy_share(self, row: int) -> float:
-        """Return the share of the units' time on the device in which they are busy."""
-        fixed_s = self._result.costs.fixed_s[row]
-        device_s = self._result.settled.device_s[0, row]
-        busy_s = self._result.costs.fill[row] * (device_s - fixed_s) + OVERHEAD_SHARE * fixed_s
-        return float(busy_s / device_s)
-
     def _estimate(
-        self, members: Sequence[Operator], row: _Row, elapsed_s: float, wait_s: float
+        self, members: Sequence[Operator], row: int, elapsed_s: float, wait_s: float
     ) -> GroupEstimate:
+        settled, costs, where = self._result.settled, self._result.costs, self._where
         main, runs = members[main_operator(members)], self._runs
-        all_runs = runs * self._where.num_devices
-        waiting_j = wait_s * float(self._where.waiting_w[0])
+        all_runs = runs * where.num_devices
+        waiting_j = wait_s * float(where.waiting_w[0])
+        energy = EnergySplit(
+            compute_j=float(settled.compute_j[0, row]),
+            memory_j=float(settled.memory_j[0, row]),
+            static_j=float(settled.static_j[0, row]) + waiting_j,
+        )
         return GroupEstimate(
             name=_name(main, members),
             module=main.module,
             kind=main.kind,
             operators=tuple(operator.name for operator in members),
             count=1,
-            flop={pipe: flop * all_runs for pipe, flop in row.flop.items()},
-            moved_b={level: moved_b * all_runs for level, moved_b in row.moved_b.items()},
-            device_s=row.device_s * runs,
+            flop={pipe: float(of[row]) * all_runs for pipe, of in costs.flop.items() if of[row]},
+            moved_b={level: float(of[row]) * all_runs for level, of in costs.moved_b.items()},
+            device_s=float(settled.device_s[0, row]) * runs,
             elapsed_s=elapsed_s * runs,
-            roofline_s=row.roofline_s * runs,
-            bound=_bound(row, elapsed_s),
-            clock_mhz=row.clock_mhz,
-            power_w=row.power_w,
-            energy=EnergySplit(
-                compute_j=row.energy.compute_j * all_runs,
-                memory_j=row.energy.memory_j * all_runs,
-                static_j=(row.energy.static_j + waiting_j) * all_runs,
-            ),
+            roofline_s=float(costs.peak_s[row]) / float(where.overclock[0]) * runs,
+            bound=self._bound(row, elapsed_s),
+            clock_mhz=float(settled.clock_mhz[0, row]),
+            power_w=float(settled.power_w[0, row]),
+            energy=energy.times(all_runs),
         )
+
+    def _bound(self, row: int, elapsed_s: float) -> Bound:
+        """Return what sets the time: launching where most of it is not the kernel's own work."""
+        settled = self._result.settled
+        core_s, memory_s = settled.core_s[0, row], settled.memory_s[0, row]
+        longer_s = max(core_s, memory_s)
+        if settled.slowed[0, row]:
+            return "power"
+        if elapsed_s - longer_s > longer_s:
+            return "launch"
+        return "compute" if core_s >= memory_s else "memory"
 
     def _work(
         self, members: Sequence[Operator], row: int, group: GroupEstimate, wait_s: float
     ) -> GroupWork:
         """Return what one device did of ``group``."""
         table, share, runs = self._result.plan.table, 1 / self._where.num_devices, self._runs
-        main = members[main_operator(members)]
-        energy = group.energy
+        settled = self._result.settled
+        core_s, memory_s = float(settled.core_s[0, row]), float(settled.memory_s[0, row])
+        needed_s = core_s + memory_s
+        processor = self._where.processor
         return GroupWork(
-            kind=main.kind,
-            operators=tuple(
-                replace(operator, pipe=pipe_on(operator, self._where.processor))
-                for operator in members
-            ),
+            kind=members[main_operator(members)].kind,
+            operators=tuple(replace(one, pipe=pipe_on(one, processor)) for one in members),
             count=runs,
             read_b=float(table.read_b[row]) * runs,
             weight_b=float(table.weight_b[row]) * runs,
@@ -179,14 +188,17 @@ class _Groups:
             wait_s=wait_s * runs,
             clock_mhz=group.clock_mhz,
             waiting_mhz=float(self._where.clock_mhz[0]),
-            energy=EnergySplit(
-                compute_j=energy.compute_j * share,
-                memory_j=energy.memory_j * share,
-                static_j=energy.static_j * share,
-            ),
-            busy=self._rows[row].busy,
-            core_share=self._rows[row].core_share,
+            energy=group.energy.times(share),
+            busy=self._busy_share(row),
+            core_share=core_s / needed_s if needed_s > 0 else 0.0,
         )
+
+    def _busy_share(self, row: int) -> float:
+        """Return the share of the units' time on the device in which they are busy."""
+        fixed_s = self._result.costs.fixed_s[row]
+        device_s = self._result.settled.device_s[0, row]
+        busy_s = self._result.costs.fill[row] * (device_s - fixed_s) + OVERHEAD_SHARE * fixed_s
+        return float(busy_s / device_s)
 
     def _events(
         self, members: Sequence[Operator], row: int, group: GroupEstimate, wait_s: float
@@ -198,16 +210,6 @@ class _Groups:
             several = self._where.num_devices > 1
             self._found[row, wait_s] = scaled(found, self._where.num_devices) if several else found
         return self._found[row, wait_s]
-
-
-def _bound(row: _Row, elapsed_s: float) -> Bound:
-    """Return what sets the time: launching where most of it is not the kernel's own work."""
-    longer_s = max(row.core_s, row.memory_s)
-    if elapsed_s - longer_s > longer_s and not row.slowed:
-        return "launch"
-    if row.slowed:
-        return "power"
-    return "compute" if row.core_s >= row.memory_s else "memory"
 
 
 def _name(main: Operator, members: Sequence[Operator]) -> str:

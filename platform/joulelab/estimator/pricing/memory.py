@@ -8,8 +8,8 @@ from math import floor
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import MemoryEstimate
-from joulelab.estimator.program import Program
 from joulelab.hardware.processor import Processor
+from joulelab.tracing.program import Program
 
 # What PyTorch hands cuBLAS per stream, aten/src/ATen/cuda/CublasHandlePool.cpp: 32 MiB where
 # NVIDIA recommends that much, else 2 x 4096 + 8 x 16 KiB.
@@ -61,20 +61,6 @@ def workspace_b(program: Program, processor: Processor) -> float:
     return _CUBLAS_B_BY_ARCHITECTURE.get(processor.architecture, _CUBLAS_B)
 
 
-def shortfall_b(memory: MemoryEstimate) -> float:
-    """Return how many bytes more are needed than there are; negative where some are left."""
-    return memory.peak_b - memory.capacity_b
-
-
-def shortfall(memory: MemoryEstimate) -> str:
-    """Return in words whether it fits, and by how much."""
-    missing_b = shortfall_b(memory)
-    needed = f"needs {_amount(memory.peak_b)} of {_amount(memory.capacity_b)}"
-    if missing_b <= 0:
-        return f"{needed}: {_amount(abs(missing_b))} to spare"
-    return f"{needed}: does not fit by {_amount(missing_b)}, {_largest_part(memory)}"
-
-
 def largest_batch(
     memory_at_1: MemoryEstimate,
     memory_at_2: MemoryEstimate,
@@ -89,8 +75,7 @@ def largest_batch(
         batches: The two batch sizes, the smaller one first.
 
     Returns:
-        0 if not even one sample fits; ``None`` if memory does not grow with the batch, so that it
-        sets no limit.
+        0 if not even one sample fits; ``None`` if memory sets no limit.
 
     Raises:
         ConfigError: If the two are not of one device, or not at increasing batches >= 1.
@@ -105,25 +90,5 @@ def largest_batch(
     sample_b = (memory_at_2.peak_b - memory_at_1.peak_b) / (batches[1] - batches[0])
     if sample_b <= 0:
         return None if memory_at_2.fits else 0
-    return max(floor(batches[0] - shortfall_b(memory_at_1) / sample_b), 0)
-
-
-def _largest_part(memory: MemoryEstimate) -> str:
-    parts = {
-        "weights": memory.weight_b,
-        "activations": memory.activation_b,
-        "the KV cache": memory.kv_b,
-        "inputs": memory.input_b,
-        "gradients": memory.gradient_b,
-        "optimizer state": memory.optimizer_b,
-        "scratch space": memory.workspace_b,
-    }
-    name = max(parts, key=lambda part: parts[part])
-    return f"most of it for {name} ({_amount(parts[name])})"
-
-
-def _amount(size_b: float) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size_b >= scale:
-            return f"{size_b / scale:.1f} {unit}"
-    return f"{size_b:.0f} B"
+    spare_b = memory_at_1.capacity_b - memory_at_1.peak_b
+    return max(floor(batches[0] + spare_b / sample_b), 0)

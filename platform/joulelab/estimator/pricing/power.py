@@ -16,7 +16,6 @@ from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.roofline import GroupCosts, kernel_s, memory_side_s
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.spec import VoltageCurve
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -32,16 +31,13 @@ class Settled:
     """Groups at the clock at which they run, as arrays (points, groups).
 
     Attributes:
-        clock_mhz: Core clock.
         core_s: Time that the units alone would take.
         memory_s: Time that the memories alone would take.
-        device_s: Time on the device.
         power_w: Mean power meanwhile, never above the cap.
         compute_j: Energy of operations and of the units that they keep busy.
         memory_j: Energy of moving bytes and of the units that this keeps busy.
         static_j: Energy of being powered and clocked.
         slowed: Whether the cap makes them take longer, by more than a thousandth.
-        throttled: Whether the cap holds the clock down.
     """
 
     clock_mhz: Array
@@ -98,25 +94,13 @@ def static_w(processor: Processor, clock_mhz: Array) -> Array:
     """Return the power of being on and clocked, whatever runs."""
     power = processor.power
     clock_w = power.clock_w_per_ghz * clock_mhz / 1e3
-    return power.constant_w + voltage(processor.voltage, clock_mhz) ** 2 * clock_w
-
-
-def voltage(curve: VoltageCurve, clock_mhz: Array) -> Array:
-    """Return voltage over minimum voltage, as :meth:`VoltageCurve.at` does for one clock."""
-    above_ghz = np.maximum(0.0, clock_mhz - curve.ridge_mhz) / 1e3
-    return 1.0 + curve.slope_per_ghz * above_ghz + curve.curvature_per_ghz2 * above_ghz**2
+    return power.constant_w + processor.voltage.at(clock_mhz) ** 2 * clock_w
 
 
 def settle(costs: GroupCosts, processor: Processor, clock_mhz: Array, cap_w: Array) -> Settled:
     """Run every group at the highest clock up to ``clock_mhz`` at which it keeps to ``cap_w``.
 
     A group that exceeds the cap even at the lowest clock takes as long as its energy needs.
-
-    Args:
-        costs: What the groups ask for.
-        processor: The processor.
-        clock_mhz: Requested clocks, one per point.
-        cap_w: Power limits, one per point; above what :func:`waiting_w` is.
     """
     shape = (len(clock_mhz), len(costs.fill))
     rows = np.tile(np.arange(shape[1]), shape[0])
@@ -161,7 +145,7 @@ class _Load:
         memory_s = memory_side_s(costs, self._processor, clock_mhz, rows)
         work_s = kernel_s(core_s, memory_s)
         fixed_s = costs.fixed_s[rows]
-        voltage2 = voltage(self._processor.voltage, clock_mhz) ** 2
+        voltage2 = self._processor.voltage.at(clock_mhz) ** 2
         busy_s = costs.fill[rows] * work_s + OVERHEAD_SHARE * fixed_s
         scale = voltage2 if self._processor.last_cache.on_core_clock else 1.0
         return _AtClock(

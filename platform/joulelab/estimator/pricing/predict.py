@@ -1,21 +1,51 @@
 """From a traced model and a processor to time, energy and memory, and where they go."""
 
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Estimate, Mode
-from joulelab.estimator.graph.table import ALL_REDUCE
-from joulelab.estimator.precision import check_precision
+from joulelab.estimator.estimate import Confidence, Estimate, Mode
 from joulelab.estimator.pricing.breakdown import phase_estimate
 from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
-from joulelab.estimator.program import TracedModel
-from joulelab.estimator.validation.confidence import confidence_of
 from joulelab.hardware.processor import Processor
+from joulelab.tracing.precision import check_precision
+from joulelab.tracing.program import ALL_REDUCE, TracedModel
+
+HELD_OUT_ERRORS = files("joulelab.estimator.validation").joinpath("held_out_errors.toml")
+"""What ``benchmarks/estimator.py --write`` makes."""
+
+_NO_SILICON = "projected from a design: there is no silicon"
+
+
+def confidence_of(processor: Processor) -> Confidence:
+    """Return the confidence in estimates for ``processor``.
+
+    Errors are those of the latest comparison with measurements; a processor that was never
+    compared has none.
+    """
+    found = _errors().get(processor.key, {})
+    silicon = _NO_SILICON if processor.tier == "D" else ""
+    return Confidence(
+        tier=processor.tier,
+        time_error=found.get("time_error"),
+        energy_error=found.get("energy_error"),
+        num_points=found.get("num_points", 0),
+        note=found.get("note", silicon),
+    )
+
+
+@cache
+def _errors() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(HELD_OUT_ERRORS.read_text(encoding="utf-8"))
+
 
 Array = NDArray[np.float64]
 
@@ -30,18 +60,9 @@ def estimate(
     events: bool = False,
     strict: bool = False,
 ) -> Estimate:
-    """Return what ``model`` costs on ``processor``.
+    """Return what ``model`` costs on ``processor``; one that does not fit its memory says so.
 
-    A model that does not fit the device's memory is estimated all the same, and says so.
-
-    Args:
-        model: The model; for several devices, what one of them runs, all-reduces included.
-        processor: What it runs on.
-        mode: How kernels are launched; TPUs and KPUs always run compiled programs.
-        point: Clock and power limit.
-        num_devices: Processors that share the work by tensor parallelism.
-        events: Whether to break energies down to architectural events.
-        strict: Whether an operator without cost formula is an error.
+    For several devices, ``model`` is what one of them runs, all-reduces included.
 
     Raises:
         ConfigError: If the processor lacks the precision, or ``point`` is off its range, or the
@@ -75,15 +96,9 @@ def estimate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Totals of a model over processors and operating points.
+    """Totals of a model over processors and operating points, as (processors, points, phases).
 
-    Attributes:
-        phases: Names of the phases.
-        latency_s: Time of all executions of each phase, as (processors, points, phases).
-        energy_j: Energy of all devices in the same form.
-        roofline_s: Least time that peak rates allow, in the same form.
-        peak_power_w: Power of one device in the group that draws most, in the same form.
-        num_devices: Processors that share the work.
+    Times are of all executions, energies of all devices, the peak power is of one.
     """
 
     phases: tuple[str, ...]
@@ -126,14 +141,8 @@ def totals(
 ) -> Totals:
     """Return time and energy alone of ``model``, for matrices of devices and for sweeps.
 
-    The same figures as :func:`estimate`, with the program analysed once for all processors.
-
-    Args:
-        model: The model.
-        processors: What it runs on, one after the other.
-        mode: How kernels are launched.
-        points: Operating points; each must be in the range of every processor.
-        num_devices: Processors that share the work.
+    The same figures as :func:`estimate`, with the program analysed once for all processors. Each of
+    ``points`` must be in the range of every processor.
 
     Raises:
         ConfigError: As :func:`estimate`.
@@ -214,6 +223,6 @@ def _missing_formulas(model: TracedModel, missing: Mapping[str, float]) -> str:
     names = ", ".join(f"{name} ({share:.1%} of all bytes)" for name, share in missing.items())
     return (
         f"{model.name} calls matrix operators without cost formula: {names}. Add one to "
-        "joulelab.estimator.tracing.formulas, or estimate without --strict, which counts their "
+        "joulelab.tracing.work, or estimate without --strict, which counts their "
         "bytes alone."
     )

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from joulelab.core.cost import Pipe
 from joulelab.core.physics import roofline_s
 from joulelab.errors import ConfigError
-from joulelab.estimator.graph.table import WorkTable, kind_name
-from joulelab.estimator.precision import is_matrix, pipe_on
-from joulelab.estimator.pricing.layout_work import ACTIVATION_SHARE, layout_work
-from joulelab.estimator.pricing.occupancy import Shapes, utilisation
-from joulelab.estimator.tracing.kinds import MATRIX_KINDS
-from joulelab.hardware.processor import MemoryLevel, Processor
+from joulelab.estimator.pricing.matrix_work import ACTIVATION_SHARE, layout_work, utilisation
+from joulelab.estimator.pricing.table import Shapes, WorkTable, kind_name
+from joulelab.hardware.processor import Processor
+from joulelab.tracing.precision import is_matrix, pipe_on
+from joulelab.tracing.program import MATRIX_KINDS
 
 Array = NDArray[np.float64]
 
@@ -82,7 +81,9 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     layout = layout_work(table, processor, pipes)
     timing, cache, memory = processor.timing, processor.last_cache, processor.memory
     streamed = timing.memory_efficiency * _stream_efficiency(table, processor)
-    flop = {pipe: table.per_group(table.flop * _is(pipe, pipes)) for pipe in set(pipes)}
+    runs_on = np.array(pipes, dtype=object)
+    flop = {pipe: table.per_group(table.flop * (runs_on == pipe)) for pipe in set(pipes)}
+    moved_b = {cache.name: cache_b + layout.cache_b, memory.name: memory_b + layout.memory_b}
     return GroupCosts(
         core_s_mhz=_side_by_side(table, processor, pipes, core_s_mhz),
         tensor_s_mhz=_tensor_s_mhz(table, processor, flop),
@@ -94,12 +95,10 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
             (flop[pipe] * processor.power.flop_j[pipe] for pipe in flop),
             start=np.zeros(table.num_rows),
         ),
-        cache_j=(cache_b + layout.cache_b) * cache.byte_j,
-        memory_j=(memory_b + layout.memory_b) * memory.byte_j + link_b * processor.link_byte_j,
+        cache_j=moved_b[cache.name] * cache.byte_j,
+        memory_j=moved_b[memory.name] * memory.byte_j + link_b * processor.link_byte_j,
         flop=flop,
-        moved_b=_by_level(
-            cache, memory, cache_b + layout.cache_b, memory_b + layout.memory_b, link_b
-        ),
+        moved_b={**moved_b, LINK: link_b} if link_b.any() else moved_b,
         peak_s=_peak_s(processor, flop, cache_b, memory_b, link_b),
     )
 
@@ -141,7 +140,7 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
         shaped = np.nonzero(rows & table.has_shape)[0]
         if len(shaped):
             use[shaped], fill[shaped] = utilisation(
-                _rows(shapes, shaped), processor.engine, plain=plain
+                shapes.at(shaped), processor.engine, plain=plain
             )
     use *= useful
     core_s_mhz = table.flop / np.minimum(rates, reached * use) / 1e6
@@ -156,9 +155,9 @@ def _side_by_side(
     While one block of a result is scaled, summed and clipped, others are multiplied. On a CPU
     both are instructions of the same cores.
     """
-    on_matrix = np.array([pipe.startswith("tensor_") for pipe in pipes])
     if processor.family == "cpu":
         return table.per_group(core_s_mhz)
+    on_matrix = np.array([pipe.startswith("tensor_") for pipe in pipes])
     return roofline_s(
         table.per_group(core_s_mhz * on_matrix), table.per_group(core_s_mhz * ~on_matrix)
     )
@@ -261,13 +260,6 @@ def _link(table: WorkTable, processor: Processor, num_devices: int) -> tuple[Arr
     return sent_b, sent_b / processor.link_b_per_s + hops_s
 
 
-def _by_level(
-    cache: MemoryLevel, memory: MemoryLevel, cache_b: Array, memory_b: Array, link_b: Array
-) -> Mapping[str, Array]:
-    levels = {cache.name: cache_b, memory.name: memory_b}
-    return {**levels, LINK: link_b} if link_b.any() else levels
-
-
 def _peak_s(
     processor: Processor,
     flop: Mapping[Pipe, Array],
@@ -281,11 +273,3 @@ def _peak_s(
     if link_b.any():
         times.append(link_b / processor.link_b_per_s)
     return np.max(times, axis=0)  # type: ignore[no-any-return]
-
-
-def _is(pipe: Pipe, pipes: list[Pipe]) -> Array:
-    return np.array([other == pipe for other in pipes], dtype=float)
-
-
-def _rows(shapes: Shapes, rows: NDArray[np.intp]) -> Shapes:
-    return Shapes(batch=shapes.batch[rows], m=shapes.m[rows], n=shapes.n[rows], k=shapes.k[rows])

@@ -9,28 +9,53 @@ from numpy.typing import NDArray
 from joulelab.core.physics import CAP_SHARE
 from joulelab.core.point import OperatingPoint
 from joulelab.estimator.estimate import Mode
-from joulelab.estimator.graph.compiled import pruned
-from joulelab.estimator.graph.fusion import Groups, fused, unfused
-from joulelab.estimator.graph.table import WorkTable, tabulate
-from joulelab.estimator.precision import at_precision
-from joulelab.estimator.pricing import launch
 from joulelab.estimator.pricing.power import Settled, requested, settle, waiting_w
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs
-from joulelab.estimator.program import ProgramPhase, TracedModel
+from joulelab.estimator.pricing.table import WorkTable, tabulate
 from joulelab.hardware.processor import Processor
+from joulelab.tracing.fusion import Groups, ValueBytes, fused, unfused
+from joulelab.tracing.precision import at_precision, element_b
+from joulelab.tracing.program import Operator, Program, ProgramPhase, TracedModel
 
 Array = NDArray[np.float64]
 
 
+def mode_on(processor: Processor, mode: Mode) -> Mode:
+    """Return how ``processor`` launches when asked for ``mode``: TPUs and KPUs always compile."""
+    return "compiled" if processor.family in ("tpu", "kpu") else mode
+
+
+def launch_s(table: WorkTable, processor: Processor, mode: Mode) -> Array:
+    """Return the launch time of each distinct group: of the host, or between kernels."""
+    timing = processor.timing
+    if mode_on(processor, mode) != "eager":
+        return np.full(table.num_rows, timing.graph_launch_s)
+    return np.array([timing.launch_s(table.operators[row].kind) for row in table.main])
+
+
+def elapsed_s(device_s: Array, launches_s: Array, *, queued: bool) -> Array:
+    """Return the share of each kernel in the time from the first launch to the last end.
+
+    With a queue, kernel i starts when the host has launched it and the one before has ended:
+    ``end_i = max(host_i, end_{i-1}) + t_i``, solved by a running maximum along the last axis.
+    Without one, every kernel waits for its own launch.
+    """
+    if not queued:
+        return device_s + launches_s
+    before_s = np.cumsum(device_s, axis=-1) - device_s
+    start_s = np.maximum.accumulate(np.cumsum(launches_s, axis=-1) - before_s, axis=-1)
+    end_s = start_s + before_s + device_s
+    return np.diff(end_s, axis=-1, prepend=0.0)
+
+
+def is_queued(processor: Processor, mode: Mode) -> bool:
+    """Return whether the host launches ahead of the device: eager programs on GPUs."""
+    return processor.family == "gpu" and mode == "eager"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A phase as it is run in one mode, on whatever processor.
-
-    Attributes:
-        phase: The phase, its program in the precision in which it runs.
-        groups: Operators that run as one kernel.
-        table: Their work.
-    """
+    """A phase in the precision in which it runs, its kernels in one mode, and their work."""
 
     phase: ProgramPhase
     groups: Groups
@@ -52,18 +77,57 @@ def _plan(phase: ProgramPhase, precision: str, mode: Mode) -> Plan:
     )
 
 
+def pruned(program: Program) -> Program:
+    """Return ``program`` without by-products that nothing reads and pixels that nothing needs.
+
+    A result that nothing reads beside one that is read is a by-product; where nothing reads any,
+    they are results of the program. Operators of PyTorch make more than programs need: pooling
+    writes where each maximum was, norms their statistics, attention the logarithms of its sums. And
+    a convolution of single pixels that skips every other one need not fetch those in between, as
+    compilers keep all channels of a pixel side by side. What the program holds in memory is left
+    as it was traced.
+    """
+    values = ValueBytes(program)
+    operators = tuple(
+        _with_windows(_without_by_products(operator, values)) for operator in program.operators
+    )
+    return replace(program, operators=operators)
+
+
+def _without_by_products(operator: Operator, values: ValueBytes) -> Operator:
+    read = [value in values.readers for value in operator.outputs]
+    if all(read) or not any(read) or len(operator.outputs_b) != len(operator.outputs):
+        return operator
+    kept = [
+        (value, size_b)
+        for value, size_b, is_read in zip(operator.outputs, operator.outputs_b, read, strict=True)
+        if is_read
+    ]
+    outputs, outputs_b = zip(*kept, strict=True)
+    return replace(operator, outputs=outputs, outputs_b=outputs_b, written_b=sum(outputs_b))
+
+
+def _with_windows(operator: Operator) -> Operator:
+    """Let a convolution read at most what its windows hold, however few pixels these cover."""
+    shape = operator.shape
+    if operator.kind != "conv" or shape is None or operator.stage != "forward":
+        return operator
+    windows_b = shape.batch * shape.m * shape.k * element_b(operator.dtype)
+    if windows_b >= operator.read_b:
+        return operator
+    share = windows_b / operator.read_b
+    inputs_b = tuple(size_b * share for size_b in operator.inputs_b)
+    return replace(operator, read_b=windows_b, inputs_b=inputs_b)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """How and where phases run; arrays have one entry per point.
 
     Attributes:
-        processor: What they run on.
         mode: How kernels are launched, as the processor does it.
-        num_devices: Processors that share the work.
-        clock_mhz: Requested core clocks.
         cap_w: Power limits of each processor.
         held_w: Power at which it is held where a limit binds.
-        waiting_w: Power while a processor waits.
     """
 
     processor: Processor
@@ -91,7 +155,7 @@ def conditions(
     clock_mhz, cap_w = requested(processor, points)
     return Conditions(
         processor=processor,
-        mode=launch.mode_on(processor, mode),
+        mode=mode_on(processor, mode),
         num_devices=num_devices,
         clock_mhz=clock_mhz,
         cap_w=cap_w,
@@ -104,12 +168,7 @@ def conditions(
 class PhaseRun:
     """One execution of a phase on one processor; arrays are (points, ...).
 
-    Attributes:
-        plan: What was run.
-        costs: What its distinct groups ask for.
-        settled: At what clock, time and energy these run.
-        elapsed_s: Share of each group of the sequence in the latency.
-        where: Where and how.
+    ``costs`` and ``settled`` are of distinct groups, ``elapsed_s`` is of the groups in sequence.
     """
 
     plan: Plan
@@ -149,33 +208,23 @@ class PhaseRun:
         return busy_j + idle_s * self.where.waiting_w
 
 
-def _as_compiled(where: Conditions) -> Processor:
-    """Return the processor, which need not change layouts where a compiler chose one for all."""
-    if where.mode != "compiled":
-        return where.processor
-    timing = replace(where.processor.timing, layout_efficiency=None)
-    return replace(where.processor, timing=timing)
-
-
 def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
-    """Run ``plan``.
-
-    Args:
-        plan: The phase.
-        where: Where and how.
-        toggle: What is left of the energy of operations and of the last cache's bytes, 0..1.
+    """Run ``plan``, with ``toggle`` left of the energy of operations and the last cache, 0..1.
 
     Raises:
         ConfigError: If matrix work has a format that the processor lacks.
     """
-    costs = group_costs(plan.table, _as_compiled(where), where.num_devices)
+    processor = where.processor
+    if where.mode == "compiled":  # a compiler chose one layout for all
+        processor = processor.without_layout_changes()
+    costs = group_costs(plan.table, processor, where.num_devices)
     if toggle != 1.0:
         costs = replace(costs, flop_j=toggle * costs.flop_j, cache_j=toggle * costs.cache_j)
     settled = settle(costs, where.processor, where.clock_mhz, where.held_w)
     sequence = plan.table.sequence
-    elapsed_s = launch.elapsed_s(
+    elapsed = elapsed_s(
         settled.device_s[:, sequence],
-        launch.launch_s(plan.table, where.processor, where.mode)[sequence],
-        queued=launch.is_queued(where.processor, where.mode),
+        launch_s(plan.table, where.processor, where.mode)[sequence],
+        queued=is_queued(where.processor, where.mode),
     )
-    return PhaseRun(plan=plan, costs=costs, settled=settled, elapsed_s=elapsed_s, where=where)
+    return PhaseRun(plan=plan, costs=costs, settled=settled, elapsed_s=elapsed, where=where)

@@ -5,8 +5,8 @@ from math import fsum, inf
 
 import numpy as np
 
+from joulelab.estimator.architecture.base import COMPONENTS
 from joulelab.estimator.estimate import (
-    Component,
     EnergySplit,
     Estimate,
     Event,
@@ -15,16 +15,9 @@ from joulelab.estimator.estimate import (
 from joulelab.estimator.pricing.predict import Totals
 from joulelab.hardware.processor import Processor
 
-_COMPONENTS: tuple[Component, ...] = ("compute", "memory", "static")
-
 
 def cap_share(found: Totals, processors: Sequence[Processor]) -> float:
-    """Return the largest power over the power limit, mean or of any group; at most 1.
-
-    Args:
-        found: Totals at the default operating point.
-        processors: The processors that they are of.
-    """
+    """Return the largest power over the power limit, mean or of any group; at most 1."""
     caps_w = np.array([[processor.default_power_limit_w] for processor in processors])
     mean_w, peak_w = found.power_w / found.num_devices, found.peak_power_w.max(axis=-1)
     return float((np.maximum(mean_w, peak_w) / caps_w).max())
@@ -55,9 +48,9 @@ def partition_error(made: Estimate) -> float:
 
 def _errors_of_phase(phase: PhaseEstimate) -> Iterator[float]:
     yield _error((group.elapsed_s for group in phase.groups), phase.latency_s)
-    for component in _COMPONENTS:
+    for component in COMPONENTS:
         yield _error(
-            (_of(group.energy, component) for group in phase.groups), _of(phase.energy, component)
+            (group.energy.of(component) for group in phase.groups), phase.energy.of(component)
         )
     yield from _errors_of_events(phase.events, phase.energy)
     for group in phase.groups:
@@ -65,11 +58,11 @@ def _errors_of_phase(phase: PhaseEstimate) -> Iterator[float]:
 
 
 def _errors_of_events(events: Sequence[Event], energy: EnergySplit) -> Iterator[float]:
-    parts_j: dict[str, list[float]] = {component: [] for component in _COMPONENTS}
+    parts_j: dict[str, list[float]] = {component: [] for component in COMPONENTS}
     for event in events:
         parts_j[event.path.partition("/")[0]].append(event.energy_j)
-    for component in _COMPONENTS:
-        yield _error(parts_j[component], _of(energy, component))
+    for component in COMPONENTS:
+        yield _error(parts_j[component], energy.of(component))
 
 
 def _error(parts: Iterable[float], whole: float) -> float:
@@ -77,7 +70,3 @@ def _error(parts: Iterable[float], whole: float) -> float:
     if min(parts, default=-1.0) < 0:
         return inf
     return abs(fsum(parts) - whole) / whole if whole else fsum(parts)
-
-
-def _of(energy: EnergySplit, component: Component) -> float:
-    return float(getattr(energy, f"{component}_j"))

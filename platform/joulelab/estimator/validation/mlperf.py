@@ -1,4 +1,4 @@
-"""What submissions to MLPerf Inference ran, as far as they tell.
+"""What submissions to MLPerf Inference ran, as far as they publish it.
 
 The rules fix one sample for SingleStream and eight for MultiStream; Offline leaves the batch to
 the submitter. NVIDIA's own configurations, published with its results (mlcommons/
@@ -22,10 +22,10 @@ from joulelab.core.configuration import KnobValue
 OFFLINE_BATCH = 64
 OFFLINE_CHOICES = (2, 8, 16, 32, 128, 512, 2048)
 SAMPLES: Mapping[str, int] = {"SingleStream": 1, "MultiStream": 8, "Offline": OFFLINE_BATCH}
-"""Samples of one execution by scenario; of Offline, samples over which time is told."""
+"""Samples of one execution by scenario; of Offline, samples over which time is published."""
 
 _MEAN_QUESTION_TOKENS = 177
-"""Mean length of SQuAD v1.1's validation questions with their texts, cut at 384; recalled."""
+"""Mean length of SQuAD v1.1's validation questions with their texts, cut at 384; from memory."""
 _LONG_QUESTION_TOKENS = 270
 _LOW_CLOCKS_MHZ = {"resnet50": 625, "retinanet": 523}
 _ORIN_CLOCK_MHZ = 1300
@@ -38,13 +38,7 @@ _RETINANET = Path(__file__).with_name("openimages_retinanet.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """A program as it was submitted.
-
-    Attributes:
-        model: As :func:`joulelab.estimator.models.trace_model` takes it.
-        precision: Number format.
-        knobs: The model's knobs.
-    """
+    """A program as it was submitted, as :func:`joulelab.estimator.models.trace_model` takes it."""
 
     model: str
     precision: str
@@ -54,7 +48,7 @@ class Submitted:
 def submitted(row: Mapping[str, str]) -> Submitted | None:
     """Return what was run for a row of the table; ``None`` if the estimator has no such program.
 
-    Where energy is told, it is the mean sample.
+    Where energy is published, it is the mean sample.
     """
     is_mean = row["batch"] == "Offline" or bool(row["energy_j_per_item"])
     tokens = _MEAN_QUESTION_TOKENS if is_mean else _LONG_QUESTION_TOKENS
@@ -83,7 +77,7 @@ def host_link_b_per_s(row: Mapping[str, str]) -> float | None:
 
 
 def mean_time_share(row: Mapping[str, str]) -> float:
-    """Return the time of the mean sample over the latency that is told.
+    """Return the time of the mean sample over the latency that is published.
 
     Questions take time with their length.
     """

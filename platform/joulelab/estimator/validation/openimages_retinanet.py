@@ -11,7 +11,7 @@ at those alone, and how many are left depends on the image.
 import torch
 from torch import nn
 
-from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision
+from joulelab.tracing.torchvision_shim import ensure_torchvision
 
 ensure_torchvision()
 

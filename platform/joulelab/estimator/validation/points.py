@@ -1,4 +1,4 @@
-"""Published measurements as runs that the estimator can be asked for, or why it cannot.
+"""Tables of measurements as runs that the estimator can be asked for, or why it cannot.
 
 What submissions to MLPerf Inference ran is in :mod:`joulelab.estimator.validation.mlperf`. Those
 with power run at clocks and power limits of the submitter's choice. So their times are no test of
@@ -11,12 +11,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast, get_args
 
 from joulelab.csv_table import FIRST_LINE, read_csv_table
+from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Mode
+from joulelab.estimator.question import knob_value
 from joulelab.estimator.validation import mlperf
 from joulelab.estimator.validation.mlperf import Submitted
-from joulelab.estimator.validation.runs import MeasuredRun, Scope
+from joulelab.estimator.validation.runs import MeasuredRun, Scope, read_h200_runs
+from joulelab.registry import unknown_name
 
 _SCOPES: Mapping[str, Scope] = {
     "package (RAPL)": "package",
@@ -45,12 +49,7 @@ _WRITTEN_OUT = "hf:bert-large?_attn_implementation=eager"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferencePoints:
-    """Published measurements.
-
-    Attributes:
-        runs: Those that can be compared.
-        left_out: How many others there are, by reason.
-    """
+    """Published measurements that can be compared; how many others there are, by reason."""
 
     runs: tuple[MeasuredRun, ...]
     left_out: Mapping[str, int]
@@ -193,3 +192,67 @@ def _nvidia_example(row: Mapping[str, str]) -> Submitted | None:
         return None
     knobs = {"tokens": int(float(row["seq"]))} if model == _WRITTEN_OUT else {}
     return Submitted(model=model, precision=precision, knobs=knobs)
+
+
+_NEEDED = ("model", "device", "precision", "batch")
+
+
+def read_measured(path: Path) -> tuple[MeasuredRun, ...]:
+    """Read measured runs; the columns say of which form the table is.
+
+    Raises:
+        ConfigError: If the table cannot be read or lacks columns; names them.
+    """
+    rows = read_csv_table(path)
+    if not rows:
+        raise ConfigError(f"{path} holds no measurements.")
+    if {"case", "latency_ms"} & set(rows[0]):
+        return _of_known_form(path, rows[0])
+    missing = [name for name in _NEEDED if name not in rows[0]]
+    if missing or not {"time_s", "energy_j"} & set(rows[0]):
+        lacks = ", ".join(missing or ["time_s or energy_j"])
+        raise ConfigError(f"{path} lacks the columns {lacks}; see `joulelab validate --help`.")
+    return tuple(_own_run(row, number, path) for number, row in enumerate(rows, start=FIRST_LINE))
+
+
+def _of_known_form(path: Path, row: Mapping[str, str]) -> tuple[MeasuredRun, ...]:
+    try:
+        return read_h200_runs(path) if "case" in row else read_reference_points(path).runs
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"{path} is no whole table of its form: {error}") from error
+
+
+def _own_run(row: Mapping[str, str], number: int, path: Path) -> MeasuredRun:
+    try:
+        return MeasuredRun(
+            name=row.get("name") or f"line {number}: {row['model']} on {row['device']}",
+            source=row.get("source") or path.name,
+            family=row.get("family") or row["model"],
+            scenario=row.get("scenario") or "",
+            device=row["device"],
+            model=row["model"],
+            precision=row["precision"],
+            batch=int(row["batch"]),
+            mode=cast("Mode", _one_of("mode", row.get("mode") or "eager", get_args(Mode))),
+            knobs=dict(knob_value(word) for word in (row.get("knobs") or "").split()),
+            time_s=_positive(row.get("time_s")),
+            energy_j=_positive(row.get("energy_j")),
+            scope=cast("Scope", _one_of("scope", row.get("scope") or "gpu", get_args(Scope))),
+        )
+    except ValueError as error:
+        raise ConfigError(f"Line {number} of {path}: {error}") from error
+
+
+def _positive(text: str | None) -> float | None:
+    if not text:
+        return None
+    value = float(text)
+    if not value > 0:
+        raise ConfigError(f"A time or an energy must be positive, got {text}.")
+    return value
+
+
+def _one_of(kind: str, name: str, known: tuple[str, ...]) -> str:
+    if name not in known:
+        raise unknown_name(kind, name, known)
+    return name

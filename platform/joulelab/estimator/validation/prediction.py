@@ -14,9 +14,47 @@ from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.pricing.memory import memory
 from joulelab.estimator.pricing.run import PhaseRun, Plan, conditions, plan, run
-from joulelab.estimator.validation.narrow import narrowed
 from joulelab.estimator.validation.runs import MeasuredRun
 from joulelab.hardware.processor import Processor
+from joulelab.tracing.precision import is_matrix
+from joulelab.tracing.program import Operator, Program, TracedModel
+
+
+def narrowed(model: TracedModel) -> TracedModel:
+    """Return ``model``, quantised to eight bits, with eight bits between its layers as well.
+
+    Its products read eight bits already; what goes into it, what they write, and what everything
+    between them reads and writes, shrinks from sixteen. What no product reads any more, such as
+    scores and boxes on their way to being chosen from, keeps its precision.
+    """
+    phases = tuple(replace(phase, program=_program(phase.program)) for phase in model.phases)
+    return replace(model, phases=phases)
+
+
+def _program(program: Program) -> Program:
+    narrow = _read_by_products(program)
+    operators = tuple(_operator(operator, narrow) for operator in program.operators)
+    return replace(program, operators=operators, input_b=program.input_b / 2)
+
+
+def _read_by_products(program: Program) -> frozenset[int]:
+    """Return the values that a product reads, directly or through other operators."""
+    found: set[int] = set()
+    for operator in reversed(program.operators):
+        if is_matrix(operator) or not found.isdisjoint(operator.outputs):
+            found.update(operator.inputs)
+    return frozenset(found)
+
+
+def _operator(operator: Operator, narrow: frozenset[int]) -> Operator:
+    if not narrow.isdisjoint(operator.outputs):
+        outputs_b = tuple(size_b / 2 for size_b in operator.outputs_b)
+        operator = replace(operator, written_b=operator.written_b / 2, outputs_b=outputs_b)
+    if is_matrix(operator) or narrow.isdisjoint(operator.inputs):
+        return operator
+    inputs_b = tuple(size_b / 2 for size_b in operator.inputs_b)
+    return replace(operator, read_b=operator.read_b / 2, inputs_b=inputs_b)
+
 
 Array = NDArray[np.float64]
 
@@ -29,8 +67,6 @@ class Prediction:
     """What the estimator says of a run.
 
     Attributes:
-        time_s: Time of one execution.
-        energy_j: Energy of one execution on one device.
         least_s: Time below which the units cannot do its operations, at the highest clock.
     """
 
@@ -98,9 +134,8 @@ def _asked(measured: MeasuredRun, batch: int) -> _Asked:
 def _predict_batch(measured: MeasuredRun, batch: int, processor: Processor) -> Prediction:
     """Return what ``batch`` samples cost, at the clock at which they were run."""
     plans = _plans(_asked(measured, batch))
-    where = conditions(
-        _with_layout_of(measured, processor), measured.mode, _points(measured, processor), 1
-    )
+    device = processor.without_layout_changes() if measured.is_channels_last else processor
+    where = conditions(device, measured.mode, _points(measured, processor), 1)
     runs = [run(one, where) for one in plans]
     copied_s = sum(_copied_s(measured, one) for one in plans)
     time_s = copied_s + _summed([result.latency_s for result in runs], plans)
@@ -130,13 +165,6 @@ def _copied_s(measured: MeasuredRun, plan: Plan) -> float:
     if measured.host_link_b_per_s is None:
         return 0.0
     return plan.phase.count * plan.phase.program.input_b / measured.host_link_b_per_s
-
-
-def _with_layout_of(measured: MeasuredRun, processor: Processor) -> Processor:
-    """Return ``processor``, which changes no layouts if images have the right one."""
-    if not measured.is_channels_last:
-        return processor
-    return replace(processor, timing=replace(processor.timing, layout_efficiency=None))
 
 
 def _least_s(result: PhaseRun, processor: Processor) -> float:

@@ -22,19 +22,10 @@ class MeasuredRun:
     """One execution of a model on one device, as measured.
 
     Attributes:
-        name: Readable; unique within its source.
-        source: Who measured it.
         family: Models that count as one when some are held out.
         scenario: How it was asked for: ``"eager"``, ``"Offline"``, ``"SingleStream"``, ...
-        device: Key of the processor.
         model: As :func:`joulelab.estimator.models.trace_model` takes it.
-        precision: Number format.
         batch: Samples of one execution.
-        mode: How kernels were launched.
-        knobs: The model's knobs.
-        time_s: Time of one execution; ``None`` if not measured.
-        energy_j: Energy of one execution on one device; ``None`` if not measured.
-        scope: What that energy contains.
         is_narrow: Whether activations have eight bits between layers, too, not inside of products
             alone.
         is_channels_last: Whether images lay pixel by pixel, so that convolutions change no layout.
@@ -85,13 +76,8 @@ _H200_CASE = re.compile(
     r"(?:_(?P<stage>prefill|gen64))?_b(?P<batch>\d+)(?:_l(?P<length>\d+))?"
 )
 _H200_MODELS = {"llama7b": "llama-7b", "vitb": "vit-base"}
-_FORMATS = {
-    "float32": "fp32",
-    "fp32": "fp32",
-    "bfloat16": "bf16",
-    "float16": "fp16",
-    "fp16": "fp16",
-}
+_FORMATS = {"bfloat16": "bf16"} | dict.fromkeys(("float32", "fp32"), "fp32")
+_FORMATS |= dict.fromkeys(("float16", "fp16"), "fp16")
 _PROMPT_TOKENS, _NEW_TOKENS = 128, 64
 
 

@@ -1,1 +1,1 @@
-"""The members of the family, one file each; the table is in the package above."""
+"""The members of the family; the table is in the package above."""

@@ -6,14 +6,16 @@ one: 0 where the clock does not matter, 1 where time goes as 1 / clock, and a ti
 clock of the profile whatever is predicted.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
+from joulelab.power_models.base import PowerModel
 from joulelab.power_models.features import matrix
-from joulelab.power_models.queries import Queries
+from joulelab.power_models.queries import Queries, Target
 from joulelab.power_models.runs import Array
-from joulelab.power_models.targets import Target
 
 UNIT_INPUTS = ("fp_active", "dram_active", "tensor_active", "sm_active", "gr_engine_active")
 BOARD_INPUTS = ("clock_ratio", "voltage", "default_power_limit_w", "memory_bandwidth_b_per_s")
@@ -21,17 +23,52 @@ INPUTS = (*UNIT_INPUTS, *BOARD_INPUTS)
 
 _RISING = ("clock_ratio", "voltage")
 """With these the power of an application does not fall."""
+_CLOCK_RATIOS = (0.5, 0.7, 0.9, 1.0)
+"""Where the doubt about an application is looked up, over the clock of its profile."""
+_LEAST_SPREAD = 0.05
+"""Added to every spread, in logs: members agree on much that they have wrong alike."""
+
+
+class SpreadModel(PowerModel):
+    """A model whose intervals are wide where its own spread is.
+
+    A spread says for which applications errors are larger, not how large they are: that is
+    learned from applications that were held out, whose errors are divided by their spread
+    (conformal prediction with normalised scores). Among the clocks of one application the width
+    varies as for every model.
+    """
+
+    @abstractmethod
+    def spread(self, queries: Queries) -> Array:
+        """Return the model's own standard deviation of the logarithm of each answer."""
+
+    @override
+    def relative_doubt(self, queries: Queries) -> Array:
+        asked = queries.each_profile(_CLOCK_RATIOS)
+        spreads = self.spread(asked).reshape(len(queries.profiles), -1)
+        doubts = 1.0 + np.sqrt(np.mean(spreads**2, axis=1)) / _LEAST_SPREAD
+        return np.asarray(doubts[queries.profile])
+
+
+class CommitteeModel(SpreadModel):
+    """Several learners at once: the mean of their outputs, and the spread between them."""
+
+    @abstractmethod
+    def outputs(self, queries: Queries) -> Array:
+        """Return the output of each learner, shape ``(learners, n)``."""
+
+    @override
+    def answer(self, queries: Queries) -> Array:
+        return decoded(queries, self.outputs(queries).mean(axis=0), self.target)
+
+    @override
+    def spread(self, queries: Queries) -> Array:
+        return np.asarray(log_decoded(queries, self.outputs(queries), self.target).std(axis=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Examples:
-    """What a learner is taught.
-
-    Attributes:
-        inputs: Shape ``(n, len(INPUTS))``; not a number where unread.
-        outputs: Shape ``(n,)``.
-        weights: Of each example, 1 on average; shape ``(n,)``.
-    """
+    """What a learner is taught: inputs (not a number where unread), outputs, and their weights."""
 
     inputs: Array
     outputs: Array
@@ -71,14 +108,6 @@ def monotone(target: Target) -> list[int]:
     if target == "time_s":
         return [0] * len(INPUTS)
     return [int(name in _RISING) for name in INPUTS]
-
-
-def typical(inputs: Array) -> Array:
-    """Return what stands for an unread input: the median of those read, 0 if there is none."""
-    read = ~np.isnan(inputs).all(axis=0)
-    found = np.zeros(inputs.shape[1])
-    found[read] = np.nanmedian(inputs[:, read], axis=0)
-    return found
 
 
 def _log_unit(queries: Queries, target: Target) -> Array:

@@ -7,29 +7,25 @@
     model.save(folder); load_trace_model(folder)               # JSON and npz; no pickle
 
 A schedule says for each step of equal length which phase ran and how busy the units were. The
-baseline knows a power level for each phase, which follows the activities; the others learn what it
-misses. ``validation.leave_one_trace_out`` holds out whole recordings; its scores say who loses.
-
-**To add a member**: one file and one line below. It derives from
-:class:`joulelab.power_models.traces.base.TraceModel` and has a ``name``, ``learn``, ``answer``,
-``_state`` and ``_restore``. Torch is allowed in ``neural/`` alone.
+model knows a power level for each phase, which follows the activities.
+``validation.leave_one_trace_out`` holds out whole recordings.
 """
 
 from pathlib import Path
 
 from joulelab.power_models.state import read_state
-from joulelab.power_models.traces.base import TraceModel
+from joulelab.power_models.traces.model import TraceModel
 from joulelab.registry import Registry
 
+BASELINE = "state_machine_ar1"
 TRACE_MODELS: Registry[type[TraceModel]] = Registry(
     "trace model",
-    {
-        "neural_ode": "joulelab.power_models.traces.neural.neural_ode:NeuralOdeModel",
-        "state_machine_ar1": "joulelab.power_models.traces.state_machine:StateMachineModel",
-        "transformer": "joulelab.power_models.traces.neural.transformer:TransformerModel",
-    },
+    {BASELINE: "joulelab.power_models.traces.model:TraceModel"},
+    removed=dict.fromkeys(
+        ("neural_ode", "transformer"),
+        f"it lost to {BASELINE!r}; train that",
+    ),
 )
-BASELINE = "state_machine_ar1"
 
 
 def load_trace_model(folder: Path) -> TraceModel:

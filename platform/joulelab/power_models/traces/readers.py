@@ -1,7 +1,7 @@
 """Recordings and schedules from CSV files of samples.
 
 One sample per line: ``t_s``, ``phase``, activities as shares and, for a recording, ``power_w``;
-``recording`` tells several in one file apart. A phase and an activity hold until the next sample,
+``recording`` names each of several in one file. A phase and an activity hold until the next sample,
 power goes straight from sample to sample, as :class:`~joulelab.core.trace.PowerTrace` has it.
 """
 
@@ -16,8 +16,7 @@ from joulelab.core.trace import PowerTrace
 from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
-from joulelab.power_models.cells import Cells
-from joulelab.power_models.columns import ACTIVITIES, COLUMNS, Column
+from joulelab.power_models.columns import ACTIVITIES, COLUMNS, Cells, Column, Limits
 from joulelab.power_models.runs import Array, Index, Names
 from joulelab.power_models.traces.load_trace import CLOCK, LoadTrace, Schedule, step_means
 
@@ -27,10 +26,9 @@ PHASE_NAMES = ("phase", "state")
 _TIME = Column(
     name="t_s",
     names=("time_s", "timestamp_s"),
-    lowest=0.0,
-    highest=1e10,
-    hint="seconds since any moment are required",
+    limits=Limits(0.0, 1e10, "seconds since any moment are required"),
 )
+_CLOCK_SHARE = Column(name=CLOCK, limits=Limits(0.0, 1.0, "a share from 0 to 1 is required"))
 _KNOWN = {column.name: replace(column, required=False) for column in COLUMNS}
 
 
@@ -72,14 +70,9 @@ def read_schedules(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Samples:
-    """Samples of a file.
+    """Samples of a file: when they were taken, and what ran and how busy units were from then on.
 
-    Attributes:
-        cells: Its cells.
-        t_s: Time of each sample; shape ``(n,)``.
-        phase: What ran from then on.
-        inputs: How busy units were from then on.
-        recordings: Positions of the samples of each recording, in order of time.
+    ``recordings`` are the positions of the samples of each recording, in order of time.
     """
 
     cells: Cells
@@ -111,7 +104,7 @@ class _Samples:
 
 def _samples(path: Path, board: str | None) -> _Samples:
     if board is not None:
-        GPUS[board]  # a wrong name is told whether it is needed or not
+        GPUS[board]  # a wrong name is refused whether it is needed or not
     rows = read_csv_table(path)
     if not rows:
         raise ConfigError(f"At least two samples are required, {path} has none.")
@@ -141,8 +134,7 @@ def _in_order(labels: Sequence[str], name: str, t_s: Array) -> Index:
 
 def _inputs(cells: Cells, board: str | None) -> dict[str, Array]:
     found = {name: cells.numbers(_KNOWN[name]) for name in ACTIVITIES}
-    share = Column(name=CLOCK, lowest=0.0, highest=1.0, hint="a share from 0 to 1 is required")
-    found[CLOCK] = cells.numbers(share)
+    found[CLOCK] = cells.numbers(_CLOCK_SHARE)
     clock_mhz = cells.numbers(_KNOWN["sm_clock_mhz"])
     if found[CLOCK] is None and clock_mhz is not None:
         if board is None:

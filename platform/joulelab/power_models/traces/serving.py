@@ -6,33 +6,25 @@ unpickled and no code comes with the model.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from joulelab.errors import ConfigError
-from joulelab.power_models.base import Outside
-from joulelab.power_models.cells import Cells
-from joulelab.power_models.columns import Column
+from joulelab.power_models.columns import SHARE, Cells, Column
+from joulelab.power_models.serving import PARAMS, checked
 from joulelab.power_models.traces import load_trace_model
-from joulelab.power_models.traces.base import TraceModel
 from joulelab.power_models.traces.load_trace import Schedule
+from joulelab.power_models.traces.model import TraceModel
 
 PHASE = "phase"
 ANSWERED = ("power_w", "energy_j", "energy_j_lower", "energy_j_upper")
 """Power of each step; energy of all of them with its interval, the same in every row."""
-PARAMS: Mapping[str, float | str] = {"level": 0.9, "outside": "widen"}
-"""What may be asked besides, and what holds otherwise: the level of the interval, and whether
-a schedule unlike those trained on gets a wider one or is refused."""
 
 
 class ServedTraceModel:
-    """Answers tables of steps with tables of power.
-
-    Args:
-        model: A fitted model.
-    """
+    """Answers tables of steps with tables of power of a fitted model."""
 
     def __init__(self, model: TraceModel) -> None:
         self.model = model
@@ -44,7 +36,7 @@ class ServedTraceModel:
 
         Args:
             model_input: One step per row, as long as in training: its phase and inputs.
-            params: Changes to :data:`PARAMS`.
+            params: Changes to :data:`~joulelab.power_models.serving.PARAMS`.
 
         Returns:
             The columns :data:`ANSWERED`, and in ``outside`` what of the schedule is unlike those
@@ -54,7 +46,7 @@ class ServedTraceModel:
             ConfigError: If a column is missing or wrong, or ``outside`` is ``"refuse"`` and the
                 schedule is outside.
         """
-        level, outside = _checked({**PARAMS, **(params or {})})
+        level, outside = checked({**PARAMS, **(params or {})})
         schedule = self._schedule(model_input)
         findings = self.model.encoding.findings(schedule)
         if findings and outside == "refuse":
@@ -63,21 +55,22 @@ class ServedTraceModel:
                 'Ask with outside="widen" for a wider interval.'
             )
         energy = self.model.predict_energy(schedule, level)
-        told = {
+        columns = {
             "power_w": self.model.predict(schedule),
             "energy_j": energy.energy_j,
             "energy_j_lower": energy.lower_j,
             "energy_j_upper": energy.upper_j,
             "outside": " ".join(findings),
         }
-        return pd.DataFrame(told, index=model_input.index)
+        return pd.DataFrame(columns, index=model_input.index)
 
     def _schedule(self, frame: pd.DataFrame) -> Schedule:
         if not len(frame):
             raise ConfigError("At least one step is required, got an empty table.")
         rows: Any = frame.to_dict(orient="records")
         cells = Cells(rows=rows)
-        inputs = {name: cells.required_numbers(_share(name)) for name in self.model.encoding.ranges}
+        shares = [Column(name=name, limits=SHARE) for name in self.model.encoding.ranges]
+        inputs = {share.name: cells.required_numbers(share) for share in shares}
         phase = np.array(cells.texts((PHASE,)), dtype=np.str_)
         return Schedule(step_s=self.model.encoding.step_s, phase=phase, inputs=inputs)
 
@@ -90,17 +83,3 @@ def frame_of_schedule(schedule: Schedule) -> pd.DataFrame:
 def _load_pyfunc(path: str) -> ServedTraceModel:
     """Load what MLflow keeps below ``data``: the entry point that it asks of a loader module."""
     return ServedTraceModel(load_trace_model(Path(path)))
-
-
-def _share(name: str) -> Column:
-    hint = "a share from 0 to 1 is required; is it a percentage?"
-    return Column(name=name, lowest=0.0, highest=1.0, hint=hint)
-
-
-def _checked(params: Mapping[str, Any]) -> tuple[float, Outside]:
-    unknown = sorted(set(params) - set(PARAMS))
-    if unknown:
-        raise ConfigError(f"Parameters must be among {sorted(PARAMS)}, got {unknown}.")
-    if params["outside"] not in get_args(Outside):
-        raise ConfigError(f"outside must be one of {get_args(Outside)}, got {params['outside']!r}.")
-    return float(params["level"]), params["outside"]

@@ -7,18 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from joulelab.errors import ConfigError
-from joulelab.power_models.traces.base import TraceModel
 from joulelab.power_models.traces.load_trace import LoadTrace
+from joulelab.power_models.traces.model import TraceModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceScores:
     """Scores of one model on recordings that it was not shown.
 
-    Attributes:
-        energy_error: Relative error of the energy of each recording, signed, by its name.
-        power_mape: Median over recordings of the mean absolute relative error of their steps.
-        fit_s: Longest time of a fit, in seconds of one core.
+    ``energy_error`` is relative and signed, by recording; ``power_mape`` the median over
+    recordings of the mean absolute relative error of their steps; ``fit_s`` the longest time of a
+    fit, in seconds of one core.
     """
 
     energy_error: Mapping[str, float]
@@ -56,17 +55,11 @@ class TraceScores:
         others = [np.sort(np.delete(errors, i))[rank - 1] for i in range(len(errors))]
         return float(np.mean(errors <= others))
 
-    def loses_to(self, other: "TraceScores") -> bool:
-        """Whether the median error of the energy is larger than that of ``other``."""
-        return self.median > other.median
-
 
 def leave_one_trace_out(make: Callable[[], TraceModel], traces: Sequence[LoadTrace]) -> TraceScores:
     """Predict every recording with a model that was shown all others.
 
-    Args:
-        make: Makes an unfitted model.
-        traces: Recordings; those with one name are held out together and count as one.
+    Recordings with one name are held out together and count as one.
 
     Raises:
         ConfigError: If there are fewer than two recordings.

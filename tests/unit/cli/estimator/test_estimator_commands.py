@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from joulelab.cli.estimator.options import knob_values, numbers
-from joulelab.cli.estimator.sweep import clock_list
+from joulelab.cli.estimator.limits import clock_list
 from joulelab.cli.main import main
+from joulelab.cli.words import knob_values, numbers
 from joulelab.errors import ConfigError
 from joulelab.hardware.processors import PROCESSORS
 
@@ -139,8 +139,8 @@ def test_compare_puts_the_most_frugal_first(joulelab, small):
 
 def test_sweep_finds_a_clock_and_shows_the_table_around_it(joulelab, small):
     code, out, _ = joulelab(
-        "sweep", "--model", f"{small}:Small", "--device", "h100", "--clock-mhz", "500:1900:100",
-        "--batch", "1,8",
+        "estimate-sweep", "--model", f"{small}:Small", "--device", "h100", "--clock-mhz",
+        "500:1900:100", "--batch", "1,8",
     )  # fmt: skip
 
     assert code == 0
@@ -150,7 +150,7 @@ def test_sweep_finds_a_clock_and_shows_the_table_around_it(joulelab, small):
 
 def test_sweep_in_json_holds_the_curves(joulelab, small):
     code, out, _ = joulelab(
-        "sweep", "--model", f"{small}:Small", "--device", "h100", "--json",
+        "estimate-sweep", "--model", f"{small}:Small", "--device", "h100", "--json",
         "--clock-mhz", "600,1200",
     )  # fmt: skip
 

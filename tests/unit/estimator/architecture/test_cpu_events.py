@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 from group_works import KIB, MIB, cpu, gemm, group, streaming
 
-from joulelab.estimator.architecture.blocking import blocking, vector_lanes
 from joulelab.estimator.architecture.cpu import (
     MISPREDICTED,
     MISPREDICTED_IRREGULAR,
+    blocking,
     instructions_of,
     product_instructions,
     raw_events,
+    vector_lanes,
 )
 
 BIG = 4096

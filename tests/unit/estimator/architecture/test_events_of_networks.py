@@ -8,9 +8,9 @@ import pytest
 from joulelab.estimator.architecture import kappa
 from joulelab.estimator.estimate import EnergySplit
 from joulelab.estimator.models import trace_model
-from joulelab.estimator.precision import supports
 from joulelab.estimator.pricing.predict import estimate
 from joulelab.hardware.processors import PROCESSORS
+from joulelab.tracing.precision import supports
 
 NETWORKS = {
     "mobilenet_v2": {"batch": 1},

@@ -3,13 +3,15 @@
 import pytest
 from group_works import MIB, gemm, gpu, group, streaming
 
-from joulelab.estimator.architecture.gpu import DIVERGENT_SHARE, raw_events, warp_instructions
-from joulelab.estimator.architecture.matrix_instructions import (
+from joulelab.estimator.architecture.common import unit_j
+from joulelab.estimator.architecture.gpu import (
+    DIVERGENT_SHARE,
     matrix_instruction,
+    raw_events,
     tensor_instructions,
+    warp_instructions,
 )
-from joulelab.estimator.architecture.unit_energies import unit_j
-from joulelab.estimator.program import MatrixShape, Operator
+from joulelab.tracing.program import MatrixShape, Operator
 
 BIG = 8192
 

@@ -11,7 +11,7 @@ from joulelab.estimator.architecture.common import (
     standby_w_of,
     static_events,
 )
-from joulelab.hardware.spec import Figure
+from joulelab.hardware.processor import Figure
 
 
 def by_path(found):

@@ -3,7 +3,7 @@
 import pytest
 from group_works import gemm, group, streaming, tpu
 
-from joulelab.estimator.architecture.tpu import pass_cycles, passes, raw_events
+from joulelab.estimator.architecture.tpu import passes, raw_events
 
 
 def product(m, n, k, **changes):
@@ -21,10 +21,6 @@ def test_passes_are_the_weight_tiles_that_cover_k_and_n(size):
     assert passes(product(1000, 8192, 4096), size) == (8192 // size) * (4096 // size)
     assert passes(product(1000, 8193, 1), size) == 8192 // size + 1
     assert passes(product(7, 1, 1, batch=5), size) == 5
-
-
-def test_a_pass_takes_its_rows_and_twice_the_array():
-    assert pass_cycles(product(1000, 256, 384), 128) == 6 * (1000 + 2 * 128)
 
 
 def test_the_array_multiplies_and_passes_on_what_is_asked_whatever_its_padding():

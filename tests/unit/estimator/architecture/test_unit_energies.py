@@ -4,7 +4,7 @@ import pytest
 
 from joulelab.core.cost import PIPES
 from joulelab.errors import UnknownNameError
-from joulelab.estimator.architecture.unit_energies import figures, sram_byte_j, unit_j
+from joulelab.estimator.architecture.common import figures, sram_byte_j, unit_j
 
 
 def test_every_unit_energy_has_a_source_and_grows_with_the_node():

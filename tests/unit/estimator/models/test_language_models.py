@@ -4,8 +4,8 @@ import pytest
 
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.estimator.models import find_model, trace_model
-from joulelab.estimator.tracing.kinds import MATRIX_KINDS
-from joulelab.workloads.llama_geometry import GEOMETRIES
+from joulelab.tracing.program import MATRIX_KINDS
+from joulelab.workloads.llama import GEOMETRIES
 
 WIDTH, LAYERS, HEADS, FEED_FORWARD, VOCABULARY = 256, 2, 4, 512, 1000
 SMALL = (

@@ -8,7 +8,7 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.models import find_model, trace_model
 from joulelab.estimator.models.timm_source import TimmSource
 from joulelab.estimator.models.torchvision_source import TorchvisionSource, documented_flop
-from joulelab.estimator.tracing.kinds import MATRIX_KINDS
+from joulelab.tracing.program import MATRIX_KINDS
 
 # Documented are operations on noise, with trained weights: all networks detect nothing in it but
 # this one, which finds as many objects as its limit allows.

@@ -4,7 +4,7 @@ import pytest
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models import trace_model
-from joulelab.estimator.tracing.kinds import MATRIX_KINDS
+from joulelab.tracing.program import MATRIX_KINDS
 
 
 @pytest.fixture(scope="module")

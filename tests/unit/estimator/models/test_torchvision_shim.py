@@ -7,7 +7,7 @@ from pathlib import Path
 PLATFORM = Path(__file__).parents[4] / "platform"
 ENSURE = (
     f"import sys; sys.path.insert(0, {str(PLATFORM)!r})\n"
-    "from joulelab.estimator.tracing.torchvision_shim import ensure_torchvision\n"
+    "from joulelab.tracing.torchvision_shim import ensure_torchvision\n"
 )
 
 

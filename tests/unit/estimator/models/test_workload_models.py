@@ -4,8 +4,7 @@ import pytest
 
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.estimator.models import trace_model
-from joulelab.workloads.llama import Llama
-from joulelab.workloads.llama_settings import LlamaSettings
+from joulelab.workloads.llama import Llama, LlamaSettings
 
 KNOBS = {"model": "tiny", "prompt_tokens": 32, "new_tokens": 5}
 

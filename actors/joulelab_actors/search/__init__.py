@@ -1,1 +1,0 @@
-"""Searches: Ray Tune over the pool of pinned GPU actors."""

@@ -1,0 +1,135 @@
+"""Every search algorithm by its name: ours, and those of Ray Tune as strategies."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ray.tune.schedulers import SCHEDULER_IMPORT, TrialScheduler, create_scheduler
+from ray.tune.search import SEARCH_ALG_IMPORT, Searcher, create_searcher
+
+from joulelab.errors import ConfigError, one_line
+from joulelab.registry import unknown_name
+from joulelab.searching.base import MakeStrategy, Strategy
+from joulelab.searching.evidence import Problem
+from joulelab.searching.strategies import STRATEGIES
+from joulelab_actors.tune.tune_strategy import MOST_DOUBLES, Point, TuneStrategy
+
+_POPULATION = 20
+"""Of NSGA-II; Optuna's 50 would be most of a search's trials before the first offspring."""
+_DOUBLES_OF_GP = 3
+"""A Gaussian process suggests again what it is sure of, and takes 0.1 s and more to do so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TuneAlgorithm:
+    """An algorithm of Tune's, what it minimises, and when it has no more to suggest."""
+
+    make: Callable[[list[Point], int], Searcher]
+    objectives: tuple[str, ...]
+    most_doubles: int = MOST_DOUBLES
+
+
+def _tpe(points: list[Point], seed: int) -> Searcher:
+    from optuna.samplers import TPESampler
+
+    return _optuna(points, TPESampler(seed=seed))
+
+
+def _gp(points: list[Point], seed: int) -> Searcher:
+    from optuna.samplers import GPSampler
+
+    return _optuna(points, GPSampler(seed=seed))
+
+
+def _nsga2(points: list[Point], seed: int) -> Searcher:
+    from optuna.samplers import NSGAIISampler
+
+    return _optuna(points, NSGAIISampler(seed=seed, population_size=_POPULATION))
+
+
+def _optuna(points: list[Point], sampler: Any) -> Searcher:
+    import optuna
+    from ray.tune.search.optuna import OptunaSearch
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # else it announces each of its studies
+    return OptunaSearch(points_to_evaluate=points, sampler=sampler)
+
+
+TUNE_ALGORITHMS: Mapping[str, _TuneAlgorithm] = {
+    "gp": _TuneAlgorithm(make=_gp, objectives=("cost",), most_doubles=_DOUBLES_OF_GP),
+    "nsga2": _TuneAlgorithm(make=_nsga2, objectives=("energy", "time")),
+    "tpe": _TuneAlgorithm(make=_tpe, objectives=("cost",)),
+}
+"""Algorithms of Tune's: Optuna's Gaussian process, NSGA-II and TPE."""
+
+_OWN_PACKAGE = tuple(sorted({*SEARCH_ALG_IMPORT} - {"optuna", "random", "variant_generator"}))
+"""Algorithms of Tune's that need a package besides, by Tune's names."""
+
+ALGORITHMS = (*STRATEGIES, *TUNE_ALGORITHMS, *_OWN_PACKAGE)
+"""Names of all algorithms."""
+
+_SCHEDULERS = {"asha": "async_hyperband", **{name: name for name in SCHEDULER_IMPORT}}
+
+
+def algorithm(name: str) -> MakeStrategy:
+    """Return what makes the algorithm called ``name``.
+
+    Raises:
+        UnknownNameError: If there is none; names the closest ones.
+        ConfigError: If it needs a package that is not installed.
+    """
+    if name in STRATEGIES:
+        return STRATEGIES[name]
+    if name in TUNE_ALGORITHMS:
+        return partial(_tuned, TUNE_ALGORITHMS[name])
+    if name not in _OWN_PACKAGE:
+        raise unknown_name("search algorithm", name, ALGORITHMS)
+    make = partial(_of_own_package, name)
+    make([], 0)  # the package is missing now, or not at all
+    return partial(_tuned, _TuneAlgorithm(make=make, objectives=("cost",)))
+
+
+def scheduler(name: str | None, most_repeats: int) -> TrialScheduler | None:
+    """Return the scheduler of Tune's called ``name``, which counts measurements.
+
+    Args:
+        name: Tune's name of it, or asha; ``None`` for none.
+        most_repeats: Measurements of a trial at most.
+
+    Raises:
+        UnknownNameError: If there is none; names the closest ones.
+    """
+    if name is None:
+        return None
+    if name not in _SCHEDULERS:
+        raise unknown_name("scheduler", name, _SCHEDULERS)
+    made: TrialScheduler = create_scheduler(_SCHEDULERS[name], max_t=most_repeats, grace_period=1)
+    return made
+
+
+def _of_own_package(name: str, points: list[Point], seed: int) -> Searcher:
+    """Make an algorithm whose names for seed and first points are its package's own.
+
+    Raises:
+        ConfigError: If the package is not installed.
+    """
+    seeds = dict.fromkeys(("seed", "random_state_seed", "random_seed"), seed)
+    try:
+        made: Searcher = create_searcher(name, points_to_evaluate=points or None, **seeds)
+    except (AssertionError, ImportError) as error:
+        needs = f"The algorithm {name} needs a package of its own: {one_line(error)}"
+        raise ConfigError(needs) from error
+    return made
+
+
+def _tuned(algorithm: _TuneAlgorithm, problem: Problem, *, seed: int = 0) -> Strategy:
+    objectives = algorithm.objectives
+    if len(objectives) > 1 and problem.objective.quality_exponent:
+        objectives = (*objectives, "loss")
+    return TuneStrategy(
+        problem,
+        lambda points: algorithm.make(points, seed),
+        objectives=objectives,
+        most_doubles=algorithm.most_doubles,
+    )

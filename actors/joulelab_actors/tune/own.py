@@ -1,0 +1,150 @@
+"""The door for a Tuner of one's own: a trainable whose trials are measured on pinned GPUs."""
+
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Thread
+from typing import Any
+
+from ray import tune
+from typing_extensions import override
+
+from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.core.point import OperatingPoint
+from joulelab.runner import Costs, asked_of
+from joulelab.searching.base import Outcome, Strategy
+from joulelab.study.ledger import SearchSummary
+from joulelab.study.progress import StudyProgress
+from joulelab.study.run import run_asked
+from joulelab.study.search_queue import Search
+from joulelab.study.workload import StudyWorkload
+from joulelab.workloads.program import Work
+from joulelab_actors.laboratory import Laboratory
+from joulelab_actors.placement import Site
+from joulelab_actors.tune.configs import config_of
+from joulelab_actors.tune.measured_trial import MeasuredTrial
+from joulelab_actors.tune.tune_queue import TuneQueue
+
+
+@contextmanager
+def measuring(
+    program: object,
+    *,
+    knobs: Mapping[str, KnobValue] | None = None,
+    point: OperatingPoint | None = None,
+    repeats: int = 1,
+    unit: str | None = None,
+    work: Work | None = None,
+    cost: Costs | None = None,
+    lab: Laboratory | None = None,
+) -> Generator[Any]:
+    """Yield a trainable for a ``tune.Tuner``, whose trials are measured on the lab's GPUs.
+
+    ::
+
+        with measuring("llama", lab=Laboratory(gpu="h100_sxm", study="mine")) as trainable:
+            tuner = tune.Tuner(
+                trainable,
+                param_space={"sm_clock_mhz": tune.choice([990, 1410, 1980]), "batch": 8},
+                tune_config=tune.TuneConfig(metric="edp", mode="min", num_samples=20),
+            )
+            best = tuner.fit().get_best_result()
+
+    A trial's configuration has the knobs of the program and ``sm_clock_mhz``, ``mem_clock_mhz`` and
+    ``power_limit_w``; what it leaves out is as said here. Each iteration is a measurement and
+    reports ``energy_j``, ``time_s``, ``power_w``, ``edp``, ``ed2p`` and what else is known, per
+    unit of work; one without figures is an error of its trial. Results are kept as those of any
+    study: a configuration's n-th repeat is measured once, and from then on answered from there,
+    also for ``Tuner.restore`` after a kill, with the same ``study``.
+
+    Args:
+        program: As for :func:`joulelab.measure`.
+        knobs: Values of knobs that trials leave out.
+        point: Clocks and power limit that trials leave out; by default the driver's own.
+        repeats: Iterations of a trial that no scheduler stops.
+        unit: As for :func:`joulelab.measure`.
+        work: As for :func:`joulelab.measure`.
+        cost: As for :func:`joulelab.measure`.
+        lab: The GPUs, how to measure, and where results go.
+
+    Raises:
+        ConfigError: If it cannot be carried out as asked for.
+        DeviceError: If no GPU could be used.
+        TrackingError: If results cannot be stored.
+    """
+    lab = lab or Laboratory()
+    workload = StudyWorkload(program, knobs, unit=unit, work=work, cost=cost)
+    with lab.open(workload.name) as gpus:
+        workload.check(gpus)
+        base = config_of(Configuration.of(workload.name, workload.settings, point))
+        study = _OwnStudy(lab, gpus, workload)
+        with study.running() as queue:
+            yield tune.with_parameters(
+                MeasuredTrial, exchange=queue.exchange, base=base, most_repeats=repeats
+            )
+
+
+class _OwnStudy:
+    """A study in a thread beside a user's Tuner, which says what is measured."""
+
+    def __init__(self, lab: Laboratory, gpus: tuple[Site, ...], workload: StudyWorkload) -> None:
+        self._lab, self._gpus, self._workload = lab, gpus, workload
+        self._queue: Future[TuneQueue] = Future()
+        self._ended: Future[SearchSummary] = Future()
+
+    @contextmanager
+    def running(self) -> Generator[TuneQueue]:
+        thread = Thread(target=self._run, name="joulelab-study", daemon=True)
+        thread.start()
+        try:
+            queue = self._queue.result()
+            try:
+                yield queue
+            finally:
+                queue.close()
+        finally:
+            thread.join()
+        self._ended.result()
+
+    def _run(self) -> None:
+        try:
+            self._ended.set_result(self._measure())
+        except BaseException as error:
+            self._ended.set_exception(error)
+            if not self._queue.done():
+                self._queue.set_exception(error)
+
+    def _measure(self) -> SearchSummary:
+        lab, name = self._lab, self._workload.name
+        folder = lab.folder(f"tune-{name}", self._gpus)
+        header = asked_of(self._workload, "edp", lab)
+        with StudyProgress(lab.console()) as progress:
+            setup = lab.setup(self._gpus, folder, {name}, settings=header, on_event=progress)
+            own = replace(setup, make_queue=lambda search, check: self._made(search, check))
+            return run_asked(Search(study=folder.name, strategy=_Asked()), own)
+
+    def _made(self, search: Search, check: Any) -> TuneQueue:
+        return TuneQueue(search, check, self._steered)
+
+    @contextmanager
+    def _steered(self, queue: TuneQueue) -> Generator[None]:
+        self._queue.set_result(queue)
+        yield
+
+
+class _Asked(Strategy):
+    """Asks for nothing: what is measured, the user's Tuner says."""
+
+    @override
+    def ask(self) -> None:
+        return None
+
+    @override
+    def tell(self, outcome: Outcome) -> None:
+        """Nothing depends on it."""
+
+    @property
+    @override
+    def is_done(self) -> bool:
+        return False

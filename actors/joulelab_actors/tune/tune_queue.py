@@ -1,0 +1,298 @@
+"""The queue of a search whose trials Ray Tune starts."""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from threading import RLock
+from typing import Any
+
+import ray
+from typing_extensions import override
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.measurement import Measurement
+from joulelab.core.trial import Trial
+from joulelab.errors import DeviceError, JouleLabError
+from joulelab.searching.base import Outcome
+from joulelab.study.events import DeviceQuarantined, PoolEvent
+from joulelab.study.outcomes import result_of
+from joulelab.study.resume import History
+from joulelab.study.search_queue import Check, Search, SearchQueue
+from joulelab.tracking.study import ChartPoint
+from joulelab_actors.tune.configs import configuration_of
+from joulelab_actors.tune.exchange import Ask, Result, start_exchange
+from joulelab_actors.tune.turnover import Key, Turnover, key_of, name_of
+
+MOST_FAILED = 20
+"""Trials of Tune's that may fail in a search: their processes die with a node, or are killed."""
+TRIALS_PER_GPU = 2
+"""Trials of Tune's under way for each GPU: one that it measures, one that it measures next."""
+
+
+class TuneQueue(SearchQueue):
+    """Tune asks it what to start, its trials ask it to be measured, the pool what to measure.
+
+    A trial is what the strategy asks for, or what a trial of Tune's asks for besides: a further
+    iteration, or one that an earlier run had begun. What the results store holds is answered from
+    there. Tune asks in a thread of its own, everybody else in the pool's.
+
+    Args:
+        search: What asks, and until when.
+        check: Raises if a trial cannot be carried out.
+        steer: Makes what holds while Tune runs.
+        most_repeats: Iterations of a trial that nothing stops.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        check: Check,
+        steer: Callable[["TuneQueue"], AbstractContextManager[object]],
+        *,
+        most_repeats: int = 1,
+    ) -> None:
+        super().__init__(search, check)
+        self._steer, self._most_repeats = steer, most_repeats
+        self._lock = RLock()
+        self._in_service: set[str] = set()
+        self._open: dict[Key, Trial] = {}  # begun, without a result
+        self._idle: dict[Key, Trial] = {}  # those of them that no GPU has
+        self._besides: dict[Configuration, Trial] = {}  # those that the strategy did not ask for
+        self._askers: defaultdict[Key, list[Ask]] = defaultdict(list)
+        self._results: dict[Key, Result] = {}
+        self._unknown: deque[Key] = deque()  # of earlier runs, to be suggested to Tune
+        self._turnover = Turnover()
+        self._is_led = False  # whether Tune asks what to start, rather than saying so itself
+        self._num_failed = 0
+        self._is_stuck = False  # the strategy asks for nothing although nothing is out
+        self._is_over = False
+        self.exchange: Any = None
+        self._news: Any = None
+        self.error: Exception | None = None
+
+    @override
+    def resume(
+        self,
+        known: Sequence[Measurement],
+        uuids: Sequence[str],
+        plot: Callable[[ChartPoint], None],
+    ) -> tuple[Sequence[Trial], frozenset[str]]:
+        self._in_service = set(uuids)
+        super().resume(known, uuids, plot)
+        return (), frozenset()
+
+    @override
+    def go_on_from(self, history: History) -> None:
+        super().go_on_from(history)
+        for trial, outcome in zip(history.trials, history.outcomes, strict=True):
+            self._results[key_of(trial)] = self._result(outcome)
+        self._open = {key_of(trial): trial for trial in history.unfinished}
+        self._idle = dict(self._open)
+        self._unknown = deque(map(key_of, (*history.trials, *history.unfinished)))
+
+    @override
+    @contextmanager
+    def running(self) -> Generator[None]:
+        self.exchange = start_exchange()
+        self._news = self.exchange.asks.remote()
+        try:
+            with self._steer(self):
+                yield
+        finally:
+            ray.kill(self.exchange)
+        if self.error is not None:
+            raise self.error
+
+    def suggest(self, known: Collection[str]) -> Key | None:
+        """Return what Tune is to start next; ``None`` if that is nothing now.
+
+        Args:
+            known: Names of what Tune has started before.
+
+        Raises:
+            ConfigError: If the strategy asks for what cannot be carried out.
+        """
+        with self._lock:
+            if not self._is_led:
+                self._is_led = True
+                self._unknown = deque(key for key in self._unknown if name_of(key) not in known)
+                self._turn_over()
+            return self._turnover.take()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is left for Tune to start, ever; what is out may be put back."""
+        with self._lock:
+            is_out = bool(self._unknown or self._open or self._turnover.has_more)
+            return self._is_over or (not is_out and self._has_nothing_to_ask)
+
+    def note_ended(self, key: Key, *, has_failed: bool) -> None:
+        """Note that Tune is done with a trial; what one that failed was to ask for comes again."""
+        with self._lock:
+            self._turnover.note_ended(key)
+            if has_failed and not self._is_over:
+                self._num_failed += 1
+                self._unknown.append(key)
+            if self._num_failed > MOST_FAILED:
+                self.error = DeviceError(
+                    f"Trials of Ray Tune failed {self._num_failed} times before a GPU had measured "
+                    "them; see the logs of Ray's workers."
+                )
+            self._turn_over()
+
+    @property
+    @override
+    def news(self) -> Any:
+        return self._news
+
+    @override
+    def hear(self) -> None:
+        asks: list[Ask] = ray.get(self._news)
+        self._news = self.exchange.asks.remote()
+        with self._lock:
+            for ask in asks:
+                self._take_in(ask)
+            self._turn_over()
+
+    @override
+    def take(self, uuid: str) -> Trial | None:
+        with self._lock:
+            asked = [key for key in self._idle if self._askers[key]]
+            key = self._first_of(asked, uuid)
+            if key is None:
+                return None
+            trial = self._idle.pop(key)
+            self.note_taken(trial, uuid)
+            return trial
+
+    @override
+    def note(self, event: PoolEvent) -> None:
+        with self._lock:
+            if isinstance(event, DeviceQuarantined):
+                self._in_service.discard(event.uuid)
+            super().note(event)
+
+    @override
+    def settle(self, trial: Trial, outcome: Outcome) -> None:
+        super().settle(trial, outcome)
+        key = key_of(trial)
+        self._open.pop(key, None)
+        if self._besides.get(key[0]) == trial:
+            del self._besides[key[0]]
+        self._results[key] = self._result(outcome)
+        for ask in self._askers.pop(key, []):
+            self._reply(ask, self._results[key])
+        self._turn_over()
+
+    @property
+    @override
+    def is_done(self) -> bool:
+        return self._is_over
+
+    def close(self) -> None:
+        """Let trials that wait go: nothing more is measured."""
+        with self._lock:
+            self._is_over = True
+            self._turn_over()
+            for ask in [ask for asks in self._askers.values() for ask in asks]:
+                self._answer(ask.name, {"reason": "The search was ended before this was measured."})
+            self._askers.clear()
+        self.exchange.ring.remote()
+
+    def _take_in(self, ask: Ask) -> None:
+        try:
+            configuration, repeat = configuration_of(ask.config)
+            key = configuration, repeat + ask.iteration
+            if ask.iteration == 0:
+                self._turnover.note_begun(key)
+            if key not in self._results and key not in self._open:
+                self._open_besides(key)
+        except JouleLabError as error:
+            self._answer(ask.name, {"reason": str(error)})
+            return
+        if key in self._results:
+            self._reply(ask, self._results[key])
+        elif key in self._open:
+            self._askers[key].append(ask)
+        else:
+            reason = f"The budget of {self.account.exhausted} is used up."
+            self._reply(ask, {"reason": reason})
+
+    def _reply(self, ask: Ask, result: Result) -> None:
+        """Answer; where that ends the trial of a search, once another can follow it."""
+        is_last = "reason" in result or ask.iteration + 1 >= self._most_repeats
+        if self._is_led and is_last:
+            configuration, repeat = configuration_of(ask.config)
+            self._turnover.hold((configuration, repeat), ask.name, result)
+        else:
+            self._answer(ask.name, result)
+
+    def _turn_over(self) -> None:
+        """Give Tune what it can start, and end trials that something follows, or nothing will."""
+        if not self._is_led:
+            return
+        turnover, most = self._turnover, TRIALS_PER_GPU * len(self._in_service)
+        while turnover.num_live < most and (key := self._another()) is not None:
+            turnover.add(key)
+        while turnover.can_release:
+            if turnover.num_live <= most:
+                if (key := self._another()) is None:
+                    break
+                turnover.add(key)
+            self._answer(*turnover.release())
+        if self._is_over or self._has_nothing_to_ask:
+            for name, result in turnover.release_all():
+                self._answer(name, result)
+
+    def _another(self) -> Key | None:
+        """Return what else Tune is to start: of an earlier run, or what the strategy asks for."""
+        if self._unknown:
+            return self._unknown.popleft()
+        if self._is_over or self.asks_no_more:
+            return None
+        num_due = sum(map(self.is_due, self._in_service))
+        num_sentinels = sum(trial.sentinel for trial in self._idle.values())
+        trial = self.next_trial(sentinel=num_due > num_sentinels)
+        self._is_stuck = trial is None and not self._open
+        if trial is not None and key_of(trial) in self._open:
+            return self._another()  # a trial that Tune has restored asks for it
+        return None if trial is None else self._opened(trial)
+
+    @override
+    def begin(
+        self, candidate: Configuration, *, repeat: int | None = None, sentinel: bool = False
+    ) -> Trial:
+        if repeat is None and not sentinel and candidate in self._besides:
+            return self._besides.pop(candidate)
+        return super().begin(candidate, repeat=repeat, sentinel=sentinel)
+
+    @property
+    def _has_nothing_to_ask(self) -> bool:
+        return not self._unknown and (self._is_stuck or self.asks_no_more)
+
+    def _open_besides(self, key: Key) -> None:
+        """Begin a trial that the strategy did not ask for, while there is a budget."""
+        configuration, repeat = key
+        if not self._is_over and self.account.exhausted is None:
+            trial = self.begin(configuration, repeat=repeat)
+            self._opened(trial)
+            self._besides[configuration] = trial
+
+    def _opened(self, trial: Trial) -> Key:
+        key = key_of(trial)
+        self._open[key] = self._idle[key] = trial
+        return key
+
+    def _first_of(self, asked: Sequence[Key], uuid: str) -> Key | None:
+        """Return what ``uuid`` measures next: a sentinel if it is due, which others leave to it."""
+        is_due = self.is_due(uuid)
+        own = [key for key in asked if self._idle[key].sentinel == is_due]
+        if own or is_due or not any(map(self.is_due, self._in_service)):
+            return next(iter(own or asked), None)
+        return None
+
+    def _result(self, outcome: Outcome) -> Result:
+        return result_of(self.scored(outcome), self._search.objective)
+
+    def _answer(self, name: str, result: Result) -> None:
+        self.exchange.answer.remote(name, result)

@@ -1,0 +1,225 @@
+"""Estimates as bars: cells beside each other, parts of a network, memory over time."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import matplotlib as mpl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from joulelab.analysis.estimates.detail import coarse, component_shares, energy_sum
+from joulelab.analysis.estimates.wording import cell_name, last_phase, phase_bound_shares
+from joulelab.analysis.quantities import quantity, si_scale
+from joulelab.analysis.style import BEST, CAPPED, CURVE, EQUAL, INK, MUTED, RC, tidy
+from joulelab.estimator.estimate import (
+    Bound,
+    EnergySplit,
+    Estimate,
+    GroupEstimate,
+    MemoryEstimate,
+    PhaseEstimate,
+)
+from joulelab.estimator.question import Cell
+
+COMPONENT_INKS: Mapping[str, str] = {"compute": CURVE, "memory": EQUAL, "static": CAPPED}
+BOUND_INKS: Mapping[Bound, str] = {
+    "compute": CURVE,
+    "memory": EQUAL,
+    "launch": MUTED,
+    "power": BEST,
+}
+MAX_BARS = 40
+MAX_PARTS = 22
+OUTSIDE = "outside of modules"
+_NEAR = 2.0  # the capacity is drawn where the peak comes within this factor of it
+
+Bar = tuple[float, Mapping[str, float], str]
+"""A total in SI units, the shares of it by name, and what is written at its end."""
+
+
+def comparable(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells that can be drawn beside each other, at most :data:`MAX_BARS`."""
+    answered = [cell for cell in cells if cell.estimate is not None]
+    units = {cell.estimate.unit for cell in answered if cell.estimate is not None}
+    return answered[:MAX_BARS] if len(answered) > 1 and len(units) == 1 else []
+
+
+def comparison_figure(cells: Sequence[Cell]) -> Figure:
+    """Draw energy and time per unit of the last phase's work of :func:`comparable` cells."""
+    unit = cells[0].estimate.unit if cells[0].estimate else ""
+    energies: list[Bar] = []
+    times: list[Bar] = []
+    for phase in map(last_phase, cells):
+        energy_j, time_s = phase.energy.total_j / phase.work, phase.latency_s / phase.work
+        bounds = {str(bound): share for bound, share in phase_bound_shares(phase).items()}
+        shares = component_shares(phase.energy)
+        energies.append((energy_j, shares, quantity(energy_j, "J", digits=3)))
+        times.append((time_s, bounds, quantity(time_s, "s", digits=3)))
+    with mpl.rc_context(RC):
+        figure, (left, right) = _rows([cell_name(cell, cells) for cell in cells], num_panels=2)
+        _stack(left, ("Energy", f"J/{unit}"), energies, COMPONENT_INKS)
+        _stack(right, ("Time", f"s/{unit}"), times, {str(b): ink for b, ink in BOUND_INKS.items()})
+    return figure
+
+
+def stack_figure(phase: PhaseEstimate) -> Figure:
+    """Draw the energy of each part of ``phase`` as a stack of its components."""
+    found = parts(phase)
+    bars = [
+        (
+            energy.total_j,
+            component_shares(energy),
+            f"{quantity(energy.total_j, 'J', digits=3)}, "
+            f"{energy.total_j / phase.energy.total_j:.0%}",
+        )
+        for energy in found.values()
+    ]
+    with mpl.rc_context(RC):
+        figure, (axes,) = _rows(list(found))
+        _stack(axes, (f"Energy along {phase.phase}", "J"), bars, COMPONENT_INKS)
+    return figure
+
+
+def parts(phase: PhaseEstimate, *, max_parts: int = MAX_PARTS) -> dict[str, EnergySplit]:
+    """Sum the energy of ``phase`` by module, in the order in which modules first run.
+
+    Paths are cut at some depth, and layers that are told apart by numbers put together as
+    ``layers.*``, so that there are most parts but not more than ``max_parts``; if even the first
+    names are too many, those that need least energy are put together.
+    """
+    deepest = max((group.module.count(".") + 1 for group in phase.groups), default=1)
+    cuts = [
+        _by_module(phase.groups, depth, starred=starred)
+        for depth in range(deepest, 0, -1)
+        for starred in (False, True)
+    ]
+    fine = [found for found in cuts if len(found) <= max_parts]
+    return max(fine, key=len) if fine else _with_rest(cuts[-1], max_parts)
+
+
+def _by_module(
+    groups: Sequence[GroupEstimate], depth: int, *, starred: bool
+) -> dict[str, EnergySplit]:
+    named: dict[str, list[EnergySplit]] = {}
+    for group in groups:
+        path = group.module.split(".")[:depth]
+        name = ".".join("*" if starred and part.isdigit() else part for part in path)
+        named.setdefault(name or OUTSIDE, []).append(group.energy)
+    return {name: energy_sum(energies) for name, energies in named.items()}
+
+
+def _with_rest(found: Mapping[str, EnergySplit], max_parts: int) -> dict[str, EnergySplit]:
+    costliest = sorted(found, key=lambda name: -found[name].total_j)[: max_parts - 1]
+    rest = [energy for name, energy in found.items() if name not in costliest]
+    kept = {name: energy for name, energy in found.items() if name in costliest}
+    return {**kept, f"{len(rest)} others": energy_sum(rest)}
+
+
+def _rows(names: Sequence[str], *, num_panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """Return panels beside each other whose rows are ``names``, from above."""
+    figure = Figure(figsize=(11, 1.3 + 0.3 * len(names)))
+    panels = list(figure.subplots(1, num_panels, sharey=True, squeeze=False)[0])
+    high = 0.6 / figure.get_figheight()
+    room = min(0.3, 0.03 + 0.0068 * max(map(len, names)))
+    figure.subplots_adjust(left=room, right=0.97, top=1 - 1.3 * high, bottom=high, wspace=0.08)
+    panels[0].set_yticks(range(len(names)), names, color=INK)
+    panels[0].set_ylim(len(names) - 0.5, -0.5)
+    return figure, panels
+
+
+def _stack(
+    axes: Axes, title: tuple[str, str], bars: Sequence[Bar], inks: Mapping[str, str]
+) -> None:
+    """Draw ``bars`` in the rows of ``axes``; ``title`` holds its unit too."""
+    factor, prefix = si_scale([max(total for total, _, _ in bars)])
+    tidy(axes, title[0], "", f"{prefix}{title[1]}")
+    rows, ends = range(len(bars)), [0.0] * len(bars)
+    for name, ink in inks.items():
+        values = [total * shares.get(name, 0.0) * factor for total, shares, _ in bars]
+        if any(values):
+            axes.barh(rows, values, left=ends, color=ink, height=0.7, label=name)
+        ends = [a + b for a, b in zip(ends, values, strict=True)]
+    for row, (_, _, text) in enumerate(bars):
+        axes.annotate(
+            text, (ends[row], row), xytext=(4, 0), textcoords="offset points", va="center",
+            color=MUTED, fontsize=8,
+        )  # fmt: skip
+    axes.set_xlim(0, 1.2 * max(ends))
+    axes.grid(visible=False, axis="y")
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, frameon=False, fontsize=8,
+                handlelength=1.0, handletextpad=0.5, columnspacing=1.0)  # fmt: skip
+
+
+def timeline_figure(estimate: Estimate) -> Figure:
+    """Draw the memory of every phase of ``estimate`` side by side."""
+    phases = estimate.phases
+    with mpl.rc_context(RC):
+        figure = Figure(figsize=(11, 3.5))
+        panels = figure.subplots(1, len(phases), squeeze=False)
+        figure.subplots_adjust(left=0.055, right=0.985, top=0.76, bottom=0.16, wspace=0.18)
+        for axes, phase in zip(panels[0], phases, strict=True):
+            _draw(axes, phase)
+        handles, names = _legend(panels[0])
+        named = dict(zip(names, handles, strict=True))
+        figure.legend(named.values(), named.keys(), loc="upper right", ncols=5, frameon=False,
+                      bbox_to_anchor=(0.99, 1.0), fontsize=8.5, handlelength=1.2)  # fmt: skip
+    return figure
+
+
+def _held_b(memory: MemoryEstimate) -> dict[str, float]:
+    """Return what is held from start to end, in bytes, undermost first."""
+    parts = {
+        "weights": memory.weight_b,
+        "KV cache, inputs": memory.kv_b + memory.input_b,
+        "optimizer": memory.optimizer_b,
+    }
+    return {name: part_b for name, part_b in parts.items() if part_b > 0}
+
+
+def _draw(axes: Axes, phase: PhaseEstimate) -> None:
+    memory = phase.memory
+    factor, prefix = si_scale([memory.peak_b])
+    tidy(axes, f"Memory of {phase.phase}", f"{prefix}B", "operators, in order")
+    timeline_b = coarse(memory.timeline_b)
+    steps = [
+        i * len(memory.timeline_b) / max(len(timeline_b), 1) for i in range(len(timeline_b) + 1)
+    ]
+    base = 0.0
+    for (name, part_b), ink in zip(_held_b(memory).items(), (CURVE, EQUAL, MUTED), strict=False):
+        axes.fill_between(steps, base * factor, (base + part_b) * factor, color=ink, alpha=0.75,
+                          linewidth=0, label=name)  # fmt: skip
+        base += part_b
+    tops = [max(value, base) * factor for value in timeline_b]
+    tops = [*tops, *tops[-1:]]
+    if tops:
+        axes.fill_between(steps, base * factor, tops, step="post", color=CAPPED, alpha=0.75,
+                          linewidth=0, label="activations and gradients")  # fmt: skip
+    _mark(axes, memory, factor)
+    axes.set_xlim(0, max(len(memory.timeline_b), 1))
+
+
+def _legend(panels: Iterable[Axes]) -> tuple[list[Artist], list[str]]:
+    """Return what the panels show, and its names."""
+    found = [axes.get_legend_handles_labels() for axes in panels]
+    return [h for handles, _ in found for h in handles], [n for _, names in found for n in names]
+
+
+def _mark(axes: Axes, memory: MemoryEstimate, factor: float) -> None:
+    """Draw the peak, and the capacity where it is near."""
+    peak, capacity = memory.peak_b * factor, memory.capacity_b * factor
+    near = capacity < _NEAR * peak
+    axes.set_ylim(0, 1.18 * (max(peak, capacity) if near else peak))
+    axes.axhline(peak, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    _annotate(axes, f"peak, with workspace {quantity(memory.peak_b, 'B', digits=3)}", peak, MUTED)
+    if near:
+        axes.axhline(capacity, color=BEST, linewidth=1.4)
+        text = f"the device has {quantity(memory.capacity_b, 'B', digits=3)}"
+        _annotate(axes, text, capacity, BEST, left=True)
+
+
+def _annotate(axes: Axes, text: str, y: float, color: str, *, left: bool = False) -> None:
+    axes.annotate(
+        text, (0 if left else 1, y), xycoords=("axes fraction", "data"),
+        xytext=(4 if left else -4, 3), textcoords="offset points", ha="left" if left else "right",
+        color=color, fontsize=8,
+    )  # fmt: skip

@@ -1,0 +1,259 @@
+"""The measuring procedure: the only code that may call a number a measurement.
+
+Prepare the workload, put the operating point in force, let it settle, take the idle power in
+the same process at the same clock, and then for every phase: warm up until steady, take windows
+until they are precise enough, and judge them by the validity contract.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.device import Activity
+from joulelab.core.energy import EnergyWindow
+from joulelab.core.measurement import Finding, InvalidReason
+from joulelab.core.point import OperatingPoint
+from joulelab.core.precision import more_windows
+from joulelab.core.procedure import Procedure
+from joulelab.core.record import Record, Session, Verdict, record_of
+from joulelab.core.trial import Trial
+from joulelab.devices.base import Device
+from joulelab.devices.control import Control, OwnControl, applied
+from joulelab.errors import (
+    DeviceHotError,
+    DeviceLostError,
+    DevicePermissionError,
+    ForeignSettingError,
+    GuardError,
+    JouleLabError,
+    MeasurementError,
+)
+from joulelab.provenance import collect_provenance
+from joulelab.sampling.acquisition import find_ticks
+from joulelab.sampling.cooling import cool_down
+from joulelab.sampling.cuda_device import computing_on
+from joulelab.sampling.host import WorkloadFailedError, WorkloadHost, WorkloadRefusedError
+from joulelab.sampling.instruments import Instruments, Readings
+from joulelab.sampling.settle import settle
+from joulelab.sampling.tick_tracker import TickTracker
+from joulelab.sampling.verdict import Treatment, energy_windows, judge
+from joulelab.sampling.warmup import warm_up
+from joulelab.sampling.window_loop import Interval, WindowLoop
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_S = 0.05
+
+
+class Bench:
+    """Measures trials on one device, and keeps a workload ready from one to the next.
+
+    Args:
+        device: The device to measure.
+        control: Who may turn its knobs; ``None`` means this process itself.
+        procedure: How to measure.
+        report: Called with what is being done next, in a few words, never within a window.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        control: Control | None = None,
+        procedure: Procedure | None = None,
+        report: Callable[[str], object] = logger.debug,
+    ) -> None:
+        self._device = device
+        self._clock = device.clock
+        self._identity = device.identity()
+        self._control: Control = OwnControl(device) if control is None else control
+        self._procedure = procedure or Procedure()
+        self._report = report
+        self._host = WorkloadHost(device)
+        self._ticks = TickTracker()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the workload that is kept ready. Safe to call twice."""
+        with computing_on(self._identity.uuid):
+            self._host.close()
+
+    def measure(self, trial: Trial) -> tuple[Record, ...]:
+        """Measure every phase of a trial's workload at its operating point.
+
+        A phase that could not be measured, or whose numbers must not be believed, comes back
+        as an invalid measurement with the reasons; nothing is raised for it. Invalid phases
+        have no windows if the device was lost, the lease ended, permission was refused, something
+        else was set that may not be undone, or the workload failed.
+
+        Args:
+            trial: What to measure.
+
+        Returns:
+            One record per phase, in the workload's order.
+
+        Raises:
+            ConfigError: If the trial asks for what cannot be: a wrong knob, a clock that is
+                not on the device's grid, a point under observe-only.
+            DeviceNotFoundError: If PyTorch sees GPUs, and this is none of them.
+            DeviceUnsupportedError: If the device has no such knob.
+        """
+        with computing_on(self._identity.uuid):
+            return self._measure(trial)
+
+    def _measure(self, trial: Trial) -> tuple[Record, ...]:
+        workload = self._host.make(trial.configuration)
+        session = Session(
+            trial=trial,
+            unit=workload.unit,
+            device=self._identity,
+            provenance=collect_provenance(
+                weights=_weights(trial.configuration), licence=workload.licence
+            ),
+        )
+        records: list[Record] = []
+        try:
+            self._report(f"Preparing {trial.configuration.workload}")
+            self._host.prepare()
+            self._cool_down()
+            with applied(self._control, self._in_force(trial.configuration.point)) as receipt:
+                session.receipt = receipt
+                self._measure_phases(session, workload.phases, records)
+        except _FINDINGS as error:
+            finding = Finding(reason=_reason_of(error), detail=str(error))
+            logger.warning("%s: %s: %s", trial.name, finding.reason, finding.detail)
+            records += [
+                record_of(session, phase, Verdict(findings=(finding,)))
+                for phase in workload.phases[len(records) :]
+            ]
+        return tuple(records)
+
+    def _measure_phases(
+        self, session: Session, phases: Sequence[str], records: list[Record]
+    ) -> None:
+        point = session.trial.configuration.point
+        find_ticks(self._device, self._ticks)
+        with Instruments(self._device, self._procedure, tracker=self._ticks) as instruments:
+            self._report(f"Settling at {point.label}")
+            settle(
+                self._device,
+                point,
+                wait_s=self._procedure.settle_s + 2 * instruments.tick_s,
+            )
+            treatment = Treatment(
+                point=point,
+                in_force=self._in_force(point),
+                capabilities=self._device.capabilities(),
+                since_s=self._clock.now_s(),
+            )
+            session.idle = self._idle(instruments)
+            for phase in phases:
+                try:
+                    verdict = self._measure_phase(phase, treatment, instruments)
+                    figures = () if verdict.findings else self._host.figures(verdict.windows)
+                    records.append(record_of(session, phase, verdict, figures))
+                finally:
+                    self._host.rest()
+
+    def _in_force(self, point: OperatingPoint) -> OperatingPoint:
+        """Return what is to be in force for ``point``, with the limit that the procedure has."""
+        limit_w = point.power_limit_w or self._procedure.power_limit_w
+        return replace(point, power_limit_w=limit_w)
+
+    def _cool_down(self) -> None:
+        below_c = self._procedure.start_below_c
+        if below_c is not None:
+            self._report(f"Cooling down below {below_c:g} C")
+            cool_down(self._device, below_c=below_c, limit_s=self._procedure.cool_max_s)
+
+    def _idle(self, instruments: Instruments) -> EnergyWindow | None:
+        if self._procedure.idle_s == 0:
+            return None
+        self._report(f"Idle for {self._procedure.idle_s:g} s")
+        loop = WindowLoop(self._clock, self._pause, instruments.edges, instruments.check)
+        intervals = loop.windows(1, self._procedure.idle_s)
+        windows, _ = energy_windows(instruments.readings(), intervals)
+        return windows[0] if windows else None
+
+    def _pause(self) -> float:
+        self._clock.sleep_s(_PAUSE_S)
+        return 0.0
+
+    def _measure_phase(self, phase: str, treatment: Treatment, instruments: Instruments) -> Verdict:
+        loop = WindowLoop(
+            self._clock, partial(self._host.run, phase), instruments.edges, instruments.check
+        )
+        self._report(f"{phase}: warming up")
+        warmup = warm_up(loop, instruments, self._clock, self._procedure)
+        probe = self._device.activity() if self._device.capabilities().has_activity else None
+        intervals, readings = self._take_windows(phase, loop, instruments)
+        last_pids = self._host.pids()
+        return judge(
+            readings,
+            intervals,
+            treatment,
+            own_pids=self._host.own_pids,
+            last_pids=last_pids,
+            warmup=warmup,
+            activity=Activity() if probe is None else probe.read(),
+            sampler_share=instruments.cpu_share(readings.log),
+        )
+
+    def _take_windows(
+        self, phase: str, loop: WindowLoop, instruments: Instruments
+    ) -> tuple[list[Interval], Readings]:
+        procedure = self._procedure
+        start_s = self._clock.now_s()
+        intervals: list[Interval] = []
+        num_windows = procedure.min_windows
+        while num_windows > 0:
+            self._report(f"{phase}: {num_windows} windows of {procedure.window_s:g} s")
+            intervals += loop.windows(num_windows, procedure.window_s)
+            self._control.require_held()
+            readings = instruments.readings()
+            windows, findings = energy_windows(readings, intervals)
+            if findings:
+                break
+            took_s = self._clock.now_s() - start_s
+            affordable = int((procedure.limit_s - took_s) * len(intervals) / took_s)
+            num_windows = min(more_windows(windows, procedure.relative_ci), affordable)
+        return intervals, readings
+
+
+_REASONS: tuple[tuple[type[JouleLabError], InvalidReason], ...] = (
+    (DeviceLostError, "device_lost"),
+    (DevicePermissionError, "permission_denied"),
+    (GuardError, "lease_lost"),
+    (ForeignSettingError, "foreign_setting"),
+    (DeviceHotError, "not_cooled"),
+    (WorkloadRefusedError, "unsupported"),
+    (WorkloadFailedError, "workload_failed"),
+)
+_FINDINGS: tuple[type[JouleLabError], ...] = (MeasurementError, *(kind for kind, _ in _REASONS))
+"""What ends a measurement and is told in it, as a finding."""
+
+
+def _reason_of(error: JouleLabError) -> InvalidReason:
+    for kind, reason in _REASONS:
+        if isinstance(error, kind):
+            return reason
+    return "sample_gap"
+
+
+def _weights(configuration: Configuration) -> str | None:
+    knobs = dict(configuration.knobs)
+    return str(knobs["weights"] or "random") if "weights" in knobs else None

@@ -1,0 +1,217 @@
+"""``joulelab models predict`` and ``sweep``: power, time and energy at some or all clocks."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import tyro
+from rich.markup import escape
+from rich.table import Table
+
+from joulelab.cli.power_models import MOST_LEVEL, OfTable
+from joulelab.cli.terminal import terminal
+from joulelab.core.bounds import MOST_MHZ, MOST_S, check_positive, check_range
+from joulelab.errors import ConfigError
+from joulelab.hardware import GPUS
+from joulelab.objectives import OBJECTIVES
+from joulelab.power_models.calibration import Interval
+from joulelab.power_models.decision import CHOSEN_BY
+from joulelab.power_models.decision import Sweep as Decided
+from joulelab.power_models.operating_model import OperatingModel, Quantity, load_operating_model
+from joulelab.power_models.queries import Profile, Queries, profile_of, sweep
+from joulelab.power_models.runs import Array, Runs
+
+_SHOWN: tuple[Quantity, ...] = ("power_w", "time_s", "energy_j", "edp_js")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predict(OfTable):
+    """Predict an application at some clocks, from its run at the default clock in the table.
+
+    Attributes:
+        model: Folder that `joulelab models train` wrote.
+        sm_clock_mhz: Clocks to predict.
+        application: Which application of the table; by default the only one.
+        anchored: Take the power and time that were measured in the table into account.
+        level: Of the intervals; 0 asks for none.
+        refuse_outside: Refuse what lies outside the training domain, instead of widening.
+        json: Print one JSON object instead of text.
+    """
+
+    model: tyro.conf.Positional[Path]
+    sm_clock_mhz: tuple[float, ...]
+    application: str | None = None
+    anchored: bool = False
+    level: float = 0.9
+    refuse_outside: bool = False
+    json: bool = False
+
+    def run(self) -> int:
+        """Predict and print.
+
+        Raises:
+            ConfigError: If the folder holds no model, the table no such application, or it is
+                outside the training domain and that is refused.
+        """
+        _check(self.level, self.sm_clock_mhz)
+        model, runs = load_operating_model(self.model), self.read()
+        pair = _one_pair(runs, self.application)
+        queries = sweep(profile_of(runs, *pair), self.sm_clock_mhz)
+        findings = model.power.domain.findings(queries)
+        if self.refuse_outside and findings:
+            raise ConfigError(f"Queries must be inside the training domain: {findings[0]}")
+        if self.anchored:
+            model = model.adapt(runs.select(runs.of_pair(*pair)))
+        found = Answers.of(model, queries, self.level)
+        if self.json:
+            print(json.dumps({"predictions": found.rows(), "outside": list(findings)}, indent=2))
+        else:
+            found.show(f"{pair[1]} on {pair[0]}", [""] * len(queries))
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Predict a profile at every clock of its GPU and mark the best of energy, EDP and ED2P.
+
+    Attributes:
+        model: Folder that `joulelab models train` wrote.
+        board: GPU, by its key in the catalogue.
+        fp_active: FP64 activity plus half of FP32's at the default clock, 0 to 1.
+        dram_active: Memory activity there; by default unread, as the others.
+        sm_active: SM activity there.
+        tensor_active: Tensor activity there.
+        gr_engine_active: Graphics engine activity there.
+        time_s: How long the work took there.
+        gpu: Label under which the model knows the board; by default the key.
+        sm_clock_mhz: Clocks; by default all of the GPU.
+        level: Of the intervals; 0 asks for none.
+        json: Print one JSON object instead of text.
+    """
+
+    model: tyro.conf.Positional[Path]
+    board: str
+    fp_active: float | None = None
+    dram_active: float | None = None
+    sm_active: float | None = None
+    tensor_active: float | None = None
+    gr_engine_active: float | None = None
+    time_s: float = 1.0
+    gpu: str | None = None
+    sm_clock_mhz: tuple[float, ...] = ()
+    level: float = 0.0
+    json: bool = False
+
+    def run(self) -> int:
+        """Predict and print.
+
+        Raises:
+            ConfigError: If the folder holds no model, or an activity is no share.
+            UnknownNameError: If there is no such GPU.
+        """
+        _check(self.level, self.sm_clock_mhz)
+        check_positive("--time-s", self.time_s, MOST_S)
+        model = load_operating_model(self.model)
+        queries = sweep(self._profile(model), self.sm_clock_mhz or None)
+        found = Answers.of(model, queries, self.level)
+        best = found.best()
+        if self.json:
+            clocks = {name: float(queries.sm_clock_mhz[row]) for name, row in best.items()}
+            outside = list(model.power.domain.findings(queries))
+            whole = {"predictions": found.rows(), "best_clock_mhz": clocks, "outside": outside}
+            print(json.dumps(whole, indent=2))
+            return 0
+        marks = [
+            ", ".join(OBJECTIVES[name].label for name, at in best.items() if at == row)
+            for row in range(len(queries))
+        ]
+        found.show(f"{self.board}: best clocks are marked", marks)
+        return 0
+
+    def _profile(self, model: OperatingModel) -> Profile:
+        names = ("fp_active", "dram_active", "sm_active", "tensor_active", "gr_engine_active")
+        activity = {name: getattr(self, name) for name in names}
+        return Profile(
+            application="profile",
+            gpu=self.gpu or self.board,
+            board=self.board,
+            clock_mhz=float(GPUS[self.board].default_clock_mhz),
+            activity={name: value for name, value in activity.items() if value is not None},
+            time_s=self.time_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Clocks and every quantity there as columns, and the intervals that were asked for."""
+
+    columns: Mapping[str, Array]
+    intervals: Mapping[str, Interval]
+
+    @classmethod
+    def of(cls, model: OperatingModel, queries: Queries, level: float) -> "Answers":
+        """Ask a model, for intervals as well unless ``level`` is 0."""
+        names: tuple[Quantity, ...] = get_args(Quantity)
+        columns = {"sm_clock_mhz": queries.sm_clock_mhz}
+        columns |= {name: model.predict(queries, name) for name in names}
+        asked = names if level else ()
+        ends: dict[str, Interval] = {
+            name: model.predict_interval(queries, name, level) for name in asked
+        }
+        return cls(columns=columns, intervals=ends)
+
+    def best(self) -> dict[str, int]:
+        """Return the row of the best clock by each objective."""
+        names = ("sm_clock_mhz", "power_w", "time_s")
+        decided = Decided(**{name: self.columns[name] for name in names})
+        return {name: decided.best(name) for name in CHOSEN_BY}
+
+    def rows(self) -> list[dict[str, float]]:
+        """Return one mapping per clock, with the ends of intervals as ``_lower`` and ``_upper``."""
+        bounds = {f"{name}_lower": each.lower for name, each in self.intervals.items()}
+        bounds |= {f"{name}_upper": each.upper for name, each in self.intervals.items()}
+        whole = {**self.columns, **bounds}
+        rows = zip(*whole.values(), strict=True)
+        return [dict(zip(whole, map(float, row), strict=True)) for row in rows]
+
+    def show(self, title: str, marks: Sequence[str]) -> None:
+        """Print a table with the half width of each interval; ``marks`` end each row."""
+        table = Table("MHz", *_SHOWN, "", title=escape(title))
+        for row, clock_mhz in enumerate(self.columns["sm_clock_mhz"]):
+            table.add_row(f"{clock_mhz:g}", *(self._cell(n, row) for n in _SHOWN), marks[row])
+        console = terminal()
+        console.print(table)
+        for text in dict.fromkeys(t for each in self.intervals.values() for t in each.outside):
+            line = escape(f"Outside the training domain, intervals widened: {text}")
+            console.print(line, style="yellow")
+
+    def _cell(self, name: str, row: int) -> str:
+        value, interval = f"{self.columns[name][row]:.4g}", self.intervals.get(name)
+        if interval is None:
+            return value
+        ratio = float((interval.upper[row] / interval.lower[row]) ** 0.5)
+        return f"{value} +-{100 * (ratio - 1):.0f} %"
+
+
+def _check(level: float, clocks_mhz: Sequence[float]) -> None:
+    check_range("--level", level, 0, MOST_LEVEL)
+    for clock_mhz in clocks_mhz:
+        check_positive("--sm-clock-mhz", clock_mhz, MOST_MHZ)
+
+
+def _one_pair(runs: Runs, application: str | None) -> tuple[str, str]:
+    """Return the GPU label and the name of the one application that is meant.
+
+    Raises:
+        ConfigError: If there is none, or several and none was named.
+    """
+    found = [pair for pair in runs.pairs if application in (None, pair[1])]
+    if len(found) != 1:
+        known = ", ".join(f"{name} on {gpu}" for gpu, name in runs.pairs[:12])
+        raise ConfigError(
+            f"One application of the table is required (--application), got {len(found)} that "
+            f"match {application!r} among {known}."
+        )
+    return found[0]

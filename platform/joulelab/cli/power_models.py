@@ -1,0 +1,297 @@
+"""``joulelab models train``, ``evaluate`` and ``register``: power models from a table of runs."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.markup import escape
+from rich.table import Table
+
+from joulelab.cli.terminal import terminal
+from joulelab.core.bounds import MOST_SEED, check_range
+from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.power_models import POWER_MODELS
+from joulelab.power_models.operating_model import OperatingModel, load_operating_model
+from joulelab.power_models.queries import profile_of, sweep
+from joulelab.power_models.readers import Repeats, read_csv, runs_of_measurements
+from joulelab.power_models.runs import Runs
+from joulelab.power_models.validation import COLD, WARM, Validated, validate
+from joulelab.tracking.addresses import discreet, embedded_uri
+from joulelab.tracking.mlflow_registry import RegisteredModel
+from joulelab.tracking.mlflow_store import usable_uri
+from joulelab.tracking.store import ResultStore, study_folders
+
+MOST_LEVEL = 0.9999
+_COLUMNS = (
+    "model",
+    "measured at",
+    "power",
+    "worst",
+    "time",
+    "worst",
+    "energy",
+    "EDP regret",
+    "smoothed",
+    "coverage",
+    "+-",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfTable:
+    """A command on a table of runs.
+
+    Attributes:
+        table: CSV file with one run per line (columns application, sm_clock_mhz or sm_app_clock,
+            power_w or power_usage, time_s or run_time, activities as shares), the sweep.csv of a
+            study, the results folder of one, or a folder that holds several.
+        gpu: GPU of all runs, where the file has no such column.
+        board: LABEL=KEY for each label in the column gpu that is neither a key of the catalogue
+            nor a product name.
+        repeats: What to do with several rows at one clock.
+    """
+
+    table: tyro.conf.Positional[Path]
+    gpu: str | None = None
+    board: tuple[str, ...] = ()
+    repeats: Repeats = "refuse"
+
+    def read(self) -> Runs:
+        """Read the table.
+
+        Raises:
+            ConfigError: If it cannot be read; names column and row.
+        """
+        if self.table.is_dir():
+            studies = [ResultStore(folder) for folder in study_folders(self.table)]
+            return runs_of_measurements([m for study in studies for m in study.read()])
+        return read_csv(self.table, gpu=self.gpu, boards=self.boards(), repeats=self.repeats)
+
+    def boards(self) -> dict[str, str]:
+        """Return what each label stands for.
+
+        Raises:
+            ConfigError: If an entry is not LABEL=KEY.
+        """
+        pairs = [entry.partition("=") for entry in self.board]
+        for entry, (label, _, key) in zip(self.board, pairs, strict=True):
+            if not label or not key:
+                raise ConfigError(f"--board takes LABEL=KEY, got {entry!r}.")
+        return {label: key for label, _, key in pairs}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Train(OfTable):
+    """Fit a model of power and one of time to runs, and write them to a folder.
+
+    Attributes:
+        out: Folder to write.
+        power: Model of power.
+        time: Model of time.
+        seed: Of everything random.
+        json: Print one JSON object instead of text.
+    """
+
+    out: Path
+    power: str = "physics"
+    time: str = "physics"
+    seed: int = 0
+    json: bool = False
+
+    def run(self) -> int:
+        """Fit, write and print.
+
+        Raises:
+            UnknownNameError: If there is no such model.
+            ConfigError: If the table does not suffice.
+        """
+        check_range("--seed", self.seed, 0, MOST_SEED)
+        model = OperatingModel(
+            power=POWER_MODELS[self.power]("power_w", seed=self.seed),
+            time=POWER_MODELS[self.time]("time_s", seed=self.seed),
+        )
+        runs = self.read()
+        model.fit(runs).save(self.out)
+        summary = {
+            "folder": str(self.out),
+            "power": self.power,
+            "time": self.time,
+            "num_runs": len(runs),
+            "num_applications": len(runs.pairs),
+            "data_hash": model.power.data_hash,
+            "training_domain": {name: list(r) for name, r in model.power.domain.ranges.items()},
+        }
+        if self.json:
+            print(json.dumps(summary, indent=2))
+            return 0
+        print(
+            f"{self.power} of power and {self.time} of time, from {len(runs)} runs of "
+            f"{len(runs.pairs)} applications (data {model.power.data_hash}): {self.out}"
+        )
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluate(OfTable):
+    """Score models by what was held out as a whole: applications, GPUs or clock ranges.
+
+    Attributes:
+        model: Models to compare; by default the cheap ones.
+        held_out: What is held out: application, gpu or clocks.
+        probe: Clock over the default clock (0.01 to 2) at which held-out applications are measured
+            besides it.
+        level: Of the intervals, below 1; 0 asks for none, which is several times faster.
+        json: Print one JSON object instead of text.
+    """
+
+    model: tuple[str, ...] = ("mean", "log_linear", "physics")
+    held_out: str = "application"
+    probe: float | None = None
+    level: float = 0.0
+    json: bool = False
+
+    def run(self) -> int:
+        """Score and print; 1 if no model could learn from the table.
+
+        Raises:
+            UnknownNameError: If there is no such model or split.
+            ConfigError: If the table cannot be read.
+        """
+        check_range("--probe", self.probe, 0.01, 2)
+        check_range("--level", self.level, 0, MOST_LEVEL)
+        runs = self.read()
+        found: dict[str, list[Validated]] = {}
+        refused: dict[str, str] = {}
+        for name in self.model:
+            try:
+                found[name] = self._scores(name, runs)
+            except UnknownNameError:
+                raise
+            except ConfigError as error:
+                refused[name] = str(error)
+        if self.json:
+            summary = {name: [asdict(each) for each in scores] for name, scores in found.items()}
+            print(json.dumps({"scores": summary, "refused": refused}, indent=2))
+        else:
+            _show(found, refused)
+        return int(not found)
+
+    def _scores(self, name: str, runs: Runs) -> list[Validated]:
+        kind, level = POWER_MODELS[name], self.level or None
+        settings: Mapping[str, Any] = {} if level else {"calibration_folds": 0}
+        anchors = [COLD, WARM] if self.probe is None else [COLD, WARM, (1.0, self.probe)]
+        return validate(
+            lambda: OperatingModel(
+                power=kind("power_w", **settings), time=kind("time_s", **settings)
+            ),
+            runs,
+            self.held_out,
+            anchors=anchors,
+            level=level,
+        )
+
+
+def _show(found: Mapping[str, list[Validated]], refused: Mapping[str, str]) -> None:
+    table = Table(*_COLUMNS, title="Mean absolute errors on what was held out")
+    for name, scores in found.items():
+        for each in scores:
+            table.add_row(name, *_cells(each))
+    for who, regrets in _baselines(found).items():
+        table.add_row(who, *[""] * 6, *regrets)
+    console = terminal()
+    console.print(table)
+    for name, reason in refused.items():
+        console.print(escape(f"{name}: {reason}"), style="yellow")
+
+
+def _cells(each: Validated) -> list[str]:
+    power, time, energy = (each.errors[name] for name in ("power_w", "time_s", "energy_j"))
+    regret, interval = each.regrets.get("edp"), each.intervals.get("power_w")
+    smoothed = each.smoothed.get("model", {}).get("edp")
+    return [
+        ", ".join(f"{anchor:g}" for anchor in each.anchors) or "nothing",
+        _percent(power.mean),
+        _percent(power.worst_application),
+        _percent(time.mean),
+        _percent(time.worst_application),
+        _percent(energy.mean),
+        "" if regret is None else _percent(regret.mean),
+        "" if smoothed is None else _percent(smoothed.mean),
+        "" if interval is None else f"{interval.coverage:.2f}",
+        "" if interval is None else _percent(interval.half_width),
+    ]
+
+
+def _baselines(found: Mapping[str, list[Validated]]) -> dict[str, tuple[str, str]]:
+    """Return EDP regrets by baseline, against the best measured point and the smoothed sweep."""
+    for scores in found.values():
+        both = scores[0].baselines, scores[0].smoothed
+        return {
+            who: (_percent(both[0][who]["edp"].mean), _percent(both[1][who]["edp"].mean))
+            for who in both[0]
+        }
+    return {}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """Register a trained model.
+
+    Attributes:
+        name: Name in the registry.
+        tracking_uri: MLflow store: sqlite:////absolute/path.db or the address of a server. By
+            default mlflow.db beside the model.
+        json: Print one JSON object instead of text.
+    """
+
+    name: str
+    tracking_uri: str | None = None
+    json: bool = False
+
+    def register(self, folder: Path, write: Callable[[str], RegisteredModel]) -> int:
+        """Have the model of ``folder`` written to the store, and print where it is."""
+        uri = usable_uri(self.tracking_uri or embedded_uri(folder.resolve().parent))
+        made = write(uri)
+        if self.json:
+            summary = {**asdict(made), "uri": made.uri, "tracking_uri": discreet(uri)}
+            print(json.dumps(summary, indent=2))
+        else:
+            print(f"{made.uri} in {discreet(uri)}")
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Register(Registration, OfTable):
+    """Register a trained model with signature, example, training domain, data hash and scores.
+
+    Attributes:
+        model: Folder that `joulelab models train` wrote.
+        scored: Score it with every application held out in turn, which takes as many trainings.
+    """
+
+    model: tyro.conf.Positional[Path]
+    scored: bool = False
+
+    def run(self) -> int:
+        """Register and print.
+
+        Raises:
+            ConfigError: If the folder holds no model.
+            TrackingError: If the store cannot be written.
+        """
+        from joulelab.tracking.mlflow_models import register_model
+
+        model, runs = load_operating_model(self.model), self.read()
+        example = sweep(profile_of(runs, *runs.pairs[0]))
+        scores = validate(model.unfitted, runs) if self.scored else ()
+        return self.register(
+            self.model,
+            lambda uri: register_model(uri, self.name, model, example, validated=scores),
+        )

@@ -1,1 +1,0 @@
-"""The subcommands of ``joulelab models`` that train, score and ask power models."""

@@ -1,0 +1,85 @@
+"""Options of commands that drive a program; imports little, so that it starts at once."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import tyro
+
+from joulelab.core.point import OperatingPoint
+from joulelab.errors import ConfigError
+
+if TYPE_CHECKING:  # these would bring numpy before a program has started
+    from joulelab.core.device import DeviceAddress
+    from joulelab.running.measure import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockOptions:
+    """What a command puts in force on its GPUs.
+
+    Attributes:
+        sm_clock_mhz: Locked SM clock; by default the driver's own.
+        mem_clock_mhz: Locked memory clock; by default the driver's own.
+        power_limit_w: Board power limit; by default the driver's own. Under --observe-only it must
+            be in force already.
+        observe_only: Call no setter, ever: measure at the clocks that there are.
+        guard_socket: Socket of the clock guard that clocks are borrowed from; by default the
+            system's, or else one that is started for it.
+    """
+
+    sm_clock_mhz: int | None = None
+    mem_clock_mhz: int | None = None
+    power_limit_w: float | None = None
+    observe_only: bool = False
+    guard_socket: Path | None = None
+
+    @property
+    def point(self) -> OperatingPoint:
+        """What is asked for.
+
+        Raises:
+            ConfigError: If it locks clocks, which an observer cannot.
+        """
+        point = OperatingPoint(
+            sm_clock_mhz=self.sm_clock_mhz,
+            mem_clock_mhz=self.mem_clock_mhz,
+            power_limit_w=self.power_limit_w,
+        )
+        if self.observe_only and point.locks_clocks:
+            raise ConfigError(
+                "--observe-only measures at the driver's own clocks; drop it, or drop "
+                "--sm-clock-mhz and --mem-clock-mhz."
+            )
+        return point
+
+    def borrow(self, stack: ExitStack, gpus: "Sequence[DeviceAddress]", note: str) -> "Settings":
+        """Put the point in force on ``gpus`` until ``stack`` ends."""
+        from joulelab.running.measure import borrow
+        from joulelab.study.places import check_guard_socket
+
+        check_guard_socket(self.guard_socket)
+        return borrow(
+            stack,
+            self.point,
+            gpus,
+            observe_only=self.observe_only,
+            guard_socket=self.guard_socket,
+            note=note,
+        )
+
+
+Command = TypeVar("Command")
+_SEPARATOR = "--"
+
+
+def parse_before_dashes(
+    kind: type[Command], arguments: Sequence[str], *, prog: str
+) -> tuple[Command, tuple[str, ...]]:
+    """Read the options before two dashes; return them and the words that follow."""
+    words = list(arguments)
+    at = words.index(_SEPARATOR) if _SEPARATOR in words else len(words)
+    config = (tyro.conf.FlagCreatePairsOff,)
+    return tyro.cli(kind, args=words[:at], prog=prog, config=config), tuple(words[at + 1 :])

@@ -1,0 +1,125 @@
+"""Commands on results that are there: deliver them to MLflow, mend them, report them anew."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import tyro
+
+from joulelab.core.bounds import check_range
+from joulelab.errors import one_line
+from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.delivery import DeliveryReport, deliver
+from joulelab.tracking.mlflow_store import usable_uri
+from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.repair import ENDING, repair
+from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
+from joulelab.tracking.study_lock import StudyLock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    """Deliver the results of a folder to MLflow; what is there already is left alone.
+
+    Attributes:
+        results_dir: Results folder of one study, or a folder that holds several.
+        tracking_uri: MLflow store: sqlite:////absolute/path.db or the address of a server.
+            By default the one that each study names, else mlflow.db in the results folder.
+            Passwords are not kept: a store that has one is to be named again.
+        json: Print one JSON object instead of text.
+    """
+
+    results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
+    tracking_uri: str | None = None
+    json: bool = False
+
+    def run(self) -> int:
+        """Deliver every study below the folder; 1 if something is left."""
+        reports = {str(folder): self._deliver(folder) for folder in study_folders(self.results_dir)}
+        if self.json:
+            content = {folder: asdict(report) for folder, report in reports.items()}
+            print(json.dumps(content, indent=2))
+        else:
+            for folder, report in reports.items():
+                print(f"{folder}: {_delivery_words(report)}")
+        return int(any(report.error or report.num_left for report in reports.values()))
+
+    def _deliver(self, folder: Path) -> DeliveryReport:
+        store = ResultStore(folder, writer="sync")
+        header = store.read_study()
+        uri = self.tracking_uri or (header.tracking_uri if header else None)
+        tracker = MlflowTracker(usable_uri(uri or embedded_uri(self.results_dir)))
+        try:
+            return deliver(store, tracker)
+        finally:
+            tracker.close()
+            store.close()
+
+
+def _delivery_words(report: DeliveryReport) -> str:
+    sentence = f"delivered {report.num_delivered} to {report.target}"
+    return (
+        f"{sentence}, {report.num_left} left: {one_line(report.error)}"
+        if report.error
+        else sentence
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """Set aside what is broken in a results folder; nothing is thrown away.
+
+    Broken lines go into a file that ends in .broken beside their own, and so do, as a whole, traces
+    and other files that cannot be read.
+
+    Attributes:
+        results_dir: Results folder of one study, or a folder that holds several.
+        json: Print one JSON object instead of text.
+    """
+
+    results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
+    json: bool = False
+
+    def run(self) -> int:
+        """Repair every study below the folder and print what was set aside."""
+        found = {str(folder): repair(folder) for folder in study_folders(self.results_dir)}
+        if self.json:
+            print(json.dumps(found, indent=2))
+            return 0
+        for folder, sentences in found.items():
+            aside = f"{len(sentences)} set aside in files that end in {ENDING}"
+            print(f"{folder}: {aside if sentences else 'nothing is broken'}")
+            for sentence in sentences:
+                print(f"  {one_line(sentence)}")
+        return 0
+
+
+_MOST_ROWS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Make table, plots, answer and report of studies anew; nothing is measured.
+
+    Attributes:
+        results_dir: Results folder of one study that has ended, or a folder that holds several.
+        max_rows: Rows of each table that is printed at most.
+        paper: Write every panel as PDF without a head too, as wide as a column of a paper (3.5
+            inches; fronts and courses of searches as wide as two).
+    """
+
+    results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
+    max_rows: int = 20
+    paper: bool = False
+
+    def run(self) -> int:
+        """Write the files of every study below the folder, and print what it found."""
+        check_range("--max-rows", self.max_rows, 1, _MOST_ROWS)
+        from joulelab.analysis.reprint import report_anew
+
+        for folder in study_folders(self.results_dir):
+            with StudyLock(folder):
+                drawn = report_anew(ResultStore(folder), max_rows=self.max_rows, paper=self.paper)
+            for path in drawn:
+                print(f"  {path}")
+        return 0

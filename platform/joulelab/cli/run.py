@@ -1,0 +1,152 @@
+"""``joulelab run -- PROGRAM``: measure any program from its start to its end.
+
+What is imported here before the program starts delays it; so the rest is imported while it runs.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+from joulelab.cli.program_options import ClockOptions, parse_before_dashes
+from joulelab.errors import ConfigError, JouleLabError
+from joulelab.running.child import Child
+
+if TYPE_CHECKING:  # these would bring numpy before the program has started
+    from joulelab.core.device import DeviceAddress
+    from joulelab.running.measure import Settings
+    from joulelab.running.program import ProgramUse
+
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(ClockOptions):
+    """Measure what a program uses: joulelab run [OPTIONS] -- python train.py --epochs 3.
+
+    The program keeps the terminal, its input and output, and its exit code; signals go through to
+    it. What it used is told on the standard error when it has ended. Clocks and limits hold while
+    it runs, on the GPUs named or else on all that it may use.
+
+    Attributes:
+        program: The program and its arguments, after two dashes.
+        device: How to talk to the GPUs: nvml, dcgm, smi, simulated or replay; auto takes the best
+            that finds one.
+        uuid: Which GPUs count; by default those that the program is seen on.
+        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
+        store: Folder of driver state or recordings, for devices that are not hardware.
+        json: Write the result as JSON to this file; - for the standard output.
+        mlflow: Log the result as a run to this MLflow store: sqlite:////absolute/path.db or the
+            address of a server.
+        experiment: Name of the experiment there.
+    """
+
+    program: tyro.conf.Suppress[tuple[str, ...]] = ()
+    device: str = "auto"
+    uuid: tuple[str, ...] = ()
+    gpu: str | None = None
+    store: str | None = None
+    json: str | None = None
+    mlflow: str | None = None
+    experiment: str = "joulelab run"
+
+    def run(self) -> int:
+        """Run the program and tell what it used.
+
+        Returns:
+            The program's exit code, 128 and the number of the signal that ended it; 126 or 127 if
+            it cannot be started.
+        """
+        _ = self.point  # refuses what an observer cannot do
+        self._check()
+        child = Child(self.program)
+        with ExitStack() as stack:
+            named = self._named()
+            settings = None if self.point.is_default else self._settings(stack, named)
+            try:
+                child.start()
+            except OSError as error:
+                print(f"joulelab run: {self.program[0]}: {error.strerror}", file=sys.stderr)
+                return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+            try:
+                use = self._measured(child, named, settings)
+            finally:
+                child.wait()  # whatever became of the measurement
+        self._tell(use)
+        return use.exit_code
+
+    def _check(self) -> None:
+        if not self.program:
+            raise ConfigError(
+                "joulelab run needs a program after two dashes, as in: joulelab run -- python "
+                "train.py --epochs 3."
+            )
+        if self.json not in (None, "-") and not Path(self.json or "").absolute().parent.is_dir():
+            raise ConfigError(
+                f"--json must name a file in a folder that is there, got {self.json}."
+            )
+        if self.device != "auto":
+            from joulelab.devices.choice import check_backend
+
+            check_backend(self.device)
+        if self.mlflow is not None:
+            from joulelab.tracking.mlflow_store import usable_uri
+
+            usable_uri(self.mlflow)
+
+    def _named(self) -> "list[DeviceAddress]":
+        """Return the GPUs that count whatever is seen; empty for those that the program uses."""
+        if not self.uuid and self.gpu is None:
+            return []
+        from joulelab.cli.selection import choose_address, find_addresses
+
+        if self.gpu is not None:
+            uuid = self.uuid[0] if self.uuid else None
+            return [choose_address(self.device, store=self.store, uuid=uuid, gpu=self.gpu)]
+        return find_addresses(self.device, self.store, self.uuid)
+
+    def _settings(self, stack: ExitStack, named: "Sequence[DeviceAddress]") -> "Settings":
+        from joulelab.devices.choice import find_visible
+
+        return self.borrow(stack, named or find_visible(self.device, self.store), "joulelab run")
+
+    def _measured(
+        self, child: Child, named: "Sequence[DeviceAddress]", settings: "Settings | None"
+    ) -> "ProgramUse":
+        from joulelab.running.measure import measure_child
+        from joulelab.running.program import beside
+
+        missing = ""
+        watched = list(named)
+        try:
+            watched += beside(named, self.device, self.store)
+        except JouleLabError as error:  # the program runs on; its processors can be read
+            missing = "" if named else str(error)
+        return measure_child(
+            child, named=named, watched=watched, missing=missing, settings=settings
+        )
+
+    def _tell(self, use: "ProgramUse") -> None:
+        """Tell the result everywhere; what fails is told too, and changes no exit code."""
+        from joulelab.cli.run_report import log_to_mlflow, print_use, write_json
+        from joulelab.errors import one_line
+
+        print_use(use)
+        try:
+            if self.json is not None:
+                write_json(use, self.json)
+            if self.mlflow is not None:
+                log_to_mlflow(use, self.mlflow, self.experiment)
+        except (JouleLabError, OSError) as error:
+            print(f"joulelab run: {one_line(error)}", file=sys.stderr)
+
+
+def parse(arguments: Sequence[str]) -> Run:
+    """Read the command line; the program is what follows two dashes."""
+    run, program = parse_before_dashes(Run, arguments, prog="joulelab run")
+    return replace(run, program=program)

@@ -1,0 +1,180 @@
+"""What a program used: as a table, as JSON, and in MLflow."""
+
+import json
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from joulelab.analysis.measurement_lines import SENSOR_CLASS
+from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
+from joulelab.core.point import OperatingPoint
+from joulelab.monitor.window import CpuUse, GpuTotals, GpuUse
+from joulelab.running.program import ProgramUse
+from joulelab.serving.result import ServerUse
+from joulelab.tracking.codec import to_json
+from joulelab.tracking.durable import write_whole
+
+_UNKNOWN = "-"
+_SHORT = 14
+"""Characters of a UUID that tell GPUs apart, so that a table fits into 80 columns."""
+
+
+def print_use(use: ProgramUse) -> None:
+    """Print a table and what it means, on the standard error."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    title = f"{shlex.join(use.command)}: {_how_it_ended(use)} after {quantity(use.duration_s, 's')}"
+    console.print(Text(title))
+    if use.gpus:
+        console.print(gpu_table(use.gpus))
+    for line in _lines(use):
+        console.print(Text(line))
+
+
+def as_json(use: ProgramUse | ServerUse) -> str:
+    """Return the whole result as one JSON object."""
+    fields = json.loads(to_json(use))
+    fields["metrics"] = use.metrics
+    fields["reason"] = use.reason
+    return json.dumps(fields, indent=2) + "\n"
+
+
+def write_json(use: ProgramUse | ServerUse, target: str) -> None:
+    """Write the whole result to a file, or with ``-`` to the standard output."""
+    if target == "-":
+        sys.stdout.write(as_json(use))
+        sys.stdout.flush()
+    else:
+        write_whole(Path(target), as_json(use))
+
+
+def log_to_mlflow(use: ProgramUse, uri: str, experiment: str) -> None:
+    """Log the result as one run."""
+    params = {
+        "command": shlex.join(use.command),
+        "exit_code": use.exit_code,
+        **clock_params(use.requested),
+    }
+    log_result(use, uri, experiment, name=Path(use.command[0]).name, params=params)
+
+
+def clock_params(point: OperatingPoint) -> dict[str, object]:
+    """Return what was put in force, as parameters of a run."""
+    return {
+        "sm_clock_mhz": point.sm_clock_mhz or "default",
+        "mem_clock_mhz": point.mem_clock_mhz or "default",
+        "power_limit_w": point.power_limit_w or "default",
+    }
+
+
+def log_result(
+    use: ProgramUse | ServerUse,
+    uri: str,
+    experiment: str,
+    *,
+    name: str,
+    params: Mapping[str, object],
+) -> None:
+    """Log a result as one run of an experiment."""
+    from joulelab.tracking.mlflow_store import usable_uri
+    from joulelab.tracking.mlflow_tracker import FinishedRun, log_run
+
+    failed = use.exit_code != 0 if isinstance(use, ProgramUse) else use.served.num_failed > 0
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.json"
+        result.write_text(as_json(use))
+        ended = FinishedRun(
+            experiment=experiment,
+            name=name,
+            started_at=use.provenance.started_at,
+            duration_s=use.metrics["duration_s"],
+            params=params,
+            metrics=use.metrics,
+            tags={
+                "gpu": ", ".join(sorted({gpu.name for gpu in use.gpus})),
+                "gpu_uuid": ", ".join(gpu.uuid for gpu in use.gpus),
+                "reason": use.reason,
+                "provenance.hostname": use.provenance.hostname,
+                "provenance.joulelab_version": use.provenance.joulelab_version,
+            },
+            file=result,
+            succeeded=not failed and not use.reason,
+        )
+        log_run(usable_uri(uri), ended)
+
+
+def _how_it_ended(use: ProgramUse) -> str:
+    if use.signal_name is not None:
+        return f"ended by {use.signal_name}"
+    return f"exit code {use.exit_code}"
+
+
+def gpu_table(gpus: Sequence[GpuUse]) -> Table:
+    """Return a table of GPUs and what they used."""
+    table = Table(box=SIMPLE_HEAD, padding=0)
+    for name in ("GPU", "energy", "mean", "peak", "SM clock", "time"):
+        table.add_column(name, justify="left" if name == "GPU" else "right", no_wrap=True)
+    for gpu in gpus:
+        table.add_row(*_row(gpu))
+    if len(gpus) > 1 and all(gpu.valid for gpu in gpus):
+        total = GpuTotals.of(gpus)
+        energy = uncertain(total.energy_j, total.energy_u_j, "J")
+        table.add_row("together", energy, quantity(total.power_w, "W"), "", "", "")
+    return table
+
+
+def cpu_line(cpu: CpuUse) -> str:
+    """Say what the processors used, or why that is not known."""
+    if cpu.known_package_j is None:
+        return f"CPU: {cpu.reason}"
+    dram = "" if cpu.known_dram_j is None else f", memory {quantity(cpu.known_dram_j, 'J')}"
+    packages = quantity(cpu.known_package_j, "J")
+    return f"CPU packages {packages}{dram}, all programs of the machine together."
+
+
+def _row(gpu: GpuUse) -> tuple[str, ...]:
+    name = f"{gpu.name}\n{gpu.uuid[:_SHORT]}"
+    clock = _UNKNOWN if gpu.sm_clock_mhz is None else f"{gpu.sm_clock_mhz:g} MHz"
+    length = quantity(gpu.duration_s, "s")
+    if not gpu.valid:
+        return (name, _UNKNOWN, _UNKNOWN, _UNKNOWN, clock, length)
+    peak = _UNKNOWN if gpu.peak_power_w is None else quantity(gpu.peak_power_w, "W")
+    energy = uncertain(gpu.energy_j, gpu.energy_u_j, "J")
+    return (name, energy, quantity(gpu.power_w, "W"), peak, clock, length)
+
+
+def conduct_lines(use: ProgramUse | ServerUse) -> list[str]:
+    """Say what was in force, and what was not as it should be."""
+    lines = [
+        f"{receipt.uuid} ran at {receipt.requested.label}, set by {receipt.set_by}."
+        for receipt in use.receipts
+    ]
+    for gpu in use.gpus:
+        if gpu.valid:  # else they are the reason
+            lines += [f"{gpu.uuid}: {finding.reason}: {finding.detail}" for finding in gpu.findings]
+    return [*lines, *use.notes]
+
+
+def _lines(use: ProgramUse) -> list[str]:
+    """Say what the table does not."""
+    lines = [f"No energy: {use.reason}"] if use.reason else []
+    lines.append(cpu_line(use.cpu))
+    lines += conduct_lines(use)
+    lines += [
+        f"Not counted: {gpu.uuid} drew {quantity(gpu.energy_j, 'J')} meanwhile."
+        for gpu in use.others
+        if gpu.valid
+    ]
+    if use.known_energy_j is not None:
+        lines.append(
+            f"{PLUS_MINUS} is the standard uncertainty of the reading; the sensor's own "
+            f"{PLUS_MINUS}{SENSOR_CLASS:.0%} between boards come on top. Start, loading and idle "
+            "times are in it."
+        )
+    return lines

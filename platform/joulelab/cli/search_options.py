@@ -1,0 +1,114 @@
+"""What the experiments that search let their users choose: axes, and what must be kept to."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from joulelab.cli.words import Variants, read_variants
+from joulelab.cli.workload_choice import workload_name
+from joulelab.core.configuration import KnobValue
+from joulelab.errors import ConfigError
+from joulelab.searching.constraints import Against, Constraint, Quantity
+from joulelab.study.search import Asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """What is searched besides the SM clock, which is left out where no setter may be called.
+
+    Attributes:
+        batches: Batches to choose from; by default the workload's own.
+        precisions: Number formats to choose from; by default the workload's own.
+        power_limits_w: Power limits to choose from; by default the driver's own.
+        vary: Other knobs of the workload to choose the value of: steps=50,20.
+    """
+
+    batches: tuple[int, ...] = ()
+    precisions: tuple[str, ...] = ()
+    power_limits_w: tuple[float, ...] = ()
+    vary: Variants = ()
+
+    def asked(self, workload: object, *, observe_only: bool = False) -> Asked:
+        """Return the values of each axis, for a workload's settings.
+
+        Raises:
+            ConfigError: If nothing is left to choose, or a power limit that may not be set, or the
+                workload has no such knob.
+        """
+        _require_knob(workload, "batch", "--batches", self.batches)
+        _require_knob(workload, "precision", "--precisions", self.precisions)
+        if observe_only and self.power_limits_w:
+            raise ConfigError("--observe-only sets no power limit; leave out --power-limits-w.")
+        given: dict[str, Sequence[KnobValue] | str] = {
+            "sm_clock_mhz": () if observe_only else "all",
+            "power_limit_w": self.power_limits_w,
+            "batch": self.batches,
+            "precision": self.precisions,
+            **read_variants(self.vary),
+        }
+        axes = {name: values for name, values in given.items() if values}
+        if not axes:
+            raise ConfigError(
+                "--observe-only leaves the clock to the driver, so that a search needs something "
+                "else to choose: give --batches, --precisions or --vary two values or more."
+            )
+        return axes
+
+
+def _require_knob(workload: object, knob: str, flag: str, values: Sequence[KnobValue]) -> None:
+    """Refuse the values of ``flag`` for a program that has no such knob."""
+    knobs = list(asdict(workload))  # type: ignore[call-overload]
+    if values and knob not in knobs:
+        raise ConfigError(
+            f"{flag} chooses {knob!r}, which is no knob of {workload_name(workload)}; its knobs "
+            f"are {', '.join(knobs) or 'none'}. Choose values of those with --vary KNOB=A,B."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a choice must keep to; ``None`` for no limit.
+
+    Attributes:
+        max_slowdown: Largest slowdown against the driver's clock, e.g. 0.05.
+        slowdown_against: cell: the driver's clock at the same batch, format and other knobs;
+            baseline: that of the whole search.
+        max_latency_s: Longest time of a request, with all of its batch.
+        max_ttft_s: Longest time to a request's first token.
+        max_tpot_s: Longest time for each further token of a request.
+        min_throughput_per_s: Least units of work per second.
+        max_power_w: Highest mean power.
+        max_temperature_c: Highest temperature.
+        max_memory_gb: Most device memory in use, in units of 1e9 bytes.
+    """
+
+    max_slowdown: float | None = None
+    slowdown_against: Against = "cell"
+    max_latency_s: float | None = None
+    max_ttft_s: float | None = None
+    max_tpot_s: float | None = None
+    min_throughput_per_s: float | None = None
+    max_power_w: float | None = None
+    max_temperature_c: float | None = None
+    max_memory_gb: float | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.constraints  # refuses what can be no limit
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """The limits that there are, as constraints of a search."""
+        bounds: tuple[tuple[Quantity, float | None], ...] = (
+            ("slowdown", self.max_slowdown),
+            ("latency_s", self.max_latency_s),
+            ("ttft_s", self.max_ttft_s),
+            ("tpot_s", self.max_tpot_s),
+            ("throughput_per_s", self.min_throughput_per_s),
+            ("power_w", self.max_power_w),
+            ("temperature_c", self.max_temperature_c),
+            ("memory_b", None if self.max_memory_gb is None else 1e9 * self.max_memory_gb),
+        )
+        return tuple(
+            Constraint(quantity=name, bound=bound, against=self.slowdown_against)
+            for name, bound in bounds
+            if bound is not None
+        )

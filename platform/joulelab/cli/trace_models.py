@@ -1,0 +1,275 @@
+"""``joulelab models trace``: models of power over time, from recordings."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import tyro
+from rich.markup import escape
+from rich.table import Table
+
+from joulelab.cli.power_models import MOST_LEVEL, Registration
+from joulelab.cli.terminal import terminal
+from joulelab.core.bounds import MOST_SEED, MOST_W, check_positive, check_range
+from joulelab.errors import ConfigError
+from joulelab.power_models.traces import BASELINE, TRACE_MODELS, load_trace_model
+from joulelab.power_models.traces.load_trace import LoadTrace, Schedule
+from joulelab.power_models.traces.model import TraceModel
+from joulelab.power_models.traces.readers import read_recordings, read_schedules
+from joulelab.power_models.traces.validation import TraceScores, leave_one_trace_out
+
+_COLUMNS = ("model", "energy, median", "mean", "worst", "power of steps", "trained in")
+_EXAMPLE_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfSamples:
+    """A command on a file of samples.
+
+    Attributes:
+        samples: CSV file with one sample per line: t_s, phase, activities as shares, clock_ratio
+            or sm_clock_mhz, and power_w; recording where there are several in it.
+        step_s: Length of the steps that samples are made into.
+        board: GPU, by its key in the catalogue, where the file has sm_clock_mhz.
+    """
+
+    samples: tyro.conf.Positional[Path]
+    step_s: float = 0.1
+    board: str | None = None
+
+    def recordings(self) -> list[LoadTrace]:
+        """Read the file.
+
+        Raises:
+            ConfigError: If it cannot be read; names column and row.
+        """
+        return read_recordings(self.samples, step_s=self.step_s, board=self.board)
+
+    def schedules(self) -> dict[str, Schedule]:
+        """Read what runs, without power.
+
+        Raises:
+            ConfigError: If it cannot be read; names column and row.
+        """
+        return read_schedules(self.samples, step_s=self.step_s, board=self.board)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Train(OfSamples):
+    """Fit a model of power over time to recordings, and write it to a folder.
+
+    Attributes:
+        out: Folder to write.
+        model: Which model.
+        power_limit_w: Power limit that predictions keep to; by default none.
+        seed: Of everything random.
+        json: Print one JSON object instead of text.
+    """
+
+    out: Path
+    model: str = BASELINE
+    power_limit_w: float | None = None
+    seed: int = 0
+    json: bool = False
+
+    def run(self) -> int:
+        """Fit, write and print.
+
+        Raises:
+            UnknownNameError: If there is no such model.
+            ConfigError: If the recordings do not suffice.
+        """
+        check_range("--seed", self.seed, 0, MOST_SEED)
+        check_positive("--power-limit-w", self.power_limit_w, MOST_W)
+        made = TRACE_MODELS[self.model](seed=self.seed, power_limit_w=self.power_limit_w)
+        recordings = self.recordings()
+        made.fit(recordings).save(self.out)
+        duration_s = sum(each.schedule.duration_s for each in recordings)
+        summary = {
+            "folder": str(self.out),
+            "model": self.model,
+            "num_recordings": len(recordings),
+            "duration_s": duration_s,
+            "data_hash": made.data_hash,
+            "phases": list(made.encoding.phases),
+            "training_domain": {name: list(ends) for name, ends in made.encoding.ranges.items()},
+        }
+        if self.json:
+            print(json.dumps(summary, indent=2))
+            return 0
+        print(
+            f"{self.model} from {len(recordings)} recordings of {duration_s:.4g} s in all "
+            f"(data {made.data_hash}): {self.out}"
+        )
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluate(OfSamples):
+    """Score models with every recording held out in turn.
+
+    Attributes:
+        model: Models to compare; by default all.
+        power_limit_w: Power limit that predictions keep to; by default none.
+        json: Print one JSON object instead of text.
+    """
+
+    model: tuple[str, ...] = tuple(TRACE_MODELS)
+    power_limit_w: float | None = None
+    json: bool = False
+
+    def run(self) -> int:
+        """Score and print.
+
+        Raises:
+            UnknownNameError: If there is no such model.
+            ConfigError: If the file cannot be read, or has fewer than two recordings.
+        """
+        check_positive("--power-limit-w", self.power_limit_w, MOST_W)
+        recordings = self.recordings()
+        found = {
+            name: leave_one_trace_out(
+                partial(TRACE_MODELS[name], calibration_folds=0, power_limit_w=self.power_limit_w),
+                recordings,
+            )
+            for name in dict.fromkeys(self.model)
+        }
+        if self.json:
+            print(json.dumps({name: _scored(scores) for name, scores in found.items()}, indent=2))
+        else:
+            _show_scores(found)
+        return 0
+
+
+def _scored(scores: TraceScores) -> dict[str, object]:
+    worst, error = scores.worst
+    summary = {"median": scores.median, "mean": scores.mean, "worst": error, "worst_name": worst}
+    return {**asdict(scores), **summary}
+
+
+def _show_scores(found: Mapping[str, TraceScores]) -> None:
+    table = Table(*_COLUMNS, title="Errors for recordings that were held out")
+    for name, scores in found.items():
+        worst, error = scores.worst
+        table.add_row(
+            name,
+            *(f"{100 * share:.1f} %" for share in (scores.median, scores.mean)),
+            f"{100 * error:.1f} % ({escape(worst)})",
+            f"{100 * scores.power_mape:.1f} %",
+            f"{scores.fit_s:.1f} s",
+        )
+    terminal().print(table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """Energy of one schedule, with its interval if one was asked for, and power in each step.
+
+    ``outside`` is what of it is unlike the recordings trained on.
+    """
+
+    energy_j: float
+    lower_j: float | None
+    upper_j: float | None
+    duration_s: float
+    outside: tuple[str, ...]
+    step_s: float
+    power_w: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predict(OfSamples):
+    """Predict power and energy of the schedules in a file of samples; their power is not read.
+
+    Attributes:
+        model: Folder that `joulelab models trace train` wrote.
+        level: Of the interval of the energy; 0 asks for none.
+        refuse_outside: Refuse what is unlike the recordings trained on, instead of widening.
+        json: Print one JSON object, power in each step included, instead of text.
+    """
+
+    model: tyro.conf.Positional[Path]
+    level: float = 0.9
+    refuse_outside: bool = False
+    json: bool = False
+
+    def run(self) -> int:
+        """Predict and print.
+
+        Raises:
+            ConfigError: If the folder holds no model, the file cannot be read, or a schedule is
+                outside of what was trained on and that is refused.
+        """
+        check_range("--level", self.level, 0, MOST_LEVEL)
+        model = load_trace_model(self.model)
+        found = {name: self._predicted(model, each) for name, each in self.schedules().items()}
+        if self.json:
+            print(json.dumps({name: asdict(each) for name, each in found.items()}, indent=2))
+        else:
+            _show_forecasts(found)
+        return 0
+
+    def _predicted(self, model: TraceModel, schedule: Schedule) -> Predicted:
+        findings = model.encoding.findings(schedule)
+        if findings and self.refuse_outside:
+            raise ConfigError(f"Schedules must be like those trained on: {findings[0]}")
+        power_w = model.predict(schedule)
+        forecast = model.predict_energy(schedule, self.level) if self.level else None
+        return Predicted(
+            energy_j=float(power_w.sum() * schedule.step_s),
+            lower_j=None if forecast is None else forecast.lower_j,
+            upper_j=None if forecast is None else forecast.upper_j,
+            duration_s=schedule.duration_s,
+            outside=findings,
+            step_s=schedule.step_s,
+            power_w=tuple(power_w.tolist()),
+        )
+
+
+def _show_forecasts(found: Mapping[str, Predicted]) -> None:
+    table = Table("recording", "duration", "mean power", "energy", "from", "to")
+    console = terminal()
+    for name, each in found.items():
+        ends = ["" if end is None else f"{end:.4g} J" for end in (each.lower_j, each.upper_j)]
+        mean = f"{each.energy_j / each.duration_s:.4g} W"
+        table.add_row(
+            escape(name), f"{each.duration_s:.4g} s", mean, f"{each.energy_j:.4g} J", *ends
+        )
+    console.print(table)
+    for name, each in found.items():
+        for text in each.outside:
+            line = escape(f"{name}: outside of training, interval widened: {text}")
+            console.print(line, style="yellow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Register(Registration, OfSamples):
+    """Register a trained trace model with signature, example, training domain and scores.
+
+    Attributes:
+        model: Folder that `joulelab models trace train` wrote.
+        scored: Score it with every recording held out in turn, which takes as many trainings.
+    """
+
+    model: tyro.conf.Positional[Path]
+    scored: bool = False
+
+    def run(self) -> int:
+        """Register and print.
+
+        Raises:
+            ConfigError: If the folder holds no model, or the model no interval.
+            TrackingError: If the store cannot be written.
+        """
+        from joulelab.tracking.mlflow_models import register_trace_model
+
+        model, recordings = load_trace_model(self.model), self.recordings()
+        example = recordings[0].schedule.part(0, _EXAMPLE_STEPS)
+        unfitted = partial(model.unfitted, calibration_folds=0)
+        scores = leave_one_trace_out(unfitted, recordings) if self.scored else None
+        return self.register(
+            self.model,
+            lambda uri: register_trace_model(uri, self.name, model, example, scores=scores),
+        )

@@ -1,1 +1,0 @@
-"""The subcommands of ``joulelab models trace`` that train, score and ask models of power traces."""

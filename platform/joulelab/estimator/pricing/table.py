@@ -1,0 +1,169 @@
+"""A program's groups in columns: what prices them is vectorised, and equal ones share a row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.tracing.fusion import Groups, Traffic, traffic
+from joulelab.tracing.precision import element_b, is_depthwise
+from joulelab.tracing.program import ALL_REDUCE, MatrixShape, Operator, Program, main_operator
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shapes:
+    """Shapes of matrix work in columns, as in :class:`joulelab.tracing.program.MatrixShape`."""
+
+    batch: Array
+    m: Array
+    n: Array
+    k: Array
+
+    def at(self, rows: Index) -> "Shapes":
+        """Return the shapes of ``rows``."""
+        return Shapes(batch=self.batch[rows], m=self.m[rows], n=self.n[rows], k=self.k[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkTable:
+    """One execution of a program, in rows of distinct work.
+
+    An operator row is distinct in kind, format, operations and shape, a group row in its
+    operator rows and its traffic.
+
+    Attributes:
+        operators: One operator of each row, for what cannot be a column.
+        flop: Operations of each operator row.
+        element_b: Bytes of one operand of each operator row.
+        shapes: Shapes of the operator rows; ones where there is none.
+        has_shape: Whether the operator row is matrix work with a shape of its own.
+        member_group: Group row of each membership.
+        member_row: Operator row of each membership.
+        read_b: Activations that each group row reads.
+        weight_b: Parameters that each group row reads.
+        written_b: What each group row writes.
+        reduced_b: Bytes that each group row sums over all devices.
+        main: Operator row that names each group row: its matrix work, else its largest.
+        sequence: Group rows in the order in which they run.
+        parameter_b: Parameters of the whole program.
+    """
+
+    operators: tuple[Operator, ...]
+    flop: Array
+    element_b: Array
+    shapes: Shapes
+    has_shape: NDArray[np.bool_]
+    member_group: Index
+    member_row: Index
+    read_b: Array
+    weight_b: Array
+    written_b: Array
+    reduced_b: Array
+    main: Index
+    sequence: Index
+    parameter_b: float
+
+    @property
+    def num_rows(self) -> int:
+        """Distinct groups."""
+        return len(self.read_b)
+
+    def per_group(self, per_operator: Array) -> Array:
+        """Sum a column of operator rows over the members of each group row."""
+        weights = per_operator[self.member_row]
+        return np.bincount(self.member_group, weights, self.num_rows).astype(np.float64)
+
+
+def tabulate(program: Program, groups: Groups) -> WorkTable:
+    """Return the table of ``program`` run in ``groups`` of operators, each one kernel."""
+    rows = _Rows()
+    operator_rows = [rows.operator(operator) for operator in program.operators]
+    sequence = [
+        rows.group([operator_rows[i] for i in members], moved)
+        for members, moved in zip(groups, _traffic(program, groups), strict=True)
+    ]
+    return rows.table(sequence, program.parameter_b)
+
+
+def _traffic(program: Program, groups: Groups) -> Sequence[Traffic]:
+    if len(groups) == len(program.operators):  # unfused: nothing stays inside
+        alone = [program.operators[index] for (index,) in groups]
+        return [(one.read_b, one.weight_b, one.written_b) for one in alone]
+    return traffic(program, groups)
+
+
+class _Rows:
+    """Distinct operators and groups, in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._operators: dict[object, int] = {}
+        self._kept: list[Operator] = []
+        self._groups: dict[tuple[tuple[int, ...], Traffic], int] = {}
+
+    def operator(self, operator: Operator) -> int:
+        key = (
+            *(operator.kind, operator.dtype, operator.pipe, operator.flop, operator.shape),
+            *((operator.written_b,) if operator.name == ALL_REDUCE else ()),
+        )
+        row = self._operators.get(key)
+        if row is None:
+            row = self._operators[key] = len(self._kept)
+            self._kept.append(operator)
+        return row
+
+    def group(self, members: Sequence[int], moved: Traffic) -> int:
+        return self._groups.setdefault((tuple(members), moved), len(self._groups))
+
+    def table(self, sequence: Sequence[int], parameter_b: float) -> WorkTable:
+        kept = self._kept
+        moved = np.array([moved for _, moved in self._groups], dtype=float).reshape(-1, 3)
+        members = [members for members, _ in self._groups]
+        return WorkTable(
+            operators=tuple(kept),
+            flop=np.array([operator.flop for operator in kept]),
+            element_b=np.array([element_b(operator.dtype) for operator in kept]),
+            shapes=_shapes(kept),
+            has_shape=np.array(
+                [one.shape is not None and not is_depthwise(one) for one in kept], dtype=bool
+            ),
+            member_group=np.repeat(np.arange(len(members)), [len(group) for group in members]),
+            member_row=np.array([row for group in members for row in group], dtype=np.intp),
+            read_b=moved[:, 0],
+            weight_b=moved[:, 1],
+            written_b=moved[:, 2],
+            reduced_b=np.array([self._reduced_b(group) for group in members]),
+            main=np.array([self._main(group) for group in members], dtype=np.intp),
+            sequence=np.array(sequence, dtype=np.intp),
+            parameter_b=parameter_b,
+        )
+
+    def _reduced_b(self, members: tuple[int, ...]) -> float:
+        operators = (self._kept[row] for row in members)
+        return sum(operator.written_b for operator in operators if operator.name == ALL_REDUCE)
+
+    def _main(self, members: tuple[int, ...]) -> int:
+        return members[main_operator([self._kept[row] for row in members])]
+
+
+_ONES = MatrixShape(batch=1, m=1, n=1, k=1)
+
+
+def _shapes(operators: Sequence[Operator]) -> Shapes:
+    columns = np.array(
+        [
+            (shape.batch, shape.m, shape.n, shape.k)
+            for shape in (operator.shape or _ONES for operator in operators)
+        ],
+        dtype=float,
+    ).reshape(-1, 4)
+    batch, m, n, k = np.maximum(columns, 1.0).T
+    return Shapes(batch=batch, m=m, n=n, k=k)
+
+
+def kind_name(operator: Operator) -> str:
+    """Return the kind of ``operator`` as efficiencies and launch times are named."""
+    return "depthwise" if is_depthwise(operator) else operator.kind

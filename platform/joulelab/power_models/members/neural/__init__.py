@@ -1,1 +1,0 @@
-"""Members that are networks of torch, which is imported nowhere else in this package."""

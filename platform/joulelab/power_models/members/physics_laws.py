@@ -1,0 +1,206 @@
+"""Laws of time and of board power over clocks, and what they take from a profile.
+
+With ``r`` the clock over that of the profile, time over that of the profile is
+``1 - h + h R(r) / R(1)``, ``R(r) = ((1 / r)^4 + (mu max(1, k / r))^4)^(1/4)``: ``h`` is the
+share of the time that the device works, ``mu`` time for memory over time in the core at the default
+clock, and ``k`` the clock below which memory is starved (fourth-power mean: ``core/physics.py``).
+
+With ``r`` the clock over that of the profile and ``v`` the voltage over its minimum, the chip draws
+
+    P = p0 + l v^2 + a sm + D ((1 - m) g + m R(1) / R(r))^e,   g = r v^2 / v(1)^2,
+
+where ``D`` is the dynamic power at ``r = 1``, ``a`` what an active device draws at any clock, ``m``
+the share of ``D`` that memory takes, which does not follow the voltage but the rate of work:
+``R(r)`` is the roofline of ``physics_time``, so that memory is read at the same rate down to the
+clock that starves it where it bounds the work, and more slowly at any lower clock where the core
+does. ``m`` is the power of memory at its activity over itself and what the core draws; ``e`` is 1
+but for what its runs say. Supply losses and heat add a term in ``P^2``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from joulelab.core.physics import roofline_s
+from joulelab.hardware.spec import GpuSpec
+from joulelab.power_models.features import filled, matrix, medians
+from joulelab.power_models.queries import Queries
+from joulelab.power_models.runs import Array
+
+INPUTS = ("sm_active", "fp_active", "tensor_active", "dram_active", "gr_engine_active")
+_ASSUMED = np.array([1.0, 0.2, 0.0, 0.3, 1.0])
+"""A device that is kept busy, for tables in which a unit was read nowhere."""
+
+
+def typical_inputs(queries: Queries) -> Array:
+    """Return what to assume for a unit that a profile lacks: its median over the profiles."""
+    return medians(profile_inputs(queries, np.full(len(INPUTS), np.nan)), _ASSUMED)
+
+
+def profile_inputs(queries: Queries, typical: Array) -> Array:
+    """Return the activities of each profile, shape (profiles, inputs)."""
+    return filled(matrix(queries.each_profile(), INPUTS), typical)
+
+
+_CEILING = 1.1
+"""Memory activity at which memory alone would bound; measured activities end at about 0.9."""
+TIME_WEIGHTS = ("idle", "sm", "engine", "memory", "memory_fp", "knee")
+"""What is learned: the odds of the working share at rest and by SM and graphics engine activity,
+the memory ratio without and by FP activity, and the log of the knee over the catalogue's."""
+TIME_DOUBT = np.array([3.0, 3.0, 3.0, 3.0, 3.0, 0.3])
+"""Standard errors of the weights around 0, before anything is learned."""
+
+
+def time_parameters(
+    weights: Array, gpus: tuple[str, ...], queries: Queries, inputs: Array
+) -> Array:
+    """Return the log-odds of ``h`` and the log of ``mu`` of each profile, shape (profiles, 2).
+
+    Args:
+        weights: Those of :data:`TIME_WEIGHTS`, then by how much each of ``gpus`` departs from them.
+        gpus: Labels of the GPUs that were seen.
+        queries: What is asked.
+        inputs: Activities of each profile.
+    """
+    sm, fp, _, dram, engine = inputs.T
+    shared, own = np.split(weights, [len(TIME_WEIGHTS)])
+    odds = shared[0] + shared[1] * sm + shared[2] * engine
+    memory = shared[3] + shared[4] * fp + np.log(memory_over_core(dram))
+    usual = dict(zip(gpus, own.reshape(-1, 2), strict=True))
+    moved = [usual.get(profile.gpu, np.zeros(2)) for profile in queries.profiles]
+    return np.column_stack([odds, memory]) + np.array(moved)
+
+
+def memory_knee(queries: Queries, weights: Array) -> Array:
+    """Return the clock below which memory is starved, over that of each query's profile."""
+    knees = [p.spec.timing.memory_knee_mhz / p.clock_mhz for p in queries.profiles]
+    moved = np.exp(weights[len(TIME_WEIGHTS) - 1])
+    return np.asarray(np.minimum(queries.of_profiles(knees) * moved, 1.0))
+
+
+def memory_over_core(dram_active: Array) -> Array:
+    """Return the time for memory over that in the core at the clock of the profile."""
+    dram_active = np.clip(dram_active, 1e-3, 1.0)
+    return np.asarray(dram_active / (_CEILING - dram_active))
+
+
+def relative_time(ratio: Array, parameters: Array, knee: Array) -> Array:
+    """Return time over that of the profile; one row of ``parameters`` per entry of ``ratio``."""
+    working = 1.0 / (1.0 + np.exp(-np.clip(parameters[:, 0], -30.0, 30.0)))
+    memory = np.exp(np.clip(parameters[:, 1], -12.0, 6.0))
+    return np.asarray(
+        1.0 - working + working * roofline(ratio, memory, knee) / roofline(1.0, memory, knee)
+    )
+
+
+def roofline(ratio: Array | float, memory: Array, knee: Array | float) -> Array:
+    """Return ``R`` at each clock ratio, ``memory`` being ``mu``."""
+    starved = np.maximum(1.0, knee / ratio)
+    return roofline_s(np.broadcast_to(1.0 / np.asarray(ratio), memory.shape), memory * starved)
+
+
+_LOSS_AT_LIMIT = 0.15
+"""Share of board power that is lost in the supply and in warmer silicon at the power limit:
+regulators lose about a tenth, and leakage doubles in 50 K (estimate)."""
+SHAPE = ("p0", "leakage", "active", "ridge", "voltage", "curvature", "knee", "memory")
+SHAPE_DOUBT = np.array([0.3, 1.0, 0.5, 0.1, 0.12, 1.5, 0.15, 1.0])
+"""Standard errors of what the catalogue says of each, in logs (curvature: of its odds)."""
+STEEPNESS_DOUBT = 0.1
+"""Standard deviation of the log of the exponent ``e`` among applications: those fitted to whole
+sweeps scatter by 0.07 (LLM stages) and 0.12 (HPC applications)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerShape:
+    """What all applications on a GPU share; powers over the board's power limit.
+
+    Of the power, ``p0`` is the part that no clock changes, ``leakage`` goes with the squared
+    voltage, ``active`` is that of an active device, and ``memory`` that of full activity. Voltage
+    rises from the clock ``ridge`` to ``voltage`` times its minimum, a share ``curvature`` of it
+    quadratically; memory is starved below ``knee``. Clocks are over that of the profile.
+    """
+
+    p0: float
+    leakage: float
+    active: float
+    ridge: float
+    voltage: float
+    curvature: float
+    knee: float
+    memory: float
+
+    @classmethod
+    def of(cls, vector: Array) -> "PowerShape":
+        """Return the shape that ``vector`` holds, as logs and the odds' log of ``curvature``."""
+        values = np.exp(np.clip(vector, -12.0, 12.0))
+        numbers = dict(zip(SHAPE, values.tolist(), strict=True))
+        numbers["curvature"] /= 1.0 + numbers["curvature"]
+        numbers["ridge"] = min(numbers["ridge"], 0.97)
+        numbers["voltage"] += 1.0
+        return cls(**numbers)
+
+    def squared_voltage(self, ratio: Array) -> Array:
+        """Return the square of voltage over its minimum."""
+        height = np.maximum(0.0, ratio - self.ridge) / (1.0 - self.ridge)
+        rise = (1.0 - self.curvature) * height + self.curvature * height**2
+        return np.asarray((1.0 + (self.voltage - 1.0) * rise) ** 2)
+
+    def static(self, ratio: Array, sm_active: Array) -> Array:
+        """Return what is drawn without work, over the power limit."""
+        return np.asarray(
+            self.p0 + self.leakage * self.squared_voltage(ratio) + self.active * sm_active
+        )
+
+    def power(
+        self, ratio: Array, inputs: Array, dynamic: Array, exponent: Array | float = 1.0
+    ) -> Array:
+        """Return board power over the power limit, of activities at clocks over the profile's.
+
+        ``dynamic`` power is that at the clock of the profile, over the power limit; ``exponent``
+        says how much steeper than the law the application is.
+        """
+        sm_active, dram_active = inputs[:, 0], inputs[:, 3]
+        memory = self.memory * dram_active
+        share = memory / (memory + dynamic + 1e-9)
+        core = ratio * self.squared_voltage(ratio) / self.squared_voltage(np.ones(1))
+        bound = memory_over_core(dram_active)
+        rate = roofline(1.0, bound, self.knee) / roofline(ratio, bound, self.knee)
+        shape = (1.0 - share) * core + share * rate
+        return lossy(self.static(ratio, sm_active) + dynamic * shape**exponent)
+
+
+def shape_by_catalogue(spec: GpuSpec) -> Array:
+    """Return what the catalogue says of a GPU, as the vector of :meth:`PowerShape.of`."""
+    limit_w, default_mhz = spec.default_power_limit_w, spec.default_clock_mhz
+    power, curve = spec.power, spec.voltage
+    ridge = min(curve.ridge_mhz / default_mhz, 0.9)
+    rise = max(curve.at(default_mhz) - 1.0, 0.1)
+    clock_w = power.clock_tree_w_per_ghz * default_mhz / 1e3 / (1.0 + rise) ** 2
+    knee = min(spec.timing.memory_knee_mhz / default_mhz, 0.95)
+    memory_w = power.dram_j_per_b * spec.memory_bandwidth_b_per_s
+    return np.array(
+        [
+            np.log(power.constant_w / limit_w),
+            np.log(max(clock_w, 1.0) / limit_w),
+            np.log(0.03),
+            np.log(ridge),
+            np.log(rise),
+            0.0,
+            np.log(knee),
+            np.log(2.0 * memory_w / limit_w),
+        ]
+    )
+
+
+def lossy(chip: Array) -> Array:
+    """Return board power of chip power, both over the power limit."""
+    return chip * (1.0 + _loss() * chip)
+
+
+def lossless(board: Array) -> Array:
+    """Return chip power of board power, both over the power limit."""
+    return np.asarray((np.sqrt(1.0 + 4.0 * _loss() * board) - 1.0) / (2.0 * _loss()))
+
+
+def _loss() -> float:
+    return _LOSS_AT_LIMIT / (1.0 - _LOSS_AT_LIMIT) ** 2

@@ -1,0 +1,216 @@
+"""The trace model: power over time from phases and activities, and energy with its interval."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, get_args
+
+import numpy as np
+from typing_extensions import override
+
+from joulelab.errors import ConfigError, MeasurementError
+from joulelab.power_models.base import Outside
+from joulelab.power_models.calibration import group_folds
+from joulelab.power_models.runs import Array
+from joulelab.power_models.state import State, StoredModel, merged
+from joulelab.power_models.traces.load_trace import (
+    Encoding,
+    LoadTrace,
+    Schedule,
+    check_alike,
+    recordings_hash,
+)
+from joulelab.power_models.traces.state_machine import Fluctuation, Levels
+
+_MOST_WIDENING = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyForecast:
+    """Energy of a schedule, with an interval that covers ``level`` of unseen recordings.
+
+    ``outside`` is what of the schedule was not trained on; the interval was widened for it.
+    """
+
+    energy_j: float
+    lower_j: float
+    upper_j: float
+    level: float
+    outside: tuple[str, ...]
+
+
+class TraceModel(StoredModel):
+    """State machine x AR(1): levels by phase, changes with a lag, and scatter with a memory.
+
+    Args:
+        seed: Of the deal of recordings into folds.
+        calibration_folds: Into how many folds recordings are held out to learn how far energies
+            are off; 0 learns nothing, and gives no intervals.
+        outside: Whether schedules outside of what was trained on are refused, or answered with a
+            wider interval.
+        power_limit_w: Power limit that predictions keep to; ``None`` where it is not known.
+    """
+
+    name: ClassVar[str] = "state_machine_ar1"
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        calibration_folds: int = 5,
+        outside: Outside = "widen",
+        power_limit_w: float | None = None,
+    ) -> None:
+        if outside not in get_args(Outside):
+            raise ConfigError(f"outside must be one of {get_args(Outside)}, got {outside!r}.")
+        if power_limit_w is not None and not 0.0 < power_limit_w < np.inf:
+            raise ConfigError(f"power_limit_w must be positive, got {power_limit_w}.")
+        self.seed = seed
+        self.power_limit_w = power_limit_w
+        self.calibration_folds = calibration_folds
+        self.outside: Outside = outside
+        self._encoding: Encoding | None = None
+        self._levels: Levels
+        self._fluctuation: Fluctuation
+        self._log_errors: Array = np.empty(0)
+
+    @property
+    def encoding(self) -> Encoding:
+        """What it was trained on.
+
+        Raises:
+            ConfigError: Before ``fit``.
+        """
+        if self._encoding is None:
+            raise ConfigError(f"The model {self.name!r} must be fitted first: call fit(traces).")
+        return self._encoding
+
+    def fit(self, traces: Sequence[LoadTrace]) -> Self:
+        """Learn from recordings of equal steps and inputs; returns itself.
+
+        Raises:
+            ConfigError: If there are none, or they are not alike.
+        """
+        check_alike(traces)
+        self._log_errors = self._calibrated(traces)
+        self._encoding = Encoding.of([trace.schedule for trace in traces])
+        self._levels = Levels.of(traces, self._encoding)
+        self._fluctuation = self._residual_scatter(traces)
+        self._data_hash = recordings_hash(traces)
+        return self
+
+    def predict(self, schedule: Schedule) -> Array:
+        """Return the mean power expected in each step, in watts, shape ``(n,)``.
+
+        Raises:
+            ConfigError: Before ``fit``, if the schedule cannot be read, or if it is outside of
+                what was trained on and ``outside="refuse"``.
+            MeasurementError: If the model has no finite, positive answer.
+        """
+        self.encoding.check(schedule)
+        findings = self.encoding.findings(schedule)
+        if findings and self.outside == "refuse":
+            raise ConfigError(
+                f"Schedules must be like those that {self.name!r} was trained on: {findings[0]} "
+                'Train on more, or take outside="widen".'
+            )
+        power_w = self._expected_w(schedule)
+        bad = np.flatnonzero(~(np.isfinite(power_w) & (power_w > 0)))
+        if len(bad):
+            raise MeasurementError(
+                f"Power must be positive, the model {self.name!r} gives {power_w[bad[0]]:g} W in "
+                f"step {bad[0]}."
+            )
+        return power_w
+
+    def predict_energy(self, schedule: Schedule, level: float = 0.9) -> EnergyForecast:
+        """Return the energy of a schedule, with the interval that held-out recordings taught.
+
+        Raises:
+            ConfigError: As ``predict``; or if too few recordings were held out for ``level``.
+        """
+        energy_j = float(self.predict(schedule).sum() * schedule.step_s)
+        widened = 1.0 + min(self.encoding.excess(schedule), _MOST_WIDENING)
+        half = self._half_width(level) * widened
+        return EnergyForecast(
+            energy_j=energy_j,
+            lower_j=energy_j * float(np.exp(-half)),
+            upper_j=energy_j * float(np.exp(half)),
+            level=level,
+            outside=self.encoding.findings(schedule),
+        )
+
+    def sample(self, schedule: Schedule, *, seed: int = 0) -> Array:
+        """Return one possible trace: the mean, and scatter as in training, in watts."""
+        power_w = self.predict(schedule)
+        phases = self.encoding.phase_index(schedule)
+        scatter = self._fluctuation.sample(phases, np.random.default_rng(seed))
+        return np.asarray(power_w * np.exp(scatter))
+
+    @override
+    def _state(self) -> State:
+        return State.of(self._levels, without=("encoding",))
+
+    @override
+    def _restore(self, state: State) -> None:
+        self._levels = Levels(encoding=self.encoding, **state.everything)
+
+    @override
+    def _shared(self) -> State:
+        return merged(
+            State(values={"data_hash": self._data_hash}, arrays={"log_errors": self._log_errors}),
+            self.encoding.state().with_prefix("encoding."),
+            State.of(self._fluctuation).with_prefix("fluctuation."),
+        )
+
+    @override
+    def _take_shared(self, state: State) -> None:
+        self._data_hash = str(state.values.get("data_hash", ""))
+        self._log_errors = state.arrays["log_errors"]
+        self._encoding = Encoding.of_state(state.prefixed("encoding."))
+        self._fluctuation = Fluctuation(**state.prefixed("fluctuation.").everything)
+
+    @override
+    def _all_settings(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "calibration_folds": self.calibration_folds,
+            "outside": self.outside,
+            "power_limit_w": self.power_limit_w,
+        }
+
+    def _expected_w(self, schedule: Schedule) -> Array:
+        power_w = self._levels.power_w(schedule)
+        return power_w if self.power_limit_w is None else np.minimum(power_w, self.power_limit_w)
+
+    def _calibrated(self, traces: Sequence[LoadTrace]) -> Array:
+        """Return log of measured over predicted energy of recordings that were held out."""
+        names = np.array([trace.name for trace in traces])
+        if self.calibration_folds < 2 or len(set(names.tolist())) < 3:
+            return np.empty(0)
+        errors = np.empty(len(traces))
+        for held_out in group_folds(names, self.calibration_folds, self.seed):
+            kept = [trace for trace, out in zip(traces, held_out, strict=True) if not out]
+            fold = self.unfitted(calibration_folds=0, outside="widen").fit(kept)
+            for i in np.flatnonzero(held_out).tolist():
+                predicted_j = fold.predict(traces[i].schedule).sum() * traces[i].schedule.step_s
+                errors[i] = np.log(traces[i].energy_j / predicted_j)
+        largest = [np.abs(errors[names == name]).max() for name in dict.fromkeys(names.tolist())]
+        return np.array(largest)
+
+    def _half_width(self, level: float) -> float:
+        """Return the conformal half width: one more recording may err more than all of these."""
+        if not 0.0 < level < 1.0:
+            raise ConfigError(f"level must be between 0 and 1, got {level}.")
+        num = len(self._log_errors)
+        rank = int(np.ceil(level * (num + 1) - 1e-9))
+        if rank > num:
+            raise ConfigError(
+                f"An interval of level {level:g} needs calibration_folds >= 2 and at least "
+                f"{int(np.ceil(level / (1 - level) - 1e-9))} recordings, got {num} held out."
+            )
+        return float(np.sort(self._log_errors)[rank - 1])
+
+    def _residual_scatter(self, traces: Sequence[LoadTrace]) -> Fluctuation:
+        residuals = [np.log(each.power_w / self._expected_w(each.schedule)) for each in traces]
+        phases = [self.encoding.phase_index(each.schedule) for each in traces]
+        return Fluctuation.of(residuals, phases, len(self.encoding.phases))

@@ -1,1 +1,0 @@
-"""Trace models that are networks of torch."""

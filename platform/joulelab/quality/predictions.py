@@ -1,0 +1,262 @@
+"""Metrics of the tokens that a network expects: perplexity, and agreement with a reference."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import exp
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from typing_extensions import override
+
+from joulelab.core.quality import Direction
+from joulelab.errors import ConfigError
+from joulelab.quality.base import FloatArray, Metric, Need, ReadsTokens, Score
+from joulelab.quality.text_data import TextData
+from joulelab.quality.uncertainty import pooled_score, ratio_of_sums
+from joulelab.workloads.knobs import require_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextTokens(Metric):
+    """A metric of predictions along given texts, one set of log-probabilities per window.
+
+    Every token is predicted from the same tokens before it, whatever the network would have
+    written itself, so that one early difference does not count again and again.
+
+    Attributes:
+        max_tokens: Most tokens of the data set that are read. Their predictions are held in
+            memory, vocabulary times 4 bytes each.
+        window_tokens: Tokens of one window; windows do not overlap.
+    """
+
+    max_tokens: int = 2048
+    window_tokens: int = 256
+
+    def __post_init__(self) -> None:
+        require_count("window_tokens", self.window_tokens, least=2)
+        Metric.__post_init__(self)
+
+    @property
+    @override
+    def observation(self) -> str:
+        return f"next tokens of {self.max_tokens} in {self.window_tokens}"
+
+    @override
+    def check(self, data: TextData) -> None:
+        require_texts(self.name, data)
+
+    @override
+    def observe(self, subject: ReadsTokens, data: TextData) -> list[FloatArray]:
+        found: list[FloatArray] = []
+        left = self.max_tokens
+        for reader, text in data.readings(subject):
+            window_tokens = min(self.window_tokens, reader.max_tokens)
+            windows = split_windows([reader.token_ids(text)], window_tokens, left)
+            left -= sum(map(len, windows))
+            found += [log_softmax(reader.logits(window)) for window in windows]
+        return found
+
+    @override
+    def pooled(self, samples: Sequence[Any]) -> float:
+        return ratio_of_sums(samples)
+
+
+def require_texts(metric: str, data: TextData) -> None:
+    """Refuse ``data`` without running texts, by a ConfigError that says what there must be."""
+    if not data.texts:
+        raise ConfigError(
+            f"{metric} needs running texts: .txt files, or .jsonl lines with a text; {data.name} "
+            "has none."
+        )
+
+
+def split_windows(
+    texts: Sequence[Sequence[int]], window_tokens: int, max_tokens: int
+) -> list[Sequence[int]]:
+    """Cut ``texts`` into windows, and stop after ``max_tokens`` tokens in all."""
+    windows: list[Sequence[int]] = []
+    left = max_tokens
+    for text in texts:
+        for start in range(0, len(text), window_tokens):
+            window = text[start : start + min(window_tokens, left)]
+            left -= len(window)
+            if window:
+                windows.append(window)
+    return windows
+
+
+def log_softmax(logits: FloatArray) -> FloatArray:
+    """Return log-probabilities, shape and precision as ``logits``, computed in double."""
+    from scipy import special  # type: ignore[import-untyped]
+
+    normalised = np.empty_like(logits)
+    for row, each in enumerate(logits):
+        normalised[row] = special.log_softmax(each.astype(np.float64))
+    return normalised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KlDivergence(NextTokens):
+    """Kullback-Leibler divergence of the predicted next token from the reference's prediction.
+
+    In nats per token; 0 if all predictions are those of the reference. Kullback and Leibler,
+    "On information and sufficiency", 1951.
+    """
+
+    name: ClassVar[str] = "kl_divergence"
+    direction: ClassVar[Direction] = "lower"
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
+    asks: ClassVar = ReadsTokens
+
+    @override
+    def score(
+        self, observed: Sequence[FloatArray], data: TextData, reference: Sequence[FloatArray]
+    ) -> Score:
+        divergences = [
+            divergence(ours, theirs) for ours, theirs in zip(observed, reference, strict=True)
+        ]
+        counts = [len(each) for each in divergences]
+        return pooled_score([float(each.sum()) for each in divergences], counts, "token")
+
+
+def divergence(log_probabilities: FloatArray, reference: FloatArray) -> FloatArray:
+    """Return how far each row of log-probabilities (n, choices) is from the reference, in nats.
+
+    Terms are summed as ``p ln(p/q) - p + q``, none of which is negative, so that neither is a small
+    divergence, whatever the rounding.
+    """
+    from scipy import special
+
+    sums = np.empty(len(reference))
+    for row, (ours, theirs) in enumerate(zip(log_probabilities, reference, strict=True)):
+        p, q = (np.exp(each.astype(np.float64)) for each in (theirs, ours))
+        sums[row] = special.kl_div(p, q).sum()
+    return sums
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenAgreement(NextTokens):
+    """Share of the tokens, 0 to 1, whose likeliest successor is that of the reference."""
+
+    name: ClassVar[str] = "token_agreement"
+    direction: ClassVar[Direction] = "higher"
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
+    asks: ClassVar = ReadsTokens
+
+    @override
+    def score(
+        self, observed: Sequence[FloatArray], data: TextData, reference: Sequence[FloatArray]
+    ) -> Score:
+        agreements = [
+            ours.argmax(axis=1) == theirs.argmax(axis=1)
+            for ours, theirs in zip(observed, reference, strict=True)
+        ]
+        counts = [len(each) for each in agreements]
+        return pooled_score([float(each.sum()) for each in agreements], counts, "token")
+
+
+class Surprise(NamedTuple):
+    """Negative log-likelihood in nats of the tokens that one window scores, and their number."""
+
+    nats: float
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Perplexity(Metric):
+    """Exponential of the mean surprise at each token of the texts, by a sliding window.
+
+    Every token but a text's first is scored once, by the first window that reaches it, as in
+    "Perplexity of fixed-length models" of the documentation of transformers. A network that
+    takes all tokens for equally likely has the size of its vocabulary as its perplexity.
+    Tokens of different vocabularies differ: compare configurations of one network only.
+
+    Attributes:
+        window_tokens: Tokens of one window, or as many as the network reads if that is less.
+        stride_tokens: How far the window moves; a shorter stride gives tokens more context.
+    """
+
+    name: ClassVar[str] = "perplexity"
+    direction: ClassVar[Direction] = "lower"
+    asks: ClassVar = ReadsTokens
+
+    window_tokens: int = 2048
+    stride_tokens: int = 512
+
+    def __post_init__(self) -> None:
+        require_count("window_tokens", self.window_tokens, least=2)
+        Metric.__post_init__(self)
+        if self.stride_tokens >= self.window_tokens:
+            raise ConfigError(
+                "stride_tokens must be less than window_tokens, so that every token has context, "
+                f"got {self.stride_tokens} and {self.window_tokens}."
+            )
+
+    @property
+    @override
+    def observation(self) -> str:
+        return f"surprise in {self.window_tokens} by {self.stride_tokens}"
+
+    @override
+    def check(self, data: TextData) -> None:
+        require_texts(self.name, data)
+
+    @override
+    def observe(self, subject: ReadsTokens, data: TextData) -> list[Surprise]:
+        return [
+            each for reader, text in data.readings(subject) for each in self._read(reader, text)
+        ]
+
+    def _read(self, reader: ReadsTokens, text: str) -> Iterator[Surprise]:
+        window_tokens = min(self.window_tokens, reader.max_tokens)
+        stride_tokens = min(self.stride_tokens, window_tokens - 1)
+        token_ids = reader.token_ids(text)
+        for start, stop, num_scored in sliding_windows(
+            len(token_ids), window_tokens, stride_tokens
+        ):
+            yield _surprise(reader, token_ids[start:stop], num_scored)
+
+    @override
+    def score(self, observed: Sequence[Surprise], data: TextData, reference: object) -> Score:
+        counts = [each.num_tokens for each in observed]
+        surprise = pooled_score([each.nats for each in observed], counts, "token")
+        value, u = exp(surprise.value), surprise.u
+        return replace(surprise, value=value, u=None if u is None else value * u)
+
+    @override
+    def pooled(self, samples: Sequence[Any]) -> float:
+        return exp(ratio_of_sums(samples))
+
+
+def sliding_windows(
+    num_tokens: int, window_tokens: int, stride_tokens: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield start, stop and number of newly reached tokens of each window over a text.
+
+    Together the windows reach every token but the first, which nothing precedes, once.
+    """
+    reached = 1
+    for start in range(0, num_tokens, stride_tokens):
+        stop = min(start + window_tokens, num_tokens)
+        if stop > reached:
+            yield start, stop, stop - reached
+            reached = stop
+        if stop == num_tokens:
+            return
+
+
+def _surprise(subject: ReadsTokens, token_ids: Sequence[int], num_scored: int) -> Surprise:
+    logits = subject.logits(token_ids)[-1 - num_scored : -1]
+    targets = np.asarray(token_ids[-num_scored:])
+    return Surprise(_cross_entropy(logits, targets), num_scored)
+
+
+def _cross_entropy(logits: FloatArray, targets: FloatArray) -> float:
+    from scipy import special
+
+    return float(
+        sum(
+            special.logsumexp(row.astype(np.float64)) - float(row[target])
+            for row, target in zip(logits, targets, strict=True)
+        )
+    )

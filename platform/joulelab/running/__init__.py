@@ -1,0 +1,1 @@
+"""Run a program for its user, and measure it."""

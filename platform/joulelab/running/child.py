@@ -1,0 +1,119 @@
+"""A program that is run for its user: signals go through to it, and its end is noted.
+
+Imports little, so that the program starts before anything heavy is imported to measure it.
+"""
+
+import ctypes
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+
+PASSED_ON = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+_PR_SET_CHILD_SUBREAPER = 36
+_HELD = {*PASSED_ON, signal.SIGCHLD}
+_LOOK_S = 1.0
+"""The program's end is looked for this often should the kernel not tell of it."""
+
+
+class Child:
+    """A program, with this process's input, output, terminal and process group.
+
+    The kernel itself gives Ctrl-C on a terminal to every process of the group, and so to the
+    program; only signals that another process sent to this one are passed on. What the program
+    leaves behind becomes a child of this process, so that it can be named.
+
+    From its making on, signals are held back in this thread and in those that it starts; so it
+    must be made before there are others. A signal that comes before the program ends this process.
+
+    Args:
+        command: The program and its arguments.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = tuple(command)
+        self.pid: int | None = None
+        self.started_s = self.ended_s = 0.0
+        self.status = 0
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+        self._turn = threading.Lock()
+        self._thread = threading.Thread(target=self._attend, name="joulelab-child", daemon=True)
+        self._thread.start()
+
+    def start(self) -> None:
+        """Start the program; OSError if it cannot be started."""
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        with self._turn:
+            self.started_s = time.monotonic()
+            self.pid = os.posix_spawnp(
+                self.command[0], self.command, os.environ, setsigmask=self._mask
+            )
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code as shells tell it: 128 and the number of the signal that ended it."""
+        return self.status if self.status >= 0 else 128 - self.status
+
+    @property
+    def signal_name(self) -> str | None:
+        """Name of the signal that ended it, if one did."""
+        return None if self.status >= 0 else signal.Signals(-self.status).name
+
+    def wait(self) -> float:
+        """Wait until it has ended; return how long it ran, in seconds."""
+        self._thread.join()
+        while signal.sigtimedwait(_HELD, 0) is not None:
+            pass  # were meant for it and came too late
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        return self.ended_s - self.started_s
+
+    def outlived_by(self) -> tuple[int, ...]:
+        """Return the processes that it left behind and that still run.
+
+        This process must have no other children then.
+        """
+        return tuple(pid for pid in _descendants() if _runs(pid))
+
+    def _attend(self) -> None:
+        while not self._has_ended():
+            caught = signal.sigtimedwait(_HELD, _LOOK_S)
+            if caught is None or caught.si_signo == signal.SIGCHLD:
+                continue
+            with self._turn:
+                if self.pid is None:
+                    os._exit(128 + caught.si_signo)  # a guard restores what was borrowed
+            if caught.si_code <= 0:  # sent by a process: the kernel's own went to the program too
+                os.kill(self.pid, caught.si_signo)
+
+    def _has_ended(self) -> bool:
+        with self._turn:
+            if self.pid is None:
+                return False
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid:
+            self.ended_s = time.monotonic()
+            self.status = os.waitstatus_to_exitcode(status)
+        return bool(pid)
+
+
+def _descendants() -> list[int]:
+    import psutil
+
+    return [child.pid for child in psutil.Process().children(recursive=True)]
+
+
+def _runs(pid: int) -> bool:
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False

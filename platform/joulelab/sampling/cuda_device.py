@@ -1,0 +1,68 @@
+"""Which of a process's GPUs PyTorch computes on, where it is loaded and in use."""
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from joulelab.errors import DeviceNotFoundError
+
+
+@contextmanager
+def computing_on(uuid: str) -> Generator[None]:
+    """Have PyTorch put work on the GPU ``uuid`` by default within a ``with`` block.
+
+    Without PyTorch, or for a GPU that is none (a simulated one), nothing is done. PyTorch is
+    imported for it: who imports it within the block would find the process's first GPU.
+
+    Raises:
+        DeviceNotFoundError: If PyTorch sees GPUs, and this is none of them.
+    """
+    if not uuid.startswith("GPU-") or find_spec("torch") is None:
+        yield
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        yield
+        return
+    with torch.cuda.device(_index_of(uuid, torch)):
+        yield
+
+
+def current_uuid() -> str | None:
+    """Return the GPU that PyTorch puts work on by default; ``None`` before it is in use."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    bare = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
+    return f"GPU-{bare.removeprefix('GPU-')}"
+
+
+def uses(uuid: str) -> bool | None:
+    """Return whether PyTorch of this process works on a GPU; ``None`` if it cannot tell.
+
+    A context alone does not say so where PyTorch has memory on another GPU, and that there is none
+    does not say what another library or a process of the program's own does.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    index = _index_of(uuid, torch)
+    held_b = [torch.cuda.memory_reserved(each) for each in range(torch.cuda.device_count())]
+    if any(held_b):
+        return bool(held_b[index])
+    return True if torch._C._cuda_hasPrimaryContext(index) else None  # noqa: SLF001 - no public way
+
+
+def _index_of(uuid: str, torch: Any) -> int:
+    count = torch.cuda.device_count()
+    seen = [str(torch.cuda.get_device_properties(index).uuid) for index in range(count)]
+    for index, each in enumerate(seen):
+        if each.removeprefix("GPU-").lower() == uuid.removeprefix("GPU-").lower():
+            return index
+    raise DeviceNotFoundError(
+        f"Programs of this process must run on {uuid}, but PyTorch sees {', '.join(seen)} alone; "
+        "see CUDA_VISIBLE_DEVICES."
+    )

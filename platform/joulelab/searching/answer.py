@@ -1,0 +1,177 @@
+"""What a search found: the choice, its equals, what it saves, the trade-offs, and what it cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from joulelab.core.additive import Interval
+from joulelab.core.configuration import Configuration
+from joulelab.errors import ConfigError, MeasurementError
+from joulelab.searching.compare import Compared, compared
+from joulelab.searching.evidence import Evidence
+from joulelab.searching.standing import LEVEL, Standing, standing
+from joulelab.searching.trade_off import Choice, knee_of, pareto_front
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of a search.
+
+    Attributes:
+        standing: The best, and those that are statistically indistinguishable from it.
+        best: The best and its figures.
+        fastest: The fastest of ``standing.members`` that keeps to the constraints. Where the
+            optimum is flat, the best goes with the noise, and this does not.
+        energy_ratio: Its energy over the baseline's; 0.73 saves 27 %.
+        time_ratio: Its time over the baseline's.
+        cost_ratio: Its cost over the baseline's.
+        front: What no other measured configuration that keeps to the constraints beats in
+            energy, time and quality together, by time.
+        knee: The one of ``front`` nearest to the best of each quantity.
+        spent_j: Energy spent searching.
+        pays_after: Units of work after which the search has paid for itself, as an interval;
+            ``None`` if it is not certain that energy is saved.
+        failed: Configurations that were tried and never measured: were one of them the best,
+            the answer would be another one.
+        capped: Configurations that were power-capped, so that they are the same as
+            a lower clock: none of them is missed.
+        compared: All that was measured against the baseline, the first measured first.
+        unmeasured: Configurations that were never measured and may cost as little as the best, as
+            far as the law of time and power tells from what was measured. With ``standing.members``
+            they hold the truly best with the level asked for.
+        unmeasured_j: Energy that measuring each of them once would take, by the mean trial so far.
+    """
+
+    standing: Standing
+    best: Choice
+    fastest: Choice
+    energy_ratio: Interval
+    time_ratio: Interval
+    cost_ratio: Interval
+    front: tuple[Choice, ...]
+    knee: Choice
+    spent_j: float
+    pays_after: Interval | None
+    failed: tuple[Configuration, ...]
+    capped: tuple[Configuration, ...]
+    compared: Mapping[Configuration, Compared]
+    unmeasured: tuple[Configuration, ...]
+    unmeasured_j: float
+
+
+def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answer:
+    """Return what the evidence comes to.
+
+    Args:
+        evidence: What was measured.
+        spent_j: Energy that all trials took, those included that failed.
+        level: Confidence of the intervals and of the set.
+
+    Raises:
+        ConfigError: If ``spent_j`` is negative.
+        MeasurementError: If the baseline was not measured, or shares no chain of boards with
+            the best.
+    """
+    if spent_j < 0:
+        raise ConfigError(f"spent_j must not be negative, got {spent_j:g}.")
+    now = standing(evidence, level=level)
+    if now is None or evidence.baseline is None:
+        raise MeasurementError(
+            "An answer needs the baseline, with which everything is compared; measure it."
+        )
+    found = compared(evidence, level=level)
+    best = found.get(now.best)
+    if best is None or best.cost_ratio is None:
+        raise MeasurementError(
+            "The best was measured on boards that nothing ties to the baseline's; measure the "
+            "baseline on every board (sentinels do that)."
+        )
+    front = measured_front(evidence, found, now)
+    fastest = _fastest(evidence, found, now)
+    baseline_j = found[evidence.problem.space.baseline].figures.energy_j
+    failed, capped = _tried_in_vain(evidence)
+    unmeasured = _may_be_as_good(evidence, level)
+    return Answer(
+        standing=now,
+        best=Choice(configuration=now.best, figures=best.figures),
+        fastest=Choice(configuration=fastest, figures=found[fastest].figures),
+        energy_ratio=best.energy_ratio,
+        time_ratio=best.time_ratio,
+        cost_ratio=best.cost_ratio,
+        front=front,
+        knee=knee_of(front),
+        spent_j=spent_j,
+        pays_after=_pays_after(spent_j, baseline_j, best.energy_ratio),
+        failed=failed,
+        capped=capped,
+        compared=found,
+        unmeasured=unmeasured,
+        unmeasured_j=len(unmeasured) * spent_j / len(evidence.outcomes),
+    )
+
+
+def _may_be_as_good(evidence: Evidence, level: float) -> tuple[Configuration, ...]:
+    """Return what was never tried and may be the best, the likeliest first."""
+    from joulelab.searching.model.equals import expected_equals  # needs SciPy, as no sweep does
+    from joulelab.searching.model.forecast import Forecaster
+    from joulelab.searching.model.threads import one_thread
+
+    problem = evidence.problem
+    with one_thread():
+        forecast = Forecaster(evidence).forecast()
+        near = expected_equals(forecast, problem.space, confidence=problem.confidence, level=level)
+    tried = {outcome.candidate for outcome in evidence.outcomes}
+    return tuple(each for each in near if each not in tried)
+
+
+def _fastest(
+    evidence: Evidence, found: Mapping[Configuration, Compared], now: Standing
+) -> Configuration:
+    kept = [each for each in now.members if each in found and evidence.judgement(each).is_feasible]
+    return min(kept or [now.best], key=lambda each: found[each].figures.time_s)
+
+
+def measured_front(
+    evidence: Evidence, found: Mapping[Configuration, Compared], now: Standing
+) -> tuple[Choice, ...]:
+    """Return the front of what keeps to the constraints, the fastest first.
+
+    Args:
+        evidence: What was measured.
+        found: The same against the baseline; the best must be among it.
+        now: Where the search stands.
+    """
+    return pareto_front(_allowed(evidence, found, now))
+
+
+def _allowed(
+    evidence: Evidence, found: Mapping[Configuration, Compared], now: Standing
+) -> list[Choice]:
+    """Return what keeps to the constraints and has not lost its quality."""
+    kept = [
+        each
+        for each, known in found.items()
+        if evidence.judgement(each).is_feasible and known.figures.retention != 0
+    ]
+    return [Choice(configuration=each, figures=found[each].figures) for each in kept or [now.best]]
+
+
+def _pays_after(spent_j: float, baseline_j: float, energy: Interval) -> Interval | None:
+    if energy.high >= 1:
+        return None
+    value, low, high = (
+        spent_j / (baseline_j * (1 - ratio)) for ratio in (energy.value, energy.low, energy.high)
+    )
+    return Interval(value=value, low=low, high=high)
+
+
+def _tried_in_vain(
+    evidence: Evidence,
+) -> tuple[tuple[Configuration, ...], tuple[Configuration, ...]]:
+    """Return what has no figures: because it failed, and because the power cap held it down."""
+    tried = dict.fromkeys(outcome.candidate for outcome in evidence.outcomes)
+    held = {outcome.candidate for outcome in evidence.outcomes if outcome.capped}
+    missed = [each for each in tried if evidence.mean(each) is None]
+    return (
+        tuple(each for each in missed if each not in held),
+        tuple(each for each in missed if each in held),
+    )

@@ -1,0 +1,106 @@
+"""The contract of a search algorithm: asked for a candidate, told what came of it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from joulelab.core.configuration import Configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a valid trial of a candidate showed, all per unit of work, with standard uncertainties.
+
+    Attributes:
+        energy_j: Joules per unit, phases weighed as in a request.
+        energy_u_j: Its standard uncertainty.
+        time_s: Seconds per unit, likewise; with a batch, of all its sequences together.
+        time_u_s: Its standard uncertainty.
+        power_w: Mean power.
+        temperature_c: Hottest reading; ``None`` where there is none.
+        retention: Share of the reference's quality that is kept; ``None`` if not evaluated.
+        retention_u: Its standard uncertainty; ``None`` if there is none.
+        memory_b: Most device memory that was in use; ``None`` if that was not read.
+        board: UUID of the GPU.
+        latency_s: Time of a request from its begin to its end; ``None`` if that is not known.
+        ttft_s: Time to the first token of a request; ``None`` where none is generated.
+        ttft_u_s: Its standard uncertainty.
+        tpot_s: Time per output token of a sequence after the first.
+        tpot_u_s: Its standard uncertainty.
+    """
+
+    energy_j: float
+    energy_u_j: float
+    time_s: float
+    time_u_s: float
+    power_w: float
+    board: str
+    temperature_c: float | None = None
+    retention: float | None = None
+    retention_u: float | None = None
+    memory_b: float | None = None
+    latency_s: float | None = None
+    ttft_s: float | None = None
+    ttft_u_s: float | None = None
+    tpot_s: float | None = None
+    tpot_u_s: float | None = None
+
+    @property
+    def retention_relative_u(self) -> float:
+        """Relative standard uncertainty of :attr:`retention`; 0 where it has none."""
+        return (self.retention_u or 0.0) / (self.retention or 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one trial.
+
+    Attributes:
+        candidate: Its configuration.
+        figures: What was measured; ``None`` if nothing valid was.
+        reason: Why there are no figures; ``None`` if there are.
+        capped: Whether the power cap held the clock down, so that higher clocks give the same;
+            where no clock was asked for, or a limit was, there are figures nevertheless.
+        held: What it took at the clock that the power cap held, where that makes it invalid: it
+            tells of the cap and of the program, and is no figure of the configuration.
+    """
+
+    candidate: Configuration
+    figures: Figures | None = None
+    reason: str | None = None
+    capped: bool = False
+    held: Figures | None = None
+
+    @property
+    def seen(self) -> Figures | None:
+        """What the trial tells of energy and time, be it at the clock that was asked for or not."""
+        return self.held if self.figures is None else self.figures
+
+
+class Strategy(ABC):
+    """Chooses what to measure next, from what was measured so far.
+
+    The same candidate may be asked for again: a repeat. Several may be out at once; they are
+    told in any order. A strategy is deterministic in its seed and in what it is told, so that a
+    search that goes on from stored outcomes is told those first.
+    """
+
+    @abstractmethod
+    def ask(self) -> Configuration | None:
+        """Return what to measure next; ``None`` if that depends on what is still out, or if done.
+
+        Never blocks, and takes little time: a GPU may be waiting.
+        """
+
+    @abstractmethod
+    def tell(self, outcome: Outcome) -> None:
+        """Take in what came of a trial, whether it was asked for here or in an earlier life."""
+
+    @property
+    @abstractmethod
+    def is_done(self) -> bool:
+        """Whether nothing more need be measured, whatever is still out."""
+
+
+MakeStrategy = Callable[..., Strategy]
+"""Makes a strategy of a :class:`~joulelab.searching.evidence.Problem` and a ``seed``."""

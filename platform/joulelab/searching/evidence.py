@@ -1,0 +1,194 @@
+"""What a search has seen so far: outcomes by configuration, repeats taken together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import exp, log, sqrt
+from statistics import fmean, stdev
+from typing import Any
+
+from joulelab.core.configuration import Configuration
+from joulelab.errors import ConfigError
+from joulelab.hardware.spec import GpuSpec
+from joulelab.objectives import Objective
+from joulelab.searching.base import Figures, Outcome
+from joulelab.searching.constraints import (
+    CONFIDENCE,
+    FREE,
+    Against,
+    Constraint,
+    Judgement,
+    judge,
+    order_of,
+)
+from joulelab.searching.kept import Qualities
+from joulelab.searching.space import SearchSpace, at_default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What is searched for, and where.
+
+    Attributes:
+        space: What can be chosen.
+        objective: What is minimised.
+        constraints: What must be kept to.
+        confidence: Probability of keeping to them from which on a choice counts as feasible.
+        gpu: What the catalogue says of the GPUs; ``None`` where it lacks them.
+        qualities: What the outputs of each cell keep, known beforehand; empty if it is not.
+    """
+
+    space: SearchSpace
+    objective: Objective
+    constraints: tuple[Constraint, ...] = ()
+    confidence: float = CONFIDENCE
+    gpu: GpuSpec | None = None
+    qualities: Qualities = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.objective.energy_exponent != 1:
+            raise ConfigError(
+                "A search needs an objective that energy is a factor of, as it is of edp, got "
+                f"{self.objective.name}; time alone is least at the highest clock."
+            )
+
+
+class Evidence:
+    """Outcomes of the configurations of one problem.
+
+    Args:
+        problem: What is searched for.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.outcomes: list[Outcome] = []
+        self._figures: dict[Configuration, list[Figures]] = {}
+        self._means: dict[Configuration, Figures] = {}
+        self._failures: dict[Configuration, int] = {}
+
+    def add(self, outcome: Outcome) -> None:
+        """Take in an outcome.
+
+        Raises:
+            ConfigError: If its configuration is not of the space.
+        """
+        self.problem.space.index(outcome.candidate)
+        self.outcomes.append(outcome)
+        if outcome.figures is None:
+            self._failures[outcome.candidate] = self.num_failures(outcome.candidate) + 1
+            return
+        self._figures.setdefault(outcome.candidate, []).append(outcome.figures)
+        self._means[outcome.candidate] = combined(self._figures[outcome.candidate])
+
+    @property
+    def measured(self) -> tuple[Configuration, ...]:
+        """Configurations with figures, in the order in which they were first measured."""
+        return tuple(self._means)
+
+    @property
+    def baseline(self) -> Figures | None:
+        """Figures of the baseline; ``None`` before it was measured."""
+        return self._means.get(self.problem.space.baseline)
+
+    def mean(self, configuration: Configuration) -> Figures | None:
+        """Return the repeats of a configuration taken together; ``None`` without any."""
+        return self._means.get(configuration)
+
+    def repeats(self, configuration: Configuration) -> Sequence[Figures]:
+        """Return what each valid trial of a configuration showed."""
+        return self._figures.get(configuration, [])
+
+    def num_failures(self, configuration: Configuration) -> int:
+        """Return how many trials of a configuration gave no figures."""
+        return self._failures.get(configuration, 0)
+
+    def judgement(self, configuration: Configuration) -> Judgement:
+        """Say how likely a measured configuration keeps to the constraints.
+
+        Raises:
+            MeasurementError: If a bounded quantity was not measured.
+        """
+        problem = self.problem
+        if not problem.constraints:
+            return FREE
+        references: dict[Against, Figures | None] = {
+            "cell": self.reference(configuration),
+            "baseline": self.baseline,
+        }
+        return judge(
+            self._means[configuration],
+            references,
+            problem.constraints,
+            confidence=problem.confidence,
+        )
+
+    def reference(self, configuration: Configuration) -> Figures | None:
+        """Return figures of the same knobs at the driver's clock; ``None`` if not measured."""
+        return self._means.get(at_default(configuration))
+
+    def lacks_reference(self, configuration: Configuration) -> bool:
+        """Whether a slowdown of a configuration is bounded, and what it is over not measured."""
+        against = {c.against for c in self.problem.constraints if c.quantity == "slowdown"}
+        missing = {"cell": self.reference(configuration) is None, "baseline": self.baseline is None}
+        return any(missing[each] for each in against)
+
+    def ranked(self) -> list[Configuration]:
+        """Return the measured configurations, best first.
+
+        Raises:
+            MeasurementError: If the cost or a bounded quantity was not measured.
+        """
+        objective = self.problem.objective
+        return sorted(
+            self._means,
+            key=lambda each: order_of(objective, self._means[each], self.judgement(each)),
+        )
+
+
+def combined(repeats: Sequence[Figures]) -> Figures:
+    """Return geometric means of energy and time, with uncertainties, and the worst of limits.
+
+    The uncertainty of a mean is what the repeats state or how they scatter, whichever is more.
+    """
+    first = repeats[0]
+    if len(repeats) == 1:
+        return first
+    energy_j, energy_u_j = _mean([(each.energy_j, each.energy_u_j) for each in repeats])
+    time_s, time_u_s = _mean([(each.time_s, each.time_u_s) for each in repeats])
+    qualities = [(r.retention, r.retention_u) for r in repeats if r.retention is not None]
+    retention, retention_u = qualities[-1] if qualities else (None, None)
+    return replace(
+        first,
+        energy_j=energy_j,
+        energy_u_j=energy_u_j,
+        time_s=time_s,
+        time_u_s=time_u_s,
+        power_w=fmean(each.power_w for each in repeats),
+        temperature_c=_highest([each.temperature_c for each in repeats]),
+        memory_b=_highest([each.memory_b for each in repeats]),
+        retention=retention,
+        retention_u=retention_u,
+        latency_s=None if first.latency_s is None else first.latency_s * time_s / first.time_s,
+        **_combined_tokens(repeats),
+    )
+
+
+def _combined_tokens(repeats: Sequence[Figures]) -> dict[str, Any]:
+    found = {}
+    for name in ("ttft", "tpot"):
+        known = [(getattr(r, f"{name}_s"), getattr(r, f"{name}_u_s")) for r in repeats]
+        if None not in (value for value, _ in known):
+            found[f"{name}_s"], found[f"{name}_u_s"] = _mean(known)
+    return found
+
+
+def _mean(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    logs = [log(value) for value, _ in values]
+    stated = sqrt(sum((u / value) ** 2 for value, u in values)) / len(values)
+    mean = exp(fmean(logs))
+    return mean, mean * max(stated, stdev(logs) / sqrt(len(logs)))
+
+
+def _highest(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return max(known) if known else None

@@ -1,0 +1,283 @@
+"""What measured configurations tell of the others: a law of physics under a Gaussian prior.
+
+Parameters of the law are normal, those of cells with the covariance of :mod:`cells`. Their most
+likely values are found by Gauss-Newton steps, and what is left unknown is that of the law made
+linear there (Laplace's approximation). All is written in the space of the data, which is small: of
+what was never measured, only what is asked for is computed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular  # type: ignore[import-untyped]
+
+from joulelab.searching.model.covariances import Covariances, Missed, Sums
+from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS
+from joulelab.searching.model.parameters import Parameters, Weights
+from joulelab.searching.model.priors import BOUND, BoardPrior
+from joulelab.searching.model.rows import Observed, Rows
+
+Array = NDArray[np.float64]
+
+_NUM_CELL, _NUM_BOARD = len(CELL_PARAMETERS), len(BOARD_PARAMETERS)
+_MISFIT = 0.004
+"""What the law misses of time and of power, relative, even of a cell that is well known."""
+_NOISE_WORTH = 12.0
+"""How many measurements the stated uncertainties are worth against what the residuals show."""
+_NUM_STEPS, _NUM_NOISE_ROUNDS = 12, 2
+_LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03)
+_ENOUGH = 1e-3
+"""By how much a step must lower the misfit, in which an error of one deviation counts 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellBelief:
+    """The parameters of a cell, and those of the board.
+
+    Attributes:
+        likeliest: Their most likely values; shape ``(13,)``.
+        prior: Covariance before anything was measured; shape ``(13, 13)``.
+        covariance: What is left of it.
+        measured: Where the cell was measured.
+        variance: Of a logarithm of time or power around the law.
+    """
+
+    likeliest: Array
+    prior: Array
+    covariance: Array
+    measured: Rows
+    variance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Seen:
+    """Quantities of some configurations, and what measurements tell of them.
+
+    Attributes:
+        sums: The quantities.
+        known: Covariances with what was measured, in whose terms these are one each; shape
+            ``(2 m, n)``.
+    """
+
+    sums: Sums
+    known: Array
+
+    def at(self, places: NDArray[np.intp]) -> "Seen":
+        """Return some of them."""
+        return Seen(sums=self.sums.at(places), known=self.known[:, places])
+
+
+class Belief:
+    """Parameters of the law, given measurements.
+
+    Args:
+        covariances: Of the quantities of the space.
+        observed: What was measured.
+        board: What is expected of the board.
+        num_boards: How many boards there are.
+        working: Expected log-odds of the share of time in which the device works.
+        missed: What the law misses, and misses alike nearby; ``None`` where it is trusted.
+        start: A belief that is expected to be near this one; ``None`` for the prior.
+    """
+
+    def __init__(
+        self,
+        covariances: Covariances,
+        observed: Observed,
+        board: BoardPrior,
+        num_boards: int = 1,
+        *,
+        working: float = BOUND[0],
+        missed: Missed | None = None,
+        start: "Belief | None" = None,
+    ) -> None:
+        self._covariances, self._observed = covariances, observed
+        self._missed = missed
+        self._unknown = Parameters(covariances, observed, board, num_boards, working)
+        cell = observed.rows.cell
+        self._of_cells = covariances.of_cells[:, cell[:, None], cell]
+        self._alike = self._missed_alike()
+        self.noise = 1.0
+        self.weights: Weights = self._unknown.start() if start is None else start.weights
+        for _ in range(_NUM_NOISE_ROUNDS):
+            around = self._around()
+            self.weights, share_unknown = self._most_likely(around, self.weights)
+            self.noise = self._scaled_noise(around, share_unknown)
+        self._conclude()
+
+    def expected(self, rows: Rows) -> Array:
+        """Return logarithms of time and power that are expected; shape ``(n, 2)``."""
+        logs = self._unknown.logs(rows, self.weights)
+        if self._missed is not None:
+            at = self._observed.rows
+            alike = self._covariances.alike(rows.cell, rows.place, at.cell, at.place, self._missed)
+            logs += alike @ (self._residual.reshape(-1, 2) * self._missed.variances)
+        return logs
+
+    def see(self, rows: Rows, weights: tuple[float, float]) -> Seen:
+        """Return a sum of logarithms of time and power of each row.
+
+        Args:
+            rows: The configurations.
+            weights: Of time and of power in the sum.
+        """
+        design = self._unknown.design(rows, self.weights)
+        sums = _sums(rows, np.array(weights), *design)
+        across = self._prior(self._measured, sums)
+        return Seen(sums=sums, known=solve_triangular(self._root, across, lower=True))
+
+    def covariance(self, one: Seen, other: Seen) -> Array:
+        """Return what is left of the covariances of two sets of quantities."""
+        return np.asarray(self._prior(one.sums, other.sums) - one.known.T @ other.known)
+
+    def variance(self, one: Seen, other: Seen) -> Array:
+        """Return what is left of the covariance of each quantity with its like; shape ``(n,)``."""
+        known = self._covariances
+        found = known.law_variance(one.sums, other.sums, self._unknown.shared_variance)
+        if self._missed is not None:
+            found += known.missed_variance(one.sums, other.sums, self._missed)
+        return np.asarray(found - np.einsum("ij,ij->j", one.known, other.known))
+
+    def of_cell(self, cell: int) -> "CellBelief":
+        """Return what is believed of a cell by itself, on the first board, by the law alone."""
+        measured, rows = self._measured, self._observed.rows
+        own = self._covariances.of_cells[:, cell, cell]
+        prior = np.diag(np.concatenate([own, self._unknown.shared_variance[:_NUM_BOARD]]))
+        with_cell = self._covariances.of_cells[:, cell, measured.cell].T * measured.of_cell
+        with_board = (measured.shared * self._unknown.shared_variance)[:, :_NUM_BOARD]
+        across = solve_triangular(self._root, np.hstack([with_cell, with_board]), lower=True)
+        likeliest = self._unknown.of_cells(np.array([cell]), self.weights)[0]
+        shared = self._unknown.shared(self.weights)
+        return CellBelief(
+            likeliest=np.concatenate([likeliest, shared[:_NUM_BOARD]]),
+            prior=prior,
+            covariance=prior - across.T @ across,
+            measured=rows.at(np.flatnonzero((rows.cell == cell) & (rows.board == 0))),
+            variance=_MISFIT**2,
+        )
+
+    def misfit(self) -> float:
+        """Return the standard deviation of time and of power around the law, relative."""
+        return _MISFIT * float(np.sqrt(self.noise))
+
+    def _missed_alike(self) -> Array:
+        rows, num = self._observed.rows, 2 * len(self._observed.logs)
+        if self._missed is None:
+            return np.zeros((num, num))
+        alike = self._covariances.alike(rows.cell, rows.place, rows.cell, rows.place, self._missed)
+        return np.asarray(np.kron(alike, np.diag(self._missed.variances)))
+
+    def _around(self) -> Array:
+        """Return the covariance of readings around the law; shape ``(2 m, 2 m)``."""
+        return self._alike + np.diag(self._variance())
+
+    def _variance(self) -> Array:
+        return ((self._observed.u**2 + _MISFIT**2) * self.noise).ravel()
+
+    def _most_likely(self, around: Array, weights: Weights) -> tuple[Weights, float]:
+        """Return weights, and how many of the readings they do not follow."""
+        least, own = np.inf, cho_factor(around, lower=True)
+        for _ in range(_NUM_STEPS):
+            self._measured = self._readings(weights)
+            solve = cho_factor(self._law_prior() + around, lower=True)
+            wanted = self._wanted(cho_solve(solve, self._error(weights)))
+            weights, found = self._stepped(own, weights, wanted, least)
+            if least - found < _ENOUGH:
+                break
+            least = found
+        return weights, float(
+            np.sum(self._variance() * np.diag(cho_solve(solve, np.eye(len(around)))))
+        )
+
+    def _law_prior(self) -> Array:
+        return self._covariances.law(self._measured, self._measured, self._unknown.shared_variance)
+
+    def _error(self, weights: Weights) -> Array:
+        """Return how far readings are from the prior mean, of the law made linear."""
+        rows = self._observed.rows
+        missed = (self._observed.logs - self._unknown.logs(rows, weights)).ravel()
+        moved = np.repeat(np.einsum("pij,jp->ip", self._of_cells, weights.of_cell), 2, axis=0)
+        linear = np.sum(self._measured.of_cell * moved, axis=1)
+        by_shared = self._measured.shared @ (self._unknown.shared_variance * weights.shared)
+        return np.asarray(missed + linear + by_shared)
+
+    def _wanted(self, pull: Array) -> Weights:
+        of_reading = self._measured.of_cell * pull[:, None]
+        return Weights(
+            of_cell=of_reading.reshape(-1, 2, _NUM_CELL).sum(axis=1),
+            shared=pull @ self._measured.shared,
+        )
+
+    def _stepped(
+        self, own: tuple[Array, bool], weights: Weights, wanted: Weights, least: float
+    ) -> tuple[Weights, float]:
+        """Return weights towards ``wanted`` that lower the misfit, and the misfit there."""
+        rows = self._observed.rows
+        for length in _LENGTHS:
+            tried = weights.towards(wanted, length)
+            moved = np.einsum("pij,jp->ip", self._of_cells, tried.of_cell)
+            far = np.sum(tried.of_cell * moved) + self._unknown.shared_variance @ tried.shared**2
+            with np.errstate(over="ignore", invalid="ignore"):
+                error = self._observed.logs - self._unknown.logs(rows, tried)
+                if np.isfinite(error).all():
+                    found = float(error.ravel() @ cho_solve(own, error.ravel()) + far)
+                    if found < least:
+                        return tried, found
+        return weights, least
+
+    def _scaled_noise(self, around: Array, share_unknown: float) -> float:
+        rows, stated = self._observed.rows, self._variance()
+        error = self._observed.logs - self._unknown.logs(rows, self.weights)
+        own = stated * cho_solve(cho_factor(around, lower=True), error.ravel())
+        shown = float(np.sum(own**2 / (stated / self.noise)))
+        return max(1.0, (_NOISE_WORTH + shown) / (_NOISE_WORTH + share_unknown))
+
+    def _conclude(self) -> None:
+        """Work out what measurements tell, with the law made linear where it is likeliest."""
+        rows, around = self._observed.rows, self._around()
+        self._measured = self._readings(self.weights)
+        self._root: Array = np.asarray(np.linalg.cholesky(self._law_prior() + around))
+        error = self._error(self.weights)
+        self.log_evidence = _log_density(error, self._root) + self._log_noise_prior()
+        missed = (self._observed.logs - self._unknown.logs(rows, self.weights)).ravel()
+        self._residual = cho_solve(cho_factor(around, lower=True), missed)
+
+    def _log_noise_prior(self) -> float:
+        """Return the logarithm of how likely so much more scatter than stated is beforehand."""
+        return -_NOISE_WORTH / 2 * float(np.log(self.noise) + 1.0 / self.noise - 1.0)
+
+    def _prior(self, one: Sums, other: Sums) -> Array:
+        found = self._covariances.law(one, other, self._unknown.shared_variance)
+        if self._missed is not None:
+            found += self._covariances.missed(one, other, self._missed)
+        return found
+
+    def _readings(self, weights: Weights) -> Sums:
+        """Return time and power of every measurement, one after the other."""
+        rows = self._observed.rows
+        design = self._unknown.design(rows, weights)
+        time, power = (_sums(rows, each, *design) for each in np.eye(2))
+        return time.beside(power)
+
+
+def _sums(rows: Rows, weights: Array, by_cell: Array, by_shared: Array) -> Sums:
+    """Return sums of logarithms from the derivatives of both."""
+    return Sums(
+        weights=np.tile(weights, (len(rows.cell), 1)),
+        cell=rows.cell,
+        place=rows.place,
+        of_cell=np.einsum("s,nsp->np", weights, by_cell),
+        shared=np.einsum("s,nsp->np", weights, by_shared),
+    )
+
+
+def _log_density(error: Array, root: Array) -> float:
+    """Return the logarithm of a normal density at ``error``, less a constant.
+
+    Args:
+        error: Distance from the mean.
+        root: The covariance's Cholesky factor.
+    """
+    scaled = solve_triangular(root, error, lower=True)
+    return float(-scaled @ scaled / 2 - np.sum(np.log(np.diag(root))))

@@ -1,0 +1,40 @@
+"""Where nobody looked beside the choice: a law that fails is noticed only where it is tested."""
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.searching.model.rows import Rows
+
+_REACH = 0.45
+"""How far from the choice is looked, in logarithms of clock or power limit."""
+_GAP, _GROWTH = 0.03, 0.6
+"""Widest gap between neighbours that were measured: at the choice, and by the distance from it."""
+
+
+def widest_gap(
+    rows: Rows, choice: int, tried: NDArray[np.bool_], free: NDArray[np.bool_]
+) -> int | None:
+    """Return a place in the middle of the widest gap beside the choice; ``None`` without any.
+
+    Args:
+        rows: All configurations.
+        choice: Place of the choice.
+        tried: Which were measured, or are being measured.
+        free: Which may be measured.
+    """
+    found: list[tuple[float, int]] = []
+    for axis, other in ((0, 1), (1, 0)):
+        line = rows.cell == rows.cell[choice]
+        line &= rows.place[:, other] == rows.place[choice, other]
+        at = rows.place[:, axis] - rows.place[choice, axis]
+        known = np.unique([-_REACH, *np.clip(at[line & tried], -_REACH, _REACH), _REACH])
+        inside = np.flatnonzero(line & free & (np.abs(at) < _REACH))
+        for low, high in pairwise(known):
+            within = inside[(at[inside] > low) & (at[inside] < high)]
+            wide = (high - low) / (_GAP + _GROWTH * min(abs(low), abs(high)))
+            if len(within) and wide > 1.0:
+                middle = np.argmin(np.abs(at[within] - (low + high) / 2))
+                found.append((float(wide), int(within[middle])))
+    return max(found)[1] if found else None

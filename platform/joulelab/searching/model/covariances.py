@@ -1,0 +1,145 @@
+"""How quantities of configurations vary together before anything is measured.
+
+Each quantity is a sum of logarithms of time and power, made linear in what is unknown. Of that,
+parameters of cells vary together by what cells have in common, and all else is shared by all. What
+the law misses is a Gaussian process over cells and operating points (Kennedy, O'Hagan, "Bayesian
+calibration of computer models", Journal of the Royal Statistical Society B 63, 2001), of Matern's
+class with one derivative, which follows a kink and bends at a step.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.searching.model.cells import CellKernel, Spread
+from joulelab.searching.space import Cell
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_SPREADS = (
+    Spread(shared=1.0, named=1.0, number=1.5, together=0.5, rest=0.05),
+    Spread(shared=1.5, named=0.7, number=1.5, together=0.5, rest=0.1),
+    Spread(shared=1.0, named=0.5, number=0.5, together=0.3, rest=0.1),
+    Spread(shared=0.5, named=0.1, number=0.2, together=0.1, rest=0.03),
+    Spread(shared=0.6, named=0.5, number=0.7, together=0.3, rest=0.05),
+    Spread(shared=0.6, named=0.5, number=0.7, together=0.3, rest=0.05),
+    Spread(shared=0.1, named=0.05, number=0.08, together=0.03, rest=0.02),
+)
+"""Of the parameters of a cell: time, working, memory_time, clocked, pipes, memory, peak."""
+_MISSED = Spread(shared=0.7, named=0.3, number=0.4, together=0.3, rest=0.4)
+"""Of what the law misses, over its size in one cell."""
+_LENGTHS = np.array([0.15, 0.25])
+"""Over which logarithms of clock and of power limit that is alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """What the law misses of logarithms of time and power.
+
+    Attributes:
+        time: Standard deviation of what it misses of time.
+        power: The same of power.
+        is_of_cells: Whether it is the same at all operating points of a cell and tells nothing of
+            other cells; otherwise it is alike nearby.
+    """
+
+    time: float
+    power: float
+    is_of_cells: bool = False
+
+    @property
+    def variances(self) -> Array:
+        """Variances of time and power."""
+        return np.square([self.time, self.power])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sums:
+    """Quantities of some configurations.
+
+    Attributes:
+        weights: Of the logarithms of time and of power in the sum; shape ``(n, 2)``.
+        cell: Number of the cell; shape ``(n,)``.
+        place: Where they are on the axes of the operating point; shape ``(n, 2)``.
+        of_cell: Derivatives by the parameters of the cell; shape ``(n, 7)``.
+        shared: Derivatives by what is common to all; shape ``(n, q)``.
+    """
+
+    weights: Array
+    cell: Index
+    place: Array
+    of_cell: Array
+    shared: Array
+
+    def at(self, places: Index) -> "Sums":
+        """Return some of them."""
+        return Sums(**{field.name: getattr(self, field.name)[places] for field in fields(self)})
+
+    def beside(self, other: "Sums") -> "Sums":
+        """Return each, followed by its like of ``other``."""
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        both = {name: np.stack(pair, axis=1) for name, pair in pairs.items()}
+        return Sums(**{name: b.reshape(2 * len(b), *b.shape[2:]) for name, b in both.items()})
+
+
+class Covariances:
+    """Covariances of the quantities of a space before anything is measured.
+
+    Args:
+        cells: All cells of the space.
+    """
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        kernel = CellKernel(cells)
+        self.of_cells: Array = np.stack([kernel.covariance(spread) for spread in _SPREADS])
+        missed = kernel.covariance(_MISSED)
+        self._alike = missed / missed[0, 0]
+
+    def law(self, one: Sums, other: Sums, shared_variance: Array) -> Array:
+        """Return covariances by the law, shape ``(len(one), len(other))``."""
+        found = (one.shared * shared_variance) @ other.shared.T
+        order = np.argsort(one.cell, kind="stable")
+        known, starts = np.unique(one.cell[order], return_index=True)
+        across = self.of_cells[:, known[:, None], other.cell] * other.of_cell.T[:, None, :]
+        for number, places in enumerate(np.split(order, starts[1:])):
+            found[places] += one.of_cell[places] @ across[:, number]
+        return found
+
+    def law_variance(self, one: Sums, other: Sums, shared_variance: Array) -> Array:
+        """Return covariances by the law of each with its like, shape ``(n,)``."""
+        of_cells = self.of_cells[:, one.cell, other.cell]
+        found = np.einsum("np,pn,np->n", one.of_cell, of_cells, other.of_cell)
+        return np.asarray(found + (one.shared * shared_variance * other.shared).sum(axis=1))
+
+    def missed(self, one: Sums, other: Sums, missed: Missed) -> Array:
+        """Return covariances of what the law misses; shape ``(len(one), len(other))``."""
+        found = self.alike(one.cell, one.place, other.cell, other.place, missed)
+        return np.asarray(found * ((one.weights * missed.variances) @ other.weights.T))
+
+    def alike(
+        self, cell: Index, place: Array, other_cell: Index, other_place: Array, missed: Missed
+    ) -> Array:
+        """Return correlations of what the law misses of some configurations and of others."""
+        if missed.is_of_cells:
+            return np.asarray(cell[:, None] == other_cell, dtype=np.float64)
+        away = np.zeros((len(cell), len(other_cell)))
+        for axis, length in enumerate(_LENGTHS):
+            away += ((place[:, axis, None] - other_place[None, :, axis]) / length) ** 2
+        return np.asarray(_matern(away) * self._alike[np.ix_(cell, other_cell)])
+
+    def missed_variance(self, one: Sums, other: Sums, missed: Missed) -> Array:
+        """Return covariances of what the law misses of each with its like, shape ``(n,)``."""
+        variance = np.sum(one.weights * missed.variances * other.weights, axis=1)
+        if missed.is_of_cells:
+            return np.asarray(variance * (one.cell == other.cell))
+        away = np.sum(((one.place - other.place) / _LENGTHS) ** 2, axis=1)
+        return np.asarray(_matern(away) * self._alike[one.cell, other.cell] * variance)
+
+
+def _matern(squared: Array) -> Array:
+    """Return Matern's correlation with one derivative at squared distances."""
+    far = np.sqrt(3.0 * squared)
+    return np.asarray((1.0 + far) * np.exp(-far))

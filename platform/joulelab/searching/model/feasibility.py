@@ -1,0 +1,209 @@
+"""How likely every configuration keeps to the constraints, as far as the evidence tells."""
+
+from collections.abc import Callable, Sequence
+from math import inf, log, nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.searching.base import Figures, Outcome
+from joulelab.searching.constraints import Constraint
+from joulelab.searching.evidence import Evidence, Problem
+from joulelab.searching.model.cells import CellKernel, Spread
+from joulelab.searching.model.fields import MEMORY, QUALITY, field
+from joulelab.searching.model.hypotheses import Hypotheses, Quantities
+from joulelab.searching.model.rows import Rows
+from joulelab.searching.model.warmth import warmth_line
+from joulelab.searching.space import SearchSpace, at_default
+from joulelab.workloads import WORKLOADS
+
+Array = NDArray[np.float64]
+
+_PART_SD = 0.1
+"""How far the share of a request's part may move with the clock, relative: an estimate, since the
+decode waits for memory where the prefill computes."""
+
+
+class Feasibility:
+    """Turns evidence, and what a model expects of time and power, into probabilities.
+
+    Args:
+        evidence: What was measured; it may grow.
+        cell: Number of each configuration's cell; shape ``(n,)``.
+        kernel: What cells have in common.
+    """
+
+    def __init__(self, evidence: Evidence, cell: NDArray[np.intp], kernel: CellKernel) -> None:
+        space = evidence.problem.space
+        self._evidence, self._cell, self._kernel = evidence, cell, kernel
+        self._known_quality = _known_quality(evidence.problem)
+        self._reference = _references(space)
+        self._request_size = _request_sizes(space, cell)
+
+    def feasible(
+        self, belief: Hypotheses, rows: Rows, logs: Array, valid: Sequence[Outcome]
+    ) -> Array:
+        """Return the probability of keeping to all constraints of each configuration.
+
+        Args:
+            belief: What is believed of time and power.
+            rows: Every configuration.
+            logs: Logarithms of time and power that are expected of them.
+            valid: Trials that tell of anything.
+        """
+        total = np.ones(len(self._cell))
+        for constraint in self._evidence.problem.constraints:
+            total *= self._probability(constraint, belief, rows, logs, valid)
+        for configuration in self._evidence.measured:
+            if not self._evidence.lacks_reference(configuration):
+                place = self._evidence.problem.space.index(configuration)
+                total[place] = self._evidence.judgement(configuration).probability
+        return total
+
+    def _probability(
+        self,
+        constraint: Constraint,
+        belief: Hypotheses,
+        rows: Rows,
+        logs: Array,
+        valid: Sequence[Outcome],
+    ) -> Array:
+        """Return the probability of keeping to ``constraint`` of each configuration."""
+        if constraint.quantity == "quality":
+            mean, u = self.quality(valid)
+            return _below(-log(constraint.bound), -mean, u)
+        if constraint.quantity == "memory_b":
+            mean, u = self._field(MEMORY, self._known(valid, lambda f: f.memory_b))
+            return _below(log(constraint.bound), mean, u)
+        if constraint.quantity == "temperature_c":
+            return _below(constraint.bound, *self._temperature_c(logs, valid))
+        side = (0.0, 1.0) if constraint.quantity == "power_w" else (1.0, 0.0)
+        sums = belief.quantities(rows, side)
+        mean, variance = sums.mean, belief.variance(sums, sums)
+        bound, own = log(constraint.bound) if constraint.bound else 0.0, np.zeros(len(mean))
+        match constraint.quantity:
+            case "slowdown":
+                usual = self._reference if constraint.against == "cell" else 0 * self._cell
+                mean, variance = mean - mean[usual], _apart(belief, sums, variance, usual)
+                bound = log(1.0 + constraint.bound)
+            case "latency_s":
+                mean = mean + self._request_size
+            case "ttft_s" | "tpot_s":
+                share, own = self._part(constraint.quantity, valid)
+                mean = mean + share
+            case "throughput_per_s":
+                bound = -bound
+        return _below(bound, mean, np.sqrt(np.maximum(variance + own**2, 0.0)))
+
+    def _part(self, name: str, valid: Sequence[Outcome]) -> tuple[Array, Array]:
+        """Return the logarithm of a part of a request's time over that of a unit of work.
+
+        It is taken to be the same at all clocks of a cell, and that to be off by some percent.
+        """
+        shares = self._known(valid, lambda f: _ratio(getattr(f, name), f.time_s))
+        mean, deviation = self._field(MEMORY, shares)
+        return mean, np.hypot(deviation, _PART_SD)
+
+    def quality(self, valid: Sequence[Outcome]) -> tuple[Array, Array]:
+        """Return the logarithm of what is kept of the quality and its standard deviation."""
+        if self._known_quality is not None:
+            return self._known_quality
+        space = self._evidence.problem.space
+        known = self._known(valid, lambda f: f.retention)
+        u = [f.retention_relative_u for _, f, _ in known]
+        mean, deviation = self._field(QUALITY, known, u=np.array(u), middle=0.0)
+        for each in valid:
+            if each.figures is not None and each.figures.retention == 0:
+                same = self._cell == self._cell[space.index(each.candidate)]
+                mean[same], deviation[same] = -inf, 0.0
+        return mean, deviation
+
+    def _known(
+        self, valid: Sequence[Outcome], quantity: Callable[[Figures], float | None]
+    ) -> list[tuple[int, Figures, float]]:
+        """Return where a quantity is known and positive, with the figures and its logarithm."""
+        space = self._evidence.problem.space
+        return [
+            (space.index(each.candidate), each.seen, log(value))
+            for each in valid
+            if each.seen is not None and (value := quantity(each.seen))
+        ]
+
+    def _field(
+        self,
+        spread: Spread,
+        known: Sequence[tuple[int, Figures, float]],
+        *,
+        u: Array | None = None,
+        middle: float | None = None,
+    ) -> tuple[Array, Array]:
+        """Return a cell's quantity by configuration: expected logarithm, standard deviation.
+
+        Before it is known of a cell it is expected to be ``middle``, by default the mean.
+        """
+        logs = np.array([value for _, _, value in known])
+        cell = self._cell[np.array([place for place, _, _ in known], dtype=np.intp)]
+        if middle is None:
+            middle = float(logs.mean()) if len(known) else 0.0
+        u = np.zeros(len(known)) if u is None else u
+        mean, deviation = field(self._kernel, spread, cell, logs - middle, u)
+        return (mean + middle)[self._cell], deviation[self._cell]
+
+    def _temperature_c(self, logs: Array, valid: Sequence[Outcome]) -> tuple[Array, Array]:
+        """Return temperatures by a line over power: mean and standard deviation."""
+        power_w = np.exp(logs[:, 1])
+        line = warmth_line(*heat([each.seen for each in valid if each.seen is not None]))
+        if line is None:
+            return np.zeros_like(power_w), np.full_like(power_w, inf)
+        return line.at(power_w)
+
+
+def _apart(belief: Hypotheses, sums: Quantities, variance: Array, usual: NDArray[np.intp]) -> Array:
+    """Return the variance of each quantity less that at the place ``usual``."""
+    shared = belief.variance(sums, sums.at(usual))
+    return variance + variance[usual] - 2.0 * shared
+
+
+def _references(space: SearchSpace) -> NDArray[np.intp]:
+    """Return the places of the same knobs at the driver's clock; the baseline's where none are."""
+    at = [at_default(each) for each in space]
+    return np.array([space.index(each) if each in space else 0 for each in at], dtype=np.intp)
+
+
+def _request_sizes(space: SearchSpace, cell: NDArray[np.intp]) -> Array:
+    """Return logarithms of the units of work in a request; 0 where that is not known."""
+    kind, sizes = WORKLOADS[space.workload], {}
+    for place, number in enumerate(cell):
+        if number not in sizes:
+            request = kind.from_knobs(dict(space[place].knobs)).request
+            sizes[number] = 0.0 if request is None else log(request.size)
+    return np.array([sizes[number] for number in cell])
+
+
+def _ratio(value: float | None, other: float) -> float | None:
+    return None if value is None else value / other
+
+
+def heat(figures: Sequence[Figures]) -> tuple[Array, Array]:
+    """Return power in watts, and temperature in degrees Celsius, NaN where it was not read."""
+    power_w = np.array([each.energy_j / each.time_s for each in figures])
+    heat_c = [nan if each.temperature_c is None else each.temperature_c for each in figures]
+    return power_w, np.array(heat_c)
+
+
+def _known_quality(problem: Problem) -> tuple[Array, Array] | None:
+    """Return what :meth:`Feasibility.quality` does, as far as it is known before any trial."""
+    if not problem.qualities:
+        return None
+    kept = [problem.qualities[each.knobs] for each in problem.space]
+    with np.errstate(divide="ignore"):
+        log_kept = np.log([each.retention for each in kept])
+    return log_kept, np.array([each.relative_u for each in kept])
+
+
+def _below(bound: float, value: Array, u: Array) -> Array:
+    from scipy.special import ndtr  # type: ignore[import-untyped]
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = ndtr((bound - value) / u)
+    return np.where(u > 0, found, (value <= bound).astype(np.float64))

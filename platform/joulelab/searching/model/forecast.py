@@ -1,0 +1,248 @@
+"""Cost and feasibility of every configuration of a space, as far as the evidence tells."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, log
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular  # type: ignore[import-untyped]
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.physics import CAP_SHARE
+from joulelab.searching.base import Outcome
+from joulelab.searching.evidence import Evidence, Problem
+from joulelab.searching.model.cells import CellKernel
+from joulelab.searching.model.covariances import Covariances
+from joulelab.searching.model.feasibility import Feasibility, heat
+from joulelab.searching.model.hypotheses import Hypotheses, Quantities
+from joulelab.searching.model.priors import board_prior
+from joulelab.searching.model.rows import Observed, Rows
+from joulelab.searching.model.warmth import excess_k
+from joulelab.searching.space import Cell, SearchSpace
+
+Array = NDArray[np.float64]
+
+SIDES = ((1.0, 0.0), (0.0, 1.0))
+"""Weights of the logarithms of time and power that make one of them."""
+_AT_LIMIT = 1e-3
+"""How near to the limit a logarithm of power is at it: the clock is found in steps."""
+_NEAR_LIMIT = 0.2
+"""The same in a cell of which nothing but the cap is known: the next clock leaves it some room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecast:
+    """What is expected of every configuration, in the order of the space.
+
+    Attributes:
+        log_cost: Expected logarithm of the cost, infinite where quality counts and is lost; shape
+            ``(n,)``.
+        own_variance: Variance of the cost besides that, which a trial would show; shape ``(n,)``.
+        quality_variance: Variance of the cost from the quality that is known beforehand, which no
+            trial makes any less; shape ``(n,)``.
+        outputs: Numbers of the outputs; those of one number share the quality's error.
+        feasible: Probability of keeping to all constraints; shape ``(n,)``.
+        logs: Expected logarithms of time and power; shape ``(n, 2)``.
+        log_quality: Expected logarithm of what is kept of the quality, ``-inf`` where it is lost;
+            shape ``(n,)``.
+        noise: Variance of the logarithms of time and power of one more trial.
+        unexplained: Variance of a logarithm of cost around the law.
+        is_capped: Where a clock is asked for that the power cap is expected to hold down, so that
+            a lower one gives the same; shape ``(n,)``.
+        belief: What all this follows from.
+        rows: The configurations, as the law sees them.
+        time_exponent: Of time in the cost, of which power is the other factor.
+    """
+
+    log_cost: Array
+    own_variance: Array
+    quality_variance: Array
+    outputs: NDArray[np.intp]
+    feasible: Array
+    logs: Array
+    log_quality: Array
+    noise: float
+    unexplained: float
+    is_capped: NDArray[np.bool_]
+    belief: Hypotheses
+    rows: Rows
+    time_exponent: float
+
+    def costs(self, places: NDArray[np.intp]) -> Quantities:
+        """Return the costs of some configurations without the quality, and what is open of them."""
+        return self.belief.quantities(self.rows.at(places), (self.time_exponent, 1.0))
+
+    def deviation(self, reference: int) -> Array:
+        """Return the standard deviation of each cost less that of ``reference``; shape ``(n,)``."""
+        cost = self.costs(np.arange(len(self.log_cost)))
+        variance = self.belief.variance(cost, cost)
+        variance = variance + variance[reference]
+        variance -= 2.0 * self.belief.covariance(cost, cost.at(np.array([reference])))[:, 0]
+        own = np.where(np.arange(len(variance)) == reference, 0.0, self.own_variance)
+        return np.asarray(np.sqrt(np.maximum(variance + own, 0.0)))
+
+    def spread(self, weights: tuple[float, float], out: Sequence[int] = ()) -> Array:
+        """Return the standard deviation of a sum of logarithms of time and power of each.
+
+        Args:
+            weights: Of time and of power in the sum.
+            out: Places that will have been measured as well.
+        """
+        sums = self.belief.quantities(self.rows, weights)
+        variance = self.belief.variance(sums, sums)
+        variance -= np.sum(self._known_by(sums, out) ** 2, axis=0)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+
+    def _known_by(self, sums: Quantities, out: Sequence[int]) -> Array:
+        """Return what readings at ``out`` will tell, in whose terms these are one each."""
+        if not len(out):
+            return np.zeros((0, len(sums.mean)))
+        rows = self.rows.at(np.array(out, dtype=np.intp))
+        readings = [self.belief.quantities(rows, side) for side in SIDES]
+        shown = np.block([[self.belief.covariance(a, b) for b in readings] for a in readings])
+        across = np.vstack([self.belief.covariance(each, sums) for each in readings])
+        root = np.linalg.cholesky(shown + self.noise * np.eye(len(shown)))
+        return np.asarray(solve_triangular(root, across, lower=True))
+
+
+class Forecaster:
+    """Turns evidence into forecasts.
+
+    Args:
+        evidence: What was measured; it may grow.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        space = evidence.problem.space
+        keys = [_cell(space, each) for each in space]
+        self._cells = tuple(dict.fromkeys(keys))
+        places = {cell: number for number, cell in enumerate(self._cells)}
+        self.cell = np.array([places[key] for key in keys], dtype=np.intp)
+        top_mhz = _top_mhz(evidence.problem)
+        self.ratio = np.array([(c.point.sm_clock_mhz or top_mhz) / top_mhz for c in space])
+        self._locked = np.array([_is_locked(each) for each in space])
+        self._board = board_prior(evidence.problem.gpu, top_mhz)
+        self._outputs = _outputs(evidence.problem, self.cell)
+        self._covariances = Covariances(self._cells)
+        limits_w = [inf if (w := c.point.power_limit_w) is None else w for c in space]
+        self._asked_w = CAP_SHARE * np.array(limits_w)
+        self._places = np.column_stack([np.log(self.ratio), _relative(self._asked_w)])
+        self._bounds = Feasibility(evidence, self.cell, CellKernel(self._cells))
+
+    def forecast(self) -> Forecast:
+        """Return what is expected now; at least one configuration must have been measured."""
+        problem = self._evidence.problem
+        valid = [each for each in self._evidence.outcomes if each.seen is not None]
+        boards = {f.board: None for f in (each.seen for each in valid) if f is not None}
+        observed = self._observed(valid, list(boards))
+        belief = Hypotheses(self._covariances, observed, self._board, len(boards))
+        rows = self._rows(valid)
+        expected = belief.expected(rows)
+        exponent = 1.0 + problem.objective.time_exponent
+        quality, quality_u = self._bounds.quality(valid)
+        log_cost = expected[:, 1] + exponent * expected[:, 0]
+        lost = problem.objective.quality_exponent
+        feasible = self._bounds.feasible(belief, rows, expected, valid)
+        variance = (lost * quality_u) ** 2
+        if lost:
+            log_cost -= lost * quality
+            feasible[np.isinf(log_cost)] = 0.0
+        return Forecast(
+            log_cost=log_cost,
+            own_variance=np.zeros_like(variance) if problem.qualities else variance,
+            quality_variance=variance if problem.qualities else np.zeros_like(variance),
+            outputs=self._outputs,
+            feasible=feasible,
+            logs=expected,
+            log_quality=quality,
+            noise=belief.noise * float(np.mean(observed.u**2)) + belief.misfit**2,
+            unexplained=(1.0 + exponent**2) * belief.misfit**2,
+            is_capped=self._is_capped(expected, rows),
+            belief=belief,
+            rows=rows,
+            time_exponent=exponent,
+        )
+
+    def _is_capped(self, logs: Array, rows: Rows) -> NDArray[np.bool_]:
+        known = {self.cell[self._evidence.problem.space.index(c)] for c in self._evidence.measured}
+        margin = np.where(np.isin(self.cell, list(known)), _AT_LIMIT, _NEAR_LIMIT)
+        found: NDArray[np.bool_] = logs[:, 1] >= np.log(rows.limit_w) - margin
+        return self._locked & found
+
+    def _observed(self, valid: Sequence[Outcome], boards: Sequence[str]) -> Observed:
+        space = self._evidence.problem.space
+        at = np.array([space.index(each.candidate) for each in valid], dtype=np.intp)
+        figures = [each.seen for each in valid if each.seen is not None]
+        limits = [
+            f.energy_j / f.time_s if each.capped and np.isinf(asked) else inf
+            for each, f, asked in zip(valid, figures, self._asked_w[at], strict=True)
+        ]
+        rows = Rows(
+            cell=self.cell[at],
+            ratio=self.ratio[at],
+            limit_w=np.array(limits),
+            asked_w=self._asked_w[at],
+            place=self._places[at],
+            board=np.array([boards.index(f.board) for f in figures], dtype=np.intp),
+            warmth_k=np.where(np.isinf(limits), excess_k(*heat(figures)), 0.0),
+        )
+        logs = [[log(f.time_s), log(f.energy_j / f.time_s)] for f in figures]
+        u = [[f.time_u_s / f.time_s, f.energy_u_j / f.energy_j] for f in figures]
+        return Observed(rows=rows, logs=np.array(logs), u=np.array(u))
+
+    def _rows(self, valid: Sequence[Outcome]) -> Rows:
+        space = self._evidence.problem.space
+        seen = [_power_w(o) for o in valid if o.capped and o.candidate.point.power_limit_w is None]
+        default_w = max(seen, default=inf)
+        board = np.zeros(len(space), dtype=np.intp)
+        return Rows(
+            cell=self.cell,
+            ratio=self.ratio,
+            limit_w=np.where(np.isinf(self._asked_w), default_w, inf),
+            asked_w=self._asked_w,
+            place=self._places,
+            board=board,
+            warmth_k=np.zeros(len(space)),
+        )
+
+
+def _cell(space: SearchSpace, configuration: Configuration) -> Cell:
+    """Return the knobs, and the memory clock, at which time and power follow other laws."""
+    memory = configuration.point.mem_clock_mhz
+    known = memory if "mem_clock_mhz" in space.axes else None
+    return (*configuration.knobs, ("mem_clock_mhz", known))
+
+
+def _is_locked(configuration: Configuration) -> bool:
+    """Whether a clock is asked for under the driver's own limit, so that a cap spoils the trial."""
+    return configuration.point.sm_clock_mhz is not None and (
+        configuration.point.power_limit_w is None
+    )
+
+
+def _relative(asked_w: Array) -> Array:
+    """Return logarithms of the limits that are asked for over the highest; 0 where none is."""
+    asked = np.isfinite(asked_w)
+    return np.where(asked, np.log(asked_w / np.max(asked_w, initial=1.0, where=asked)), 0.0)
+
+
+def _top_mhz(problem: Problem) -> int:
+    """Return the highest clock, with which others are compared; the GPU's own without an axis."""
+    usual = 1 if problem.gpu is None else problem.gpu.default_clock_mhz
+    clocks = [c.point.sm_clock_mhz for c in problem.space if c.point.sm_clock_mhz is not None]
+    return max(clocks, default=usual)
+
+
+def _outputs(problem: Problem, cell: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return numbers of the outputs: those of the cells where nothing is known of their quality."""
+    if not problem.qualities:
+        return cell
+    names = [problem.qualities[each.knobs].outputs for each in problem.space]
+    return np.unique(names, return_inverse=True)[1].astype(np.intp)
+
+
+def _power_w(outcome: Outcome) -> float:
+    figures = outcome.seen
+    return inf if figures is None else figures.energy_j / figures.time_s

@@ -1,0 +1,118 @@
+"""The law by which time and power of one cell follow the clock.
+
+With ``x`` the clock over the highest one, ``v`` the voltage over its least and ``r`` the rate of
+work over that at ``x = 1``,
+
+    T = T1 ((1 - h) + h R(x) / R(1)),      R = ((1 / x)^4 + (mu max(1, k / x))^4)^(1/4)
+    P = P0 + C x v^2 + (D v^2 + M) r,      v = 1 + g (max(0, x - x0) / (1 - x0))^p
+
+Where that is more than the board may draw, the clock falls until it is not. A limit that is asked
+for acts before the mean power reaches it: parts of a step draw more than its mean, so that power is
+
+    P' = (P^-s + (L / q)^-s)^(-1/s)
+
+under the limit ``L``, with ``q`` the power of those parts over the mean. Constant power, the
+voltage curve, the memory's knee and ``s`` belong to the board; the rest is the cell's.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.power_models.members.physics_laws import relative_time
+
+Array = NDArray[np.float64]
+
+CELL_PARAMETERS: Final = ("time", "working", "memory_time", "clocked", "pipes", "memory", "peak")
+"""Logs of T1, the odds of h, mu, C, D, M and q."""
+BOARD_PARAMETERS: Final = ("constant", "knee", "ridge", "voltage", "bend", "steepness")
+"""Logs of P0, k, x0, g, p and s."""
+NUM_PARAMETERS: Final = len(CELL_PARAMETERS) + len(BOARD_PARAMETERS)
+
+_PEAK, _OF_BOARD = CELL_PARAMETERS.index("peak"), len(CELL_PARAMETERS)
+_STEP = 1e-5
+_LEAST_RATIO = 0.05
+_LATEST_RIDGE = 0.98
+_CUTS = 10
+_LEAST_LOG = 1e-12
+
+
+def log_time_power(
+    parameters: Array, ratio: Array, limit_w: Array, asked_w: Array | None = None
+) -> Array:
+    """Return logarithms of time in seconds and power in watts.
+
+    Args:
+        parameters: Those of the cell, then those of the board; shape ``(n, 13)``.
+        ratio: Requested clock over the highest; shape ``(n,)``.
+        limit_w: Power at which the clock falls, infinite where it never does; shape ``(n,)``.
+        asked_w: Power limit that is asked for, infinite where none is; ``None`` for none at all.
+
+    Returns:
+        Shape ``(n, 2)``.
+    """
+    share, power_w = _share_and_power(parameters, ratio)
+    most_w = limit_w if asked_w is None else _softened_w(parameters, power_w, limit_w, asked_w)
+    over = np.flatnonzero(power_w > most_w)
+    if len(over):
+        held = _held(parameters[over], ratio[over], most_w[over])
+        share[over], power_w[over] = _share_and_power(parameters[over], held)
+    return np.column_stack([parameters[:, 0] + np.log(share), np.log(power_w)])
+
+
+def slopes(parameters: Array, ratio: Array, limit_w: Array, asked_w: Array | None = None) -> Array:
+    """Return the derivatives of :func:`log_time_power`; shape ``(n, 2, 13)``."""
+    n = len(parameters)
+    steps = _STEP * np.concatenate([np.eye(NUM_PARAMETERS), -np.eye(NUM_PARAMETERS)])
+    moved = (parameters + steps[:, None, :]).reshape(-1, NUM_PARAMETERS)
+    times = len(steps)
+    asked_w = None if asked_w is None else np.tile(asked_w, times)
+    logs = log_time_power(moved, np.tile(ratio, times), np.tile(limit_w, times), asked_w)
+    up, down = logs.reshape(2, NUM_PARAMETERS, n, 2)
+    return np.asarray(((up - down) / (2 * _STEP)).transpose(1, 2, 0))
+
+
+def _softened_w(parameters: Array, power_w: Array, limit_w: Array, asked_w: Array) -> Array:
+    """Return the most that may be drawn, by the mean over a step."""
+    most_w, asked = limit_w.copy(), np.flatnonzero(np.isfinite(asked_w))
+    steepness, peak = np.exp(parameters[asked, -1]), np.exp(parameters[asked, _PEAK])
+    over = steepness * np.log(power_w[asked] * peak / asked_w[asked])
+    soft_w = power_w[asked] * np.exp(-np.logaddexp(0.0, over) / steepness)
+    most_w[asked] = np.minimum(most_w[asked], soft_w)
+    return np.asarray(most_w)
+
+
+def _held(parameters: Array, ratio: Array, limit_w: Array) -> Array:
+    """Return the highest clock ratio at which power is within the limit; it grows with the clock.
+
+    By false position, with the end that stays halved (Illinois), on logarithms of power.
+    """
+    low, high = np.full_like(ratio, _LEAST_RATIO), ratio
+    under, over = (np.log(_share_and_power(parameters, end)[1] / limit_w) for end in (low, high))
+    is_above, was_up = under >= 0.0, np.zeros(len(ratio), dtype=bool)
+    for number in range(_CUTS):
+        span = np.maximum(over - under, _LEAST_LOG)
+        tried = np.clip(low + (high - low) * -under / span, low, high)
+        missed = np.log(_share_and_power(parameters, tried)[1] / limit_w)
+        up = missed > 0.0
+        stays = (up == was_up) & (number > 0)
+        low, high = np.where(up, low, tried), np.where(up, tried, high)
+        under, over = (
+            np.where(up, np.where(stays, under / 2.0, under), missed),
+            np.where(up, missed, np.where(stays, over / 2.0, over)),
+        )
+        was_up = up
+    return np.asarray(np.where(is_above, _LEAST_RATIO, tried))
+
+
+def _share_and_power(parameters: Array, ratio: Array) -> tuple[Array, Array]:
+    """Return time over that at the highest clock, and power in watts, at a clock that is held."""
+    constant, knee, start, gain, bend, _ = np.exp(parameters[:, _OF_BOARD:]).T
+    share = relative_time(ratio, parameters[:, 1:3], knee)
+    clocked, pipes, memory = np.exp(parameters[:, 3:_PEAK]).T
+    start = np.minimum(start, _LATEST_RIDGE)
+    above = np.maximum(ratio - start, 0.0) / (1.0 - start)
+    squared = (1.0 + gain * above**bend) ** 2
+    power_w = constant + clocked * ratio * squared + (pipes * squared + memory) / share
+    return share, power_w

@@ -1,0 +1,117 @@
+"""The unknown parameters of the law: where they are, and what time and power they make."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.searching.model.covariances import Covariances
+from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS, log_time_power, slopes
+from joulelab.searching.model.priors import BoardPrior
+from joulelab.searching.model.rows import Observed, Rows
+from joulelab.searching.model.warmth import POWER_PER_K, POWER_PER_K_SD
+
+Array = NDArray[np.float64]
+
+_NUM_CELL, _NUM_BOARD = len(CELL_PARAMETERS), len(BOARD_PARAMETERS)
+_CELL_MEAN = (0.0, 0.0, -0.4, np.log(0.22), np.log(0.28), np.log(0.15), 0.05)
+"""Their expectation, working by hypothesis; powers are over that of the first measurement."""
+_OFFSET_SD = (0.01, 0.04)
+"""By how much time and power of boards of one kind differ (8 V100: 4 % of idle power)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Weights:
+    """Where parameters are, as weights of the prior's covariance.
+
+    Attributes:
+        of_cell: Of the parameters of each measured cell; shape ``(m, 7)``.
+        shared: Of what is common to all; shape ``(q,)``.
+    """
+
+    of_cell: Array
+    shared: Array
+
+    def towards(self, wanted: "Weights", length: float) -> "Weights":
+        """Return weights that are a share of the way to others."""
+        return Weights(
+            of_cell=self.of_cell + length * (wanted.of_cell - self.of_cell),
+            shared=self.shared + length * (wanted.shared - self.shared),
+        )
+
+
+class Parameters:
+    """The parameters of all cells, and what is common to all, under their prior.
+
+    Args:
+        covariances: Of the quantities of the space.
+        observed: What was measured.
+        prior: What is expected of the board.
+        num_boards: How many boards there are.
+        working: Expected log-odds of the share of time in which the device works.
+    """
+
+    def __init__(
+        self,
+        covariances: Covariances,
+        observed: Observed,
+        prior: BoardPrior,
+        num_boards: int,
+        working: float,
+    ) -> None:
+        self._covariances, self._cell = covariances, observed.rows.cell
+        first_log_time, first_log_power = observed.logs[0]
+        self._cell_mean = np.array(_CELL_MEAN) + np.array([0, 0, 0, 1, 1, 1, 0]) * first_log_power
+        self._cell_mean[:2] += first_log_time, working
+        board = np.array(prior.mean)
+        if not prior.is_absolute:
+            board[0] += first_log_power
+        offsets, num = np.tile(_OFFSET_SD, num_boards - 1), 2 * (num_boards - 1)
+        self.shared_mean = np.concatenate([board, np.zeros(num), [POWER_PER_K]])
+        self.shared_variance = np.square(np.concatenate([prior.sd, offsets, [POWER_PER_K_SD]]))
+
+    def start(self) -> Weights:
+        """Return weights of the prior mean."""
+        return Weights(
+            of_cell=np.zeros((len(self._cell), _NUM_CELL)), shared=np.zeros_like(self.shared_mean)
+        )
+
+    def shared(self, weights: Weights) -> Array:
+        """Return what is common to all, the board's parameters first; shape ``(q,)``."""
+        return np.asarray(self.shared_mean + self.shared_variance * weights.shared)
+
+    def of_rows(self, rows: Rows, weights: Weights) -> tuple[Array, Array]:
+        """Return the parameters of each row's cell and board, shape ``(n, 13)``, and the shared."""
+        of_cells = self.of_cells(rows.cell, weights)
+        shared = self.shared(weights)
+        board = np.broadcast_to(shared[:_NUM_BOARD], (len(rows.cell), _NUM_BOARD))
+        return np.hstack([of_cells, board]), shared
+
+    def of_cells(self, cell: NDArray[np.intp], weights: Weights) -> Array:
+        """Return the parameters of cells; shape ``(n, 7)``."""
+        known, places = np.unique(cell, return_inverse=True)
+        across = self._covariances.of_cells[:, known[:, None], self._cell]
+        moved = np.einsum("pij,jp->ip", across, weights.of_cell)
+        return np.asarray((self._cell_mean + moved)[places])
+
+    def logs(self, rows: Rows, weights: Weights) -> Array:
+        """Return logarithms of time and power by the law; shape ``(n, 2)``."""
+        local, shared = self.of_rows(rows, weights)
+        offsets = np.concatenate([np.zeros(2), shared[_NUM_BOARD:-1]]).reshape(-1, 2)[rows.board]
+        offsets[:, 1] += shared[-1] * rows.warmth_k
+        return np.asarray(log_time_power(local, rows.ratio, rows.limit_w, rows.asked_w) + offsets)
+
+    def design(self, rows: Rows, weights: Weights) -> tuple[Array, Array]:
+        """Return derivatives of both logarithms by parameters of the cell, and by what is shared.
+
+        Their shapes are ``(n, 2, 7)`` and ``(n, 2, q)``.
+        """
+        local, shared = self.of_rows(rows, weights)
+        of_row = slopes(local, rows.ratio, rows.limit_w, rows.asked_w)
+        by_shared = np.zeros((len(rows.cell), 2, len(shared)))
+        by_shared[:, :, :_NUM_BOARD] = of_row[:, :, _NUM_CELL:]
+        other = np.flatnonzero(rows.board > 0)
+        for side in (0, 1):
+            by_shared[other, side, _NUM_BOARD + 2 * (rows.board[other] - 1) + side] = 1.0
+        by_shared[:, 1, -1] = rows.warmth_k
+        return of_row[:, :, :_NUM_CELL], by_shared

@@ -1,0 +1,188 @@
+"""Repeats where the decision is open, and nowhere else.
+
+Screening measures most configurations once. Those indistinguishable from the best then
+race: each is repeated, the least measured first, until it falls out, until none can be better than
+the best by more than what matters, or until repeats are used up (racing after Maron, Moore,
+"Hoeffding races", NeurIPS 1993, with the intervals of :mod:`joulelab.core.comparison`). Where the
+number of trials is bounded, the last ones confirm what the answer will name.
+"""
+
+from collections import Counter
+from math import inf
+
+from typing_extensions import override
+
+from joulelab.core.configuration import Configuration
+from joulelab.errors import ConfigError
+from joulelab.searching.answer import measured_front
+from joulelab.searching.base import Outcome, Strategy
+from joulelab.searching.compare import compared
+from joulelab.searching.cost import cost_of
+from joulelab.searching.evidence import Evidence, Problem
+from joulelab.searching.space import at_default
+from joulelab.searching.standing import LEVEL, Standing, standing
+from joulelab.searching.trade_off import knee_of
+
+_MOST_CONFIRMING, _CONFIRMING_SHARE = 3, 4
+"""Trials at the end of a budget that may go to repeats of the best and of the knee: one for each,
+and one to spare for another best, or for a baseline that its GPU measures when it is due. Of a
+small budget they are a quarter, so that there is something to confirm."""
+_CONFIRMED = 2
+"""Measurements that what an answer names is to have; the last repeat may name something else."""
+
+
+def num_confirming(num_trials: int | None) -> int:
+    """Return how many of the last trials may be repeats; none where their number is open."""
+    return 0 if num_trials is None else min(_MOST_CONFIRMING, num_trials // _CONFIRMING_SHARE)
+
+
+class Race(Strategy):
+    """A strategy that screens, with repeats of what may be the best after it.
+
+    While the screening waits for outcomes, repeats fill the time.
+
+    Args:
+        problem: What is searched for.
+        screening: What chooses new configurations.
+        most_repeats: Measurements of one configuration at most.
+        tolerance: A relative regret that does not matter.
+        level: Confidence of the comparisons.
+        num_trials: Trials that the search may make; ``None`` if that is not known.
+
+    Raises:
+        ConfigError: If ``most_repeats`` is below 1 or ``tolerance`` is negative.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        screening: Strategy,
+        *,
+        most_repeats: int = 5,
+        tolerance: float = 0.01,
+        level: float = LEVEL,
+        num_trials: int | None = None,
+    ) -> None:
+        if most_repeats < 1 or tolerance < 0:
+            raise ConfigError(
+                "most_repeats must be at least 1 and tolerance not negative, "
+                f"got {most_repeats} and {tolerance:g}."
+            )
+        self.evidence = Evidence(problem)
+        self._screening = screening
+        self._most_repeats, self._tolerance, self._level = most_repeats, tolerance, level
+        self._num_trials = num_trials
+        self._out: Counter[Configuration] = Counter()
+        self._standing: Standing | None = None
+
+    @override
+    def ask(self) -> Configuration | None:
+        if (asked := self._reference()) is None:
+            if self._num_left > num_confirming(self._num_trials):
+                asked = self._screening.ask() or self._repeat()
+            else:
+                asked = None if self._awaits_news else self._last()
+        if asked is not None:
+            self._out[asked] += 1
+        return asked
+
+    @override
+    def tell(self, outcome: Outcome) -> None:
+        self._screening.tell(outcome)
+        self.evidence.add(outcome)
+        if self._out[outcome.candidate] > 0:
+            self._out[outcome.candidate] -= 1
+        self._standing = None
+
+    @property
+    @override
+    def is_done(self) -> bool:
+        if self._out.total() or not self._screening.is_done:
+            return False
+        return self._reference() is None and self._repeat() is None
+
+    def standing(self) -> Standing | None:
+        """Return where the search stands; ``None`` before anything was measured."""
+        if self._standing is None:
+            self._standing = standing(self.evidence, level=self._level)
+        return self._standing
+
+    @property
+    def _num_left(self) -> float:
+        """How many trials the budget leaves; infinite if it does not bound them."""
+        made = len(self.evidence.outcomes) + self._out.total()
+        return inf if self._num_trials is None else self._num_trials - made
+
+    def _reference(self) -> Configuration | None:
+        """Return the driver's clock of a cell of which something may be the best, if it is needed.
+
+        A slowdown is over it; whether a configuration keeps to its bound is open without it.
+        """
+        for each in self._ahead():
+            if self.evidence.lacks_reference(each):
+                usual = at_default(each)
+                if usual in self.evidence.problem.space and not self._tries(usual):
+                    return usual
+        return None
+
+    def _ahead(self) -> list[Configuration]:
+        """Return what would cost less than the best so far if it kept to the constraints."""
+        if not any(c.quantity == "slowdown" for c in self.evidence.problem.constraints):
+            return []
+        now, objective = self.standing(), self.evidence.problem.objective
+        cost = {
+            each: cost_of(objective, figures).log
+            for each in self.evidence.measured
+            if (figures := self.evidence.mean(each)) is not None
+        }
+        least = cost[now.best] if now is not None and now.is_feasible else inf
+        return sorted((each for each in cost if cost[each] < least), key=cost.__getitem__)
+
+    def _last(self) -> Configuration | None:
+        """Return what to measure with one of the last trials.
+
+        The very last one is a repeat: what it found new could not be confirmed.
+        """
+        named = self._named()
+        least = min(named, key=self._tries, default=None)
+        if least is not None and (self._num_left <= 1 or self._tries(least) < _CONFIRMED):
+            return least
+        return self._screening.ask() or self._repeat()
+
+    @property
+    def _awaits_news(self) -> bool:
+        """Whether a configuration is out that was never measured, and may be the best."""
+        return any(num and self.evidence.mean(each) is None for each, num in self._out.items())
+
+    def _named(self) -> list[Configuration]:
+        """Return the best and the knee of the front, as far as they may be repeated."""
+        now = self.standing()
+        if now is None or self.evidence.baseline is None:
+            return []
+        found, named = compared(self.evidence, level=self._level), [now.best]
+        if now.best in found:
+            named.append(knee_of(measured_front(self.evidence, found, now)).configuration)
+        return [each for each in dict.fromkeys(named) if self._tries(each) < self._most_repeats]
+
+    def _repeat(self) -> Configuration | None:
+        """Return which contender to measure again; ``None`` if the decision is made.
+
+        The best is repeated at least once: without a repeat nobody knows how trials scatter, and
+        what is lowest of many is so by luck.
+        """
+        now = self.standing()
+        if now is None:
+            return None
+        if self._tries(now.best) < min(_CONFIRMED, self._most_repeats):
+            return now.best
+        if now.open_regret <= self._tolerance:
+            return None
+        tries = {each: self._tries(each) for each in now.members}
+        open_ = [each for each in now.members if tries[each] < self._most_repeats]
+        return min(open_, key=tries.__getitem__, default=None)
+
+    def _tries(self, configuration: Configuration) -> int:
+        """Return how often a configuration was measured, failed, or is being measured."""
+        measured = len(self.evidence.repeats(configuration))
+        failed = self.evidence.num_failures(configuration)
+        return measured + failed + self._out[configuration]

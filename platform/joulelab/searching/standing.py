@@ -1,0 +1,178 @@
+"""Which measured configurations may be the best, and how much another one may be better."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.core.additive import AdditiveFit, fit_additive, tied
+from joulelab.core.comparison import best_set
+from joulelab.core.configuration import Configuration
+from joulelab.searching.base import Figures
+from joulelab.searching.cost import Cost, cost_of
+from joulelab.searching.evidence import Evidence
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a search stands.
+
+    Attributes:
+        best: The configuration to choose now.
+        members: Itself, those that are statistically indistinguishable from it, and those that may
+            cost less and of which it is open whether they keep to the constraints.
+        possible_regret: By how much the best of them may cost less than ``best``, relative.
+        open_regret: The same as far as more repeats can tell, were the quality exactly known.
+        is_feasible: Whether ``best`` keeps to the constraints with the confidence asked for.
+        level: Confidence that the best measured configuration is among ``members``.
+    """
+
+    best: Configuration
+    members: tuple[Configuration, ...]
+    possible_regret: float
+    open_regret: float
+    is_feasible: bool
+    level: float
+
+
+def standing(evidence: Evidence, *, level: float = LEVEL) -> Standing | None:
+    """Say which measured configurations may be the best; ``None`` before any was measured.
+
+    Those that are likely not to keep to a constraint are none of them. As long as nothing keeps
+    to all constraints, the best is what comes nearest to that, and has no equals.
+
+    Raises:
+        MeasurementError: If the cost or a bounded quantity was not measured.
+    """
+    ranked = evidence.ranked()
+    if not ranked:
+        return None
+    first = ranked[0]
+    if not evidence.judgement(first).is_feasible:
+        return Standing(
+            best=first,
+            members=(first,),
+            possible_regret=0.0,
+            open_regret=0.0,
+            is_feasible=False,
+            level=level,
+        )
+    kept = [each for each in ranked if evidence.judgement(each).is_feasible]
+    fit, fitted = cost_fit(evidence, kept, first)
+    by_name = {each.config_hash: each for each in fitted}
+    best, *equals = (by_name[name] for name in best_set(fit, level=level).members)
+    doubtful = _doubtful(evidence, ranked, best, level)
+    lows = _lows(fit, equals, best, level) | doubtful
+    exact, _ = fit_of(evidence, kept, _cost_of_exact_quality(evidence), first)
+    open_lows = _lows(exact, equals, best, level) | doubtful
+    return Standing(
+        best=best,
+        members=(best, *lows),
+        possible_regret=_regret(lows),
+        open_regret=_regret(open_lows),
+        is_feasible=True,
+        level=level,
+    )
+
+
+def fit_of(
+    evidence: Evidence,
+    configurations: Sequence[Configuration],
+    quantity: Callable[[Figures], Cost],
+    reference: Configuration,
+) -> tuple[AdditiveFit, list[Configuration]]:
+    """Fit a quantity of configurations, with the boards taken out.
+
+    Args:
+        evidence: What was measured.
+        configurations: Whose repeats are taken.
+        quantity: Its logarithm and uncertainty.
+        reference: What the others are compared with; those on boards that no chain of common
+            configurations ties to it are left out.
+
+    Returns:
+        The fit, by ``config_hash``, and the configurations in it.
+    """
+    rows = [
+        (configuration, figures.board, quantity(figures))
+        for configuration in configurations
+        for figures in evidence.repeats(configuration)
+    ]
+    rows = [row for row in rows if isfinite(row[2].log)]
+    names, boards = [row[0].config_hash for row in rows], [row[1] for row in rows]
+    kept = [
+        row for row, t in zip(rows, tied(names, boards, reference.config_hash), strict=True) if t
+    ]
+    fit = fit_additive(
+        [configuration.config_hash for configuration, _, _ in kept],
+        [board for _, board, _ in kept],
+        [cost.log for _, _, cost in kept],
+        [cost.u for _, _, cost in kept],
+    )
+    return fit, list(dict.fromkeys(configuration for configuration, _, _ in kept))
+
+
+def cost_fit(
+    evidence: Evidence, configurations: Sequence[Configuration], reference: Configuration
+) -> tuple[AdditiveFit, list[Configuration]]:
+    """Fit the cost as :func:`fit_of` does, with the quality's error, which repeats share.
+
+    All configurations of the same outputs share it as well, so that it cancels between them.
+    """
+    fit, fitted = fit_of(evidence, configurations, _cost_of_exact_quality(evidence), reference)
+    error = _quality_error(evidence, fitted)
+    scatter = fit.scatter + error if fit.dof else fit.scatter
+    return replace(fit, scatter=scatter, stated=fit.stated + error), fitted
+
+
+def _cost_of_exact_quality(evidence: Evidence) -> Callable[[Figures], Cost]:
+    objective = evidence.problem.objective
+    return lambda figures: cost_of(objective, replace(figures, retention_u=None))
+
+
+def _quality_error(
+    evidence: Evidence, configurations: Sequence[Configuration]
+) -> NDArray[np.float64]:
+    """Return the covariance of logarithms of cost from the errors of quality."""
+    exponent, known = evidence.problem.objective.quality_exponent, evidence.problem.qualities
+    outputs = [known[c.knobs].outputs if c.knobs in known else c.knobs for c in configurations]
+    same = np.array([[one == other for other in outputs] for one in outputs], dtype=np.float64)
+    means = [evidence.mean(each) for each in configurations]
+    u = [figures.retention_relative_u if figures else 0.0 for figures in means]
+    return np.asarray(exponent**2 * np.outer(u, u) * same)
+
+
+def _lows(
+    fit: AdditiveFit, configurations: Sequence[Configuration], best: Configuration, level: float
+) -> dict[Configuration, float]:
+    """Return the least that each may cost over ``best``."""
+    return {
+        each: fit.ratio(each.config_hash, best.config_hash, level=level).low
+        for each in configurations
+    }
+
+
+def _regret(lows: Mapping[Configuration, float]) -> float:
+    return max(0.0, 1.0 - min(lows.values(), default=1.0))
+
+
+def _doubtful(
+    evidence: Evidence, ranked: Sequence[Configuration], best: Configuration, level: float
+) -> dict[Configuration, float]:
+    """Return what may cost less than ``best`` and may keep to the constraints.
+
+    The values are the least that each may cost over ``best``.
+    """
+    least = 1.0 - evidence.problem.confidence
+    doubtful = [
+        each
+        for each in ranked
+        if not evidence.judgement(each).is_feasible and evidence.judgement(each).probability > least
+    ]
+    fit, fitted = cost_fit(evidence, [best, *doubtful], best)
+    lows = _lows(fit, fitted, best, level)
+    return {each: low for each, low in lows.items() if each != best and low < 1.0}

@@ -1,0 +1,196 @@
+"""Measure where the physics of what was measured so far leaves most to gain."""
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from joulelab.core.configuration import Configuration
+from joulelab.searching.base import Outcome, Strategy
+from joulelab.searching.evidence import Evidence, Problem
+from joulelab.searching.model.beside import widest_gap
+from joulelab.searching.model.equals import expected_equals
+from joulelab.searching.model.forecast import Forecast, Forecaster
+from joulelab.searching.model.improvement import expected_improvement, promising
+from joulelab.searching.model.infeasible import surely_infeasible
+from joulelab.searching.model.lookahead import lowest_after
+from joulelab.searching.model.threads import one_thread
+from joulelab.searching.standing import LEVEL
+
+Array = NDArray[np.float64]
+
+PROBE_RATIO = 0.7
+"""Clock over the highest at which a cell is first probed that is asked for before anything is
+known: about where voltage starts to rise."""
+_NUM_PROBES = 2
+"""Clocks besides the baseline's at which its cell is probed."""
+_MOST_FAILURES = 2
+_HOPE = 0.05
+"""Probability of keeping to the constraints below which nothing is probed."""
+_EVEN = 0.5
+"""The same of what is only measured because it lies beside the choice."""
+_CLOSE = 2e-3
+"""Expected improvement from which on it is looked beside the choice first."""
+_LOST = 1e3
+"""Finite logarithm of a cost that is infinite."""
+
+
+class ModelGuided(Strategy):
+    """Expected improvement under the constraints, on a law of time and power.
+
+    It starts with the baseline and two probes of its clock axis, each where that is expected to
+    tell most of which clock to choose; only what is asked for before the baseline's outcome is
+    known goes to a clock that is set beforehand. What cells have in common is shared, so that most
+    are measured once or not at all. What is still out counts as known in how far it will narrow
+    the model, so that several trials out at once do not ask the same.
+
+    Args:
+        problem: What is searched for.
+        seed: Without effect: nothing here is random.
+        tolerance: Expected relative improvement at which it stops.
+    """
+
+    def __init__(self, problem: Problem, *, seed: int = 0, tolerance: float = 5e-4) -> None:
+        self.evidence = Evidence(problem)
+        self._space = problem.space
+        self._tolerance = tolerance
+        self._forecaster = Forecaster(self.evidence)
+        self._opening = self._opening_places()
+        self._out: list[int] = []
+        self._identical: set[int] = set()
+        self._infeasible = surely_infeasible(problem)
+        self._forecast: Forecast | None = None
+        del seed
+
+    @override
+    @one_thread()
+    def ask(self) -> Configuration | None:
+        place = self._next()
+        if place is None:
+            return None
+        self._out.append(place)
+        configuration: Configuration = self._space[place]
+        return configuration
+
+    @override
+    def tell(self, outcome: Outcome) -> None:
+        self.evidence.add(outcome)
+        place = self._space.index(outcome.candidate)
+        if place in self._out:
+            self._out.remove(place)
+        if outcome.capped:
+            self._identical |= self._beyond(place)
+        self._forecast = None
+
+    @property
+    @override
+    @one_thread()
+    def is_done(self) -> bool:
+        return not self._out and self._next() is None
+
+    @one_thread()
+    def forecast(self) -> Forecast:
+        """Return what is expected of every configuration; something must have been measured."""
+        if self._forecast is None:
+            self._forecast = self._forecaster.forecast()
+        return self._forecast
+
+    def equals(self, *, level: float = LEVEL) -> tuple[Configuration, ...]:
+        """Return what is indistinguishable from the best, measured or not, the best first."""
+        confidence = self.evidence.problem.confidence
+        return expected_equals(self.forecast(), self._space, confidence=confidence, level=level)
+
+    def _next(self) -> int | None:
+        """Return the place of what to measure next; ``None`` if nothing is worth it now."""
+        free = self._free()
+        waiting = not self.evidence.measured
+        for place in self._opening if waiting else self._opening[:1]:
+            if free[place]:
+                return place
+        if waiting or not free.any():
+            return None
+        if (probe := self._probe(free)) is not None:
+            return probe
+        forecast = self.forecast()
+        gain = self._gain(forecast, free & ~forecast.is_capped)
+        best = int(np.argmax(gain))
+        if gain[best] < _CLOSE and (beside := self._beside(forecast, free)) is not None:
+            return beside
+        return best if gain[best] > self._tolerance else None
+
+    def _probe(self, free: NDArray[np.bool_]) -> int | None:
+        """Return where a probe of the baseline's cell tells most; ``None`` if it had its probes."""
+        cell = self._forecaster.cell
+        tried = {self._space.index(outcome.candidate) for outcome in self.evidence.outcomes}
+        own = np.flatnonzero(cell == cell[0])
+        left = own[free[own]]
+        if not len(left) or len((tried | set(self._out)) & set(own.tolist())) > _NUM_PROBES:
+            return None
+        forecast = self.forecast()
+        left = left[~forecast.is_capped[left] & (forecast.feasible[left] > _HOPE)]
+        if not len(left):
+            return None
+        lowest = lowest_after(forecast, left, own, self._out)
+        return int(left[np.argmin(lowest)])
+
+    def _beside(self, forecast: Forecast, free: NDArray[np.bool_]) -> int | None:
+        """Return where nobody looked beside the choice; ``None`` if everywhere was looked at."""
+        tried = np.zeros(len(free), dtype=bool)
+        tried[[self._space.index(each.candidate) for each in self.evidence.outcomes]] = True
+        tried[self._out] = True
+        choice = self._best(forecast)
+        free = free & ~forecast.is_capped & (forecast.feasible >= _EVEN)
+        return None if choice is None else widest_gap(forecast.rows, choice, tried, free)
+
+    def _free(self) -> NDArray[np.bool_]:
+        """Return which configurations may be asked for."""
+        free = ~self._infeasible
+        free[[self._space.index(each) for each in self.evidence.measured]] = False
+        free[self._out] = False
+        free[list(self._identical)] = False
+        for outcome in self.evidence.outcomes:
+            if self.evidence.num_failures(outcome.candidate) >= _MOST_FAILURES:
+                free[self._space.index(outcome.candidate)] = False
+        return free
+
+    def _gain(self, forecast: Forecast, free: NDArray[np.bool_]) -> Array:
+        """Return the expected improvement on the best so far that keeps to the constraints.
+
+        What is out counts as measured, with what is expected of it. As long as nothing keeps to
+        the constraints, what is expected to is better the less it costs, and else the likelier.
+        What is not free, and what cannot be the next, has less than none.
+        """
+        found, best = np.full(len(free), -1.0), self._best(forecast)
+        if best is None:
+            cost = np.minimum(forecast.log_cost, _LOST)
+            saved = cost.max() - cost + 1.0
+            confidence = self.evidence.problem.confidence
+            worth = np.where(forecast.feasible >= confidence, saved, forecast.feasible)
+            return np.where(free, worth, -1.0)
+        places = promising(forecast, free)
+        gain = expected_improvement(forecast, places, best, self._out)
+        # Squared: at even odds a trial beyond a bound would be half of all near it.
+        found[places] = gain * forecast.feasible[places] ** 2
+        return found
+
+    def _best(self, forecast: Forecast) -> int | None:
+        """Return the best of what was measured and of what is out; ``None`` if none may be it."""
+        measured = [self._space.index(each) for each in self.evidence.measured]
+        tried = np.array([*measured, *self._out])
+        kept = tried[forecast.feasible[tried] >= self.evidence.problem.confidence]
+        return int(kept[np.argmin(forecast.log_cost[kept])]) if len(kept) else None
+
+    def _beyond(self, place: int) -> set[int]:
+        """Return the places of clocks that the cap makes the same as that at ``place``."""
+        here: Configuration = self._space[place]
+        ratio, cell = self._forecaster.ratio, self._forecaster.cell
+        higher = np.flatnonzero((cell == cell[place]) & (ratio >= ratio[place]))
+        limit_w = here.point.power_limit_w
+        same = {int(i) for i in higher if self._space[int(i)].point.power_limit_w == limit_w}
+        return same - {place, 0}
+
+    def _opening_places(self) -> list[int]:
+        """Return the baseline, a probe of its cell, and then of cells as far apart as possible."""
+        cell, ratio = self._forecaster.cell, self._forecaster.ratio
+        members = [np.flatnonzero(cell == each) for each in range(int(cell.max()) + 1)]
+        probes = [int(at[np.argmin(np.abs(ratio[at] - PROBE_RATIO))]) for at in members]
+        return list(dict.fromkeys([0, probes[0], *reversed(probes[1:])]))

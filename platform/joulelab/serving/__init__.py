@@ -1,0 +1,1 @@
+"""Servers of language models under load: energy per request and token, and latencies."""

@@ -1,0 +1,132 @@
+"""What a study needs of wherever it runs, be it this process or a Ray cluster."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from rich.console import Console
+
+from joulelab.core.trial import Trial
+from joulelab.searching.base import MakeStrategy
+from joulelab.searching.scores import Scores
+from joulelab.searching.space import SearchSpace
+from joulelab.study.events import StudyEvent
+from joulelab.study.gpu import StudyGpu
+from joulelab.study.ledger import StudySummary
+from joulelab.study.places import study_name
+from joulelab.study.progress import StudyProgress
+from joulelab.study.run import StudySetup, run_trials
+from joulelab.tracking.store import ResultStore
+
+Gpu = TypeVar("Gpu", bound=StudyGpu)
+
+
+class AbstractLab(ABC, Generic[Gpu]):
+    """GPUs, how to measure on them, and a place for results.
+
+    Attributes:
+        study: Name of the study; ``None`` for a new one named by the time.
+        results_dir: Folder for the results of all studies.
+        observe_only: Whether no setter of a GPU is called, ever.
+    """
+
+    study: str | None
+    results_dir: str | Path
+    observe_only: bool
+
+    @abstractmethod
+    def open(self, *workloads: str) -> AbstractContextManager[tuple[Gpu, ...]]:
+        """Hold what a study needs, and yield the GPUs to use, all of one product.
+
+        What can be refused before they are looked for is refused before.
+
+        Args:
+            workloads: Names of what is to run.
+
+        Raises:
+            ConfigError: If results cannot be written, or a workload cannot run there.
+            DeviceNotFoundError: If there are too few GPUs.
+        """
+
+    @abstractmethod
+    def setup(
+        self,
+        gpus: Sequence[Gpu],
+        folder: Path,
+        workloads: Collection[str],
+        *,
+        settings: object,
+        on_event: Callable[[StudyEvent], None],
+    ) -> StudySetup:
+        """Return what a study is carried out with.
+
+        Args:
+            gpus: GPUs to use.
+            folder: Results folder of the study.
+            workloads: Names of what is to run.
+            settings: Settings dataclass of the experiment, for the study's header.
+            on_event: Told what happens.
+
+        Raises:
+            ConfigError: If a workload cannot run there.
+        """
+
+    @abstractmethod
+    def score(
+        self, space: SearchSpace, gpu: Gpu, folder: Path, *, metric: str | None = None
+    ) -> Scores:
+        """Score what every cell of ``space`` puts out, beside ``gpu``, and tell it.
+
+        Args:
+            space: What is to be searched.
+            gpu: The GPU that computes, where it is a real one.
+            folder: Results folder of the study.
+            metric: Registry name of the metric; ``None`` for the first one of the workload.
+
+        Raises:
+            ConfigError: If the outputs cannot be scored, or the baseline's have no score.
+        """
+
+    @abstractmethod
+    def strategy(self, name: str) -> MakeStrategy:
+        """Return what makes the strategy called ``name``.
+
+        Raises:
+            UnknownNameError: If there is none; names the closest ones.
+        """
+
+    @abstractmethod
+    def console(self) -> Console:
+        """Return where progress is shown."""
+
+    def folder(self, kind: str, gpus: Sequence[Gpu]) -> Path:
+        """Return the results folder of a study, by its name or one of kind, GPU and time."""
+        now = datetime.now().astimezone()
+        return self.study_dir(self.study or study_name(kind, gpus[0].identity, now))
+
+    def study_dir(self, study: str) -> Path:
+        """Return the folder of one study's results."""
+        return self.root / study
+
+    @property
+    def root(self) -> Path:
+        """Folder for the results of all studies, as an absolute path."""
+        return Path(self.results_dir).expanduser().absolute()
+
+    def carry_out(
+        self,
+        trials: Sequence[Trial],
+        gpus: Sequence[Gpu],
+        folder: Path,
+        *,
+        settings: object,
+        conclude: Callable[[ResultStore], object] | None = None,
+    ) -> StudySummary:
+        """Measure ``trials`` and show how far it is; see :func:`~joulelab.study.run.run_trials`."""
+        workloads = {trial.configuration.workload for trial in trials}
+        with StudyProgress(self.console()) as progress:
+            setup = self.setup(gpus, folder, workloads, settings=settings, on_event=progress)
+            return run_trials(trials, setup, conclude)

@@ -1,0 +1,55 @@
+"""A GPU that takes part in a study, and what may be asked of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from joulelab.core.bounds import check_range
+from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
+from joulelab.errors import ConfigError
+from joulelab.hardware import spec_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyGpu:
+    """A GPU and where it is.
+
+    Attributes:
+        address: How to open the device on its machine.
+        identity: Which device it is.
+        capabilities: What it can be asked and told.
+        hostname: Name of the machine.
+    """
+
+    address: DeviceAddress
+    identity: DeviceIdentity
+    capabilities: Capabilities
+    hostname: str
+
+    @property
+    def uuid(self) -> str:
+        """UUID of the GPU."""
+        return self.address.uuid
+
+
+def study_clocks_mhz(gpus: Sequence[StudyGpu]) -> tuple[int, ...]:
+    """Return the SM clocks that studies of this GPU sweep: those of the catalogue, else all."""
+    spec, settable = spec_for(gpus[0].identity.name), gpus[0].capabilities.sm_clocks_mhz
+    if spec is None:
+        return settable
+    return tuple(clock for clock in spec.study_clocks_mhz if clock in settable)
+
+
+def check_power_limits(power_limits_w: Sequence[float], gpus: Sequence[StudyGpu]) -> None:
+    """Refuse power limits that one of the GPUs cannot be set to.
+
+    Raises:
+        ConfigError: Says which can be set.
+    """
+    for gpu in gpus if power_limits_w else ():
+        bounds_w = gpu.capabilities.power_limits_w
+        if bounds_w is None:
+            raise ConfigError(
+                f"The power limit of {gpu.uuid} is fixed; leave out --power-limits-w."
+            )
+        for power_limit_w in power_limits_w:
+            check_range(f"A power limit of {gpu.uuid}, in W,", power_limit_w, *bounds_w)

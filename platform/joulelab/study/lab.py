@@ -1,0 +1,218 @@
+"""Where a study of this process runs, on what, and where its results go."""
+
+import socket
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from typing_extensions import override
+
+from joulelab.analysis.search_wording import score_words
+from joulelab.core.device import DeviceAddress
+from joulelab.core.procedure import Procedure
+from joulelab.core.trial import Trial
+from joulelab.devices import DEVICES
+from joulelab.devices.choice import find_visible, is_hardware
+from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
+from joulelab.extras import require
+from joulelab.sampling.cuda_device import computing_on, current_uuid
+from joulelab.searching.base import MakeStrategy
+from joulelab.searching.scores import Scores, score_space
+from joulelab.searching.space import SearchSpace
+from joulelab.searching.strategies import STRATEGIES
+from joulelab.study.abstract_lab import AbstractLab
+from joulelab.study.events import StudyEvent
+from joulelab.study.gpu import StudyGpu
+from joulelab.study.ledger import StudySummary
+from joulelab.study.places import check_guard_socket
+from joulelab.study.pool import LocalPool
+from joulelab.study.progress import announced
+from joulelab.study.run import StudySetup
+from joulelab.study.worker import WorkerSettings
+from joulelab.tracking.addresses import connectable
+from joulelab.tracking.durable import check_file_name, check_folder
+from joulelab.tracking.mlflow_store import usable_uri
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.tracker_process import LocalTrackerProcess
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lab(AbstractLab[StudyGpu]):
+    """GPUs that this process measures on, one after another, and a place for results.
+
+    Attributes:
+        device: How to reach the GPUs: ``"auto"`` takes NVML, else DCGM, else ``nvidia-smi``;
+            ``"simulated"`` needs no GPU, ``"replay"`` plays recorded ones.
+        uuids: Which GPUs. By default PyTorch's current one, else the first ``num_gpus`` that this
+            process may use (``CUDA_VISIBLE_DEVICES``).
+        num_gpus: How many, where ``uuids`` does not say which.
+        gpu: Product in the catalogue that simulated GPUs imitate, e.g. ``"h200_sxm"``; for
+            ``"simulated"`` alone.
+        store: Folder with the state of simulated GPUs, or with the recordings to replay.
+        study: Name of the study. Say the name of an earlier one to go on with it; by default a
+            new one named by the time.
+        results_dir: Folder for the results of all studies.
+        tracking_uri: MLflow store that results are delivered to as they are measured:
+            ``"sqlite:////absolute/path.db"`` or the address of a server; by default none.
+        observe_only: Call no setter of the GPU, ever: measure at the driver's own clocks.
+        guard_socket: Where the clock guard listens; by default the system's, or else one that is
+            started for it.
+        procedure: How each measurement is made.
+        progress: Whether to show on the standard error how far it is.
+    """
+
+    device: str = "auto"
+    uuids: tuple[str, ...] = ()
+    num_gpus: int = 1
+    gpu: str | None = None
+    store: str | Path | None = None
+    study: str | None = None
+    results_dir: str | Path = "~/joulelab-results"
+    tracking_uri: str | None = None
+    observe_only: bool = False
+    guard_socket: Path | None = None
+    procedure: Procedure = field(default_factory=Procedure)
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        if self.study is not None:
+            check_file_name("study", self.study)
+        if self.num_gpus < 1:
+            raise ConfigError(f"num_gpus must be at least 1, got {self.num_gpus}.")
+        if self.gpu is not None and self.device != "simulated":
+            raise ConfigError(
+                f"gpu names a product to simulate, got {self.gpu!r} with device {self.device!r}; "
+                "leave it out, or take the device 'simulated'."
+            )
+
+    @override
+    @contextmanager
+    def open(self, *_workloads: str) -> Generator[tuple[StudyGpu, ...]]:
+        """Yield the GPUs, after the places for results and settings are known to be usable.
+
+        Raises:
+            ConfigError: If results cannot be written or delivered, or the GPUs are of several
+                products.
+            DeviceNotFoundError: If there are too few.
+        """
+        check_folder(self.root)
+        if self.tracking_uri is not None:
+            usable_uri(self.tracking_uri)
+            require("mlflow", "sqlalchemy")
+        check_guard_socket(self.guard_socket)
+        gpus = tuple(_study_gpu(address) for address in self._addresses())
+        if len(products := sorted({gpu.identity.name for gpu in gpus})) > 1:
+            raise ConfigError(f"One study compares GPUs of one product, got {products}.")
+        yield gpus
+
+    @override
+    def score(
+        self, space: SearchSpace, gpu: StudyGpu, folder: Path, *, metric: str | None = None
+    ) -> Scores:
+        """Score what every cell of ``space`` puts out, on the GPU that PyTorch is to work on."""
+        console = self.console()
+        with announced("Scoring what is put out", console), computing_on(gpu.uuid):
+            scores = score_space(space, metric=metric)
+        console.print(score_words(space, scores), soft_wrap=True, highlight=False, markup=False)
+        return scores
+
+    @override
+    def strategy(self, name: str) -> MakeStrategy:
+        """Return what makes the search strategy called ``name``.
+
+        Raises:
+            UnknownNameError: If there is none; names the closest ones.
+        """
+        return STRATEGIES[name]
+
+    @override
+    def setup(
+        self,
+        gpus: Sequence[StudyGpu],
+        folder: Path,
+        workloads: Collection[str],
+        *,
+        settings: object,
+        on_event: Callable[[StudyEvent], None],
+    ) -> StudySetup:
+        """Return what a study is carried out with; every workload can run in this process."""
+        how = WorkerSettings(
+            results_dir=folder,
+            procedure=self.procedure,
+            observe_only=self.observe_only,
+            guard_socket=self.guard_socket,
+        )
+        return StudySetup(
+            gpus=gpus,
+            folder=folder,
+            make_pool=lambda: LocalPool(gpus, how),
+            start_tracker=LocalTrackerProcess,
+            tracking_uri=None if self.tracking_uri is None else connectable(self.tracking_uri),
+            observe_only=self.observe_only,
+            settings=settings,
+            on_event=on_event,
+        )
+
+    @override
+    def carry_out(
+        self,
+        trials: Sequence[Trial],
+        gpus: Sequence[StudyGpu],
+        folder: Path,
+        *,
+        settings: object,
+        conclude: Callable[[ResultStore], object] | None = None,
+    ) -> StudySummary:
+        """Measure ``trials`` and show how far it is; see :func:`~joulelab.study.run.run_trials`.
+
+        Raises:
+            MeasurementError: If not a single one could be measured; says why.
+        """
+        summary = super().carry_out(trials, gpus, folder, settings=settings, conclude=conclude)
+        if summary.failed and len(summary.failed) == len(trials):
+            raise MeasurementError(f"Nothing was measured. {next(iter(summary.failed.values()))}")
+        return summary
+
+    @override
+    def console(self) -> Console:
+        """Return where progress is shown."""
+        return Console(stderr=True, quiet=not self.progress)
+
+    def _addresses(self) -> list[DeviceAddress]:
+        store = None if self.store is None else str(Path(self.store).expanduser().absolute())
+        if self.gpu is not None:
+            from joulelab.devices.simulated import fleet
+
+            found = fleet(self.gpu, self.num_gpus, store)
+        else:
+            found = find_visible(self.device, store)
+        there = {address.uuid: address for address in found}
+        wanted = self.uuids or _in_use(there) or tuple(there)
+        wanted = wanted if self.uuids else wanted[: self.num_gpus]
+        missing = [uuid for uuid in wanted if uuid not in there]
+        if missing or (not self.uuids and len(there) < self.num_gpus):
+            raise DeviceNotFoundError(
+                f"{', '.join(missing) or f'{self.num_gpus} GPUs'} must be among the GPUs that this "
+                f"process may use: {', '.join(there)}."
+            )
+        return [there[uuid] for uuid in wanted]
+
+
+def _in_use(there: dict[str, DeviceAddress]) -> tuple[str, ...]:
+    """Return the GPUs with the one first that PyTorch works on; nothing if there is none."""
+    current = current_uuid()
+    if current is None or current not in there or not is_hardware(there[current]):
+        return ()
+    return (current, *(uuid for uuid in there if uuid != current))
+
+
+def _study_gpu(address: DeviceAddress) -> StudyGpu:
+    with closing(DEVICES[address.backend].open(address)) as device:
+        return StudyGpu(
+            address=address,
+            identity=device.identity(),
+            capabilities=device.capabilities(),
+            hostname=socket.gethostname(),
+        )

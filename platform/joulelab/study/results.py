@@ -1,0 +1,261 @@
+"""What studies of this process return: numbers, tables, plots, a report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from joulelab.analysis.search_result import SearchResult, SearchRow
+from joulelab.analysis.search_wording import score_words, sentence
+from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
+from joulelab.analysis.wording import sentence as sweep_sentence
+from joulelab.core.measurement import Measurement
+from joulelab.errors import ConfigError, MeasurementError
+from joulelab.extras import ANALYSIS, require
+from joulelab.registry import unknown_name
+from joulelab.searching.scores import Scores
+from joulelab.study.ledger import StudySummary
+from joulelab.tracking.store import ResultStore
+
+if TYPE_CHECKING:  # pandas and matplotlib take a second; numbers alone need neither
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyResult:
+    """What every study returns.
+
+    Attributes:
+        folder: Its results folder: ``joulelab report`` and ``joulelab sync`` take it.
+        summary: What became of its trials.
+    """
+
+    folder: Path
+    summary: StudySummary
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Everything that was measured, valid or not, read from the folder."""
+        return tuple(ResultStore(self.folder).read())
+
+    def _choose(self, phase: str | None, phases: Sequence[str]) -> str:
+        if phase is None and len(phases) == 1:
+            return phases[0]
+        if phase is None:
+            raise ConfigError(f"Say which phase: {', '.join(phases)}.")
+        if phase not in phases:
+            raise unknown_name("phase", phase, phases)
+        return phase
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureResult(StudyResult):
+    """One configuration, measured; ``str()`` tells it in words, as ``joulelab measure`` does."""
+
+    def measurement(self, phase: str | None = None) -> Measurement:
+        """Return the measurement of a phase, by default of the only one; the last of repeats.
+
+        Its ``energy_per_unit_j``, ``time_per_unit_s`` and ``power_w`` raise
+        :class:`~joulelab.errors.MeasurementError` with the reasons if it is not valid.
+
+        Raises:
+            ConfigError: If there are several phases, and none was named.
+            UnknownNameError: If there is no such phase.
+        """
+        by_phase = {each.phase: each for each in self.measurements}
+        return by_phase[self._choose(phase, list(by_phase))]
+
+    @property
+    def valid(self) -> bool:
+        """Whether every phase was measured validly."""
+        return all(each.valid for each in self._last())
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row for each measurement, with units in the names of the columns."""
+        require("pandas")
+        from joulelab.analysis.frames import measurements_frame
+
+        return measurements_frame(self.measurements)
+
+    def plot(self, path: str | Path | None = None) -> "Figure":
+        """Draw the power over the measured windows; also into ``path``, whose suffix says how.
+
+        Raises:
+            MeasurementError: If no samples were kept: the device has none.
+        """
+        require(*ANALYSIS)
+        from joulelab.analysis.course_plot import trace_figure
+
+        store, last = ResultStore(self.folder), self._last()
+        kept = [each for each in last if store.trace_path(each.measurement_id).exists()]
+        if not kept:
+            raise MeasurementError("There are no samples of power to draw: see `to_frame()`.")
+        traces = {each.phase: store.read_trace(each.measurement_id) for each in kept}
+        first = last[0]
+        title = f"{first.configuration.workload} on {first.device.name}"
+        return drawn(trace_figure(traces, title=title), path)
+
+    def report(self, path: str | Path) -> Path:
+        """Write a report as an HTML page that needs no other file, and return its path."""
+        require(*ANALYSIS)
+        from joulelab.analysis.analyse import analyse_sweep
+        from joulelab.analysis.report import write_report
+
+        measurements = self.measurements
+        header = ResultStore(self.folder).read_study()
+        return write_report(analyse_sweep(measurements), measurements, Path(path), header=header)
+
+    @override
+    def __str__(self) -> str:
+        from joulelab.analysis.measurement_lines import report_lines
+        from joulelab.core.record import Record
+
+        return "\n".join(report_lines([Record(measurement=m, trace=None) for m in self._last()]))
+
+    def _last(self) -> list[Measurement]:
+        return list({each.phase: each for each in self.measurements}.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepStudy(StudyResult):
+    """Operating points of a program, compared; ``str()`` is the answer in words.
+
+    Attributes:
+        result: What was found, phase by phase.
+    """
+
+    result: SweepResult
+
+    def phase(self, name: str | None = None) -> PhaseResult:
+        """Return what was found of a phase, by default of the only one.
+
+        Raises:
+            ConfigError: If there are several phases, and none was named.
+            UnknownNameError: If there is no such phase.
+        """
+        by_name = {each.phase: each for each in self.result.phases}
+        return by_name[self._choose(name, list(by_name))]
+
+    @property
+    def best(self) -> SweepRow:
+        """The operating point to use, the fastest of the confidence set of the lowest objective.
+
+        Of several phases see :meth:`phase`, which also tells the lowest and the whole set.
+
+        Raises:
+            MeasurementError: If nothing was measured validly.
+        """
+        phase = self.phase()
+        if phase.recommended is None:
+            raise MeasurementError("Nothing was measured validly: see `to_frame()` for reasons.")
+        return phase.row(phase.recommended)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row for each operating point and phase, in SI units, as ``sweep.csv`` has."""
+        import pandas as pd
+
+        from joulelab.analysis.sweep_table import columns, sweep_rows
+
+        return pd.DataFrame(sweep_rows(self.result), columns=list(columns(self.result)))
+
+    def plot(self, path: str | Path | None = None, *, phase: str | None = None) -> "Figure":
+        """Draw energy, time and objective over the clock; also into ``path``.
+
+        Raises:
+            MeasurementError: If fewer than two points were measured validly.
+        """
+        from joulelab.analysis.plots import can_plot, phase_figure
+
+        found = self.phase(phase)
+        if not can_plot(found):
+            raise MeasurementError("A plot needs two points that were measured validly.")
+        return drawn(phase_figure(found), path)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report as an HTML page that needs no other file, and return its path."""
+        from joulelab.analysis.report import write_report
+
+        header = ResultStore(self.folder).read_study()
+        return write_report(self.result, self.measurements, Path(path), header=header)
+
+    @override
+    def __str__(self) -> str:
+        return sweep_sentence(self.result)
+
+
+def drawn(figure: "Figure", path: str | Path | None) -> "Figure":
+    """Return ``figure``, after it was written to ``path`` if there is one."""
+    if path is not None:
+        from joulelab.analysis.figure_file import save_figure
+
+        save_figure(figure, Path(path))
+    return figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchStudy(StudyResult):
+    """Configurations of a program, searched; ``str()`` is the answer in words.
+
+    Attributes:
+        result: What was found, and on which way.
+        words: What was done and why it ended, in one sentence.
+        scores: What outputs keep of the baseline's quality; ``None`` where it did not count.
+    """
+
+    result: SearchResult
+    words: str
+    scores: Scores | None = None
+
+    @property
+    def best(self) -> SearchRow:
+        """The configuration to choose; the baseline if none is better."""
+        return next(row for row in self.result.rows if row.is_best)
+
+    @property
+    def fastest(self) -> SearchRow:
+        """The fastest that is statistically indistinguishable from :attr:`best`."""
+        fastest = self.result.answer.fastest.configuration
+        return next(row for row in self.result.rows if row.configuration == fastest)
+
+    @property
+    def front(self) -> tuple[SearchRow, ...]:
+        """What nothing else that is allowed beats in all of energy, time and quality."""
+        return tuple(row for row in self.result.rows if row.on_front)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row for each configuration tried, in SI units, as ``search.csv`` has."""
+        import pandas as pd
+
+        from joulelab.analysis.search_table import search_columns, search_rows
+
+        return pd.DataFrame(search_rows(self.result), columns=search_columns(self.result))
+
+    def plot(self, path: str | Path | None = None) -> "Figure":
+        """Draw energy against time of everything that was measured; also into ``path``.
+
+        Raises:
+            MeasurementError: If fewer than two configurations were measured validly.
+        """
+        from joulelab.analysis.search_plot import can_plot_search, front_figure
+
+        if not can_plot_search(self.result):
+            raise MeasurementError("A plot needs two configurations that were measured validly.")
+        return drawn(front_figure(self.result), path)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report as an HTML page that needs no other file, and return its path."""
+        from joulelab.analysis.search_report import write_search_report
+
+        header = ResultStore(self.folder).read_study()
+        return write_search_report(self.result, self.measurements, Path(path), header=header)
+
+    @override
+    def __str__(self) -> str:
+        result = self.result
+        found = sentence(result.answer, result.problem, stopped_by=result.method.stopped_by)
+        if self.scores is None:
+            return found
+        return f"{score_words(result.problem.space, self.scores)}\n{found}"

@@ -1,0 +1,273 @@
+"""What an earlier run left of a study: what is done, what is left, and can it be done at all."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.measurement import Measurement
+from joulelab.core.plan import again, check_on_grid
+from joulelab.core.record import Record
+from joulelab.core.trial import Trial
+from joulelab.errors import ConfigError
+from joulelab.searching.base import Outcome
+from joulelab.study.gpu import StudyGpu
+from joulelab.study.outcomes import outcome_of, spent_j
+from joulelab.study.schedule import MACHINERY
+from joulelab.tracking.codec import measurement_from_json
+from joulelab.tracking.durable import read_lines
+from joulelab.tracking.store import ResultStore
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.base import Workload, no_cost
+
+
+def check_feasible(
+    trials: Sequence[Trial], gpus: Sequence[StudyGpu], *, observe_only: bool
+) -> None:
+    """Refuse, before anything is started, what no GPU could carry out.
+
+    Raises:
+        ConfigError: If the trials are none, or of several studies; if a workload or a knob is
+            unknown; if simulated GPUs would need a cost that a program does not have; if a clock
+            is not on a GPU's grid (names its neighbours); or if a point is to be set although
+            setters must not be called.
+    """
+    studies = {trial.study for trial in trials}
+    if len(studies) != 1:
+        raise ConfigError(f"trials must be of one study, got {sorted(studies) or 'no trials'}.")
+    for trial in {trial.configuration: trial for trial in trials}.values():
+        check_cost(trial.configuration, gpus)
+        point = trial.configuration.point
+        if observe_only and point.locks_clocks:
+            raise ConfigError(
+                f"observe-only calls no setter, but trial {trial.name!r} asks for {point.label}; "
+                "measure at the driver's clocks (--mode baseline), or allow control."
+            )
+        if point.sm_clock_mhz is not None:
+            for gpu in gpus:
+                check_on_grid(point.sm_clock_mhz, gpu.capabilities.sm_clocks_mhz)
+
+
+def check_cost(configuration: Configuration, gpus: Sequence[StudyGpu]) -> None:
+    """Refuse a program that simulated GPUs could not play.
+
+    Raises:
+        ConfigError: If it has no cost.
+    """
+    workload = WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs))
+    if not workload.has_cost and any(map(_is_simulated, gpus)):
+        raise no_cost(configuration.workload)
+
+
+def _is_simulated(gpu: StudyGpu) -> bool:
+    return gpu.address.backend == "simulated"
+
+
+def ties(
+    trials: Sequence[Trial],
+    rest: Sequence[Trial],
+    known: Sequence[Measurement],
+    uuids: Sequence[str],
+) -> tuple[list[Trial], frozenset[str]]:
+    """Return sentinels to be measured besides, so that every GPU measures one, and who has none.
+
+    GPUs are compared by what all of them measured, and what only one of them measured has no
+    figure. The plan of a study does not know how many GPUs will carry it out, nor whether it
+    will go on on others.
+
+    Args:
+        trials: All trials of the study; without a sentinel among them none is added.
+        rest: Those that are left to do.
+        known: What its results folder holds.
+        uuids: GPUs that carry it out now.
+    """
+    planned = [trial for trial in trials if trial.sentinel]
+    if not planned or not rest:
+        return [], frozenset()
+    tied = {m.device.uuid for m in known if m.sentinel and m.settled}
+    untied = frozenset(uuids) - tied
+    num_missing = min(len(untied), len(rest)) - sum(trial.sentinel for trial in rest)
+    measured = [m.repeat for m in known if m.sentinel]
+    first = 1 + max([*(trial.repeat for trial in planned), *measured])
+    added = [again(planned[0], repeat) for repeat in range(first, first + max(num_missing, 0))]
+    return added, untied
+
+
+def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial]:
+    """Return the trials whose every phase is not settled yet, in their order.
+
+    A clock that the power cap holds down is settled without being valid. A trial that was tried
+    before goes on counting its attempts from there.
+
+    Args:
+        trials: All trials of the study.
+        known: What its results folder holds.
+    """
+    phases: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    attempts: defaultdict[str, int] = defaultdict(int)
+    for measurement in known:
+        attempts[measurement.trial] = max(attempts[measurement.trial], measurement.attempt + 1)
+        if measurement.settled:
+            key = measurement.trial, measurement.configuration.config_hash
+            phases[key].add(measurement.phase)
+    return [
+        replace(trial, attempt=attempts[trial.name])
+        for trial in trials
+        if phases[trial.name, trial.configuration.config_hash] != set(workload_of(trial).phases)
+    ]
+
+
+def workload_of(trial: Trial) -> Workload[Any]:
+    """Make the workload that ``trial`` asks for; it costs nothing until it is prepared.
+
+    Raises:
+        ConfigError: If there is no such workload, or it cannot take the knobs.
+    """
+    configuration = trial.configuration
+    return WORKLOADS[configuration.workload].from_knobs(dict(configuration.knobs))
+
+
+def stored_records(store: ResultStore, writer: str, trial: Trial) -> tuple[Record, ...]:
+    """Return the records of this attempt of ``trial`` if ``writer`` stored all of them.
+
+    An actor stores before it reports, so one that was killed in between has done its trial.
+    Half a trial counts as none: its phases belong together and are measured again together.
+    """
+    path = store.folder / "measurements" / f"{writer}.jsonl"
+    found = {m.phase: m for m in _stored(path, trial)} if path.exists() else {}
+    if set(found) != set(workload_of(trial).phases):
+        return ()
+    return tuple(_with_trace(store, measurement) for measurement in found.values())
+
+
+def _stored(path: Path, trial: Trial) -> Iterator[Measurement]:
+    wanted = f'"trial":{json.dumps(trial.name)}'.encode()
+    for _, line in read_lines(path):
+        if wanted in line:
+            measurement = measurement_from_json(line)
+            if (measurement.study, measurement.attempt) == (trial.study, trial.attempt):
+                yield measurement
+
+
+def _with_trace(store: ResultStore, measurement: Measurement) -> Record:
+    has_trace = store.trace_path(measurement.measurement_id).exists()
+    trace = store.read_trace(measurement.measurement_id) if has_trace else None
+    return Record(measurement=measurement, trace=trace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What a search goes on from.
+
+    Attributes:
+        trials: Trials that have ended, in the order in which they were asked for.
+        outcomes: What came of each.
+        energies_j: What each took, all its attempts together.
+        unfinished: Trials that must be tried again, with their next attempt.
+        repeats: Number of the next repeat of each configuration; trials that a kill cut short
+            left nothing, so that lower numbers may be missing.
+        since_sentinel: Trials that each GPU has measured since its last sentinel, by UUID.
+        next_number: Number of the next trial.
+        energy_j: Energy spent, that of unfinished trials included.
+    """
+
+    trials: tuple[Trial, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    energies_j: tuple[float, ...] = ()
+    unfinished: tuple[Trial, ...] = ()
+    repeats: Counter[Configuration] = field(default_factory=Counter)
+    since_sentinel: Mapping[str, int] = field(default_factory=dict)
+    next_number: int = 0
+    energy_j: float = 0.0
+
+
+def trial_name(number: int, configuration: Configuration, repeat: int) -> str:
+    """Return the name of a search's trial, which begins with its number."""
+    point, digits = configuration.point.label, configuration.config_hash[:6]
+    return f"{number:05d}-{point}-{digits}-r{repeat}"
+
+
+def history_of(known: Sequence[Measurement]) -> History:
+    """Return what ``known`` measurements of a search add up to.
+
+    A trial has ended if an attempt of it is whole and speaks of the configuration, be it valid
+    or not. A trial whose attempts all failed for reasons of the machinery is unfinished. Where an
+    attempt has a phase twice, the first one counts: a trial's figures are the sum of its phases.
+    """
+    attempts: defaultdict[str, defaultdict[int, list[Measurement]]]
+    attempts = defaultdict(lambda: defaultdict(list))
+    for measurement in known:
+        attempt = attempts[measurement.trial][measurement.attempt]
+        if all(each.phase != measurement.phase for each in attempt):
+            attempt.append(measurement)
+    ended: list[tuple[Trial, Outcome, float]] = []
+    unfinished: list[Trial] = []
+    for name in sorted(attempts, key=_number):
+        trial, outcome = _settle(attempts[name])
+        if outcome is None:
+            unfinished.append(trial)
+        else:
+            taken_j = sum(spent_j(m) for phases in attempts[name].values() for m in phases)
+            ended.append((trial, outcome, taken_j))
+    trials = [trial for trial, _, _ in ended]
+    last = [attempts[name][max(attempts[name])][0] for name in sorted(attempts, key=_number)]
+    return History(
+        trials=tuple(trials),
+        outcomes=tuple(outcome for _, outcome, _ in ended),
+        energies_j=tuple(taken_j for _, _, taken_j in ended),
+        unfinished=tuple(unfinished),
+        repeats=_next_repeats((*trials, *unfinished)),
+        since_sentinel=_since_sentinel(last),
+        next_number=max(map(_number, attempts), default=-1) + 1,
+        energy_j=sum(map(spent_j, known)),
+    )
+
+
+def _settle(attempts: dict[int, list[Measurement]]) -> tuple[Trial, Outcome | None]:
+    """Return a trial with the outcome of its last telling attempt, else with its next attempt."""
+    last = max(attempts)
+    for attempt in sorted(attempts, reverse=True):
+        phases = attempts[attempt]
+        reasons = {finding.reason for m in phases for finding in m.findings}
+        trial = _trial_of(phases[0], attempt)
+        whole = {m.phase for m in phases} == set(workload_of(trial).phases)
+        if whole and not reasons & MACHINERY:
+            return trial, outcome_of(phases)
+    return _trial_of(attempts[last][0], last + 1), None
+
+
+def _next_repeats(trials: Iterable[Trial]) -> Counter[Configuration]:
+    following: Counter[Configuration] = Counter()
+    for trial in trials:
+        following[trial.configuration] = max(following[trial.configuration], trial.repeat + 1)
+    return following
+
+
+def _since_sentinel(last: Sequence[Measurement]) -> dict[str, int]:
+    """Count from the last measurements of all trials, in the order of the trials."""
+    since: dict[str, int] = {}
+    for measurement in last:
+        uuid = measurement.device.uuid
+        if measurement.sentinel:
+            since[uuid] = 0
+        elif uuid in since:
+            since[uuid] += 1
+    return since
+
+
+def _trial_of(measurement: Measurement, attempt: int) -> Trial:
+    return Trial(
+        study=measurement.study,
+        name=measurement.trial,
+        configuration=measurement.configuration,
+        repeat=measurement.repeat,
+        sentinel=measurement.sentinel,
+        attempt=attempt,
+    )
+
+
+def _number(name: str) -> int:
+    return int(name.partition("-")[0])

@@ -1,0 +1,269 @@
+"""Carry out a study, whoever measures its trials, and lose none of what is measured."""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from joulelab.core.trial import Trial
+from joulelab.devices.choice import is_hardware
+from joulelab.errors import ConfigError, DeviceError
+from joulelab.provenance import collect_provenance
+from joulelab.study.events import StudyEvent, StudyInterrupted, StudyStarted
+from joulelab.study.gpu import StudyGpu
+from joulelab.study.interruption import Interruption
+from joulelab.study.ledger import Ledger, SearchSummary, StudySummary
+from joulelab.study.pool import WorkerPool
+from joulelab.study.resume import check_feasible
+from joulelab.study.search_queue import Check, Search, SearchQueue
+from joulelab.study.trials import FixedTrials, StudyTrials
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import StudyHeader, discreet_header, flat_settings
+from joulelab.tracking.study_lock import StudyLock
+from joulelab.tracking.tracker_process import StartTracker, TrackerLink
+
+Conclude = Callable[[ResultStore, str], object]
+"""Writes a study's answer into its store, told what ended it."""
+_NICENESS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySetup:
+    """What a study is carried out with, be its trials fixed or asked for.
+
+    Attributes:
+        gpus: GPUs to use.
+        folder: Results folder of the study, absolute.
+        make_pool: Makes those who measure; not called if nothing is left to do.
+        start_tracker: Starts the process that writes to the tracking store.
+        tracking_uri: That store, with its password; ``None`` for none.
+        make_queue: Makes the queue of a search, which hands out what the strategy asks for.
+        observe_only: Whether no setter is called, ever.
+        settings: Settings dataclass of the experiment, for the study's header.
+        watch: Makes what watches over the study of that name while it runs.
+        on_event: Told what happens, in the driver's thread, as it happens.
+    """
+
+    gpus: Sequence[StudyGpu]
+    folder: Path
+    make_pool: Callable[[], WorkerPool]
+    start_tracker: StartTracker
+    tracking_uri: str | None = None
+    make_queue: Callable[[Search, Check], SearchQueue] = SearchQueue
+    observe_only: bool = False
+    settings: object = None
+    watch: Callable[[str], AbstractContextManager[object]] = nullcontext
+    on_event: Callable[[StudyEvent], None] = lambda event: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """How a study ended: its counts, and by what."""
+
+    summary: StudySummary
+    stopped_by: str
+
+
+def run_trials(
+    trials: Sequence[Trial],
+    setup: StudySetup,
+    conclude: Callable[[ResultStore], object] | None = None,
+) -> StudySummary:
+    """Measure ``trials``, each result durable before anybody is told of it.
+
+    Started again with the same folder, it goes on where it ended, however it ended: trials with
+    valid measurements in the folder are skipped. A GPU that has not measured the study's sentinel
+    begins with it. Ctrl-C or SIGTERM end the measuring, and the study concludes from what it has.
+
+    Args:
+        trials: In the order in which to measure them; all of one study, with unique names.
+        setup: What measures them, and where results go.
+        conclude: Writes the study's answer into its store once all is measured, so that the
+            tracking store gets it too.
+
+    Raises:
+        ConfigError: If the trials cannot be carried out as written; nothing was written then.
+        DeviceError: If nothing could be measured, because no GPU could be used.
+        TrackingError: If results cannot be stored.
+    """
+    check_feasible(trials, setup.gpus, observe_only=setup.observe_only)
+    fixed = FixedTrials(trials)
+    if conclude is None:
+        return _carry_out(fixed, setup, None).summary
+    return _carry_out(fixed, setup, lambda store, _stopped_by: conclude(store)).summary
+
+
+def run_asked(search: Search, setup: StudySetup, conclude: Conclude | None = None) -> SearchSummary:
+    """Measure what a strategy asks for, until it is done or the budget is out.
+
+    Each result is durable before anybody is told of it. Started again with the same folder, the
+    strategy is told what is there, and the search goes on: nothing is measured a second time
+    unless the strategy asks for a repeat. Ctrl-C or SIGTERM end the measuring, and the search
+    concludes from what it has.
+
+    Args:
+        search: Which study, what asks, and until when.
+        setup: What measures, and where results go.
+        conclude: Writes the study's answer into its store once the search has ended, so that
+            the tracking store gets it too.
+
+    Raises:
+        ConfigError: If the strategy asks for what cannot be carried out as written.
+        DeviceError: If no GPU could be used.
+        TrackingError: If results cannot be stored.
+    """
+    check = partial(check_feasible, gpus=setup.gpus, observe_only=setup.observe_only)
+    queue = setup.make_queue(search, lambda trial: check([trial]))
+    ended = _carry_out(queue, setup, conclude)
+    return SearchSummary(
+        study=ended.summary,
+        stopped_by=ended.stopped_by,
+        energy_j=queue.account.energy_j,
+    )
+
+
+def _carry_out(trials: StudyTrials, setup: StudySetup, conclude: Conclude | None) -> _Ended:
+    start_s = time.monotonic()
+    with (
+        StudyLock(setup.folder),
+        setup.watch(trials.study),
+        closing(driver_store(setup.folder)) as store,
+    ):
+        header = open_study(store, trials.study, setup)
+        with _tracker(setup, store, header) as tracker:
+            ledger = Ledger(store, setup.gpus, tracker, setup.on_event)
+            with Interruption() as interruption:
+                measuring = _Measuring(trials, setup, ledger)
+                unfinished = measuring.run(store, tracker, interruption)
+            if interruption.noted:
+                setup.on_event(StudyInterrupted(study=trials.study))
+            elif ledger.quarantined and not ledger.num_settled:
+                raise _no_gpu(ledger)
+            stopped_by = trials.stopped_by or _why_idle(ledger, setup.gpus, interruption)
+            if conclude is not None:
+                with interruption.excuses():
+                    conclude(store, stopped_by)
+            if tracker is not None:
+                ledger.note_delivery(tracker.finish(ledger.note_left))
+    summary = ledger.summary(
+        study=trials.study,
+        num_trials=trials.num_trials,
+        num_skipped=trials.num_skipped,
+        unfinished=unfinished,
+        interrupted=interruption.noted,
+        wall_s=time.monotonic() - start_s,
+    )
+    return _Ended(summary=summary, stopped_by=stopped_by)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measuring:
+    """The part of a study in which there is a pool."""
+
+    trials: StudyTrials
+    setup: StudySetup
+    ledger: Ledger
+
+    def run(
+        self, store: ResultStore, tracker: TrackerLink | None, interruption: Interruption
+    ) -> tuple[Trial, ...]:
+        """Measure what is left to do; return what no GPU was left for."""
+        uuids = tuple(gpu.uuid for gpu in self.setup.gpus)
+        with ExitStack() as stack:
+            pool = None
+            if self.trials.has_rest(store):
+                pool = stack.enter_context(closing(self.setup.make_pool()))
+            # Only now: until then an actor of a driver that was killed may have been storing.
+            plot = (lambda point: None) if tracker is None else tracker.plot
+            first, untied = self.trials.resume(store.read(), uuids, plot)
+            self._tell_start(uuids)
+            if pool is None:
+                return ()
+            stack.enter_context(self.trials.running())
+            for event in pool.run(
+                first, self.trials, untied=untied, must_stop=lambda: interruption.noted
+            ):
+                self.ledger.note(event)
+                self.trials.note(event)
+            return pool.unfinished
+
+    def _tell_start(self, uuids: tuple[str, ...]) -> None:
+        self.setup.on_event(
+            StudyStarted(
+                num_trials=self.trials.num_planned,
+                num_skipped=self.trials.num_skipped,
+                uuids=uuids,
+            )
+        )
+
+
+def _tracker(
+    setup: StudySetup, store: ResultStore, header: StudyHeader
+) -> AbstractContextManager[TrackerLink | None]:
+    """Return the link to the tracking store; the header does not do, since it has no passwords."""
+    uri = setup.tracking_uri
+    if uri is None:
+        return nullcontext()
+    # What is simulated or replayed takes the same virtual time on a busy machine.
+    gives_way = any(is_hardware(gpu.address) for gpu in setup.gpus)
+    process = setup.start_tracker(str(store.folder), uri, header, _NICENESS if gives_way else 0)
+    return closing(TrackerLink(store, uri, process))
+
+
+def _no_gpu(ledger: Ledger) -> DeviceError:
+    """Return the error of a study that measured nothing, with what is wrong with each GPU."""
+    why = "; ".join(f"{uuid}: {detail}" for uuid, detail in ledger.quarantined.items())
+    return DeviceError(f"Nothing was measured, since no GPU can be used. {why}")
+
+
+def _why_idle(ledger: Ledger, gpus: Sequence[StudyGpu], interruption: Interruption) -> str:
+    if interruption.noted:
+        return "an interruption"
+    if len(ledger.quarantined) == len(gpus):
+        return "no GPU left in service"
+    return "the strategy, which asked for nothing although nothing was out"
+
+
+def driver_store(folder: Path) -> ResultStore:
+    """Return the results folder of a study, with a file of this driver's own to write to."""
+    return ResultStore(folder, f"driver@{socket.gethostname()}-{os.getpid()}")
+
+
+def open_study(store: ResultStore, study: str, setup: StudySetup) -> StudyHeader:
+    """Write the header of a new study, or go on with the one that the folder holds.
+
+    It has neither passwords nor home folders.
+
+    Raises:
+        ConfigError: If the folder holds another study.
+    """
+    known = store.read_study()
+    if known is not None and known.name != study:
+        raise ConfigError(
+            f"{store.folder} holds study {known.name!r}, not {study!r}; "
+            "give every study a results folder of its own."
+        )
+    header = discreet_header(
+        StudyHeader(
+            name=study,
+            sweep_id=known.sweep_id if known else uuid4().hex[:12],
+            command=(_from_here(sys.argv[0]), *sys.argv[1:]),
+            settings=flat_settings(setup.settings) if setup.settings is not None else (),
+            provenance=known.provenance if known else collect_provenance(),
+            tracking_uri=setup.tracking_uri,
+        )
+    )
+    store.write_study(header)
+    return header
+
+
+def _from_here(script: str) -> str:
+    """Return the path of a script from the working folder, if it lies below it."""
+    path = Path(script)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else script

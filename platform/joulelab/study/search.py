@@ -1,0 +1,227 @@
+"""A search from what was asked to its answer, whoever measures its trials."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from joulelab.analysis.conclude import write_search
+from joulelab.analysis.search_result import SearchMethod, SearchResult, search_result
+from joulelab.core.bounds import MOST_SEED, check_range
+from joulelab.core.configuration import KnobValue
+from joulelab.core.measurement import Measurement
+from joulelab.core.point import OperatingPoint
+from joulelab.errors import ConfigError
+from joulelab.hardware import spec_for
+from joulelab.objectives import Objective
+from joulelab.searching.answer import answer
+from joulelab.searching.constraints import Constraint, over_cells
+from joulelab.searching.course import Course
+from joulelab.searching.evidence import Evidence, Problem
+from joulelab.searching.race import Race, num_confirming
+from joulelab.searching.space import POINT_AXES, SearchSpace
+from joulelab.study.abstract_lab import AbstractLab
+from joulelab.study.budget import Budget
+from joulelab.study.gpu import StudyGpu, check_power_limits, study_clocks_mhz
+from joulelab.study.ledger import SearchSummary
+from joulelab.study.resume import History, history_of
+from joulelab.study.run import run_asked
+from joulelab.study.search_progress import SearchProgress
+from joulelab.study.search_queue import Search, Sentinel, lookup
+from joulelab.study.workload import StudyWorkload
+from joulelab.tracking.store import ResultStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaceSettings:
+    """How a search goes about it.
+
+    Attributes:
+        algorithm: Name of what chooses new configurations.
+        budget: When to stop at the latest.
+        most_repeats: Measurements of one configuration, as long as it may be the best.
+        seed: Seed of the algorithm.
+    """
+
+    algorithm: str
+    budget: Budget = field(default_factory=Budget)
+    most_repeats: int = 5
+    seed: int = 0
+
+    def method(self, stopped_by: str) -> SearchMethod:
+        """Return the same for the answer, with what ended the search."""
+        return SearchMethod(
+            algorithm=self.algorithm,
+            seed=self.seed,
+            budget=self.budget.words,
+            most_repeats=self.most_repeats,
+            stopped_by=stopped_by,
+            num_confirming=num_confirming(self.budget.num_trials),
+        )
+
+
+def run_race(
+    problem: Problem,
+    race: RaceSettings,
+    lab: AbstractLab[Any],
+    gpus: Sequence[StudyGpu],
+    folder: Path,
+    *,
+    settings: object,
+) -> tuple[SearchSummary, SearchResult]:
+    """Search for the best of ``problem``, repeat what may be it, and write what was found.
+
+    Args:
+        problem: What is searched for.
+        race: How.
+        lab: What measures, and shows how far it is.
+        gpus: GPUs to use.
+        folder: Results folder of the study, which has its name.
+        settings: Settings dataclass of the experiment, for the study's header.
+
+    Raises:
+        MeasurementError: If what was measured allows no answer.
+    """
+    screening = lab.strategy(race.algorithm)(problem, seed=race.seed)
+    num_trials = race.budget.num_trials
+    strategy = Race(problem, screening, most_repeats=race.most_repeats, num_trials=num_trials)
+    results: list[SearchResult] = []
+    baseline = problem.space.baseline
+    progress = SearchProgress(problem, race.budget, lab.console())
+    with progress:
+        setup = lab.setup(gpus, folder, {baseline.workload}, settings=settings, on_event=progress)
+        search = Search(
+            study=folder.name,
+            strategy=strategy,
+            budget=race.budget,
+            sentinel=Sentinel(configuration=baseline),
+            objective=problem.objective,
+            score=lookup(problem.qualities),
+            follow=progress.follow,
+        )
+
+        def conclude(store: ResultStore, stopped_by: str) -> None:
+            method = race.method(stopped_by)
+            results.append(conclude_search(store, strategy.evidence, progress.course, method))
+
+        summary = run_asked(search, setup, conclude)
+    return summary, results[0]
+
+
+def conclude_search(
+    store: ResultStore, evidence: Evidence, course: Course, method: SearchMethod
+) -> SearchResult:
+    """Work out what a search found and write answer, report, plots and table.
+
+    Args:
+        store: The search's results.
+        evidence: What the strategy was told of them.
+        course: The same, trial by trial.
+        method: How the search went about it.
+
+    Raises:
+        MeasurementError: If the baseline was not measured, or nothing ties it to the best.
+        TrackingError: If the results cannot be read or the answer not be written.
+    """
+    measurements = store.read()
+    history = history_of(measurements)
+    result = search_result(
+        measurements,
+        evidence,
+        steps=course.steps,
+        answer=answer(evidence, spent_j=history.energy_j),
+        method=method,
+    )
+    write_search(store, result, _runs(measurements, history, evidence, course))
+    return result
+
+
+def _runs(
+    measurements: Sequence[Measurement], history: History, evidence: Evidence, course: Course
+) -> dict[str, dict[str, float]]:
+    """Return what each measurement's trial shows beside it, by the measurement's id.
+
+    A trial of several phases has one cost, that of all of them together.
+    """
+    by_trial: dict[tuple[str, int], list[str]] = {}
+    for m in measurements:
+        by_trial.setdefault((m.trial, m.attempt), []).append(m.measurement_id)
+    runs: dict[str, dict[str, float]] = {}
+    for trial, outcome in zip(history.trials, history.outcomes, strict=True):
+        known = evidence.mean(trial.configuration)
+        if outcome.figures is None or known is None:
+            continue
+        figures = replace(outcome.figures, retention=known.retention, retention_u=known.retention_u)
+        numbers = {"cost_ratio": course.cost_ratio(figures), "retention": known.retention}
+        shown = {name: value for name, value in numbers.items() if value is not None}
+        runs.update(dict.fromkeys(by_trial[trial.name, trial.attempt], shown))
+    return runs
+
+
+Asked = Mapping[str, Sequence[KnobValue] | str]
+"""Values of each axis; ``"all"`` stands for the GPU's own SM clocks."""
+
+
+def check_search(
+    lab: AbstractLab[Any], program: StudyWorkload, asked: Asked, *, strategy: str, seed: int
+) -> None:
+    """Refuse, before there is a GPU, what none could search.
+
+    Args:
+        lab: Where it is to run.
+        program: What is to run.
+        asked: What is to be chosen.
+        strategy: Name of what chooses.
+        seed: Its seed.
+
+    Raises:
+        ConfigError: If there is no such strategy or seed, the program refuses a knob's value, an
+            axis is none, or one needs setters although none may be called.
+    """
+    check_range("seed", seed, 0, MOST_SEED)
+    lab.strategy(strategy)
+    for name, values in asked.items():
+        if isinstance(values, str) and (name, values) != ("sm_clock_mhz", "all"):
+            raise ConfigError(
+                f"An axis is a list of values, got {values!r} for {name}; 'all' goes with "
+                "sm_clock_mhz alone."
+            )
+        if name in POINT_AXES and lab.observe_only:
+            raise ConfigError(f"observe_only calls no setter; leave {name} out of the search.")
+        for value in values if name in POINT_AXES and not isinstance(values, str) else ():
+            at: dict[str, Any] = {name: value}
+            OperatingPoint(**at)
+    if knobs := {name: tuple(v) for name, v in asked.items() if name not in POINT_AXES}:
+        _space(program, knobs)
+
+
+def problem_on(
+    gpus: Sequence[StudyGpu],
+    program: StudyWorkload,
+    asked: Asked,
+    objective: Objective,
+    constraints: Sequence[Constraint] = (),
+) -> Problem:
+    """Return what is searched for on ``gpus``, which are of one product.
+
+    Raises:
+        ConfigError: If there is nothing to choose, or a power limit that may not be set.
+    """
+    axes = {
+        name: study_clocks_mhz(gpus) if isinstance(values, str) else tuple(values)
+        for name, values in asked.items()
+    }
+    check_power_limits([float(str(w)) for w in axes.get("power_limit_w", ())], gpus)
+    return Problem(
+        space=_space(program, axes, references=over_cells(constraints)),
+        objective=objective,
+        constraints=tuple(constraints),
+        gpu=spec_for(gpus[0].identity.name),
+    )
+
+
+def _space(
+    program: StudyWorkload, axes: Mapping[str, Sequence[KnobValue]], *, references: bool = False
+) -> SearchSpace:
+    rest = {name: value for name, value in asdict(program.settings).items() if name not in axes}
+    return SearchSpace(program.name, axes, knobs=rest, references=references)

@@ -1,0 +1,251 @@
+"""The queue of a search: trials that a strategy asks for, and is told of as they end."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from typing_extensions import override
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.measurement import Measurement
+from joulelab.core.trial import Trial
+from joulelab.errors import ConfigError
+from joulelab.objectives import EDP, Objective
+from joulelab.searching.base import Outcome, Strategy
+from joulelab.searching.kept import Qualities
+from joulelab.study.budget import Account, Budget
+from joulelab.study.events import AttemptFailed, PoolEvent, TrialMeasured
+from joulelab.study.outcomes import outcome_of, spent_j
+from joulelab.study.resume import History, history_of, trial_name
+from joulelab.study.trials import StudyTrials
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import ChartPoint
+
+Scorer = Callable[[Configuration], tuple[float, float | None] | None]
+"""Returns the share of the quality that is kept and its uncertainty; ``None`` if not known."""
+
+Check = Callable[[Trial], None]
+"""Raises a ``ConfigError`` if a trial cannot be carried out."""
+
+Observer = Callable[[Outcome, float], ChartPoint | None]
+"""Told of an outcome and of the joules spent by then; returns a point of curves, or nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentinel:
+    """A configuration that every GPU measures again and again, so that drift and boards show.
+
+    Attributes:
+        configuration: What is measured, first of all and then between the others; one that the
+            strategy knows, which is told of it as of any other.
+        every: Trials of a GPU between two of them.
+    """
+
+    configuration: Configuration
+    every: int = 10
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ConfigError(f"every must be at least 1, got {self.every}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A study whose trials are asked for as it goes.
+
+    Attributes:
+        study: Name of the study.
+        strategy: What to measure next; it must not have been told anything yet.
+        budget: When to stop at the latest.
+        sentinel: What every GPU measures between the others.
+        objective: What Ray Tune compares trials by.
+        score: What outputs of a configuration are worth; it must only look up, since the pool
+            waits for it.
+        follow: Told what came of each trial and the joules spent by then, those of earlier runs
+            first, in the pool's thread; returns a point of the tracking store's curves, or nothing.
+    """
+
+    study: str
+    strategy: Strategy
+    budget: Budget = field(default_factory=Budget)
+    sentinel: Sentinel | None = None
+    objective: Objective = EDP
+    score: Scorer = lambda configuration: None
+    follow: Observer = lambda outcome, spent_j: None
+
+
+class SearchQueue(StudyTrials):
+    """Hands out trials that a strategy asks for while the budget lasts, and settles them.
+
+    It lives in one thread, the pool's.
+
+    Args:
+        search: Whom to ask, and until when.
+        check: Raises if a trial cannot be carried out.
+    """
+
+    def __init__(self, search: Search, check: Check = lambda trial: None) -> None:
+        self.study = search.study
+        self.account = Account(search.budget)
+        self._search = search
+        self._strategy = search.strategy
+        self._check = check
+        self._plot: Callable[[ChartPoint], None] = lambda point: None
+        self._repeats: Counter[Configuration] = Counter()
+        self._number = 0
+        self._since_sentinel: dict[str, int] = {}
+        self._has_nothing = False
+
+    @property
+    @override
+    def num_planned(self) -> int | None:
+        return self.account.budget.num_trials
+
+    @override
+    def has_rest(self, store: ResultStore) -> bool:
+        return True  # whether there is, only the strategy knows, once it was told
+
+    @override
+    def resume(
+        self,
+        known: Sequence[Measurement],
+        uuids: Sequence[str],
+        plot: Callable[[ChartPoint], None],
+    ) -> tuple[Sequence[Trial], frozenset[str]]:
+        history = history_of(known)
+        self._plot = plot
+        self.go_on_from(history)
+        return history.unfinished, frozenset()
+
+    def go_on_from(self, history: History) -> None:
+        """Tell the strategy what earlier runs did."""
+        self._repeats = history.repeats.copy()
+        self._number = history.next_number
+        self._since_sentinel = dict(history.since_sentinel)
+        self.num_skipped = len(history.trials)
+        self.num_trials = self.num_skipped + len(history.unfinished)
+        for outcome, energy_j in zip(history.outcomes, history.energies_j, strict=True):
+            self.account.begin()
+            self.account.spend(energy_j)
+            self._tell(self.scored(outcome))
+        self.account.spend(history.energy_j - self.account.energy_j)
+        self.account.start()
+        for _ in history.unfinished:
+            self.account.begin()
+
+    @override
+    def take(self, uuid: str) -> Trial | None:
+        trial = None if self.asks_no_more else self.next_trial(sentinel=self.is_due(uuid))
+        if trial is not None:
+            self.note_taken(trial, uuid)
+        return trial
+
+    def next_trial(self, *, sentinel: bool) -> Trial | None:
+        """Begin a sentinel, or what the strategy asks for; ``None`` if that is nothing now."""
+        if sentinel and self._search.sentinel is not None:
+            return self.begin(self._search.sentinel.configuration, sentinel=True)
+        candidate = None if self._has_nothing else self._strategy.ask()
+        self._has_nothing = candidate is None  # until it is told: every idle GPU comes and asks
+        return None if candidate is None else self.begin(candidate)
+
+    def is_due(self, uuid: str) -> bool:
+        """Whether a GPU's next trial is to be a sentinel."""
+        sentinel = self._search.sentinel
+        if sentinel is None:
+            return False
+        return self._since_sentinel.get(uuid, sentinel.every) >= sentinel.every
+
+    def note_taken(self, trial: Trial, uuid: str) -> None:
+        """Note which GPU measures a trial."""
+        since = 0 if trial.sentinel else self._since_sentinel.get(uuid, 0) + 1
+        self._since_sentinel[uuid] = since
+
+    @property
+    @override
+    def is_done(self) -> bool:
+        return self.asks_no_more
+
+    @property
+    def asks_no_more(self) -> bool:
+        """Whether the strategy is done, or a bound of the budget is reached."""
+        if self.stopped_by is None:
+            if self._strategy.is_done:
+                self.stopped_by = "the strategy"
+            elif (bound := self.account.exhausted) is not None:
+                self.stopped_by = f"the budget of {bound}"
+        return self.stopped_by is not None
+
+    @override
+    def note(self, event: PoolEvent) -> None:
+        match event:
+            case TrialMeasured():
+                measurements = [record.measurement for record in event.records]
+                self.account.spend(sum(map(spent_j, measurements)))
+                if not event.retried:
+                    self.settle(event.trial, outcome_of(measurements))
+            case AttemptFailed(retried=False):
+                outcome = Outcome(candidate=event.trial.configuration, reason=event.detail)
+                self.settle(event.trial, outcome)
+
+    def settle(self, trial: Trial, outcome: Outcome) -> None:
+        """Note what came of a trial that needs no further try, and tell the strategy.
+
+        Args:
+            trial: The trial.
+            outcome: What was measured, without its quality.
+        """
+        self._tell(self.scored(outcome))
+
+    def begin(
+        self, candidate: Configuration, *, repeat: int | None = None, sentinel: bool = False
+    ) -> Trial:
+        """Return a new trial of a configuration, which counts as out from now on.
+
+        Args:
+            candidate: What is to be measured.
+            repeat: Number of the repeat; ``None`` for the next one.
+            sentinel: Whether it watches over its GPU.
+
+        Raises:
+            ConfigError: If it cannot be carried out.
+        """
+        repeat = self._repeats[candidate] if repeat is None else repeat
+        trial = Trial(
+            study=self.study,
+            name=trial_name(self._number, candidate, repeat),
+            configuration=candidate,
+            repeat=repeat,
+            sentinel=sentinel,
+        )
+        self._check(trial)
+        self._repeats[candidate] = max(self._repeats[candidate], repeat + 1)
+        self._number += 1
+        self.num_trials += 1
+        self.account.begin()
+        return trial
+
+    def _tell(self, outcome: Outcome) -> None:
+        self.account.end()
+        self._strategy.tell(outcome)
+        self._has_nothing = False
+        point = self._search.follow(outcome, self.account.energy_j)
+        if point is not None:
+            self._plot(point)
+
+    def scored(self, outcome: Outcome) -> Outcome:
+        """Return an outcome with what is known of the quality of its outputs."""
+        if outcome.figures is None or (found := self._search.score(outcome.candidate)) is None:
+            return outcome
+        retention, retention_u = found
+        figures = replace(outcome.figures, retention=retention, retention_u=retention_u)
+        return replace(outcome, figures=figures)
+
+
+def lookup(qualities: Qualities) -> Scorer:
+    """Return the scorer that looks up what is known of the quality beforehand."""
+
+    def score(configuration: Configuration) -> tuple[float, float | None] | None:
+        kept = qualities.get(configuration.knobs)
+        return None if kept is None else (kept.retention, kept.u)
+
+    return score

@@ -1,0 +1,186 @@
+"""A GPU that measures trials for a study and stores what it measured, in whatever process."""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from joulelab.bench import Bench
+from joulelab.core.device import DeviceAddress, DeviceIdentity
+from joulelab.core.procedure import Procedure
+from joulelab.core.record import Record
+from joulelab.core.trial import Trial
+from joulelab.devices import DEVICES
+from joulelab.devices.base import Device
+from joulelab.devices.choice import is_hardware
+from joulelab.errors import ConfigError, JouleLabError, TrackingError
+from joulelab.guard import ObserveOnly
+from joulelab.guard.control import GuardedControl
+from joulelab.tracking.store import ResultStore
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.parcel import Parcel, unpack
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """What the GPUs of a study have in common.
+
+    Attributes:
+        results_dir: Results folder of the study, as the machine of the GPU sees it.
+        procedure: How to measure.
+        observe_only: Whether to call no setter, ever.
+        guard_socket: Where the clock guard listens; ``None`` for the node's own.
+        programs: Users' programs, for processes that did not find them by themselves.
+    """
+
+    results_dir: Path
+    procedure: Procedure = field(default_factory=Procedure)
+    observe_only: bool = False
+    guard_socket: Path | None = None
+    programs: tuple[Parcel, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Report:
+    """What came of a trial on a GPU; already in its store.
+
+    Attributes:
+        records: One per phase of the workload.
+        writer: The GPU's file in the results store.
+        measuring_s: Wall time of the measuring itself.
+        between_s: Wall time between the measuring of the trial before and that of this one:
+            storing, shipping, waiting for work. ``None`` for the first trial of a process.
+    """
+
+    records: tuple[Record, ...]
+    writer: str
+    measuring_s: float
+    between_s: float | None
+
+
+class GpuWorker:
+    """Owns one device, and measures on it one trial at a time.
+
+    Making one opens nothing, so that what is wrong with a device is said by :meth:`open`, as the
+    error it is.
+
+    Args:
+        address: The device.
+        settings: How to measure, and where to write.
+        check: Called with the UUID of real hardware before it is opened; raises if programs of
+            this process would run elsewhere.
+    """
+
+    def __init__(
+        self,
+        address: DeviceAddress,
+        settings: WorkerSettings,
+        *,
+        check: Callable[[str], None] = lambda uuid: None,
+    ) -> None:
+        self._address = address
+        self._settings = settings
+        self._check = check
+        self.writer = f"{address.uuid}@{socket.gethostname()}-{os.getpid()}"
+        self._store = ResultStore(settings.results_dir, self.writer)
+        self._storing = threading.Lock()
+        self._is_abandoned = False
+        self._control: GuardedControl | None = None
+        self._device: Device | None = None
+        self._bench: Bench | None = None
+        self._measured_s: float | None = None
+
+    def open(self) -> DeviceIdentity:
+        """Open the device, if need be, and say which it is; the study's programs are loaded.
+
+        Raises:
+            ConfigError: If a program cannot be had here.
+            DeviceError: If the device cannot be opened, or is another than it should be.
+        """
+        unpack(WORKLOADS.programs, self._settings.programs)
+        self._open_bench()
+        return self._open_device().identity()
+
+    def measure(self, trial: Trial) -> Report:
+        """Measure ``trial`` and append its records to the store before returning them.
+
+        Raises:
+            JouleLabError: If there is not even an invalid measurement to return.
+            TrackingError: If it cannot be stored, or is no longer to be.
+        """
+        bench = self._open_bench()
+        start_s = time.monotonic()
+        between_s = None if self._measured_s is None else start_s - self._measured_s
+        records = bench.measure(trial)
+        self._measured_s = time.monotonic()
+        self._keep(records)
+        if any(f.reason == "device_lost" for r in records for f in r.measurement.findings):
+            self._let_go()
+        return Report(
+            records=records,
+            writer=self.writer,
+            measuring_s=self._measured_s - start_s,
+            between_s=between_s,
+        )
+
+    def abandon(self) -> None:
+        """Store nothing from now on: whoever is told so can read the store for the last time."""
+        with self._storing:
+            self._is_abandoned = True
+
+    def close(self) -> None:
+        """Give the device back at its former settings. Safe to call twice."""
+        self._let_go()
+        self._store.close()
+
+    def _keep(self, records: tuple[Record, ...]) -> None:
+        with self._storing:
+            if self._is_abandoned:
+                raise TrackingError(f"The study on {self._address.uuid} ended; nothing is stored.")
+            self._store.append(*records)
+
+    def _open_device(self) -> Device:
+        if self._device is None:
+            if is_hardware(self._address):
+                self._check(self._address.uuid)
+            device = DEVICES[self._address.backend].open(self._address)
+            found = device.identity().uuid
+            if found != self._address.uuid:
+                device.close()
+                raise ConfigError(f"{self._address.uuid} was opened, but {found} answered.")
+            self._device = device
+        return self._device
+
+    def _open_bench(self) -> Bench:
+        if self._bench is None:
+            self._bench = Bench(
+                self._open_device(), control=self._new_control(), procedure=self._settings.procedure
+            )
+        return self._bench
+
+    def _new_control(self) -> ObserveOnly | GuardedControl:
+        socket_path = self._settings.guard_socket
+        if self._settings.observe_only:
+            return ObserveOnly(self._open_device(), self._address, guard_socket=socket_path)
+        self._control = GuardedControl(
+            self._address,
+            socket_path=socket_path,
+            note=f"study in {self._settings.results_dir}",
+        )
+        return self._control
+
+    def _let_go(self) -> None:
+        bench, control, device = self._bench, self._control, self._device
+        self._bench = self._control = self._device = None
+        for held in (bench, control, device):
+            try:
+                if held is not None:
+                    held.close()
+            except JouleLabError as error:  # a device that is lost cannot be let go of nicely
+                _log.warning("%s: %s", self._address.uuid, error)

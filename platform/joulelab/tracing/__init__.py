@@ -1,0 +1,1 @@
+"""What a PyTorch program does: its operators, what they compute, what they read and write."""

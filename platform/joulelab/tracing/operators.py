@@ -1,0 +1,176 @@
+"""Describe one operator call as an :class:`~joulelab.tracing.program.Operator`."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+
+from joulelab.core.cost import Pipe
+from joulelab.errors import ConfigError
+from joulelab.tracing.calls import Access, Call, Traffic, moved_b, traffic
+from joulelab.tracing.program import MATRIX_KINDS, MatrixShape, Operator, Stage
+from joulelab.tracing.storages import Storages
+from joulelab.tracing.work import flop, matrix_shape, waits_of
+
+
+class Describer:
+    """Describes calls in the order in which they are made; counts why some could not be counted."""
+
+    def __init__(self, storages: Storages, *, tf32_matmul: bool, tf32_conv: bool) -> None:
+        self.uncounted: Counter[str] = Counter()
+        self._storages = storages
+        self._tf32_matmul = tf32_matmul
+        self._tf32_conv = tf32_conv
+
+    def operator(self, call: Call, *, module: str, stage: Stage) -> Operator:
+        """Return ``call`` as an operator; its tensors hold new values afterwards."""
+        moved = traffic(call)
+        weights, activations = self._parted(moved.read)
+        inputs = self._values_read(activations, moved.written)
+        outputs = self._values_written(moved.written)
+        shape = matrix_shape(call) if call.kind in MATRIX_KINDS else None
+        pipe, operations = self._work(call, shape) or ("fp32", None)
+        return Operator(
+            name=call.name,
+            kind=call.kind,
+            module=module,
+            dtype=_dtype_of(call),
+            pipe=pipe,
+            flop=operations or 0.0,
+            read_b=float(moved_b(activations)),
+            weight_b=float(moved_b(weights)),
+            written_b=float(moved_b(moved.written)),
+            shape=shape,
+            inputs=tuple(inputs),
+            inputs_b=tuple(inputs.values()),
+            outputs=tuple(outputs),
+            outputs_b=tuple(outputs.values()),
+            steps=waits_of(call),
+            contiguous=_contiguous_share(call, moved),
+            stage=stage,
+            has_formula=operations is not None,
+        )
+
+    def _work(self, call: Call, shape: MatrixShape | None) -> tuple[Pipe, float] | None:
+        try:
+            return (
+                _pipe_of(call, tf32_matmul=self._tf32_matmul, tf32_conv=self._tf32_conv),
+                flop(call, shape),
+            )
+        except ConfigError as reason:
+            self.uncounted[str(reason)] += 1
+            return None
+
+    def _parted(self, read: Sequence[Access]) -> tuple[list[Access], list[Access]]:
+        """Return what is read of parameters, and what of other values."""
+        weights: list[Access] = []
+        activations: list[Access] = []
+        for access in read:
+            is_weight = self._storages.of(access.tensor).role == "parameter"
+            (weights if is_weight else activations).append(access)
+        return weights, activations
+
+    def _values_read(self, read: Sequence[Access], written: Sequence[Access]) -> dict[int, float]:
+        """Return the values read, and those of which a write leaves something, with their bytes."""
+        values: dict[int, float] = {}
+        for tensor, size_b in read:
+            value = self._storages.of(tensor).value
+            values[value] = values.get(value, 0.0) + size_b
+        for tensor, size_b in written:
+            storage = self._storages.of(tensor)
+            if size_b < storage.size_b and storage.is_written and storage.role != "parameter":
+                values.setdefault(storage.value, 0.0)
+        return values
+
+    def _values_written(self, written: Sequence[Access]) -> dict[int, float]:
+        sizes_b: dict[int, float] = {}
+        storages = {}
+        for tensor, size_b in written:
+            storage = self._storages.of(tensor)
+            if size_b:
+                storages[id(storage)] = storage
+                sizes_b[id(storage)] = sizes_b.get(id(storage), 0.0) + size_b
+        return {self._storages.write(each): sizes_b[key] for key, each in storages.items()}
+
+
+def _dtype_of(call: Call) -> str:
+    tensors = [tensor for _, tensor in call.inputs] or list(call.written)
+    floating = (tensor for tensor in tensors if tensor.dtype.is_floating_point)
+    return _dtype_name(next(floating, tensors[0]).dtype)
+
+
+@cache
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+_MATRIX_PIPES: dict[torch.dtype, Pipe] = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.float16: "tensor_fp16",
+    torch.bfloat16: "tensor_bf16",
+    torch.float8_e4m3fn: "tensor_fp8",
+    torch.float8_e5m2: "tensor_fp8",
+    torch.int8: "tensor_int8",
+    torch.uint8: "tensor_int8",
+}
+_DOUBLE = (torch.float64, torch.complex128)
+
+
+def _pipe_of(call: Call, *, tf32_matmul: bool, tf32_conv: bool) -> Pipe:
+    """Return the pipe on which ``call`` runs.
+
+    Products take that of their operands. Everything else computes in single precision,
+    whatever it stores, unless a double is among its tensors; integer work is put there too. TF32 is
+    not for attention: in single precision its kernel keeps that whatever is allowed
+    (``DefaultGemmType``, aten/src/ATen/native/transformers/cuda/mem_eff_attention).
+
+    Raises:
+        ConfigError: If no matrix pipe multiplies the operands' type.
+    """
+    if call.kind not in MATRIX_KINDS:
+        tensors = (*(tensor for _, tensor in call.inputs), *call.written)
+        return "fp64" if any(tensor.dtype in _DOUBLE for tensor in tensors) else "fp32"
+    dtype = call.inputs[0][1].dtype
+    allowed = {"conv": tf32_conv, "gemm": tf32_matmul}
+    if dtype == torch.float32 and allowed.get(call.kind, False):
+        return "tensor_tf32"
+    if dtype not in _MATRIX_PIPES:
+        raise ConfigError(
+            f"{call.operator} multiplies {dtype} (counted are "
+            f"{', '.join(str(known) for known in _MATRIX_PIPES)})"
+        )
+    return _MATRIX_PIPES[dtype]
+
+
+def _contiguous_share(call: Call, moved: Traffic) -> float:
+    """Return the share of the bytes that ``call`` moves with a stride of one element, 0..1.
+
+    A kernel walks along the innermost dimension of what it writes; tensors of the same shape
+    count as contiguous if theirs is the same. Products take matrices in either order, and other
+    tensors count by their own innermost dimension.
+    """
+    accesses = (*moved.read, *moved.written)
+    total_b = moved_b(accesses)
+    if not total_b:
+        return 1.0
+    lead = None if call.kind in MATRIX_KINDS else moved.written[0].tensor
+    return moved_b(one for one in accesses if _is_contiguous(one, lead)) / total_b
+
+
+def _is_contiguous(access: Access, lead: torch.Tensor | None) -> bool:
+    tensor = access.tensor
+    if lead is not None and tensor.shape == lead.shape and tensor is not lead:
+        innermost = _innermost(lead)
+        return innermost is None or tensor.stride(innermost) in (0, 1)
+    return tensor.numel() <= 1 or _innermost(tensor) is not None or not any(tensor.stride())
+
+
+def _innermost(tensor: torch.Tensor) -> int | None:
+    """Return the dimension along which elements are neighbours; ``None`` if there is none."""
+    sizes, strides = tensor.shape, tensor.stride()
+    for dimension in range(len(sizes) - 1, -1, -1):
+        if strides[dimension] == 1 and sizes[dimension] > 1:
+            return dimension
+    return None

@@ -1,0 +1,246 @@
+"""Number formats: how a program is traced for one, what it changes, and where it runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from joulelab.core.cost import Pipe
+from joulelab.errors import ConfigError
+from joulelab.hardware.processor import Processor
+from joulelab.registry import unknown_name
+from joulelab.tracing.program import MATRIX_KINDS, Operator, Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Format:
+    """What a precision does to the matrix work of a program traced in ``dtype``.
+
+    Attributes:
+        dtype: Format of the trace, as PyTorch names it.
+        pipes: Where products run, the preferred pipe first.
+        stored: Name of the format of re-typed operands; the traced one where empty.
+        weight: Size of a weight over its traced size.
+        operand: Size of another matrix input over its traced size.
+    """
+
+    dtype: str
+    pipes: tuple[Pipe, ...]
+    stored: str = ""
+    weight: float = 1.0
+    operand: float = 1.0
+
+
+_FP16: tuple[Pipe, ...] = ("tensor_fp16", "fp16")
+_FORMATS: Mapping[str, _Format] = {
+    "fp64": _Format(dtype="float64", pipes=("tensor_fp64", "fp64")),
+    "fp32": _Format(dtype="float32", pipes=("fp32",)),
+    "tf32": _Format(dtype="float32", pipes=("tensor_tf32",)),
+    "fp16": _Format(dtype="float16", pipes=_FP16),
+    "bf16": _Format(dtype="bfloat16", pipes=("tensor_bf16",)),
+    "fp8": _Format(
+        dtype="float16", pipes=("tensor_fp8",), stored="float8_e4m3fn", weight=0.5, operand=0.5
+    ),
+    "int8": _Format(
+        dtype="float16", pipes=("tensor_int8",), stored="int8", weight=0.5, operand=0.5
+    ),
+    # Four bits and a half-precision scale for every 128 weights.
+    "int4": _Format(dtype="float16", pipes=_FP16, stored="int4", weight=4.125 / 16),
+}
+
+PRECISIONS: tuple[str, ...] = tuple(_FORMATS)
+"""Number formats of matrix work; everything else computes in fp32, or in fp64 under fp64."""
+
+# What a product traced on a pipe may run on, the preferred pipe first. Single precision on TF32
+# units is an offer that PyTorch makes for convolutions, so it falls back to plain units.
+_MATRIX_PIPES: Mapping[Pipe, tuple[Pipe, ...]] = {
+    "fp64": ("tensor_fp64", "fp64"),
+    "tensor_fp64": ("tensor_fp64", "fp64"),
+    "tensor_tf32": ("tensor_tf32", "fp32"),
+    "fp16": _FP16,
+    "tensor_fp16": _FP16,
+}
+_DTYPES: Mapping[Pipe, str] = {
+    **dict.fromkeys(("fp64", "tensor_fp64"), "float64"),
+    **dict.fromkeys(("fp16", "tensor_fp16"), "float16"),
+    "tensor_bf16": "bfloat16",
+    "tensor_fp8": "float8_e4m3fn",
+    "tensor_int8": "int8",
+}
+_ELEMENT_B: Mapping[str, float] = {
+    "float64": 8.0,
+    "float32": 4.0,
+    "float16": 2.0,
+    "bfloat16": 2.0,
+    "int4": 2.0,
+    "float8_e4m3fn": 1.0,
+    "float8_e5m2": 1.0,
+    "int8": 1.0,
+    "uint8": 1.0,
+}
+_FEW_COLUMNS = 4
+"""Output channels per group up to which a grouped convolution uses plain units."""
+
+
+def traced_dtype(precision: str) -> str:
+    """Return PyTorch's name of the format in which a program is traced for ``precision``.
+
+    Raises:
+        UnknownNameError: If there is no such precision.
+    """
+    return _format(precision).dtype
+
+
+def is_quantised(precision: str) -> bool:
+    """Return whether weights take fewer bits in ``precision`` than where they are computed with.
+
+    Raises:
+        UnknownNameError: If there is no such precision.
+    """
+    return bool(_format(precision).stored)
+
+
+def element_b(dtype: str) -> float:
+    """Return the bytes of one matrix operand of format ``dtype``, as PyTorch names it."""
+    return _ELEMENT_B.get(dtype, 4.0)
+
+
+def dtype_on(pipe: Pipe) -> str:
+    """Return the format of operands on ``pipe``, as PyTorch names it, of kernels without one."""
+    return _DTYPES.get(pipe, "float32")
+
+
+def at_precision(program: Program, precision: str) -> Program:
+    """Return ``program``, traced in :func:`traced_dtype`, as it runs in ``precision``.
+
+    Matrix work changes pipe. Its weights shrink under fp8, int8 and int4, its other inputs under
+    fp8 and int8, a key-value cache with them; results and everything between matrix operators
+    keep the traced format. So everything that can be quantised is, convolutions and attention
+    too, as by an inference engine. A program that was traced with quantised layers, as those of
+    workloads are, holds what PyTorch multiplies; it, like one that this was applied to before,
+    is returned unchanged.
+
+    Raises:
+        UnknownNameError: If there is no such precision.
+    """
+    form = _format(precision)
+    if program.precision == precision:
+        return program
+    changed = [_is_retyped(operator, form) for operator in program.operators]
+    operators = tuple(
+        _retyped(operator, precision, form) if is_changed else _repiped(operator, precision)
+        for operator, is_changed in zip(program.operators, changed, strict=True)
+    )
+    if not form.stored or not any(changed):
+        return replace(program, operators=operators, precision=precision)
+    weight_b = sum(
+        operator.weight_b
+        for operator, is_changed in zip(program.operators, changed, strict=True)
+        if is_changed
+    )
+    saved_kv_b = program.kv_b * (1 - form.operand)
+    return replace(
+        program,
+        operators=operators,
+        parameter_b=program.parameter_b - min(weight_b, program.parameter_b) * (1 - form.weight),
+        input_b=program.input_b - saved_kv_b,
+        kv_b=program.kv_b - saved_kv_b,
+        precision=precision,
+    )
+
+
+def check_precision(precision: str, processor: Processor) -> None:
+    """Check that ``processor`` multiplies in ``precision``.
+
+    Raises:
+        ConfigError: If it does not; names the precisions that it has.
+    """
+    if not supports(precision, processor):
+        known = [name for name in PRECISIONS if supports(name, processor)]
+        raise ConfigError(
+            f"{processor.product_name} has no {precision} units; it has {', '.join(known)}."
+        )
+
+
+def supports(precision: str, processor: Processor) -> bool:
+    """Return whether ``processor`` multiplies in ``precision``.
+
+    Raises:
+        UnknownNameError: If there is no such precision.
+    """
+    return any(pipe in processor.flop_per_clock for pipe in _format(precision).pipes)
+
+
+def pipe_on(operator: Operator, processor: Processor) -> Pipe:
+    """Return where ``operator`` runs on ``processor``.
+
+    Matrix work takes the matrix pipe of its format if there is one, else the plain pipe of that
+    format. Everything else runs on plain fp32 or fp64 units whatever it stores, as do
+    convolutions of very few channels per group; a device without such units uses its slowest.
+
+    Raises:
+        ConfigError: If it has no unit for the format of matrix work; names those that it has.
+    """
+    if not is_matrix(operator):
+        return _plain_pipe(operator, processor)
+    wanted = _MATRIX_PIPES.get(operator.pipe, (operator.pipe,))
+    for pipe in wanted:
+        if pipe in processor.flop_per_clock:
+            return pipe
+    raise ConfigError(
+        f"The operator {operator.name!r} multiplies {operator.dtype} and needs "
+        f"{' or '.join(wanted)}, which {processor.product_name} lacks; "
+        f"it has {', '.join(processor.flop_per_clock)}."
+    )
+
+
+def is_matrix(operator: Operator) -> bool:
+    """Return whether ``operator`` is matrix work wide enough for matrix units."""
+    return operator.kind in MATRIX_KINDS and not is_depthwise(operator)
+
+
+def is_depthwise(operator: Operator) -> bool:
+    """Return whether ``operator`` is a convolution with very few channels per group."""
+    shape = operator.shape
+    if operator.kind != "conv" or shape is None or shape.batch == 1:
+        return False
+    return min(shape.m, shape.n) <= _FEW_COLUMNS
+
+
+def _plain_pipe(operator: Operator, processor: Processor) -> Pipe:
+    rates = processor.flop_per_clock
+    wanted: tuple[Pipe, ...] = ("fp64",) if "fp64" in operator.pipe else ()
+    for pipe in (*wanted, "fp32", "fp16"):
+        if pipe in rates:
+            return pipe
+    return min(rates, key=lambda pipe: rates[pipe])
+
+
+def _format(precision: str) -> _Format:
+    if precision not in _FORMATS:
+        raise unknown_name("precision", precision, _FORMATS)
+    return _FORMATS[precision]
+
+
+def _is_retyped(operator: Operator, form: _Format) -> bool:
+    return bool(form.stored) and operator.kind in MATRIX_KINDS and operator.dtype == form.dtype
+
+
+def _retyped(operator: Operator, precision: str, form: _Format) -> Operator:
+    # Under int4 only products with weights change: they are expanded to half precision.
+    weights_alone = form.operand == 1 and not operator.weight_b
+    return replace(
+        operator,
+        dtype=operator.dtype if weights_alone else form.stored,
+        pipe=form.pipes[0],
+        read_b=operator.read_b * form.operand,
+        inputs_b=tuple(size_b * form.operand for size_b in operator.inputs_b),
+        weight_b=operator.weight_b * form.weight,
+    )
+
+
+def _repiped(operator: Operator, precision: str) -> Operator:
+    """Put single-precision products where PyTorch does: TF32 for convolutions by default."""
+    if operator.kind not in MATRIX_KINDS or operator.dtype != "float32":
+        return operator
+    tf32 = precision == "tf32" or operator.kind == "conv"
+    pipe: Pipe = "tensor_tf32" if tf32 else "fp32"
+    return operator if operator.pipe == pipe else replace(operator, pipe=pipe)

@@ -1,0 +1,183 @@
+"""A traced program: its operators in order, how values flow between them, what memory it held.
+
+Plain values without tensors. They are counted by :mod:`joulelab.tracing.trace`, and
+everything else of the estimator works on them alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from joulelab.core.cost import Pipe
+
+Kind = Literal[
+    "gemm", "conv", "attention", "norm", "softmax", "reduction", "gather", "copy", "elementwise"
+]
+"""What a kernel computes; becomes the name of its :class:`joulelab.core.cost.KernelCost`."""
+
+MATRIX_KINDS: tuple[Kind, ...] = ("gemm", "conv", "attention")
+"""Kinds that run on matrix units, and whose operators need a formula each."""
+
+ALL_REDUCE = "all_reduce"
+"""Name of the operator that sums a value over all devices and gives every one the result."""
+
+Stage = Literal["forward", "backward", "optimizer"]
+"""Which part of a step an operator belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixShape:
+    """Matrix work as ``batch`` products of (m, k) with (k, n); a convolution as implicit GEMM.
+
+    Attributes:
+        batch: Independent products: of a batched product, of a grouped convolution's groups, of
+            attention's heads times its batch.
+        m: Rows of the result; output positions times batch of a convolution, queries of attention.
+        n: Columns of the result; output channels per group, keys of attention.
+        k: Length of each dot product; input channels per group times kernel size, head size.
+    """
+
+    batch: int
+    m: int
+    n: int
+    k: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One operator call: one kernel launch of eager PyTorch.
+
+    Attributes:
+        name: The operator's name, e.g. ``"addmm"``.
+        kind: What its kernel computes.
+        module: Dotted path of the module that called it; empty outside of any.
+        dtype: Number format of its floating-point operands, e.g. ``"bfloat16"``; of its first
+            operand where none is floating.
+        pipe: Where its operations run in the format it was traced in.
+        flop: Operations; a fused multiply-add counts two. >= 0.
+        read_b: Bytes of activations read, >= 0.
+        weight_b: Bytes of parameters read, >= 0.
+        written_b: Bytes written, >= 0.
+        shape: Of matrix work; ``None`` for other kinds.
+        inputs: Identifiers of the values read, parameters excluded. A value has a new identifier
+            at each write, so work in place shows as a value read and another one written.
+        inputs_b: Bytes read of each of them; they sum to ``read_b``. 0 where a write in place
+            leaves a part of the value and reads nothing.
+        outputs: Identifiers of the values written.
+        outputs_b: Bytes written of each of them; they sum to ``written_b``.
+        steps: Loads that each thread makes one after the other where rows are too few to share the
+            work out further; 0 of other kernels.
+        contiguous: Share of the bytes whose innermost stride is one element, 0..1.
+        stage: Part of the step.
+        has_formula: Whether its operations are known; if not, ``flop`` is 0.
+    """
+
+    name: str
+    kind: Kind
+    module: str = ""
+    dtype: str = "float32"
+    pipe: Pipe = "fp32"
+    flop: float
+    read_b: float
+    weight_b: float
+    written_b: float
+    shape: MatrixShape | None = None
+    inputs: tuple[int, ...] = ()
+    inputs_b: tuple[float, ...] = ()
+    outputs: tuple[int, ...] = ()
+    outputs_b: tuple[float, ...] = ()
+    steps: float = 0.0
+    contiguous: float = 1.0
+    stage: Stage = "forward"
+    has_formula: bool = True
+
+    @property
+    def moved_b(self) -> float:
+        """Bytes read and written."""
+        return self.read_b + self.weight_b + self.written_b
+
+
+def main_operator(operators: Sequence[Operator]) -> int:
+    """Return the position of the operator that names a group: most work, matrix work first."""
+    return max(
+        range(len(operators)),
+        key=lambda i: (operators[i].shape is not None, operators[i].flop, operators[i].moved_b),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One execution of a traced program.
+
+    Attributes:
+        operators: In the order of their calls.
+        parameter_b: Bytes of all parameters and buffers.
+        input_b: Bytes of the inputs and of the state that is passed in, such as a KV cache;
+            the optimizer's state excluded.
+        live_b: Bytes of values alive after each operator that were made in the program:
+            activations, and gradients of a training step. One entry per operator. What was
+            passed in and is freed in the program, such as a cache that it replaces, is
+            subtracted, so that ``input_b`` and this together are what is held.
+        peak_live_b: Most bytes alive at any moment, values inside an operator call included.
+        kv_b: Share of ``input_b`` that is key-value cache.
+        optimizer_b: Bytes of optimizer state.
+        gradient_b: Bytes of the parameters' gradients, contained in ``peak_live_b``.
+        precision: Number format whose matrix work this is already; empty where it is as traced.
+    """
+
+    operators: tuple[Operator, ...]
+    parameter_b: float
+    input_b: float = 0.0
+    live_b: tuple[float, ...] = ()
+    peak_live_b: float = 0.0
+    kv_b: float = 0.0
+    optimizer_b: float = 0.0
+    gradient_b: float = 0.0
+    precision: str = ""
+
+    @property
+    def flop(self) -> float:
+        """Operations of one execution."""
+        return sum(operator.flop for operator in self.operators)
+
+    @property
+    def without_formula(self) -> Mapping[str, int]:
+        """Matrix operators whose operations are unknown, with their calls."""
+        names: dict[str, int] = {}
+        for operator in self.operators:
+            if not operator.has_formula:
+                names[operator.name] = names.get(operator.name, 0) + 1
+        return names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramPhase:
+    """A phase of a model's use: a program executed ``count`` times.
+
+    Attributes:
+        work: Units of work that all ``count`` executions do together, > 0.
+        program: What one execution does; its mean, where executions grow along the phase.
+        count: Executions, >= 1.
+    """
+
+    phase: str
+    work: float
+    program: Program
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedModel:
+    """A model as traced at one batch size and precision.
+
+    Attributes:
+        name: As the user asked for it, e.g. ``"resnet50"``.
+        inputs: Shapes of the inputs, for people: ``{"image": "8x3x224x224"}``.
+    """
+
+    name: str
+    unit: str
+    batch: int
+    precision: str
+    phases: tuple[ProgramPhase, ...]
+    inputs: Mapping[str, str] = field(default_factory=dict)

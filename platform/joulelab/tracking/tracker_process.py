@@ -1,0 +1,233 @@
+"""The one writer to a study's tracking store, in a process of its own, and the driver's end of it.
+
+MLflow sets up the whole process that it is in, works in threads, and computes; in the process of a
+program that is measured it would be measured with it.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, Protocol
+
+from joulelab.core.measurement import Measurement
+from joulelab.errors import TrackingError
+from joulelab.guard.launch import daemon_environment
+from joulelab.tracking.addresses import discreet
+from joulelab.tracking.delivery import BackgroundDelivery, DeliveryReport
+from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import ChartPoint, StudyHeader
+
+
+class TrackerWriter:
+    """Delivers measurements that are in the store already to MLflow, as fast as that takes them.
+
+    Its process gives way to others by ``niceness``.
+    """
+
+    def __init__(self, results_dir: str, uri: str, header: StudyHeader, niceness: int = 0) -> None:
+        os.nice(niceness)
+        writer = f"tracker@{socket.gethostname()}-{os.getpid()}"
+        self._store = ResultStore(Path(results_dir), writer)
+        self._tracker = MlflowTracker(uri)
+        self._delivery = BackgroundDelivery(self._store, self._tracker, header)
+
+    def offer_backlog(self) -> int:
+        """Take up what earlier runs of the study left undelivered; return how many those are."""
+        left = self._store.undelivered(target=self._tracker.target)
+        self.offer(left)
+        return len(left)
+
+    def offer(
+        self, measurements: Sequence[Measurement], points: Sequence[ChartPoint] = ()
+    ) -> str | None:
+        """Take measurements to deliver; return at once, with what is wrong with MLflow if any."""
+        for measurement in measurements:
+            self._delivery.offer(measurement)
+        for point in points:
+            self._delivery.plot(point)
+        return self._delivery.error
+
+    def finish(self, timeout_s: float) -> DeliveryReport:
+        """Deliver what is left, and the study's answer if it has one."""
+        report = self._delivery.close(timeout_s=timeout_s)
+        self._tracker.close()
+        self._store.close()
+        return report
+
+
+class TrackerProcess(Protocol):
+    """The process of a :class:`TrackerWriter`, seen from the one that drives the study."""
+
+    failure: type[Exception]
+    """What a future raises if that process failed."""
+
+    def call(self, method: str, *arguments: object) -> Future[Any]:
+        """Have the writer do something, one after the other; return at once."""
+        ...
+
+    def end(self) -> None:
+        """End the process. Safe to call twice."""
+        ...
+
+
+StartTracker = Callable[[str, str, StudyHeader, int], TrackerProcess]
+"""Starts a tracker's process, from what a :class:`TrackerWriter` is made of."""
+
+
+class LocalTrackerProcess:
+    """A tracker's process on this machine; what drives the study can be interrupted without it."""
+
+    failure: type[Exception] = TrackingError
+
+    def __init__(self, results_dir: str, uri: str, header: StudyHeader, niceness: int) -> None:
+        self._connection, its_end = Pipe()
+        self._output = TemporaryFile()  # noqa: SIM115 - closed by end()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, str(its_end.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            pass_fds=[its_end.fileno()],
+            start_new_session=True,
+            env=daemon_environment(),
+        )
+        its_end.close()
+        self._connection.send((results_dir, uri, header, niceness))  # no command line shows it
+        self._caller = ThreadPoolExecutor(1, "joulelab-tracker")
+
+    def call(self, method: str, *arguments: object) -> Future[Any]:
+        """Have the writer do something, one after the other; return at once."""
+        return self._caller.submit(self._ask, method, arguments)
+
+    def end(self) -> None:
+        """End the process. Safe to call twice."""
+        self._process.kill()
+        self._process.wait()
+        self._caller.shutdown(cancel_futures=True)
+        self._connection.close()
+        self._output.close()
+
+    def _ask(self, method: str, arguments: tuple[object, ...]) -> Any:
+        try:
+            self._connection.send((method, arguments))
+            return self._connection.recv()
+        except (EOFError, OSError) as error:
+            code = self._process.wait()
+            self._output.seek(0)
+            last = self._output.read().decode(errors="replace").strip().rpartition("\n")[2]
+            raise TrackingError(f"It ended with exit code {code}. {last}".strip()) from error
+
+
+def main(connection: Connection) -> None:
+    """Do what comes through ``connection`` until its other end is closed."""
+    writer = TrackerWriter(*connection.recv())
+    while True:
+        try:
+            method, arguments = connection.recv()
+        except EOFError:  # whoever drove the study is gone; `joulelab sync` delivers the rest
+            return
+        connection.send(getattr(writer, method)(*arguments))
+
+
+_CLOSE_BASE_S = 60.0
+_CLOSE_PER_MEASUREMENT_S = 1.0
+_LOOK_S = 1.0
+
+
+class TrackerLink:
+    """Hands measurements of a store over to that process, which ends with the link.
+
+    It never waits for the tracking store.
+    """
+
+    def __init__(self, store: ResultStore, uri: str, process: TrackerProcess) -> None:
+        self.trouble: str | None = None
+        self._store = store
+        self._uri = uri
+        self._process = process
+        self._waiting: list[Measurement] = []
+        self._points: list[ChartPoint] = []
+        self._call: Future[Any] = process.call("offer_backlog")
+        self._num_sent = 0
+        self._gap = False
+
+    def send(self, measurements: Sequence[Measurement]) -> None:
+        """Have ``measurements`` delivered soon; :attr:`trouble` says if MLflow is down."""
+        self._waiting += measurements
+        self._num_sent += len(measurements)
+        if self._call.done():
+            self._take_answer()
+            self._call = self._offer()
+
+    def plot(self, point: ChartPoint) -> None:
+        """Have a point of the study's course delivered with the next measurements."""
+        self._points.append(point)
+
+    def finish(self, on_left: Callable[[int], None] = lambda num_left: None) -> DeliveryReport:
+        """Deliver what is left and the study's answer, as long as MLflow takes them.
+
+        ``on_left`` is called every now and then with how many measurements are left.
+        """
+        timeout_s = _CLOSE_BASE_S + _CLOSE_PER_MEASUREMENT_S * self._num_sent
+        try:
+            self._take_answer()
+            last = self._offer()
+            if self._gap:
+                last = self._process.call("offer_backlog")
+            last.result(timeout_s)
+            call = self._process.call("finish", timeout_s)
+            self._follow(call, timeout_s + _CLOSE_BASE_S, on_left)
+            report: DeliveryReport = call.result(timeout=0)
+        except (self._process.failure, TimeoutError) as error:
+            return self._undelivered(_failure(error))
+        return report
+
+    def close(self) -> None:
+        """End the tracker's process. Safe to call twice."""
+        self._process.end()
+
+    def _follow(self, call: Future[Any], timeout_s: float, on_left: Callable[[int], None]) -> None:
+        """Wait for the last call, and tell how many measurements are left meanwhile."""
+        until_s, target = time.monotonic() + timeout_s, discreet(self._uri)
+        left: set[str] | None = None
+        while not wait([call], _LOOK_S).done and time.monotonic() < until_s:
+            if left is None:
+                left = {m.measurement_id for m in self._store.undelivered(target=target)}
+            on_left(len(left - self._store.delivered(target=target)))
+
+    def _offer(self) -> Future[Any]:
+        waiting, points = self._waiting, self._points
+        self._waiting, self._points = [], []
+        return self._process.call("offer", waiting, points)
+
+    def _take_answer(self) -> None:
+        try:
+            answer = self._call.result(_CLOSE_BASE_S)
+        except (self._process.failure, TimeoutError) as error:
+            self._gap = True
+            self.trouble = _failure(error)
+        else:
+            self.trouble = answer if isinstance(answer, str) else None
+
+    def _undelivered(self, error: str) -> DeliveryReport:
+        left = len(self._store.undelivered(target=self._uri))
+        target = discreet(self._uri)
+        return DeliveryReport(target=target, num_delivered=0, num_left=left, error=error)
+
+
+def _failure(error: Exception) -> str:
+    first = str(error).partition("\n")[0] or "It did not answer in time."
+    return discreet(f"The tracker's process failed: {first}")
+
+
+if __name__ == "__main__":
+    main(Connection(int(sys.argv[1])))

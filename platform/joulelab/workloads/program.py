@@ -1,0 +1,276 @@
+"""Any callable as a workload: a call of it is one unit of work."""
+
+import inspect
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, field, make_dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+
+from typing_extensions import override
+
+from joulelab.core.configuration import KnobValue
+from joulelab.core.cost import PhaseCost, WorkloadCost
+from joulelab.core.quality import Direction
+from joulelab.core.request import Request
+from joulelab.core.synchronise import synchronise
+from joulelab.errors import ConfigError
+from joulelab.workloads.base import Workload, no_cost
+from joulelab.workloads.knobs import require_positive
+
+PHASE = "run"
+_RUN_S = 0.05
+"""Calls that return sooner are repeated before the GPU is waited for, as a loop repeats them."""
+_PLAIN = (str, int, float, bool, type(None))
+
+Work = float | Callable[..., float]
+"""How many units of work a call does, or what returns it for the knobs."""
+Cost = WorkloadCost | PhaseCost
+"""What a call asks of a device; of a phase its name and work are the program's."""
+Quality = Callable[..., Any]
+"""What returns the scores of the outputs for the knobs; see :meth:`Workload.quality`."""
+
+
+class Program(Workload[Any]):
+    """Runs a callable over and over; made by :func:`workload_type`.
+
+    A function is called with its knobs. Of a class an object is made with them, which is then
+    called. The GPUs are waited for after each run of some 50 ms, not after each call.
+    """
+
+    target: ClassVar[tuple[Callable[..., object]]]
+    phases = (PHASE,)
+    given_work: ClassVar[Work]
+    given_cost: ClassVar[Cost | Callable[..., Cost] | None]
+
+    def __init__(self, settings: object) -> None:
+        super().__init__(settings)
+        self._call: Callable[[], object] | None = None
+        self._num_calls = 1
+        self._calls_work = self._work()
+
+    @property
+    @override
+    def has_cost(self) -> bool:
+        return self.given_cost is not None
+
+    @property
+    @override
+    def request(self) -> Request:
+        """One call."""
+        return Request(units={PHASE: self._calls_work}, size=self._calls_work)
+
+    @override
+    def prepare(self) -> None:
+        """Make what is called, and call it once: compilation and first allocations come then."""
+        made = partial(self.target[0], **self._knobs())
+        self._call = made() if isinstance(self.target[0], type) else made  # type: ignore[assignment]
+        self._num_calls = 1
+        self.run(PHASE)
+
+    @override
+    def run(self, phase: str) -> float:
+        if self._call is None:
+            raise ConfigError(f"{type(self).__name__} must be prepared before it runs.")
+        num_calls, start_s = self._num_calls, time.perf_counter()
+        for _ in range(num_calls):
+            self._call()
+        synchronise()
+        if time.perf_counter() - start_s < _RUN_S / 2:
+            self._num_calls *= 2
+        return num_calls * self._calls_work
+
+    @override
+    def close(self) -> None:
+        call, self._call = self._call, None
+        if call is None:
+            return
+        if isinstance(self.target[0], type) and callable(close := getattr(call, "close", None)):
+            close()
+        del call
+        if (torch := sys.modules.get("torch")) is not None and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+    @override
+    def cost(self) -> WorkloadCost:
+        given = self.given_cost
+        if given is None:
+            raise no_cost(type(self).__name__)
+        cost = given(**self._knobs()) if callable(given) else given
+        if isinstance(cost, PhaseCost):
+            phase = replace(cost, phase=PHASE, work=self._calls_work)
+            return WorkloadCost(unit=self.unit, phases=(phase,), resident_b=cost.parameter_b)
+        if not isinstance(cost, WorkloadCost):
+            raise ConfigError(
+                f"The cost of {type(self).__name__} must be a WorkloadCost or the PhaseCost of a "
+                f"call, got {cost!r}."
+            )
+        return cost
+
+    def _work(self) -> float:
+        given = self.given_work
+        work = given(**self._knobs()) if callable(given) else given
+        require_positive("work", work)
+        return float(work)
+
+    def _knobs(self) -> dict[str, KnobValue]:
+        return asdict(self.settings)
+
+
+class ScoredProgram(Program):
+    """A program that says what its outputs are worth: an object of its class, or a function."""
+
+    given_quality: ClassVar[Quality | None]
+
+    @override
+    def quality(self) -> Any:
+        if self.given_quality is not None:
+            return self.given_quality(**self._knobs())
+        made: Any = self.target[0](**self._knobs())
+        self._call = made  # to be closed
+        return made.quality()
+
+
+def workload_type(
+    target: object,
+    *,
+    unit: str | None = None,
+    work: Work | None = None,
+    cost: Cost | Callable[..., Cost] | None = None,
+    quality: Quality | None = None,
+    quality_direction: Direction | None = None,
+) -> type[Workload[Any]]:
+    """Return ``target`` as a class of workloads.
+
+    Args:
+        target: A subclass of :class:`Workload`, which is returned as it is; or a callable whose
+            call is one unit of work: a function, an object, or a class whose objects are callable.
+            Arguments of a function or constructor that have a plain default become knobs.
+        unit: What a call does, in the singular; by default the target's ``unit``, or ``"call"``.
+        work: How many of those, or what returns it for the knobs: ``lambda batch: batch``; by
+            default the target's ``work``, or 1.
+        cost: What a call costs, or what returns it for the knobs; by default the target's
+            ``cost``. Only simulated GPUs and the estimator ask for it.
+        quality: What returns the scores of the outputs for the knobs; by default the method
+            ``quality`` of the class's objects, or the function's attribute.
+        quality_direction: Which of these are better; by default the target's
+            ``quality_direction``, or ``"higher"``.
+
+    Raises:
+        ConfigError: If it cannot be called again and again without arguments.
+    """
+    if isinstance(target, type) and issubclass(target, Workload):
+        if any(each is not None for each in (unit, work, cost, quality, quality_direction)):
+            raise ConfigError(
+                f"{target.__name__} is a Workload: it says unit, work, cost and quality."
+            )
+        return target
+    name = getattr(target, "__name__", type(target).__name__)
+    _check_callable(target, name)
+    own_quality = getattr(target, "quality", None)
+    function = own_quality if quality is None and not isinstance(target, type) else quality
+    return type(
+        name,
+        (ScoredProgram if callable(quality or own_quality) else Program,),
+        {
+            "__module__": getattr(target, "__module__", __name__),
+            "__doc__": inspect.getdoc(target),
+            "settings_type": _settings_type(target, name),
+            "unit": str(getattr(target, "unit", "call") if unit is None else unit),
+            "target": (target,),  # in a tuple, lest a function becomes a method
+            "given_work": _unbound(getattr(target, "work", 1.0) if work is None else work),
+            "given_cost": _unbound(getattr(target, "cost", None) if cost is None else cost),
+            "given_quality": _unbound(function),
+            "quality_direction": quality_direction
+            or getattr(target, "quality_direction", Program.quality_direction),
+            "quality_knobs": getattr(target, "quality_knobs", None),
+        },
+    )
+
+
+def _check_callable(target: object, name: str) -> None:
+    called = target
+    if isinstance(target, type):
+        called = getattr(target, "__call__", None) if "__call__" in _members(target) else None  # noqa: B004
+    if not callable(called):
+        raise ConfigError(
+            f"A program is a function, an object that can be called, a class of such objects, or a "
+            f"Workload, got {name}, a {type(target).__name__}."
+        )
+    if any(
+        asks(each)
+        for each in (called, getattr(called, "__call__", None))  # noqa: B004
+        for asks in (inspect.isgeneratorfunction, inspect.iscoroutinefunction)
+    ):
+        raise ConfigError(
+            f"Calling {name} does no work yet, since it is a generator or a coroutine; give a "
+            "function that runs it to its end."
+        )
+
+
+def _members(target: type) -> set[str]:
+    """Return what ``target`` and its bases define, without what every class has from its type."""
+    return {name for kind in target.__mro__ for name in vars(kind)}
+
+
+def _unbound(given: Any) -> Any:
+    """Keep a function from becoming a method of the class that holds it."""
+    return staticmethod(given) if callable(given) else given
+
+
+def _settings_type(target: object, name: str) -> type[Any]:
+    knobs: list[tuple[str, Any, Any]] = []
+    for parameter in _parameters(target):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if parameter.default is parameter.empty:
+            raise ConfigError(
+                f"{name} needs the argument {parameter.name!r}; a program is called without "
+                "arguments, so give it a default, or make a function that passes it."
+            )
+        kind = _kind_of(parameter, _hints(target))
+        if kind is not None and parameter.kind is not parameter.POSITIONAL_ONLY:
+            knobs.append((parameter.name, kind, field(default=parameter.default)))
+    namespace: Mapping[str, Any] = {"__doc__": inspect.getdoc(target) or f"Knobs of {name}."}
+    return make_dataclass(
+        f"{name.title().replace('_', '')}Settings",
+        knobs,
+        frozen=True,
+        kw_only=True,
+        namespace=dict(namespace),
+    )
+
+
+def _parameters(target: object) -> list[inspect.Parameter]:
+    """Return what a call takes: of a class, its constructor's; of an object, its own call's."""
+    try:
+        return list(inspect.signature(target).parameters.values())  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # a built-in does not say
+        return []
+
+
+def _hints(target: object) -> dict[str, Any]:
+    try:
+        return get_type_hints(target.__init__ if isinstance(target, type) else target)  # type: ignore[misc]
+    except (NameError, TypeError):  # names that exist for a type checker alone; an object
+        return {}
+
+
+def _kind_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    """Return the type of a knob; ``None`` if it is not of a plain type."""
+    hint, default = hints.get(parameter.name), parameter.default
+    if not isinstance(default, _PLAIN):
+        return None
+    if hint is not None and all(_is_plain(part) for part in _parts(hint)):
+        return hint
+    return None if default is None else type(default)
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    union = get_origin(hint) is Union or type(hint).__name__ == "UnionType"
+    return get_args(hint) if union else (hint,)
+
+
+def _is_plain(hint: Any) -> bool:
+    return hint in _PLAIN or hint is None or getattr(get_origin(hint), "__name__", "") == "Literal"

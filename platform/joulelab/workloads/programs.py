@@ -1,0 +1,275 @@
+"""The table of workloads, and programs of users by their names: ``"train.py:step"``."""
+
+import importlib
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from typing_extensions import override
+
+from joulelab.errors import ConfigError
+from joulelab.registry import Registry, unknown_name
+from joulelab.workloads.base import Workload
+from joulelab.workloads.program import workload_type
+
+_NAME = re.compile(r"(?P<place>.+\.py|[A-Za-z_][\w.]*):(?P<attribute>[A-Za-z_][\w.]*)")
+WorkloadType = type[Workload[Any]]
+
+
+def executed(path: Path) -> ModuleType:
+    """Execute the file at ``path``, which may import its neighbours, and return its module."""
+    name = f"joulelab_user_{path.stem}"
+    while name in sys.modules and sys.modules[name].__file__ != str(path):
+        name += "_"  # a file of that name in another folder
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path} cannot be read as a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    folder = str(path.parent.resolve())
+    sys.path.insert(0, folder)
+    try:
+        guarded(path, lambda: spec.loader.exec_module(module))  # type: ignore[union-attr]
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def guarded(path: Path, run: Callable[[], Any]) -> Any:
+    """Return what ``run`` returns; an error of the user's code is told in its own frames.
+
+    Raises ConfigError if the user's code fails.
+    """
+    try:
+        return run()
+    except Exception as error:  # code of the user's may raise anything
+        if not _frames_in(path, error):
+            raise
+        raise ConfigError(f"{path} failed:\n{_shortened(path, error)}") from error
+
+
+def _frames_in(path: Path, error: BaseException) -> list[traceback.FrameSummary]:
+    folder = path.parent.resolve()
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        frame
+        for frame in frames
+        if (place := Path(frame.filename).resolve()).is_relative_to(folder)
+        and "site-packages" not in place.parts
+        and not place.is_relative_to(Path(__file__).parents[1])
+    ]
+    wrong_file = isinstance(error, SyntaxError) and error.filename is not None
+    return own or (frames[-1:] if wrong_file else [])
+
+
+def _shortened(path: Path, error: BaseException) -> str:
+    own = "" if isinstance(error, SyntaxError) else _listed(_frames_in(path, error))
+    return own + "".join(traceback.format_exception_only(error)).rstrip()
+
+
+def _listed(frames: Sequence[traceback.FrameSummary]) -> str:
+    return "".join(traceback.format_list(list(frames)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramName:
+    """Where a program is: a Python file or a module's dotted name, and what it is called there."""
+
+    place: str
+    attribute: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is in a file, rather than in a module that Python finds by its name."""
+        return self.place.endswith(".py")
+
+    def texts(self) -> Iterator[str]:
+        """Yield names as results may have them, the shortest first, to tell equal files apart."""
+        if not self.is_file:
+            yield f"{self.place}:{self.attribute}"
+            return
+        path, here = self.path, Path.cwd().resolve()
+        if path.is_relative_to(here):
+            yield f"{path.relative_to(here)}:{self.attribute}"
+        for parts in range(1, len(path.parts)):
+            yield f"{Path(*path.parts[-parts:])}:{self.attribute}"
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return Path(self.place).expanduser().resolve()
+
+
+def program_name(text: str) -> ProgramName | None:
+    """Read ``"file.py:attribute"`` or ``"package.module:attribute"``; ``None`` if it is neither."""
+    found = _NAME.fullmatch(text)
+    if found is None:
+        return None
+    return ProgramName(place=found["place"], attribute=found["attribute"])
+
+
+class Programs:
+    """The programs of this process, each found once; finding one executes its file."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, type[Workload[Any]]] = {}
+        self._modules: dict[Path, ModuleType] = {}
+        self._origins: dict[str, ModuleType] = {}
+        self._paths: dict[str, Path] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kinds
+
+    @property
+    def origins(self) -> dict[str, ModuleType]:
+        """The module of each program that was found by its name."""
+        return dict(self._origins)
+
+    def hold(self, name: str, kind: type[Workload[Any]]) -> None:
+        """Know ``kind`` by ``name`` from now on, in this process alone."""
+        self._kinds[name] = kind
+
+    def name_of(self, settings_type: type[Any]) -> str | None:
+        """Return the name of the program whose settings these are; ``None`` if there is none."""
+        known = self._kinds.items()
+        return next((name for name, kind in known if kind.settings_type is settings_type), None)
+
+    def known_as(self, text: str) -> str:
+        """Return the name that what a user calls ``text`` has in this process, and in results.
+
+        Files of one name in several folders are several programs: the first that is found has the
+        short name. Raises ConfigError as :meth:`find` does.
+        """
+        name = program_name(text)
+        if name is None or not name.is_file:
+            self.find(text)
+            return text
+        is_free = (
+            each
+            for each in name.texts()
+            if self._paths.get(each, name.path) == name.path
+            and (each in self._paths or each not in self._kinds)
+        )
+        known = next(is_free)
+        if known not in self._kinds:
+            self.place(known, self._module(name), name.attribute)
+            self._paths[known] = name.path
+        return known
+
+    def find(self, text: str) -> type[Workload[Any]]:
+        """Return the program called ``text``; finding one for the first time executes its file.
+
+        Raises ConfigError if there is no such file or module, it fails, or it holds no
+        program, UnknownNameError if it has no such attribute; names the closest.
+        """
+        if text in self._kinds:
+            return self._kinds[text]
+        name = program_name(text)
+        if name is None:
+            raise ConfigError(f"A program is FILE.py:NAME or MODULE:NAME, got {text!r}.")
+        if name.is_file:
+            return self._kinds[self.known_as(text)]
+        return self.place(text, self._module(name), name.attribute)
+
+    def place(self, name: str, module: ModuleType, attribute: str) -> type[Workload[Any]]:
+        """Know what ``module`` calls ``attribute`` by ``name``, and return it."""
+        target: object = module
+        for part in attribute.split("."):
+            if not hasattr(target, part):
+                known = [key for key, value in vars(target).items() if _is_program(value, module)]
+                raise unknown_name(f"program of {name.rpartition(':')[0]}", attribute, known)
+            target = getattr(target, part)
+        kind = workload_type(target)
+        self._kinds[name], self._origins[name] = kind, module
+        return kind
+
+    def execute(self, path: Path) -> ModuleType:
+        """Return the module of the file at ``path``, which is executed once."""
+        path = path.resolve()
+        if path not in self._modules:
+            self._modules[path] = executed(path)
+            if str(path.parent) not in sys.path:
+                sys.path.append(str(path.parent))  # for what it imports while it runs
+        return self._modules[path]
+
+    def _module(self, name: ProgramName) -> ModuleType:
+        if name.is_file:
+            path = Path(name.place).expanduser()
+            if not path.is_file():
+                raise ConfigError(f"There is no file {path}, in which {name.attribute} should be.")
+            return self.execute(path)
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)  # as `python -m` has it
+        try:
+            return importlib.import_module(name.place)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name.place}.".startswith(f"{error.name}."):
+                raise ConfigError(f"{name.place} cannot be imported: {error}") from error
+            raise ConfigError(
+                f"There is no module {name.place} here, in which {name.attribute} should be; "
+                "install it where it is to run, or name a file: path/to/file.py:NAME."
+            ) from error
+        except Exception as error:  # code of the user's may raise anything
+            raise ConfigError(f"{name.place} cannot be imported: {error!r}") from error
+
+
+def _is_program(value: object, module: ModuleType) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == module.__name__
+
+
+class WorkloadRegistry(Registry[WorkloadType]):
+    """Workloads by their names; also programs, which are no entries: nobody can list them.
+
+    Args:
+        targets: ``{name: "module:attribute"}``.
+
+    Attributes:
+        programs: Those that were found by now.
+    """
+
+    def __init__(self, targets: Mapping[str, str]) -> None:
+        super().__init__("workload", targets, group="joulelab.workloads")
+        self.programs = Programs()
+
+    @override
+    def __getitem__(self, name: str) -> WorkloadType:
+        """Import and return the workload called ``name``; the file of a program is executed.
+
+        Raises UnknownNameError if there is none; names the closest ones, ConfigError if a
+        program, or a workload of another package, cannot be had.
+        """
+        if name in self.programs or program_name(name) is not None:
+            return self.programs.find(name)
+        return super().__getitem__(name)
+
+    def known_as(self, name: str) -> str:
+        """Return how results call what a user calls ``name``; see :meth:`Programs.known_as`."""
+        return name if program_name(name) is None else self.programs.known_as(name)
+
+    @override
+    def __contains__(self, name: object) -> bool:
+        return name in self.programs or super().__contains__(name)
+
+    @override
+    def accept(self, made: object) -> WorkloadType:
+        return workload_type(made)
+
+    def name_of(self, settings: object) -> str:
+        """Return the name of the workload that ``settings`` belong to.
+
+        Raises ConfigError if they are no workload's.
+        """
+        kind = type(settings)
+        known = self.programs.name_of(kind)
+        if known is not None:
+            return known
+        for name, each in self.loadable().items():
+            if each.settings_type is kind:
+                return name
+        raise ConfigError(f"{kind.__name__} is neither a program nor the settings of a workload.")

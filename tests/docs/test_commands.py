@@ -1,0 +1,118 @@
+"""The commands of the documentation exist, and take the options that they are shown with."""
+
+import ast
+import re
+import runpy
+import sys
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+
+import pytest
+from doc_pages import PAGES, ROOT, commands, mentions, name_of, write_files
+
+from joulelab.cli import main as joulelab
+from joulelab.cli.study import STUDIES
+
+OUTSIDE = {".", "git", "nvidia-smi", "pip", "scancel", "srun", "cluster/ray_node.sh"}
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+OPTION = re.compile(r"--[a-z][\w.-]*")
+
+
+def check(words):
+    """Read a command line as the program that it names would; nothing is carried out."""
+    head, rest = words[0], words[1:]
+    if head in ("python", "python3") or head.startswith(("experiments/", "cluster/ray.sbatch")):
+        check_script(words if head.startswith("experiments/") else rest)
+    elif head == "joulelab":
+        check_joulelab(rest)
+    elif head == "make":
+        assert {word for word in rest if "=" not in word} <= TARGETS
+    elif words[:3] == ["ray", "job", "submit"]:
+        check(words[words.index("--") + 1 :] if "--" in words else words[3:])
+    elif head == "sbatch":
+        script = words.index("cluster/ray.sbatch")
+        check_script(words[script + 1 :] or ["experiments/dvfs_sweep.py"])
+    else:
+        assert head in OUTSIDE, f"nobody knows {head!r}"
+
+
+def check_joulelab(words):
+    if words[0] == "study":
+        check_script([f"experiments/{STUDIES[words[1]]}", *words[2:]])
+    elif words[0] == "--version" or "--help" in words:
+        assert words[0] == "--version" or words[0] in joulelab.COMMANDS
+    else:
+        joulelab._parse(words[0], words[1:])
+
+
+def check_script(words):
+    """Run a script but for its ``main``, which is given the settings."""
+    path = ROOT / words[0]
+    assert path.is_file(), f"there is no {words[0]}"
+    if path.parent.name != "experiments":
+        return
+    read = []
+    begin, names = script(path)
+    before, sys.argv = sys.argv, list(words)
+    try:
+        with pytest.raises(SystemExit) as end:
+            exec(begin, names | {"main": lambda settings: read.append(settings) or 0})
+    finally:
+        sys.argv = before
+    assert read, f"{' '.join(words)} is refused"
+    assert end.value.code == 0
+
+
+@cache
+def script(path):
+    """The end of a script, which reads the command line, and the names that it has by then."""
+    body = ast.parse(path.read_text()).body[-1].body
+    spec = spec_from_file_location(f"shown_{path.stem}", path)
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return compile(ast.Module(body, []), str(path), "exec"), vars(module)
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [(page, words) for page in PAGES for words in commands(page.read_text())],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else name_of(part),
+)
+def test_a_command_on_a_line_of_its_own_can_be_given(page, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files(page.read_text(), tmp_path)
+    try:
+        check(words)
+    except SystemExit:
+        pytest.fail(f"{' '.join(words)}\n{capsys.readouterr().err}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_named_in_a_sentence_exist(page, capsys):
+    for mention in mentions(page.read_text()):
+        name, *words = mention.split()
+        if name == "joulelab" and words:
+            assert "|" in mention or words[0] in {*joulelab.COMMANDS, "NAME", "--version"}, mention
+        if name == "make":
+            assert {word for word in words if "=" not in word} <= TARGETS, mention
+        if name in ("python", "python3") and words and "/" in words[0]:
+            assert (ROOT / words[0]).is_file(), mention
+        if re.fullmatch(r"(experiments|benchmarks|cluster|docs|notebooks)/[\w./-]*", name):
+            assert (ROOT / name).exists(), mention
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_options_named_in_a_sentence_are_those_of_some_command(page):
+    named = {option for each in mentions(page.read_text()) for option in OPTION.findall(each)}
+
+    assert named <= known_options()
+
+
+@cache
+def known_options():
+    """Options of all commands and studies, from the reference that is built of their own words."""
+    hooks = runpy.run_path(str(ROOT / "docs/site/hooks.py"))
+    text = "".join(hooks[f"_{page}"]() for page in ("commands", "studies", "workloads"))
+    settings = {f"--{name.replace('_', '-')}" for name in re.findall(r"^\| `(\w+)`", text, re.M)}
+    others = {"--gpus", "--help", "--nodes", "--runtime-env", "--signal", "--version"}
+    return {*OPTION.findall(text), *settings, *others, "--working-dir"}

@@ -1,0 +1,259 @@
+"""What Tune is given to start, which GPU measures it, and what its trials are answered; no Ray."""
+
+import pytest
+import ray
+from actor_fixtures import CLOCKS_MHZ, gemm
+from scripted_strategy import Scripted
+
+from joulelab.errors import ConfigError, DeviceError
+from joulelab.searching.base import Figures, Outcome
+from joulelab.study.budget import Budget
+from joulelab.study.events import DeviceQuarantined
+from joulelab.study.resume import History
+from joulelab.study.search_queue import Search, Sentinel
+from joulelab_actors.tune.configs import config_of, configuration_of
+from joulelab_actors.tune.exchange import Ask
+from joulelab_actors.tune.tune_queue import MOST_FAILED, TuneQueue
+from joulelab_actors.tune.turnover import name_of
+
+CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
+FIGURES = Figures(energy_j=2.0, energy_u_j=0.1, time_s=0.5, time_u_s=0.0, power_w=4.0, board="a")
+
+
+class Call:
+    """A method of an actor that is called at once."""
+
+    def __init__(self, method):
+        self.remote = method
+
+
+class LocalExchange:
+    """An exchange of this process: what is asked lies there, what is answered is noted."""
+
+    def __init__(self):
+        self.waiting, self.answers = [], {}
+        self.asks = Call(lambda: self.waiting)
+        self.answer = Call(self.answers.__setitem__)
+        self.ring = Call(lambda: None)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Return a queue that is led by Tune, over GPUs a and b, as the pool has it."""
+    monkeypatch.setattr(ray, "get", lambda asks: [asks.pop(0) for _ in range(len(asks))])
+
+    def queue_of(candidates=CANDIDATES, *, history=None, known=(), check=lambda t: None, **how):
+        strategy = how.pop("strategy", None) or Scripted(candidates)
+        most_repeats = how.pop("most_repeats", 1)
+        search = Search(study="s", strategy=strategy, **how)
+        queue = TuneQueue(search, check, steer=None, most_repeats=most_repeats)
+        queue.exchange = LocalExchange()
+        queue._news = queue.exchange.waiting
+        queue._in_service = {"a", "b"}
+        queue.go_on_from(history or History())
+        queue.known = known
+        return queue
+
+    return queue_of
+
+
+def suggested(queue):
+    return list(iter(lambda: queue.suggest(queue.known), None))
+
+
+def ask(queue, *keys, iteration=0):
+    for key in keys:
+        config = config_of(*key)
+        queue.exchange.waiting.append(
+            Ask(name=f"{name_of(key)}-{iteration}", config=config, iteration=iteration)
+        )
+    queue.hear()
+
+
+def measured(queue, trial):
+    queue.settle(trial, Outcome(candidate=trial.configuration, figures=FIGURES))
+
+
+def test_a_configuration_is_the_same_after_it_was_tunes():
+    configuration = gemm(990, precision="tf32", n=4096)
+
+    assert configuration_of(config_of(configuration, 3)) == (configuration, 3)
+    with pytest.raises(ConfigError, match="needs the name of a workload, got None"):
+        configuration_of({"sm_clock_mhz": 990})
+
+
+def test_tune_is_given_two_trials_for_each_gpu(made):
+    queue = made()
+
+    assert [key[0] for key in suggested(queue)] == CANDIDATES[:4]
+
+
+def test_a_gpu_measures_what_a_trial_of_tunes_asks_for_and_no_other(made):
+    queue = made()
+    _, second, *_ = suggested(queue)
+
+    assert queue.take("a") is None
+    ask(queue, second)
+
+    assert queue.take("a").configuration == second[0]
+    assert queue.take("b") is None
+
+
+def test_a_trial_is_answered_once_another_follows_it(made):
+    queue = made(CANDIDATES * 2)
+    keys = suggested(queue)
+    ask(queue, *keys)
+    trial = queue.take("a")
+
+    measured(queue, trial)
+
+    [(name, result)] = queue.exchange.answers.items()
+    assert name == f"{name_of(keys[0])}-0"
+    assert result["edp"] == pytest.approx(1.0)
+    assert result["ed2p"] == pytest.approx(0.5)
+    assert [key[0] for key in suggested(queue)] == [CANDIDATES[4]]
+
+
+def test_an_iteration_that_is_not_the_last_is_answered_at_once(made):
+    queue = made(most_repeats=2)
+    key, *_ = suggested(queue)
+    ask(queue, key)
+
+    measured(queue, queue.take("a"))
+    assert len(queue.exchange.answers) == 1
+    ask(queue, key, iteration=1)
+
+    assert queue.take("a").repeat == 1
+
+
+def test_where_nothing_follows_all_are_answered_and_tune_is_over(made):
+    queue = made(CANDIDATES[:2])
+    keys = suggested(queue)
+    ask(queue, *keys)
+
+    measured(queue, queue.take("a"))
+    assert not queue.has_ended
+    measured(queue, queue.take("b"))
+
+    assert len(queue.exchange.answers) == 2
+    assert queue.has_ended
+
+
+def test_what_the_store_holds_is_answered_from_there_if_tune_lacks_it(made):
+    trial = made().begin(CANDIDATES[0])
+    outcome = Outcome(candidate=CANDIDATES[0], figures=FIGURES)
+    history = History(trials=(trial,), outcomes=(outcome,), energies_j=(1.0,), next_number=1)
+    lacks = made(history=history)
+    known = (CANDIDATES[0], 0)
+    knows = made(history=history, known={name_of(known)})
+
+    keys = suggested(lacks)
+    ask(lacks, *keys)
+
+    assert known in keys
+    assert known not in suggested(knows)
+    assert [trial.configuration for trial in iter(lambda: lacks.take("a"), None)] == CANDIDATES[1:4]
+    assert lacks.exchange.answers[f"{name_of(known)}-0"]["energy_j"] == 2.0
+
+
+def test_each_gpu_takes_its_own_sentinel_and_leaves_that_of_the_other(made):
+    queue = made(sentinel=Sentinel(configuration=gemm()))
+    keys = suggested(queue)
+    ask(queue, *keys)
+
+    of_a = [queue.take("a") for _ in range(3)]
+    of_b = queue.take("b")
+
+    assert [trial.sentinel for trial in of_a] == [True, False, False]
+    assert of_b.sentinel
+
+
+def test_a_sentinel_of_a_gpu_that_is_out_of_service_goes_to_another(made):
+    queue = made(CANDIDATES[:1], sentinel=Sentinel(configuration=gemm()))
+    ask(queue, *suggested(queue))
+    of_a = [queue.take("a") for _ in range(3)]
+
+    queue.note(DeviceQuarantined(uuid="b", detail="fell off the bus"))
+
+    assert [trial and trial.sentinel for trial in of_a] == [True, False, None]
+    assert queue.take("a").sentinel
+
+
+def test_what_tune_failed_at_is_suggested_again_and_measured_once(made):
+    queue = made(CANDIDATES[:2])
+    first, _ = suggested(queue)
+
+    queue.note_ended(first, has_failed=True)
+    again = suggested(queue)
+    ask(queue, *again)
+
+    assert again == [first]
+    assert queue.take("a").configuration == first[0]
+
+
+def test_a_tune_that_fails_again_and_again_ends_the_search(made):
+    queue = made(CANDIDATES[:1])
+    [key] = suggested(queue)
+
+    for _ in range(MOST_FAILED + 1):
+        queue.note_ended(key, has_failed=True)
+
+    assert isinstance(queue.error, DeviceError)
+
+
+def test_what_tune_restored_is_what_the_strategy_asks_for_next(made):
+    """A search that was killed measured it twice, and something else not at all."""
+    queue, restored = made(CANDIDATES[:3], budget=Budget(num_trials=3)), (CANDIDATES[0], 0)
+    ask(queue, restored)
+
+    keys = suggested(queue)
+    ask(queue, *keys)
+
+    assert keys == [(CANDIDATES[1], 0), (CANDIDATES[2], 0)]
+    taken = list(iter(lambda: queue.take("a"), None))
+    assert [trial.configuration for trial in taken] == CANDIDATES[:3]
+
+
+def test_no_more_is_measured_than_the_budget_allows_whatever_tune_restored(made):
+    queue, restored = made(budget=Budget(num_trials=2)), (CANDIDATES[4], 0)
+    keys = suggested(queue)
+    ask(queue, *keys, restored)
+
+    assert len(keys) == 2
+    assert len(list(iter(lambda: queue.take("a"), None))) == 2
+    for key in keys:
+        measured(queue, queue._open[key])
+    assert (
+        "The budget of 2 trials is used up."
+        in queue.exchange.answers[f"{name_of((CANDIDATES[4], 0))}-0"]["reason"]
+    )
+
+
+def test_what_a_strategy_may_not_ask_for_is_raised_where_tune_asks(made):
+    def refuse(trial):
+        raise ConfigError("no such clock")
+
+    with pytest.raises(ConfigError, match="no such clock"):
+        suggested(made(check=refuse))
+
+
+def test_a_strategy_that_asks_for_nothing_with_nothing_out_ends_tune(made):
+    queue = made(strategy=Scripted(CANDIDATES, max_out=0))
+
+    assert suggested(queue) == []
+    assert queue.has_ended
+    assert queue.stopped_by is None
+
+
+def test_trials_that_wait_are_let_go_when_the_search_is_ended(made):
+    queue = made()
+    keys = suggested(queue)
+    ask(queue, *keys)
+
+    queue.close()
+
+    assert {result["reason"] for result in queue.exchange.answers.values()} == {
+        "The search was ended before this was measured."
+    }
+    assert len(queue.exchange.answers) == 4
+    assert queue.is_done

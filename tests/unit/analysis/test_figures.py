@@ -1,0 +1,120 @@
+"""What is seen on a figure: that nothing is cut off, squeezed or written upon."""
+
+import re
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from synthetic_results import measurement, sweep
+
+from joulelab import EnergyWindow
+from joulelab.analysis.analyse import analyse_sweep
+from joulelab.analysis.figure_file import headline
+from joulelab.analysis.knob_grid import Axis, knob_grid
+from joulelab.analysis.knob_plot import knob_figure
+from joulelab.analysis.knob_study import analyse_knobs
+from joulelab.analysis.paper import COLUMN_IN, save_knob_panels, save_sweep_panels
+from joulelab.analysis.plots import phase_figure
+
+CLOCKS_MHZ = tuple(range(300, 1951, 75))
+THROUGHPUTS = (17900, 31400, 33800, 34630, 34640, 34200, 35550, 34180)
+ENERGIES_MJ = (25.7, 21.5, 20.8, 20.43, 20.08, 19.98, 19.75, 19.86)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Prefill of Llama-2-7B on an H200: from batch 4 on, all comes to about the same."""
+
+
+@pytest.fixture(scope="module")
+def phase():
+    return analyse_sweep(sweep(CLOCKS_MHZ)).phases[0]
+
+
+@pytest.fixture(scope="module")
+def crowded():
+    """A study of batches, most of which come to about the same throughput and energy."""
+    batch = Axis(knob="batch", values=BATCHES, title="batch")
+    grid = knob_grid("llama", {"model": "tiny"}, [batch])
+    rows = []
+    for case, rate, energy_mj in zip(grid.cases, THROUGHPUTS, ENERGIES_MJ, strict=True):
+        window = EnergyWindow(
+            start_s=0.0, duration_s=1000 / rate, energy_j=energy_mj, energy_u_j=0.4,
+            source="counter", work=1000.0,
+        )  # fmt: skip
+        made = measurement(configuration=case.configuration, measurement_id=case.label)
+        rows.append(replace(made, windows=(window,)))
+    return analyse_knobs(rows, grid)
+
+
+def boxes(figure):
+    """Return each text of a figure, and where its letters are."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    found = [*figure.texts, *(text for axes in figure.axes for text in axes.texts)]
+    renderer = canvas.get_renderer()
+    # That of an annotation holds the line to its dot, too.
+    return [(text.get_text(), Text.get_window_extent(text, renderer)) for text in found]
+
+
+def test_nothing_of_a_head_is_cut_off(phase):
+    """The line below the title ran out of the picture."""
+    figure = phase_figure(phase)
+
+    said, about = (box for _, box in boxes(figure)[:2])
+
+    assert max(said.x1, about.x1) <= figure.bbox.x1
+    assert said.y0 > about.y1
+    assert about.y0 > max(axes.bbox.y1 for axes in figure.axes)
+
+
+def test_a_long_answer_is_no_title():
+    """A sentence of eight lines stood above a figure."""
+    answer = f"810 MHz: -36.4 % energy at +0.5 % time; {'and so on and on ' * 30}."
+
+    assert headline(answer) == "810 MHz: -36.4 % energy at +0.5 % time."
+    assert headline("Short; and whole.") == "Short; and whole."
+
+
+def test_points_beyond_the_axis_are_marked_and_counted(phase):
+    """Time and EDP at slow clocks were cropped without a mark."""
+    figure = phase_figure(phase)
+    _, time, product, trade = figure.axes
+
+    for axes, values in (
+        (time, [figures.time_per_unit_s for _, figures in phase.measured]),
+        (product, [figures.edp_js for _, figures in phase.measured]),
+    ):
+        num = sum(value > 2.2 * min(values) for value in values)
+        assert num > 0
+        (triangles,) = [line for line in axes.get_lines() if line.get_marker() == "^"]
+        assert len(triangles.get_xdata()) == pytest.approx(num, abs=2)
+        assert f"{len(triangles.get_xdata())} beyond the axis" in {t.get_text() for t in axes.texts}
+    assert any("beyond the axis" in text.get_text() for text in trade.texts)
+
+
+def test_dots_that_lie_together_all_have_names_that_lie_upon_nothing(crowded):
+    (phase,) = crowded.phases
+    figure = knob_figure([phase], ["trade"])
+
+    found = [(text, box) for text, box in boxes(figure) if text.startswith("batch ")]
+
+    assert len(found) == len(BATCHES)
+    for (one, a), (other, b) in combinations(found, 2):
+        assert not a.overlaps(b), f"{one} lies upon {other}"
+    (axes,) = figure.axes
+    for rate, energy_mj in zip(THROUGHPUTS, ENERGIES_MJ, strict=True):
+        x, y = axes.transData.transform((rate, energy_mj))
+        assert not any(box.contains(x, y) for _, box in found)
+
+
+def test_figures_for_papers_are_pdf_of_a_columns_width(phase, crowded, tmp_path):
+    panels = save_sweep_panels(phase, tmp_path / "sweep")
+    knobs = save_knob_panels(crowded.phases[0], ["energy", "trade"], tmp_path / "study")
+
+    assert [path.name for path in panels] == [
+        "sweep-energy.pdf", "sweep-time.pdf", "sweep-edp.pdf", "sweep-trade-off.pdf",
+    ]  # fmt: skip
+    for path in (*panels, *knobs):
+        width, _ = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+)", path.read_bytes()).groups()
+        assert float(width) == pytest.approx(72 * COLUMN_IN)

@@ -1,0 +1,141 @@
+"""What users of the searches choose: axes and limits."""
+
+import pytest
+from actor_fixtures import simulated_gpus
+
+from joulelab.cli.search_options import Axes, Limits
+from joulelab.devices.simulated import SimulatedDevice
+from joulelab.errors import ConfigError
+from joulelab.objectives import OBJECTIVES
+from joulelab.searching.constraints import Constraint
+from joulelab.study.search import check_search, problem_on
+from joulelab.study.workload import StudyWorkload
+from joulelab.workloads.digits import DigitsVitSettings
+from joulelab.workloads.idle import IdleSettings
+from joulelab.workloads.launch_loop import StreamSettings
+from joulelab_actors.laboratory import Laboratory
+from joulelab_actors.placement import Site
+
+WORKLOAD = DigitsVitSettings()
+
+
+@pytest.fixture
+def sites(tmp_path):
+    [address] = simulated_gpus(tmp_path)
+    device = SimulatedDevice.open(address)
+    yield [
+        Site(
+            address=address,
+            identity=device.identity(),
+            capabilities=device.capabilities(),
+            node_id="n",
+            hostname="h",
+        )
+    ]
+    device.close()
+
+
+def space_of(axes, sites, **options):
+    asked = axes.asked(WORKLOAD, **options)
+    return problem_on(sites, StudyWorkload(WORKLOAD), asked, OBJECTIVES["edp"]).space
+
+
+def test_clocks_are_searched_with_what_else_is_given(sites):
+    axes = Axes(batches=(1, 8), power_limits_w=(500.0, 700.0), vary=(("weights=trained,none",),))
+
+    space = space_of(axes, sites)
+
+    assert list(space.axes) == ["sm_clock_mhz", "power_limit_w", "batch", "weights"]
+    assert space.axes["weights"] == ("trained", None)
+    assert dict(space.baseline.knobs)["precision"] == WORKLOAD.precision
+
+
+def test_without_setters_the_operating_point_is_the_drivers(sites):
+    axes = Axes(batches=(1, 8), precisions=("fp32", "bf16"))
+
+    space = space_of(axes, sites, observe_only=True)
+
+    assert len(space) == 4
+    assert all(each.point.is_default for each in space)
+
+
+@pytest.mark.parametrize(
+    ("axes", "complaint"),
+    [
+        (Axes(batches=(1, 8)), "--batches chooses 'batch', which is no knob of stream; its knobs"),
+        (Axes(precisions=("fp4",)), "--precisions chooses 'precision', .* are duration_s. Choose"),
+    ],
+)
+def test_a_flag_for_a_knob_that_the_program_has_not_names_those_that_it_has(axes, complaint):
+    workload = IdleSettings() if axes.precisions else StreamSettings()
+
+    with pytest.raises(ConfigError, match=complaint):
+        axes.asked(workload)
+
+
+def test_a_power_limit_cannot_be_searched_without_setters():
+    with pytest.raises(ConfigError, match="sets no power limit"):
+        Axes(power_limits_w=(500.0,)).asked(WORKLOAD, observe_only=True)
+
+
+def test_a_search_at_the_drivers_clock_with_nothing_to_choose_is_told_which_flags_give_it():
+    """It answered "needs at least one axis, got none"."""
+    with pytest.raises(ConfigError, match="give --batches, --precisions or --vary"):
+        Axes().asked(WORKLOAD, observe_only=True)
+
+
+def test_limits_that_are_given_become_constraints():
+    limits = Limits(max_slowdown=0.05, max_temperature_c=70.0, max_memory_gb=24.0)
+
+    assert limits.constraints == (
+        Constraint(quantity="slowdown", bound=0.05),
+        Constraint(quantity="temperature_c", bound=70.0),
+        Constraint(quantity="memory_b", bound=24e9),
+    )
+    assert Limits().constraints == ()
+
+
+@pytest.mark.parametrize("power_limit_w", [100.0, 1e5])
+def test_a_power_limit_beyond_the_boards_own_is_refused_before_it_is_tried(sites, power_limit_w):
+    """Each trial found out by itself, three times, that the board does not take it."""
+    with pytest.raises(ConfigError, match="A power limit of SIM-h200_sxm-0, in W, must be within"):
+        space_of(Axes(power_limits_w=(500.0, power_limit_w)), sites)
+
+
+@pytest.mark.parametrize(
+    ("axes", "asked", "said"),
+    [
+        (Axes(batches=(1, 0)), {}, "batch must be a whole number of at least 1"),
+        (Axes(batches=(10**12,)), {}, "batch must be at most 1000000"),
+        (Axes(precisions=("fp7",)), {}, "precision 'fp7'"),
+        (Axes(power_limits_w=(float("nan"),)), {}, "power_limit_w must be positive"),
+        (Axes(vary=(("no_such=1,2",),)), {}, "no_such"),
+        (Axes(vary=(("batch=inf",),)), {}, "must be finite"),
+        (Axes(), {"strategy": "fast"}, "Unknown search algorithm 'fast'"),
+        (Axes(), {"seed": -1}, "seed must be within 0"),
+    ],
+)
+def test_what_no_gpu_could_search_is_refused_without_one(axes, asked, said):
+    with pytest.raises(ConfigError, match=said):
+        check_search(
+            Laboratory(),
+            StudyWorkload(WORKLOAD),
+            axes.asked(WORKLOAD),
+            **{"strategy": "random", "seed": 0} | asked,
+        )
+
+
+@pytest.mark.parametrize("share", [2.0, 1.01, 0.0, -1.0, float("nan"), float("inf")])
+def test_a_floor_of_quality_is_a_share(share):
+    with pytest.raises(ConfigError, match=r"share|positive"):
+        Constraint(quantity="quality", bound=share)
+
+
+@pytest.mark.parametrize("bound", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize(
+    "name",
+    ["max_slowdown", "max_latency_s", "max_power_w", "max_temperature_c", "max_memory_gb"],
+)
+def test_a_limit_that_can_be_none_is_refused_where_it_is_given(name, bound):
+    with pytest.raises(ConfigError, match="needs a positive bound"):
+        Limits(**{name: bound})

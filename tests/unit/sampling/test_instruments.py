@@ -1,0 +1,26 @@
+from fake_gpu import FakeGpu
+
+from joulelab.core.counter import EnergyCounter
+from joulelab.core.procedure import Procedure
+from joulelab.sampling.instruments import Instruments
+from joulelab.sampling.window_loop import WindowLoop
+
+
+def test_the_load_runs_on_until_the_counter_ticks_after_the_last_edge():
+    gpu = FakeGpu(tick_s=1.0)
+
+    def run():
+        gpu.set_level_w(gpu.load_w)
+        gpu.clock.sleep_s(0.03)
+        return 1.0
+
+    with Instruments(gpu, Procedure()) as instruments:
+        loop = WindowLoop(gpu.clock, run, instruments.edges, instruments.check)
+        begun_s = gpu.clock.now_s()
+        loop.run_until(lambda: gpu.clock.now_s() > begun_s + 3)
+        (interval,) = loop.windows(1, 2.5)
+        ended_s = gpu.clock.now_s()
+        polls = instruments.meter.polls()
+
+    ticks_s = EnergyCounter(polls).ticks.time_s
+    assert ((ticks_s > interval.stop_s) & (ticks_s <= ended_s)).any()

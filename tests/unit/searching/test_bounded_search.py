@@ -1,0 +1,304 @@
+"""Searches that must keep to more than time: quality, temperature, memory and power."""
+
+from dataclasses import dataclass, field, replace
+from math import log
+
+import numpy as np
+import pytest
+from search_surfaces import CLOCKS_MHZ, Surface, searched
+
+from joulelab.objectives import OBJECTIVES
+from joulelab.searching.answer import answer
+from joulelab.searching.constraints import Constraint
+from joulelab.searching.evidence import Problem
+from joulelab.searching.front import expected_growth
+from joulelab.searching.kept import Kept
+from joulelab.searching.race import Race
+from joulelab.searching.space import SearchSpace, at_default
+from joulelab.searching.strategies import STRATEGIES
+from joulelab.searching.strategies.model_guided import ModelGuided
+
+KEPT = {"fp32": 1.0, "tf32": 0.999, "bf16": 0.99, "int8": 0.95}
+BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "int8": 1}
+GUIDED = pytest.mark.parametrize("name", ["model-guided", "front-guided"])
+
+
+@dataclass
+class Measured(Surface):
+    """A surface of which temperature, memory and quality are measured too.
+
+    It is 30 degrees warm and 0.1 K warmer per watt; an image of a batch needs 10 MB a byte.
+    """
+
+    kept: dict = field(default_factory=lambda: KEPT)
+    kept_u: float = 0.0005
+
+    def power_w(self, configuration):
+        energy_j, time_s, _ = self.truth(configuration)
+        return energy_j / time_s
+
+    def temperature_c(self, configuration):
+        return 30 + 0.1 * self.power_w(configuration)
+
+    def memory_b(self, configuration):
+        knobs = dict(configuration.knobs)
+        return 1e9 + 1e7 * knobs["batch"] * BYTES[knobs["precision"]]
+
+    def quality(self, configuration):
+        return self.kept[dict(configuration.knobs)["precision"]]
+
+    def figures(self, configuration, random):
+        return replace(
+            super().figures(configuration, random),
+            temperature_c=self.temperature_c(configuration),
+            memory_b=self.memory_b(configuration),
+            retention=self.quality(configuration),
+            retention_u=self.kept_u,
+        )
+
+
+def space_of(batches=(4, 32, 128), precisions=("fp32", "tf32", "int8")):
+    axes = {"sm_clock_mhz": CLOCKS_MHZ[::3], "batch": batches, "precision": precisions}
+    return SearchSpace("vit", axes)
+
+
+def qualities(space, kept=KEPT):
+    names = {cell: dict(cell)["precision"] for cell in (space.baseline.knobs, *space.cells)}
+    return {cell: Kept(retention=kept[n], outputs=n, u=0.0005) for cell, n in names.items()}
+
+
+def bounded(space, quantity, bound, *, objective="edp", known=None):
+    limit = Constraint(quantity=quantity, bound=bound)
+    known = known if known is not None else {}
+    return Problem(
+        space=space, objective=OBJECTIVES[objective], constraints=(limit,), qualities=known
+    )
+
+
+def best_cost(surface, allowed):
+    return min(surface.log_edp(each) for each in surface.space if allowed(each))
+
+
+def found_by(strategy):
+    evidence = strategy.evidence
+    best = evidence.ranked()[0]
+    assert evidence.judgement(best).is_feasible
+    return best
+
+
+@GUIDED
+@pytest.mark.parametrize("is_known", [True, False], ids=["known before", "seen in trials"])
+def test_the_best_that_keeps_the_quality_is_found(name, is_known):
+    space = space_of()
+    surface = Measured(space, noise=0.002)
+    problem = bounded(space, "quality", 0.995, known=qualities(space) if is_known else {})
+    strategy = STRATEGIES[name](problem, seed=0)
+
+    outcomes = searched(strategy, surface, most=25)
+
+    chosen = found_by(strategy)
+    assert surface.quality(chosen) >= 0.995
+    assert surface.log_edp(chosen) - best_cost(surface, lambda c: KEPT[dict(c.knobs)["precision"]]
+                                               >= 0.995) < 0.015  # fmt: skip
+    if is_known:
+        assert all(surface.quality(each.candidate) >= 0.995 for each in outcomes)
+
+
+def test_the_best_below_a_temperature_is_found():
+    space = space_of(precisions=("bf16",))
+    surface = Measured(space, noise=0.002)
+    strategy = ModelGuided(bounded(space, "temperature_c", 52.0))
+
+    searched(strategy, surface, most=20)
+
+    chosen = found_by(strategy)
+    assert surface.temperature_c(chosen) <= 52.0
+    best = best_cost(surface, lambda each: surface.temperature_c(each) <= 52.0)
+    assert surface.log_edp(chosen) - best < 0.015
+    assert best - surface.log_edp(surface.best()) > 0.05  # it binds
+
+
+def test_the_best_that_fits_into_memory_is_found():
+    space = space_of()
+    surface = Measured(space, noise=0.002)
+    strategy = ModelGuided(bounded(space, "memory_b", 2e9))
+
+    searched(strategy, surface, most=25)
+
+    chosen = found_by(strategy)
+    assert surface.memory_b(chosen) <= 2e9
+    best = best_cost(surface, lambda each: surface.memory_b(each) <= 2e9)
+    assert surface.log_edp(chosen) - best < 0.015
+    assert best > surface.log_edp(surface.best())
+
+
+def test_the_best_below_a_power_is_found():
+    space = space_of(precisions=("bf16",))
+    surface = Measured(space, noise=0.002)
+    strategy = ModelGuided(bounded(space, "power_w", 200.0))
+
+    searched(strategy, surface, most=20)
+
+    chosen = found_by(strategy)
+    assert surface.power_w(chosen) <= 201.0
+    best = best_cost(surface, lambda each: surface.power_w(each) <= 199.0)
+    assert surface.log_edp(chosen) - best < 0.015
+    assert best > surface.log_edp(surface.best())
+
+
+@dataclass
+class Locked(Measured):
+    """A board on which a trial is invalid whose clock the power cap holds down, as on real ones."""
+
+    def outcome(self, configuration, random):
+        found = super().outcome(configuration, random)
+        if not found.capped or configuration.point.sm_clock_mhz is None:
+            return found
+        return replace(found, figures=None, reason="power_capped", held=found.figures)
+
+
+def test_a_bound_that_the_baseline_breaks_does_not_burn_the_budget():
+    """Of 20 trials 17 once went down the capped clocks of the largest batch, one by one."""
+    space = space_of(batches=(1, 8, 128), precisions=("bf16",))
+    surface = Locked(space, noise=0.002, cap_w=300.0)
+    strategy = ModelGuided(bounded(space, "throughput_per_s", 600.0))
+
+    def keeps(configuration):
+        _, time_s, capped = surface.truth(configuration)
+        return 1 / time_s >= 600.0 and not (capped and configuration.point.sm_clock_mhz)
+
+    outcomes = searched(strategy, surface, most=20)
+
+    assert not keeps(space.baseline)
+    assert sum(not keeps(each.candidate) for each in outcomes) <= 6
+    assert sum(each.capped for each in outcomes) <= 4
+    chosen = found_by(strategy)
+    assert keeps(chosen)
+    assert surface.log_edp(chosen) - best_cost(surface, keeps) < 0.015
+
+
+def test_a_slowdown_is_over_the_same_batch_at_the_drivers_clock():
+    """A larger batch once made up for any clock: +5 % allowed 345 MHz."""
+    axes = {"sm_clock_mhz": CLOCKS_MHZ[::3], "batch": (1, 64)}
+    space = SearchSpace("vit", axes, references=True)
+    surface = Measured(space, noise=0.001)
+    problem = bounded(space, "slowdown", 0.05)
+    race = Race(problem, ModelGuided(problem), num_trials=25)
+
+    searched(race, surface, most=25)
+
+    def slowdown(configuration):
+        return surface.truth(configuration)[1] / surface.truth(at_default(configuration))[1] - 1
+
+    chosen = race.standing().best
+    assert race.standing().is_feasible
+    assert race.evidence.reference(chosen) is not None
+    assert slowdown(chosen) <= 0.052
+    best = best_cost(surface, lambda each: slowdown(each) <= 0.05)
+    assert surface.log_edp(chosen) - best < 0.02
+
+
+def test_what_was_not_measured_and_may_be_as_good_is_counted():
+    space = space_of()
+    surface = Measured(space, noise=0.005)
+    strategy = ModelGuided(Problem(space=space, objective=OBJECTIVES["edp"]))
+    searched(strategy, surface, most=8)
+
+    found = answer(strategy.evidence, spent_j=80.0)
+
+    measured = set(strategy.evidence.measured)
+    assert not measured & set(found.unmeasured)
+    assert surface.best() in {*found.standing.members, *found.unmeasured}
+    assert len(found.unmeasured) < len(space) / 2
+    assert found.unmeasured_j == pytest.approx(10.0 * len(found.unmeasured))
+
+
+@GUIDED
+def test_a_lost_quality_that_is_known_before_is_never_measured(name):
+    kept = KEPT | {"int8": 0.0}
+    space = space_of()
+    surface = Measured(space, noise=0.002, kept=kept)
+    problem = Problem(space=space, objective=OBJECTIVES["qep"], qualities=qualities(space, kept))
+
+    outcomes = searched(STRATEGIES[name](problem, seed=0), surface, most=40)
+
+    assert all(surface.quality(each.candidate) > 0 for each in outcomes)
+
+
+def test_a_lost_quality_is_on_no_front_whatever_the_goal():
+    kept = KEPT | {"int8": 0.0}
+    space = space_of()
+    problem = Problem(space=space, objective=OBJECTIVES["edp"], qualities=qualities(space, kept))
+    strategy = STRATEGIES["front-guided"](problem)
+
+    searched(strategy, Measured(space, noise=0.002, kept=kept), most=30)
+
+    found = answer(strategy.evidence, spent_j=1.0)
+    assert all(choice.figures.retention > 0 for choice in found.front)
+
+
+@GUIDED
+def test_a_lost_quality_that_trials_show_never_wins_nor_is_on_the_front(name):
+    kept = KEPT | {"int8": 0.0}
+    space = space_of()
+    surface = Measured(space, noise=0.002, kept=kept)
+    strategy = STRATEGIES[name](Problem(space=space, objective=OBJECTIVES["qep"]), seed=0)
+
+    outcomes = searched(strategy, surface, most=40)
+
+    lost = [each for each in outcomes if surface.quality(each.candidate) == 0]
+    found = answer(strategy.evidence, spent_j=1.0)
+    shown = [found.standing.best, *found.standing.members, *(c.configuration for c in found.front)]
+    assert lost  # its cells were tried once, being the fastest by far
+    assert len(lost) <= len([cell for cell in space.cells if dict(cell)["precision"] == "int8"])
+    assert all(surface.quality(each) > 0 for each in shown)
+    assert all(choice.figures.retention > 0 for choice in found.front)
+
+
+def test_an_error_of_quality_that_all_share_keeps_no_search_going():
+    space = space_of(precisions=("fp32", "tf32"))
+    surface = Measured(space, noise=0.002, kept_u=0.05)
+    known = {
+        cell: replace(each, u=0.05 if each.outputs == "tf32" else None)
+        for cell, each in qualities(space).items()
+    }
+    strategy = ModelGuided(Problem(space=space, objective=OBJECTIVES["qep"], qualities=known))
+
+    outcomes = searched(strategy, surface, most=len(space))
+
+    assert strategy.is_done
+    assert len(outcomes) < 30
+
+
+def volume(costs):
+    """Return the hypervolume of costs: what each adds to those before it."""
+    return sum(
+        expected_growth(
+            costs[n : n + 1, :2], np.zeros((1, 2)), costs[n : n + 1, 2], costs[:n], np.full(3, 1.1)
+        )[0]
+        for n in range(len(costs))
+    )
+
+
+def test_a_tenth_of_the_trials_finds_the_front_of_energy_time_and_quality():
+    space = space_of()
+    surface = Measured(space, noise=0.002)
+    problem = Problem(space=space, objective=OBJECTIVES["qep"], qualities=qualities(space))
+    true = {
+        each: (
+            log(surface.truth(each)[0]),
+            log(surface.truth(each)[1]),
+            -log(surface.quality(each)),
+        )
+        for each in space
+    }
+    every = np.array(list(true.values()))
+    low, high = every.min(axis=0), every.max(axis=0)
+
+    def share(name):
+        outcomes = searched(STRATEGIES[name](problem, seed=1), surface, most=len(space) // 10)
+        found = np.array([true[each.candidate] for each in outcomes])
+        return volume((found - low) / (high - low)) / volume((every - low) / (high - low))
+
+    assert share("front-guided") > 0.99
+    assert share("front-guided") > share("random")

@@ -1,0 +1,146 @@
+"""Searches where the law of time and power fails: it is noticed, and the best is found."""
+
+from dataclasses import dataclass, replace
+from random import Random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from search_surfaces import CLOCKS_MHZ, Surface, large_space, problem_on, searched
+
+from joulelab.searching.answer import answer
+from joulelab.searching.evidence import Evidence
+from joulelab.searching.model.beside import widest_gap
+from joulelab.searching.model.forecast import Forecaster
+from joulelab.searching.model.improvement import promising
+from joulelab.searching.model.rows import Rows
+from joulelab.searching.race import Race
+from joulelab.searching.space import SearchSpace
+from joulelab.searching.strategies.model_guided import ModelGuided
+
+NUM_LAWFUL = 2
+CLOCKS = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ}, knobs={"batch": 64})
+
+
+class Contended(Surface):
+    """A program whose units wait for each other the less, the lower the clock."""
+
+    def _held(self, configuration, clock_mhz):
+        power, time = super()._held(configuration, clock_mhz)
+        x = clock_mhz / max(CLOCKS_MHZ)
+        return power, time * x * (1 - 0.25 * (1 - max(x, 0.6))) / min(x / 0.6, 1.0) ** 2
+
+
+class Plateau(Surface):
+    """A program that memory bounds down to 62 % of the clock, on a board of linear power."""
+
+    def _held(self, configuration, clock_mhz):
+        x = clock_mhz / max(CLOCKS_MHZ)
+        return 70 + 130 * x + 60 * max(0.0, x - 0.85), max(1.0, 0.62 / x) ** 1.5
+
+
+@dataclass
+class Loud(Surface):
+    """Trials that scatter by ten times as much as they state."""
+
+    def figures(self, configuration, random):
+        figures = super().figures(configuration, random)
+        return replace(figures, energy_u_j=figures.energy_u_j / 10)
+
+
+def weight_of_failure(surface, clocks_mhz):
+    evidence = Evidence(problem_on(CLOCKS))
+    for configuration in CLOCKS:
+        if configuration.point.sm_clock_mhz in (None, *clocks_mhz):
+            evidence.add(surface.outcome(configuration, Random(1)))
+    return Forecaster(evidence).forecast().belief.weights[NUM_LAWFUL:].sum()
+
+
+@pytest.mark.parametrize("broken", [Contended, Plateau])
+def test_residuals_tell_that_the_law_fails(broken):
+    measured = CLOCKS_MHZ[::6]
+
+    lawful, lawless = (
+        weight_of_failure(kind(CLOCKS, noise=0.003), measured) for kind in (Surface, broken)
+    )
+
+    assert lawful < 0.1
+    assert lawless > 0.9
+
+
+@pytest.mark.parametrize("broken", [Contended, Plateau])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_best_is_found_where_the_law_fails(broken, seed):
+    surface = broken(CLOCKS, noise=0.005)
+    problem = problem_on(CLOCKS)
+    race = Race(problem, ModelGuided(problem), num_trials=40)
+
+    searched(race, surface, most=40, seed=seed)
+
+    chosen = race.standing().best
+    assert surface.log_edp(chosen) - surface.log_edp(surface.best()) < 0.01
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_answer_holds_the_best_where_trials_scatter_more_than_they_state(seed):
+    surface = Loud(CLOCKS, noise=0.03)
+    problem = problem_on(CLOCKS)
+    race = Race(problem, ModelGuided(problem), num_trials=30)
+
+    searched(race, surface, most=30, seed=seed)
+
+    found = answer(race.evidence, spent_j=0.0)
+    assert surface.best() in {*found.standing.members, *found.unmeasured}
+
+
+def line(logs):
+    n = len(logs)
+    return Rows(
+        cell=np.zeros(n, dtype=np.intp),
+        ratio=np.exp(logs),
+        limit_w=np.full(n, np.inf),
+        asked_w=np.full(n, np.inf),
+        place=np.column_stack([logs, np.zeros(n)]),
+        board=np.zeros(n, dtype=np.intp),
+        warmth_k=np.zeros(n),
+    )
+
+
+def test_the_widest_gap_beside_the_choice_is_looked_at_in_its_middle():
+    logs = np.linspace(-0.4, 0.0, 41)
+    tried = np.isin(np.arange(41), (0, 18, 20, 22, 26, 40))
+
+    place = widest_gap(line(logs), 20, tried, ~tried)
+
+    assert place == 9
+
+
+def test_nothing_is_looked_at_beside_a_choice_whose_neighbours_are_known():
+    logs = np.linspace(-0.2, 0.0, 21)
+    tried = np.isin(np.arange(21), (0, 5, 8, 10, 12, 15, 20))
+
+    assert widest_gap(line(logs), 10, tried, ~tried) is None
+
+
+def test_of_many_configurations_each_cell_keeps_its_cheapest():
+    num_cells, per_cell = 40, 100
+    cell = np.repeat(np.arange(num_cells), per_cell)
+    cost = np.tile(np.arange(per_cell, dtype=float), num_cells)
+    forecast = SimpleNamespace(log_cost=cost, rows=SimpleNamespace(cell=cell))
+
+    places = promising(forecast, np.ones(len(cell), dtype=bool))
+
+    assert len(places) == 1000
+    assert (np.bincount(cell[places]) == 25).all()
+    assert cost[places].max() == 24
+
+
+def test_a_suggestion_looks_closely_at_some_of_many_configurations_and_finds_the_best():
+    space = large_space()
+    surface = Surface(space, noise=0.003)
+
+    outcomes = searched(ModelGuided(problem_on(space)), surface, most=15)
+
+    found = min(surface.log_edp(outcome.candidate) for outcome in outcomes)
+    assert len(space) > 1000
+    assert found - surface.log_edp(surface.best()) < 0.01

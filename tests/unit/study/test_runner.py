@@ -1,0 +1,368 @@
+"""A program of one's own: measured, swept and searched in this process."""
+
+import sys
+from dataclasses import asdict, dataclass, replace
+
+import pytest
+from alone import run_alone
+
+import joulelab
+from joulelab.devices.simulated import DriverStore, Fault, fleet
+from joulelab.errors import (
+    ConfigError,
+    DeviceNotFoundError,
+    MeasurementError,
+    UnknownNameError,
+)
+from joulelab.tracking.store import ResultStore
+from joulelab.workloads.idle import Idle, IdleSettings
+from joulelab.workloads.launch_loop import GemmSettings
+
+CLOCKS_MHZ = (1200, 990, 810)
+EXAMPLES = range(128)
+
+
+def step(batch: int = 4):
+    raise AssertionError("a simulated GPU plays the cost")
+
+
+def rounding(batch: int = 1):
+    raise AssertionError("a simulated GPU plays the cost")
+
+
+rounding.quality = lambda batch: [example >= batch or batch == 1 for example in EXAMPLES]
+
+
+def per_row(batch):
+    return batch
+
+
+def kept(row):
+    return row.found.figures.retention
+
+
+def cost(batch):
+    kernel = joulelab.KernelCost(name="gemm", pipe="tensor_bf16", flop=1e11 * batch, dram_b=1e9)
+    return joulelab.PhaseCost(phase="run", work=1, kernels=(kernel,))
+
+
+def test_a_function_is_measured_through_the_whole_procedure(make_lab):
+    result = joulelab.measure(step, unit="row", cost=cost, work=4, lab=make_lab())
+
+    measurement = result.measurement()
+    assert result.valid, measurement.findings
+    assert measurement.unit == "row"
+    assert measurement.configuration.workload == f"{__name__}.step"
+    assert measurement.receipt is not None
+    assert f"{measurement.device.uuid}" in str(result)
+    [stored] = ResultStore(result.folder).read()
+    assert stored == measurement
+
+
+def test_energy_per_unit_is_that_of_a_call_over_the_work_that_it_does(make_lab):
+    lab = make_lab()
+    whole = joulelab.measure(step, cost=cost, lab=lab).measurement()
+
+    parts = joulelab.measure(
+        step, cost=cost, work=lambda batch: 10.0 * batch, lab=make_lab(study="parts")
+    ).measurement()
+
+    assert parts.time_per_unit_s == pytest.approx(whole.time_per_unit_s / 40, rel=0.01)
+    assert parts.power_w == pytest.approx(whole.power_w, rel=0.02)
+
+
+def test_a_measurement_can_be_had_as_a_table_a_plot_and_a_report(make_lab, tmp_path):
+    result = joulelab.measure("gemm", knobs={"n": 4096}, lab=make_lab())
+
+    result.plot(tmp_path / "power.png")
+    page = result.report(tmp_path / "report.html").read_text()
+
+    assert result.to_frame()["n"].tolist() == [4096]
+    assert (tmp_path / "power.png").stat().st_size > 1000
+    assert "NVIDIA H200" in page
+
+
+def test_what_is_not_valid_has_no_number(make_lab, tmp_path):
+    store = str(tmp_path / "driver")
+    [address] = fleet("h200_sxm", 1, store)
+    DriverStore(store).state(address.uuid).inject(Fault(kind="foreign_process", pid=4711))
+
+    result = joulelab.measure("gemm", lab=make_lab())
+
+    assert not result.valid
+    with pytest.raises(MeasurementError, match="foreign"):
+        _ = result.measurement().energy_per_unit_j
+
+
+def test_a_sweep_finds_the_lowest_clock_of_a_program_that_waits_for_memory(make_lab, tmp_path):
+    found = joulelab.sweep("stream", clocks_mhz=CLOCKS_MHZ, repeats=2, lab=make_lab())
+
+    frame = found.to_frame()
+    assert set(frame["sm_clock_mhz"].dropna()) == set(CLOCKS_MHZ)
+    assert found.best.point.sm_clock_mhz == frame.loc[frame["edp_js"].idxmin(), "sm_clock_mhz"]
+    found.plot(tmp_path / "sweep.png")
+    assert (tmp_path / "sweep.png").stat().st_size > 1000
+    assert "MHz" in found.report(tmp_path / "sweep.html").read_text()
+
+
+def test_a_sweep_measures_on_several_gpus_in_turn_each_with_the_sentinel(make_lab):
+    lab = make_lab(num_gpus=2)
+
+    found = joulelab.sweep(
+        step, cost=cost, clocks_mhz=CLOCKS_MHZ, repeats=2, sentinel_every=4, lab=lab
+    )
+
+    boards = {m.device.uuid for m in found.measurements}
+    assert boards == {m.device.uuid for m in found.measurements if m.sentinel}
+    assert len(boards) == 2
+
+
+def test_a_study_goes_on_by_its_name_and_measures_nothing_twice(make_lab):
+    lab = make_lab(study="again")
+    asked = {"cost": cost, "clocks_mhz": CLOCKS_MHZ, "repeats": 1, "lab": lab}
+    first = joulelab.sweep(step, **asked)
+
+    second = joulelab.sweep(step, **asked)
+
+    assert second.summary.num_skipped == first.summary.num_trials
+    assert len(second.measurements) == len(first.measurements)
+
+
+def test_a_search_chooses_among_clocks_and_knobs(make_lab, tmp_path):
+    space = {"sm_clock_mhz": list(CLOCKS_MHZ), "batch": [1, 8]}
+
+    found = joulelab.search(
+        step, space, cost=cost, unit="row", work=lambda batch: batch, lab=make_lab()
+    )
+
+    assert found.best.values[1] == 8  # reads as much for one row as for eight
+    assert dict(found.best.configuration.knobs) == {"batch": 8}
+    assert found.to_frame()["is_best"].sum() == 1
+    found.plot(tmp_path / "front.svg")
+    assert "batch 8" in found.report(tmp_path / "search.html").read_text()
+
+
+def test_clocks_are_given_back_when_a_study_has_ended(make_lab, tmp_path):
+    joulelab.sweep(step, cost=cost, clocks_mhz=CLOCKS_MHZ, repeats=1, lab=make_lab())
+
+    assert DriverStore(tmp_path / "driver").locked_uuids() == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "complaint"),
+    [
+        ({"program": step}, ConfigError, "step has no cost, which simulated GPUs"),
+        ({"program": "gem"}, UnknownNameError, "Did you mean 'gemm'"),
+        ({"program": "gemm", "unit": "x"}, ConfigError, "says unit, work, cost and quality"),
+        ({"program": "gemm", "knobs": {"m": 1}}, UnknownNameError, "knob of gemm"),
+        (
+            {"program": "gemm", "point": joulelab.OperatingPoint(sm_clock_mhz=1001)},
+            ConfigError,
+            "the nearest: 990 and 1005",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_is_written(
+    make_lab, tmp_path, asked, error, complaint
+):
+    with pytest.raises(error, match=complaint):
+        joulelab.measure(**asked, lab=make_lab())
+
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(make_lab):
+    with pytest.raises(DeviceNotFoundError, match="SIM-h200_sxm-0"):
+        joulelab.measure("gemm", lab=make_lab(uuids=("GPU-7",)))
+
+
+def test_settings_of_a_workload_say_which_it_is_and_knobs_go_over_them(make_lab):
+    settings = GemmSettings(n=4096, precision="fp16")
+
+    result = joulelab.measure(settings, knobs={"n": 2048}, lab=make_lab())
+
+    measured = result.measurement().configuration
+    assert measured.workload == "gemm"
+    assert dict(measured.knobs) == asdict(replace(settings, n=2048))
+
+
+@dataclass
+class Rest(Idle):
+    """A workload that is a dataclass, too."""
+
+    settings: IdleSettings
+
+
+def test_a_workload_that_is_a_dataclass_is_not_taken_for_settings(make_lab):
+    result = joulelab.measure(Rest(IdleSettings()), lab=make_lab())
+
+    assert result.measurement().configuration.workload == f"{__name__}.Rest"
+
+
+def test_settings_of_nothing_known_are_refused(make_lab):
+    with pytest.raises(ConfigError, match="Procedure is neither a program nor the settings"):
+        joulelab.measure(joulelab.Procedure(), lab=make_lab())
+
+
+def test_a_sweep_without_clocks_measures_the_drivers_own_and_needs_no_setter(make_lab):
+    lab = make_lab(observe_only=True)
+
+    found = joulelab.sweep("gemm", mode="baseline", repeats=2, lab=lab)
+
+    assert {m.configuration.point for m in found.measurements} == {joulelab.OperatingPoint()}
+
+
+def test_the_header_of_a_study_has_what_was_asked_or_the_settings_of_an_experiment(make_lab):
+    own = joulelab.measure("gemm", lab=make_lab())
+    told = joulelab.measure("gemm", settings=GemmSettings(n=64), lab=make_lab(study="told"))
+
+    asked = dict(ResultStore(own.folder).read_study().settings)
+    assert (asked["program"], asked["lab.gpu"]) == ("gemm", "h200_sxm")
+    assert dict(ResultStore(told.folder).read_study().settings) == asdict(GemmSettings(n=64))
+
+
+@pytest.mark.parametrize(
+    ("study", "complaint"),
+    [
+        (lambda lab: joulelab.sweep("gemm", lab=lab), "observe-only calls no setter"),
+        (
+            lambda lab: joulelab.search("gemm", {"sm_clock_mhz": "all"}, lab=lab),
+            "leave sm_clock_mhz out",
+        ),
+        (lambda lab: joulelab.search("gemm", {"n": [64, -1]}, lab=lab), "n must be"),
+        (lambda lab: joulelab.search("gemm", {"n": [64]}, seed=-1, lab=lab), "seed must be"),
+        (
+            lambda lab: joulelab.search("gemm", {"n": [64]}, strategy="gird", lab=lab),
+            "Did you mean 'grid'",
+        ),
+    ],
+)
+def test_what_none_could_carry_out_is_refused_before_a_gpu_is_looked_for(
+    make_lab, tmp_path, study, complaint
+):
+    with pytest.raises(ConfigError, match=complaint):
+        study(make_lab(observe_only=True, uuids=("GPU-nowhere",)))
+
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_axis_in_words_is_refused_unless_it_is_all_clocks(make_lab):
+    with pytest.raises(ConfigError, match="'all' goes with sm_clock_mhz"):
+        joulelab.search("gemm", {"n": "all"}, lab=make_lab())
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ({"program": "gemm", "space": {"n": [256, 512]}}, "Unknown workload with outputs to score"),
+        ({"program": step, "cost": cost}, "step does not say what its outputs are worth"),
+        ({"program": rounding, "cost": None}, "rounding has no cost, which simulated GPUs"),
+        ({"program": rounding, "metric": "accuracy"}, "choose from own_score"),
+        ({"program": rounding, "objective": "edp", "metric": "bleu"}, "does not count for the"),
+        ({"program": rounding, "quality_floor": 2.0}, "A floor of quality is a share"),
+        ({"program": rounding, "quality": lambda batch: None}, "a number for each example, got No"),
+        ({"program": rounding, "quality_direction": "up"}, "must be 'higher' or 'lower'"),
+        ({"program": "gemm", "quality": lambda: 1.0}, "it says unit, work, cost and quality"),
+    ],
+)
+def test_a_search_over_quality_that_cannot_be_is_refused_before_anything_is_made(
+    make_lab, tmp_path, asked, complaint
+):
+    usual = {"space": {"batch": [1, 8]}, "objective": "qep", "lab": make_lab()}
+    costs = {"cost": cost} if asked["program"] is rounding else {}
+
+    with pytest.raises(ConfigError, match=complaint):
+        joulelab.search(**usual | costs | asked)
+
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_search_over_quality_keeps_to_its_floor_and_finds_the_front(make_lab):
+    space = {"sm_clock_mhz": list(CLOCKS_MHZ), "batch": [1, 8, 64]}
+
+    found = joulelab.search(
+        rounding, space, objective="qep", quality_floor=0.8, cost=cost, work=per_row, lab=make_lab()
+    )
+
+    retentions = {dict(row.configuration.knobs)["batch"]: kept(row) for row in found.front}
+    assert found.best.values[1] == 8  # 64 would be the cheapest, and loses too much
+    assert retentions == {8: pytest.approx(1 - 8 / 128, abs=1e-9), 1: 1.0}
+    assert set(found.to_frame()["retention"].dropna()) <= {1.0, 0.9375, 0.5}
+    assert "batch 64: 50.00 % " in str(found)
+    assert "quality 93.8 %" in str(found)
+
+
+def test_any_objective_can_be_searched_under_a_floor_of_quality(make_lab):
+    floor = joulelab.Constraint(quantity="quality", bound=0.4)
+    space = {"sm_clock_mhz": list(CLOCKS_MHZ), "batch": [1, 8, 64]}
+
+    found = joulelab.search(
+        step,
+        space,
+        constraints=[floor],
+        quality=lambda batch: 1.0 + batch,
+        quality_direction="lower",
+        cost=cost,
+        work=per_row,
+        lab=make_lab(),
+    )
+
+    assert found.best.values[1] == 1
+    assert {kept(row) for row in found.result.rows} <= {1.0, 2 / 9, 2 / 65}
+    assert "quality returned one number" in str(found)
+
+
+def test_a_workload_of_ours_is_scored_and_searched_in_this_process(make_lab):
+    space = {"precision": ["fp32", "int4"], "batch": [16, 64]}
+
+    found = joulelab.search(
+        "digits-vit",
+        space,
+        knobs={"weights": None},
+        objective="qep",
+        quality_floor=None,
+        metric="class_agreement",
+        lab=make_lab(),
+    )
+
+    assert {dict(c)["precision"] for c in found.scores.kept} == {"fp32", "int4"}
+    assert 0 < min(kept(row) for row in found.result.rows) < 1
+
+
+def test_nothing_of_this_needs_ray_mlflow_or_torch(tmp_path, guard_socket):
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['ray', 'mlflow']))\n"
+        "import joulelab; from pathlib import Path\n"
+        "from actor_fixtures import QUICK\n"
+        "from joulelab.core.cost import PhaseCost\n"
+        f"lab = joulelab.Lab(device='simulated', gpu='h200_sxm', store={str(tmp_path)!r},\n"
+        f"    results_dir={str(tmp_path)!r}, guard_socket=Path({str(guard_socket)!r}),\n"
+        "    procedure=QUICK, progress=False)\n"
+        "wait = PhaseCost(phase='run', work=1, wait_s=0.1)\n"
+        "print(joulelab.sweep(lambda: None, cost=wait, clocks_mhz=[990], repeats=2, lab=lab))\n"
+        "assert 'torch' not in sys.modules"
+    )
+
+    assert "MHz" in run_alone(code)
+
+
+def test_two_files_of_one_name_are_measured_each(make_lab, tmp_path, monkeypatch):
+    """The first was measured twice."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    source = """
+import joulelab
+
+def step():
+    ...
+
+step.cost = joulelab.PhaseCost(phase="run", work=1, wait_s={wait_s})
+"""
+    times_s = []
+    for folder, wait_s in (("a", 0.01), ("b", 0.02)):
+        path = tmp_path / folder / "twin_step.py"
+        path.parent.mkdir()
+        path.write_text(source.format(wait_s=wait_s))
+        result = joulelab.measure(f"{path}:step", lab=make_lab())
+        times_s.append(result.measurement().time_per_unit_s)
+
+    assert times_s[1] == pytest.approx(2 * times_s[0], rel=0.05)

@@ -1,0 +1,163 @@
+import base64
+import http.server
+import json
+import re
+import threading
+from pathlib import Path
+
+import pytest
+from synthetic_results import header, record
+
+from joulelab.cli.main import main
+from joulelab.errors import ConfigError, TrackingError
+from joulelab.tracking.addresses import connectable, discreet
+from joulelab.tracking.delivery import deliver
+from joulelab.tracking.mlflow_store import check_reachable, usable_uri
+from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.store import ResultStore
+
+RESULTS = Path(__file__).parents[3] / "experiments" / "results"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "http://ann:hunter2@host:5000",
+        "--tracking-uri=https://ann:hunter2@host/mlflow?x=1",
+        "postgresql+psycopg2://ann:hunter2@host/db",
+        "http://ann@example.org:hunter2@host",
+        "API request to http://ann:hunter2@host/api failed; http://ann:hunter2@host is down.",
+        "postgresql://host/db?user=x&password=hunter2&sslmode=on",
+        "http://hunter2@host",
+    ],
+)
+def test_no_user_and_no_password_of_an_address_is_shown(told):
+    shown = discreet(told)
+
+    assert "hunter2" not in shown
+    assert "ann" not in shown
+    assert "host" in shown
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["http://host:5000", "sqlite:////a@b/mlflow.db", "mail ann@host", "/results/x@y", "none"],
+)
+def test_what_holds_no_login_is_shown_as_it_is(told):
+    assert discreet(told) == told
+
+
+def test_the_home_folder_is_no_part_of_what_is_shown(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert discreet(f"sqlite:///{tmp_path}/res/mlflow.db") == "sqlite:///~/res/mlflow.db"
+    assert discreet(f"{tmp_path}") == "~"
+    assert discreet(f"{tmp_path}-of-another") == f"{tmp_path}-of-another"
+    assert connectable("sqlite:///~/res/mlflow.db") == f"sqlite:///{tmp_path}/res/mlflow.db"
+
+
+def test_an_address_that_lost_its_password_is_never_connected_to():
+    with pytest.raises(ConfigError, match=r"give the whole address again with --tracking-uri"):
+        usable_uri(discreet("http://ann:hunter2@host"))
+
+
+@pytest.mark.parametrize(
+    "uri", ["http://", "http://[::1", "http://host:99999", "nonsense://host", "://", "http://a b"]
+)
+def test_what_can_be_no_tracking_store_is_refused_before_anything_is_measured(uri):
+    with pytest.raises(ConfigError, match="must be the address of a server"):
+        usable_uri(uri)
+
+
+def test_an_embedded_store_in_a_folder_that_cannot_be_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(ConfigError, match="must be a folder in which files can be made"):
+        usable_uri(f"sqlite:///{tmp_path}/file/mlflow.db")
+    with pytest.raises(ConfigError, match="but it is a folder"):
+        usable_uri(f"sqlite:///{tmp_path}")
+
+
+def test_looking_whether_a_folder_can_be_used_leaves_nothing(tmp_path):
+    usable_uri(f"sqlite:///{tmp_path}/not/yet/mlflow.db")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in sorted(RESULTS.rglob("*")) if p.suffix not in (".parquet", ".png")],
+    ids=lambda path: path.relative_to(RESULTS).as_posix(),
+)
+def test_no_committed_result_tells_a_home_folder_or_a_login(path):
+    """The matrix of workloads had /root/res in its command and in its settings."""
+    if not path.is_file():
+        return
+    text = path.read_text(encoding="utf-8")
+
+    assert not re.findall(r"/root\b|/home/\w+|/Users/\w+|file:///", text)
+    assert not re.findall(r"\w+://[^\s\"/*<>]*:[^\s\"/*<>]*@", text)
+
+
+def test_headers_of_committed_studies_read_back():
+    for path in RESULTS.rglob("study.json"):
+        assert json.loads(path.read_text())["command"]
+
+
+def test_the_server_is_asked_with_the_login_that_nobody_is_shown():
+    asked = []
+
+    class Guarded(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.path, self.headers["Authorization"]))
+            self.send_response(503)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Guarded) as server:
+        threading.Thread(target=server.handle_request).start()
+        uri = f"http://ann:hunter%202@127.0.0.1:{server.server_port}/mlflow"
+        with pytest.raises(TrackingError, match=r"http://\*\*\*@127.0.0.1:\d+/mlflow answers"):
+            check_reachable(uri)
+
+    login = base64.b64encode(b"ann:hunter 2").decode()
+    assert asked == [("/mlflow/health", f"Basic {login}")]
+
+
+def test_a_store_that_fails_is_named_without_its_password(tmp_path):
+    tracker = MlflowTracker("http://ann:hunter2@127.0.0.1:9")
+    store = ResultStore(tmp_path)
+    store.write_study(header(tracking_uri="http://ann:hunter2@127.0.0.1:9"))
+    store.append(record(measurement_id="m1"))
+
+    report = deliver(store, tracker)
+
+    assert report.num_left == 1
+    assert "hunter2" not in repr(report)
+    assert "hunter2" not in (tmp_path / "study.json").read_text()
+    assert [m.measurement_id for m in store.undelivered(target=tracker.target)]
+
+
+def test_what_was_delivered_with_a_password_is_known_by_the_address_without(tmp_path):
+    store = ResultStore(tmp_path)
+    store.append(record(measurement_id="m1"))
+
+    store.mark_delivered(["m1"], target="http://ann:hunter2@host")
+
+    assert "hunter2" not in (tmp_path / "delivered" / "driver.jsonl").read_text()
+    assert store.undelivered(target="http://bob:other@host") == []
+
+
+def test_a_stored_address_without_its_password_is_not_synced_to(tmp_path, capsys):
+    store = ResultStore(tmp_path)
+    store.append(record(measurement_id="m1"))
+    store.write_study(header(tracking_uri="http://ann:hunter2@127.0.0.1:9"))
+
+    code = main(["sync", str(tmp_path)])
+
+    said = capsys.readouterr().err
+    assert code == 2
+    assert len(said.splitlines()) == 1
+    assert "give the whole address again with --tracking-uri" in said

@@ -1,0 +1,90 @@
+"""A tracker in a process of its own, and the link to it."""
+
+import os
+import signal
+import time
+from contextlib import closing
+
+import pytest
+from synthetic_results import header, measurement
+
+from joulelab.core.record import Record
+from joulelab.errors import TrackingError
+from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.tracker_process import LocalTrackerProcess, TrackerLink
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = ResultStore(tmp_path / "study")
+    store.append(*(Record(measurement=m, trace=None) for m in made()))
+    store.write_study(header())
+    yield store
+    store.close()
+
+
+def made():
+    return [measurement(1500, minute=i) for i in range(3)]
+
+
+def process_of(store, uri):
+    return LocalTrackerProcess(str(store.folder), uri, header(), 0)
+
+
+def its_process(process):
+    return process._process
+
+
+def test_what_is_sent_is_delivered(store, tmp_path):
+    uri = embedded_uri(tmp_path)
+    with closing(TrackerLink(store, uri, process_of(store, uri))) as link:
+        link.send(made())
+
+        report = link.finish()
+
+    assert (report.num_delivered >= 3, report.num_left, report.error) == (True, 0, None)
+    assert store.undelivered(target=uri) == []
+
+
+def test_a_clerk_that_dies_leaves_everything_to_sync_and_says_so(store, store_uri):
+    process = process_of(store, store_uri)
+    with closing(TrackerLink(store, store_uri, process)) as link:
+        its_process(process).send_signal(signal.SIGSTOP)
+        its_process(process).kill()
+
+        link.send(made())
+        report = link.finish()
+
+    assert report.num_left == 3
+    assert report.error == "The tracker's process failed: It ended with exit code -9."
+
+
+def test_a_clerk_that_cannot_begin_says_why(store):
+    process = process_of(store, "sqlite:///relative.db")
+
+    with pytest.raises(TrackingError, match="must hold an absolute path"):
+        process.call("offer_backlog").result(60)
+
+    process.end()
+
+
+def test_an_interruption_of_the_terminal_does_not_reach_the_clerk(store, store_uri):
+    process = process_of(store, store_uri)
+
+    assert os.getpgid(its_process(process).pid) != os.getpgid(0)
+
+    process.end()
+
+
+def test_a_clerk_ends_with_whoever_started_it(store, store_uri):
+    process = process_of(store, store_uri)
+    assert process.call("offer", []).result(60) is None
+
+    process._connection.close()
+
+    until_s = time.monotonic() + 30
+    while its_process(process).poll() is None and time.monotonic() < until_s:
+        time.sleep(0.05)
+    assert its_process(process).returncode == 0
+    process.end()
