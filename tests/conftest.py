@@ -53,16 +53,16 @@ def heeded():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
     """Keep a file's tests in one process, so that they share what the file has made for all.
 
-    Those that need a Ray cluster share one, or rather two: of searches, and of all else.
+    Those that need a Ray cluster share one, and begin first: they take as long as all others.
     """
     for item in items:
-        name = str(item.path)
-        if "cluster" in item.fixturenames:
-            name = "searches on Ray" if "search" in item.path.name else "Ray"
+        name = "Ray" if "cluster" in item.fixturenames else str(item.path)
         item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=lambda item: "cluster" not in item.fixturenames)
 
 
 def pytest_collection_finish():

@@ -159,8 +159,7 @@ def cut_off(experiment, num_kept):
     [generator] = experiment.glob("search_gen_state-*.json")
     content, known = json.loads(state.read_text()), json.loads(searcher.read_text())
     content["trial_data"] = content["trial_data"][:num_kept]
-    kept = json.dumps(content["trial_data"])
-    known["has_ended"], known["names"] = False, [name for name in known["names"] if name in kept]
+    known["has_ended"] = False
     state.write_text(json.dumps(content))
     searcher.write_text(json.dumps(known))
     ended = pickle.loads(generator.read_bytes())

@@ -47,10 +47,9 @@ class Exchange:
     async def measure(self, ask: Ask) -> Result:
         """Return what the driver answers, once it does."""
         if ask.name not in self._answers:
-            self._answers[ask.name] = asyncio.get_running_loop().create_future()
             self._asks.append(ask)
             self._news.set()
-        return await asyncio.shield(self._answers[ask.name])
+        return await asyncio.shield(self._answer_to(ask.name))
 
     async def asks(self) -> list[Ask]:
         """Return what was asked since the last call, once there is something; or :meth:`ring`."""
@@ -61,17 +60,27 @@ class Exchange:
 
     async def answer(self, name: str, result: Result) -> None:
         """Answer what was asked by that name."""
-        if not self._answers[name].done():
-            self._answers[name].set_result(result)
+        if not self._answer_to(name).done():
+            self._answer_to(name).set_result(result)
 
     async def ring(self) -> None:
         """Have :meth:`asks` return, be there any or not."""
         self._news.set()
 
+    def _answer_to(self, name: str) -> asyncio.Future[Result]:
+        if name not in self._answers:
+            self._answers[name] = asyncio.get_running_loop().create_future()
+        return self._answers[name]
+
 
 def start_exchange() -> Any:
-    """Start an exchange on the driver's node; return its handle."""
+    """Start an exchange on the driver's node; return its handle.
+
+    Should its process or its node vanish, it starts again and Ray repeats the calls that wait:
+    trials ask again, and the driver answers by the same names.
+    """
     make_remote: Any = ray.remote
     options: dict[str, Any] = {"num_cpus": 0, "max_concurrency": MOST_WAITING}
+    options |= {"max_restarts": -1, "max_task_retries": -1}
     options["scheduling_strategy"] = beside_the_driver()
     return make_remote(Exchange).options(**options).remote()

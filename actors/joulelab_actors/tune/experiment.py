@@ -13,6 +13,7 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray.tune.experiment import Trial
 from ray.tune.logger import JsonLoggerCallback
 from ray.tune.search import Searcher
 from typing_extensions import override
@@ -32,6 +33,7 @@ END_S = 60.0
 """Longest wait for Tune to end once nothing is left to do; it takes 1 to 5 s."""
 _MOST_DEATHS = 3
 """Times that the process of a trial may die; it asks again for what it asked for."""
+_ENDED = (Trial.TERMINATED, Trial.ERROR)
 _SETTINGS = {
     # Of Tune's writers only that of the results is wanted: TensorBoard's imports PyTorch and waits
     # for the disk at every trial. Its new output writes to standard output at any level.
@@ -100,7 +102,9 @@ class Steering:
         """Return Tune's experiment of this search: restored if it was cut off, or a new one."""
         path = self.folder / NAME
         trainable = self._trainable(queue)
-        if _was_cut_off(path):
+        if (trials := _cut_off(path)) is not None:
+            begun = {t["trial_id"]: _key(t) for t in trials if t["status"] not in _ENDED}
+            queue.restore(begun, [_key(t) for t in trials if t["status"] == Trial.TERMINATED])
             return tune.Tuner.restore(str(path), trainable, resume_unfinished=True)
         shutil.rmtree(path, ignore_errors=True)  # a new one gets all trials, from the store
         return tune.Tuner(
@@ -151,8 +155,6 @@ class QueueSearcher(Searcher):
     def __init__(self, study: str) -> None:
         super().__init__()
         self._study = study
-        self._names: set[str] = set()
-        self._keys: dict[str, Key] = {}
 
     @override
     def suggest(self, trial_id: str) -> Any:
@@ -160,26 +162,20 @@ class QueueSearcher(Searcher):
         if queue is None or queue.error is not None:
             return self.FINISHED
         try:
-            key = queue.suggest(self._names)
+            key = queue.suggest(trial_id)
         except Exception as error:
             queue.error = error
             return self.FINISHED
         if key is None:
             return self.FINISHED if queue.has_ended else None
-        self._names.add(name_of(key))
-        self._keys[trial_id] = key
         return config_of(*key)
 
     @override
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        key, queue = self._keys.pop(trial_id, None), _queues.get(self._study)
-        if key is None or queue is None:
-            return
-        if error:
-            self._names.discard(name_of(key))
-        queue.note_ended(key, has_failed=error)
+        if (queue := _queues.get(self._study)) is not None:
+            queue.note_ended(trial_id, has_failed=error)
 
     def __reduce__(self) -> tuple[type[Searcher], tuple[str]]:
         """Be the searcher of the study, whatever process Tune restores it in."""
@@ -190,12 +186,11 @@ class QueueSearcher(Searcher):
         # What Tune has ended cannot be restored to go on, be it with a larger budget.
         queue = _queues.get(self._study)
         has_ended = queue is None or queue.has_ended or queue.error is not None
-        state = {"names": sorted(self._names), "has_ended": has_ended}
-        Path(checkpoint_path).write_text(json.dumps(state))
+        Path(checkpoint_path).write_text(json.dumps({"has_ended": has_ended}))
 
     @override
     def restore(self, checkpoint_path: str) -> None:
-        self._names = set(json.loads(Path(checkpoint_path).read_text())["names"])
+        """Do nothing: the snapshot of the trials, not of another moment, says what was begun."""
 
 
 class Ended(tune.Stopper):
@@ -247,16 +242,22 @@ def trial_name(trial: Any) -> str:
     return f"{configuration.point.label}-{name}-{trial.trial_id}"
 
 
-def _was_cut_off(path: Path) -> bool:
-    """Whether an experiment has trials, can be read, and did not come to its end."""
+def _cut_off(path: Path) -> list[dict[str, Any]] | None:
+    """Return the trials of an experiment that did not come to its end; ``None`` without any."""
     states, searchers = (
         sorted(path.glob(each)) for each in ("experiment_state-*.json", "searcher-state-*.pkl")
     )
     try:
-        trials = json.loads(states[-1].read_text())["trial_data"]
-        return bool(trials) and not json.loads(searchers[-1].read_text())["has_ended"]
+        has_ended = json.loads(searchers[-1].read_text())["has_ended"]
+        states_of_trials = json.loads(states[-1].read_text())["trial_data"]
+        trials = [json.loads(state) for state, _ in states_of_trials]
     except (IndexError, KeyError, OSError, ValueError):  # a kill can leave half of a file
-        return False
+        return None
+    return None if has_ended else trials or None
+
+
+def _key(trial: Mapping[str, Any]) -> Key:
+    return configuration_of(trial["config"])
 
 
 @contextmanager

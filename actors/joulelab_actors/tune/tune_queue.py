@@ -1,7 +1,7 @@
 """The queue of a search whose trials Ray Tune starts."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import RLock
 from typing import Any
@@ -21,7 +21,7 @@ from joulelab.study.search_queue import Check, Search, SearchQueue
 from joulelab.tracking.study import ChartPoint
 from joulelab_actors.tune.configs import configuration_of
 from joulelab_actors.tune.exchange import Ask, Result, start_exchange
-from joulelab_actors.tune.turnover import Key, Turnover, key_of, name_of
+from joulelab_actors.tune.turnover import Key, Turnover, key_of
 
 MOST_FAILED = 20
 """Trials of Tune's that may fail in a search: their processes die with a node, or are killed."""
@@ -33,8 +33,8 @@ class TuneQueue(SearchQueue):
     """Tune asks it what to start, its trials ask it to be measured, the pool what to measure.
 
     A trial is what the strategy asks for, or what a trial of Tune's asks for besides: a further
-    iteration, or one that an earlier run had begun. What the results store holds is answered from
-    there. Tune asks in a thread of its own, everybody else in the pool's.
+    iteration, or one of an earlier run. What the results store holds is answered from there. Tune
+    asks in a thread of its own, everybody else in the pool's.
 
     Args:
         search: What asks, and until when.
@@ -85,7 +85,7 @@ class TuneQueue(SearchQueue):
     def go_on_from(self, history: History) -> None:
         super().go_on_from(history)
         for trial, outcome in zip(history.trials, history.outcomes, strict=True):
-            self._results[key_of(trial)] = self._result(outcome)
+            self._results[key_of(trial)] = result_of(self.scored(outcome), self._search.objective)
         self._open = {key_of(trial): trial for trial in history.unfinished}
         self._idle = dict(self._open)
         self._unknown = deque(map(key_of, (*history.trials, *history.unfinished)))
@@ -103,11 +103,15 @@ class TuneQueue(SearchQueue):
         if self.error is not None:
             raise self.error
 
-    def suggest(self, known: Collection[str]) -> Key | None:
-        """Return what Tune is to start next; ``None`` if that is nothing now.
+    def restore(self, begun: Mapping[str, Key], ended: Collection[Key]) -> None:
+        """Note what Tune goes on with by itself, by its ids, and what it knows the end of."""
+        with self._lock:
+            self._turnover.restore(begun)
+            known = {*begun.values(), *ended}
+            self._unknown = deque(key for key in self._unknown if key not in known)
 
-        Args:
-            known: Names of what Tune has started before.
+    def suggest(self, trial_id: str) -> Key | None:
+        """Return what Tune is to start next under this id; ``None`` if that is nothing now.
 
         Raises:
             ConfigError: If the strategy asks for what cannot be carried out.
@@ -115,9 +119,8 @@ class TuneQueue(SearchQueue):
         with self._lock:
             if not self._is_led:
                 self._is_led = True
-                self._unknown = deque(key for key in self._unknown if name_of(key) not in known)
                 self._turn_over()
-            return self._turnover.take()
+            return self._turnover.take(trial_id)
 
     @property
     def has_ended(self) -> bool:
@@ -126,11 +129,10 @@ class TuneQueue(SearchQueue):
             is_out = bool(self._unknown or self._open or self._turnover.has_more)
             return self._is_over or (not is_out and self._has_nothing_to_ask)
 
-    def note_ended(self, key: Key, *, has_failed: bool) -> None:
+    def note_ended(self, trial_id: str, *, has_failed: bool) -> None:
         """Note that Tune is done with a trial; what one that failed was to ask for comes again."""
         with self._lock:
-            self._turnover.note_ended(key)
-            if has_failed and not self._is_over:
+            if (key := self._turnover.note_ended(trial_id)) and has_failed and not self._is_over:
                 self._num_failed += 1
                 self._unknown.append(key)
             if self._num_failed > MOST_FAILED:
@@ -179,7 +181,7 @@ class TuneQueue(SearchQueue):
         self._open.pop(key, None)
         if self._besides.get(key[0]) == trial:
             del self._besides[key[0]]
-        self._results[key] = self._result(outcome)
+        self._results[key] = result_of(self.scored(outcome), self._search.objective)
         for ask in self._askers.pop(key, []):
             self._reply(ask, self._results[key])
         self._turn_over()
@@ -254,9 +256,13 @@ class TuneQueue(SearchQueue):
         num_sentinels = sum(trial.sentinel for trial in self._idle.values())
         trial = self.next_trial(sentinel=num_due > num_sentinels)
         self._is_stuck = trial is None and not self._open
-        if trial is not None and key_of(trial) in self._open:
-            return self._another()  # a trial that Tune has restored asks for it
-        return None if trial is None else self._opened(trial)
+        if trial is None:
+            return None
+        key = key_of(trial)
+        restored = key in self._open or self._turnover.has(key)  # a trial of Tune's asks for it
+        if key not in self._open:
+            self._opened(trial)
+        return self._another() if restored else key
 
     @override
     def begin(
@@ -284,15 +290,12 @@ class TuneQueue(SearchQueue):
         return key
 
     def _first_of(self, asked: Sequence[Key], uuid: str) -> Key | None:
-        """Return what ``uuid`` measures next: a sentinel if it is due, which others leave to it."""
-        is_due = self.is_due(uuid)
-        own = [key for key in asked if self._idle[key].sentinel == is_due]
-        if own or is_due or not any(map(self.is_due, self._in_service)):
+        """Return what ``uuid`` measures next; sentinels are left to GPUs that welcome one."""
+        welcomes = self.welcomes_sentinel(uuid)
+        own = [key for key in asked if self._idle[key].sentinel == welcomes]
+        if own or welcomes or not any(map(self.welcomes_sentinel, self._in_service)):
             return next(iter(own or asked), None)
         return None
-
-    def _result(self, outcome: Outcome) -> Result:
-        return result_of(self.scored(outcome), self._search.objective)
 
     def _answer(self, name: str, result: Result) -> None:
         self.exchange.answer.remote(name, result)

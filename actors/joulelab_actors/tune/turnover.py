@@ -8,6 +8,7 @@ has another to start, and none ends while processes start.
 """
 
 from collections import deque
+from collections.abc import Mapping
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.trial import Trial
@@ -33,6 +34,8 @@ class Turnover:
 
     def __init__(self) -> None:
         self._ready: deque[Key] = deque()
+        self._keys: dict[str, Key] = {}  # of what Tune has started and not ended, by its ids
+        self._restored: set[Key] = set()  # those of an earlier run that have not yet begun again
         self._live: set[Key] = set()
         self._starting: set[Key] = set()
         self._held: deque[tuple[Key, str, Result]] = deque()
@@ -58,26 +61,43 @@ class Turnover:
         self._ready.append(key)
         self._live.add(key)
 
-    def take(self) -> Key | None:
-        """Return what Tune starts now; ``None`` if there is nothing."""
+    def take(self, trial_id: str) -> Key | None:
+        """Return what Tune starts now under its id; ``None`` if there is nothing."""
         if not self._ready:
             return None
-        key = self._ready.popleft()
+        key = self._keys[trial_id] = self._ready.popleft()
         if self._num_free:
             self._num_free -= 1
         else:
             self._starting.add(key)
         return key
 
+    def restore(self, begun: Mapping[str, Key]) -> None:
+        """Note what Tune goes on with by itself, by its ids."""
+        self._keys = dict(begun)
+        self._restored = set(begun.values())
+
+    def has(self, key: Key) -> bool:
+        """Whether a trial of an earlier run is yet to ask for this."""
+        return key in self._restored
+
     def note_begun(self, key: Key) -> None:
         """Note that the process of a trial is there; Tune itself may have restored the trial."""
         self._starting.discard(key)
+        self._restored.discard(key)
         self._live.add(key)
 
-    def note_ended(self, key: Key) -> None:
-        """Note that a trial is over, be it by an answer, a scheduler, or a failure."""
-        self._starting.discard(key)
-        self._live.discard(key)
+    def note_ended(self, trial_id: str) -> Key | None:
+        """Note that a trial is over, be it by an answer, a scheduler, or a failure.
+
+        Returns:
+            What it was started for; ``None`` if Tune had ended it before.
+        """
+        key = self._keys.pop(trial_id, None)
+        if key is not None:
+            for those in (self._starting, self._restored, self._live):
+                those.discard(key)
+        return key
 
     def hold(self, key: Key, name: str, result: Result) -> None:
         """Keep the answer to a trial, which ends with it."""

@@ -4,6 +4,9 @@ Boards of one product differ by several percent, and a sweep over several boards
 configuration on all of them. In the logarithm a board is a constant that least squares takes out,
 provided that configurations measured on more than one board tie the boards together (the
 unbalanced two-way classification without interaction; Searle, "Linear Models", Wiley 1971).
+Where it is known by how much boards of a kind differ, boards that nothing ties count as well, as
+uncertain as that makes them (Henderson's mixed model; Searle, Casella, McCulloch, "Variance
+Components", Wiley 1992, chapter 7).
 """
 
 from collections.abc import Sequence
@@ -17,6 +20,12 @@ from joulelab.core.statistics import student_quantile
 from joulelab.errors import ConfigError, MeasurementError
 
 Array = NDArray[np.float64]
+
+_LEAST_SD = 1e-4
+"""Of measurements: what repeats show by luck, or nobody states, is not less."""
+_EXPECTED = 4
+"""Boards that what is expected of their differences counts as."""
+_EM_STEPS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +117,8 @@ def fit_additive(
     boards: Sequence[str],
     logarithms: Sequence[float],
     stated_u: Sequence[float],
+    *,
+    board_sd: float | None = None,
 ) -> AdditiveFit:
     """Fit effects of configurations and boards to ``n`` measurements by least squares.
 
@@ -116,11 +127,13 @@ def fit_additive(
         boards: On which board.
         logarithms: Natural logarithm of what it found.
         stated_u: Its own standard uncertainty of that logarithm, >= 0.
+        board_sd: Standard deviation of boards of this kind, which is corrected by how these
+            differ; ``None`` if nothing is known, so that the boards must be tied.
 
     Raises:
         ConfigError: If the lengths differ or there are no measurements.
         MeasurementError: If some boards share no configuration with the others, see
-            :func:`tied`.
+            :func:`tied`, and ``board_sd`` is ``None``.
     """
     num = len(configurations)
     if not num or {len(boards), len(logarithms), len(stated_u)} != {num}:
@@ -128,27 +141,49 @@ def fit_additive(
             f"A fit needs measurements and equal lengths, got {num} configurations, "
             f"{len(boards)} boards, {len(logarithms)} values and {len(stated_u)} uncertainties."
         )
-    if not all(tied(configurations, boards, configurations[0])):
+    if board_sd is None and not all(tied(configurations, boards, configurations[0])):
         raise MeasurementError(
             "Some boards share no configuration with the others, so nothing compares them; "
             "measure a common configuration on every board (sentinels do that)."
         )
     names = tuple(dict.fromkeys(configurations))
-    design = _design(configurations, names, boards)
-    y = np.asarray(logarithms, dtype=np.float64)
-    solve = np.linalg.pinv(design)  # full column rank, because the boards are tied
-    effects = solve @ y
-    dof = num - design.shape[1]
-    variance = float(np.sum((y - design @ effects) ** 2)) / dof if dof else 0.0
-    k = len(names)
+    design, y = _design(configurations, names, boards), np.asarray(logarithms, dtype=np.float64)
+    k, dof = len(names), num - int(np.linalg.matrix_rank(design))
+    variance = float(np.sum((y - design @ np.linalg.pinv(design) @ y) ** 2)) / dof if dof else 0.0
+    u, drawn = np.asarray(stated_u, dtype=np.float64), design[:0]
+    if board_sd is not None:
+        error_sd = max(sqrt(variance if dof else float(np.mean(u**2))), _LEAST_SD)
+        drawn = _drawn_together(design, y, k, error_sd, board_sd)
+        u = np.append(u, np.full(len(drawn), error_sd))
+    solve = np.linalg.pinv(np.vstack([design, drawn]))  # full column rank: tied, or drawn together
     return AdditiveFit(
         configurations=names,
-        estimate=effects[:k],
+        estimate=solve[:k, :num] @ y,
         scatter=variance * (solve @ solve.T)[:k, :k],
-        stated=((solve * np.square(stated_u)) @ solve.T)[:k, :k],
+        stated=((solve * np.square(u)) @ solve.T)[:k, :k],
         dof=dof,
         residual_sd=sqrt(variance) if dof else None,
     )
+
+
+def _drawn_together(
+    design: Array, y: Array, num_configurations: int, error_sd: float, board_sd: float
+) -> Array:
+    """Return rows that say that each board is as the average, each as wrong as a measurement.
+
+    How far boards lie apart is what they are expected to and what they show, taken together in a
+    few steps of expectation and maximisation.
+    """
+    k, num_others = num_configurations, design.shape[1] - num_configurations
+    coding = np.vstack([np.eye(num_others), np.full((1, num_others), -1.0)])
+    rows, sd = np.hstack([np.zeros((len(coding), k)), coding]), board_sd
+    for _ in range(_EM_STEPS):
+        solve = np.linalg.pinv(np.vstack([design, rows * (error_sd / sd)]))
+        effects = coding @ (solve[:, : len(y)] @ y)[k:]
+        left = error_sd**2 * np.einsum("bi,ij,bj->b", coding, (solve @ solve.T)[k:, k:], coding)
+        seen = float(np.sum(effects**2 + left))
+        sd = sqrt((_EXPECTED * board_sd**2 + seen) / (_EXPECTED + num_others))
+    return np.asarray(rows * (error_sd / sd))
 
 
 def tied(configurations: Sequence[str], boards: Sequence[str], reference: str) -> list[bool]:

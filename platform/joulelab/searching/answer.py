@@ -68,8 +68,7 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
 
     Raises:
         ConfigError: If ``spent_j`` is negative.
-        MeasurementError: If the baseline was not measured, or shares no chain of boards with
-            the best.
+        MeasurementError: If the baseline was not measured, or no cost is finite.
     """
     if spent_j < 0:
         raise ConfigError(f"spent_j must not be negative, got {spent_j:g}.")
@@ -79,11 +78,10 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
             "An answer needs the baseline, with which everything is compared; measure it."
         )
     found = compared(evidence, level=level)
-    best = found.get(now.best)
-    if best is None or best.cost_ratio is None:
+    best = found[now.best]
+    if best.cost_ratio is None:
         raise MeasurementError(
-            "The best was measured on boards that nothing ties to the baseline's; measure the "
-            "baseline on every board (sentinels do that)."
+            "The best has no finite cost, since nothing of the quality is kept; widen the axes."
         )
     front = measured_front(evidence, found, now)
     fastest = _fastest(evidence, found, now)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from joulelab.core.additive import AdditiveFit, Interval
 from joulelab.core.configuration import Configuration
 from joulelab.searching.base import Figures
-from joulelab.searching.cost import log_energy, log_time
+from joulelab.searching.cost import BOARD_ENERGY_SD, BOARD_TIME_SD, log_energy, log_time
 from joulelab.searching.evidence import Evidence, combined
 from joulelab.searching.standing import LEVEL, cost_fit, fit_of
 
@@ -30,20 +30,16 @@ class Compared:
 
 
 def compared(evidence: Evidence, *, level: float = LEVEL) -> dict[Configuration, Compared]:
-    """Return what can be compared with the baseline, the first measured first.
-
-    What ran on boards that nothing ties to the baseline's is left out.
+    """Return everything measured against the baseline, the first measured first.
 
     Args:
         evidence: What was measured, the baseline included.
         level: Confidence of the intervals.
     """
     baseline = evidence.problem.space.baseline
-    (energy, tied), (time, _) = (
-        fit_of(evidence, evidence.measured, quantity, baseline)
-        for quantity in (log_energy, log_time)
-    )
-    cost, costed = cost_fit(evidence, evidence.measured, baseline)
+    energy, fitted = fit_of(evidence, evidence.measured, log_energy, BOARD_ENERGY_SD)
+    time, _ = fit_of(evidence, evidence.measured, log_time, BOARD_TIME_SD)
+    cost, costed = cost_fit(evidence, evidence.measured)
 
     def ratio(fit: AdditiveFit, configuration: Configuration) -> Interval:
         return fit.ratio(configuration.config_hash, baseline.config_hash, level=level)
@@ -55,7 +51,7 @@ def compared(evidence: Evidence, *, level: float = LEVEL) -> dict[Configuration,
             time_ratio=ratio(time, each),
             cost_ratio=ratio(cost, each) if each in costed else None,
         )
-        for each in tied
+        for each in fitted
     }
 
 

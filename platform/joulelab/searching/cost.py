@@ -1,11 +1,15 @@
 """What a configuration costs: ``a ln E + b ln T - c ln Q``, so that units and scales drop out."""
 
 from dataclasses import dataclass
-from math import inf, log, sqrt
+from math import hypot, inf, log, sqrt
 
 from joulelab.errors import MeasurementError
 from joulelab.objectives import Objective
 from joulelab.searching.base import Figures
+
+BOARD_TIME_SD, BOARD_POWER_SD = 0.01, 0.04
+"""By how much time and power of boards of one kind differ (8 V100: 4 % of idle power)."""
+BOARD_ENERGY_SD = hypot(BOARD_TIME_SD, BOARD_POWER_SD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,12 @@ def log_energy(figures: Figures) -> Cost:
 def log_time(figures: Figures) -> Cost:
     """Return the logarithm of the time of a unit of work."""
     return Cost(log=log(figures.time_s), u=figures.time_u_s / figures.time_s)
+
+
+def board_cost_sd(objective: Objective) -> float:
+    """Return by how much the logarithm of a cost differs between boards of one kind."""
+    a, b = objective.energy_exponent, objective.time_exponent
+    return hypot(a * BOARD_POWER_SD, (a + b) * BOARD_TIME_SD)
 
 
 def cost_of(objective: Objective, figures: Figures) -> Cost:

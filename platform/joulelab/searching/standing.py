@@ -7,11 +7,11 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.core.additive import AdditiveFit, fit_additive, tied
+from joulelab.core.additive import AdditiveFit, fit_additive
 from joulelab.core.comparison import best_set
 from joulelab.core.configuration import Configuration
 from joulelab.searching.base import Figures
-from joulelab.searching.cost import Cost, cost_of
+from joulelab.searching.cost import Cost, board_cost_sd, cost_of
 from joulelab.searching.evidence import Evidence
 
 LEVEL = 0.95
@@ -62,12 +62,12 @@ def standing(evidence: Evidence, *, level: float = LEVEL) -> Standing | None:
             level=level,
         )
     kept = [each for each in ranked if evidence.judgement(each).is_feasible]
-    fit, fitted = cost_fit(evidence, kept, first)
+    fit, fitted = cost_fit(evidence, kept)
     by_name = {each.config_hash: each for each in fitted}
     best, *equals = (by_name[name] for name in best_set(fit, level=level).members)
     doubtful = _doubtful(evidence, ranked, best, level)
     lows = _lows(fit, equals, best, level) | doubtful
-    exact, _ = fit_of(evidence, kept, _cost_of_exact_quality(evidence), first)
+    exact, _ = _fit_of_exact_quality(evidence, kept)
     open_lows = _lows(exact, equals, best, level) | doubtful
     return Standing(
         best=best,
@@ -83,7 +83,7 @@ def fit_of(
     evidence: Evidence,
     configurations: Sequence[Configuration],
     quantity: Callable[[Figures], Cost],
-    reference: Configuration,
+    board_sd: float,
 ) -> tuple[AdditiveFit, list[Configuration]]:
     """Fit a quantity of configurations, with the boards taken out.
 
@@ -91,11 +91,10 @@ def fit_of(
         evidence: What was measured.
         configurations: Whose repeats are taken.
         quantity: Its logarithm and uncertainty.
-        reference: What the others are compared with; those on boards that no chain of common
-            configurations ties to it are left out.
+        board_sd: By how much that logarithm differs between boards of one kind.
 
     Returns:
-        The fit, by ``config_hash``, and the configurations in it.
+        The fit, by ``config_hash``, and the configurations in it: those of finite logarithms.
     """
     rows = [
         (configuration, figures.board, quantity(figures))
@@ -103,35 +102,38 @@ def fit_of(
         for figures in evidence.repeats(configuration)
     ]
     rows = [row for row in rows if isfinite(row[2].log)]
-    names, boards = [row[0].config_hash for row in rows], [row[1] for row in rows]
-    kept = [
-        row for row, t in zip(rows, tied(names, boards, reference.config_hash), strict=True) if t
-    ]
     fit = fit_additive(
-        [configuration.config_hash for configuration, _, _ in kept],
-        [board for _, board, _ in kept],
-        [cost.log for _, _, cost in kept],
-        [cost.u for _, _, cost in kept],
+        [configuration.config_hash for configuration, _, _ in rows],
+        [board for _, board, _ in rows],
+        [cost.log for _, _, cost in rows],
+        [cost.u for _, _, cost in rows],
+        board_sd=board_sd,
     )
-    return fit, list(dict.fromkeys(configuration for configuration, _, _ in kept))
+    return fit, list(dict.fromkeys(configuration for configuration, _, _ in rows))
 
 
 def cost_fit(
-    evidence: Evidence, configurations: Sequence[Configuration], reference: Configuration
+    evidence: Evidence, configurations: Sequence[Configuration]
 ) -> tuple[AdditiveFit, list[Configuration]]:
     """Fit the cost as :func:`fit_of` does, with the quality's error, which repeats share.
 
     All configurations of the same outputs share it as well, so that it cancels between them.
     """
-    fit, fitted = fit_of(evidence, configurations, _cost_of_exact_quality(evidence), reference)
+    fit, fitted = _fit_of_exact_quality(evidence, configurations)
     error = _quality_error(evidence, fitted)
     scatter = fit.scatter + error if fit.dof else fit.scatter
     return replace(fit, scatter=scatter, stated=fit.stated + error), fitted
 
 
-def _cost_of_exact_quality(evidence: Evidence) -> Callable[[Figures], Cost]:
+def _fit_of_exact_quality(
+    evidence: Evidence, configurations: Sequence[Configuration]
+) -> tuple[AdditiveFit, list[Configuration]]:
     objective = evidence.problem.objective
-    return lambda figures: cost_of(objective, replace(figures, retention_u=None))
+
+    def cost(figures: Figures) -> Cost:
+        return cost_of(objective, replace(figures, retention_u=None))
+
+    return fit_of(evidence, configurations, cost, board_cost_sd(objective))
 
 
 def _quality_error(
@@ -173,6 +175,6 @@ def _doubtful(
         for each in ranked
         if not evidence.judgement(each).is_feasible and evidence.judgement(each).probability > least
     ]
-    fit, fitted = cost_fit(evidence, [best, *doubtful], best)
+    fit, fitted = cost_fit(evidence, [best, *doubtful])
     lows = _lows(fit, fitted, best, level)
     return {each: low for each, low in lows.items() if each != best and low < 1.0}

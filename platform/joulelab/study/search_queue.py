@@ -30,6 +30,10 @@ Check = Callable[[Trial], None]
 Observer = Callable[[Outcome, float], ChartPoint | None]
 """Told of an outcome and of the joules spent by then; returns a point of curves, or nothing."""
 
+WORTH_A_SENTINEL = 5
+"""Trials of a GPU from which on each is to begin with a sentinel. It ties the GPU to the others;
+with fewer trials the difference of boards costs less than measuring it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentinel:
@@ -38,7 +42,8 @@ class Sentinel:
     Attributes:
         configuration: What is measured, first of all and then between the others; one that the
             strategy knows, which is told of it as of any other.
-        every: Trials of a GPU between two of them.
+        every: Trials of a GPU between two of them. Where the budget leaves each GPU only a few
+            trials, or is not one of trials, one of so many is a GPU's first sentinel.
     """
 
     configuration: Configuration
@@ -94,6 +99,8 @@ class SearchQueue(StudyTrials):
         self._repeats: Counter[Configuration] = Counter()
         self._number = 0
         self._since_sentinel: dict[str, int] = {}
+        self._watched: set[str] = set()  # GPUs that were given a sentinel
+        self._num_gpus = self._num_sentinels = 0
         self._has_nothing = False
 
     @property
@@ -113,7 +120,7 @@ class SearchQueue(StudyTrials):
         plot: Callable[[ChartPoint], None],
     ) -> tuple[Sequence[Trial], frozenset[str]]:
         history = history_of(known)
-        self._plot = plot
+        self._plot, self._num_gpus = plot, len(uuids)
         self.go_on_from(history)
         return history.unfinished, frozenset()
 
@@ -122,6 +129,8 @@ class SearchQueue(StudyTrials):
         self._repeats = history.repeats.copy()
         self._number = history.next_number
         self._since_sentinel = dict(history.since_sentinel)
+        self._watched = set(history.since_sentinel)
+        self._num_sentinels = sum(t.sentinel for t in (*history.trials, *history.unfinished))
         self.num_skipped = len(history.trials)
         self.num_trials = self.num_skipped + len(history.unfinished)
         for outcome, energy_j in zip(history.outcomes, history.energies_j, strict=True):
@@ -149,16 +158,31 @@ class SearchQueue(StudyTrials):
         return None if candidate is None else self.begin(candidate)
 
     def is_due(self, uuid: str) -> bool:
-        """Whether a GPU's next trial is to be a sentinel."""
-        sentinel = self._search.sentinel
-        if sentinel is None:
+        """Whether a GPU's next trial is to be a sentinel, be it begun for that."""
+        if self._search.sentinel is None:
             return False
-        return self._since_sentinel.get(uuid, sentinel.every) >= sentinel.every
+        if self._since_sentinel.get(uuid, 0) >= self._search.sentinel.every:
+            return True
+        return uuid not in self._watched and self._num_sentinels < self._most_first
+
+    def welcomes_sentinel(self, uuid: str) -> bool:
+        """Whether a sentinel that was begun is better measured by this GPU than by others."""
+        return uuid not in self._watched or self.is_due(uuid)
+
+    @property
+    def _most_first(self) -> int:
+        """How many sentinels there may be before a GPU begins with its first."""
+        most, every = self.account.budget.num_trials, self._search.sentinel.every
+        if most is not None and most >= WORTH_A_SENTINEL * self._num_gpus:
+            return self._num_gpus
+        return max(1, (self.account.num_begun + every if most is None else most) // every)
 
     def note_taken(self, trial: Trial, uuid: str) -> None:
         """Note which GPU measures a trial."""
         since = 0 if trial.sentinel else self._since_sentinel.get(uuid, 0) + 1
         self._since_sentinel[uuid] = since
+        if trial.sentinel:
+            self._watched.add(uuid)
 
     @property
     @override
@@ -220,6 +244,7 @@ class SearchQueue(StudyTrials):
         self._check(trial)
         self._repeats[candidate] = max(self._repeats[candidate], repeat + 1)
         self._number += 1
+        self._num_sentinels += sentinel
         self.num_trials += 1
         self.account.begin()
         return trial

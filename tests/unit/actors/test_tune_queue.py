@@ -1,5 +1,7 @@
 """What Tune is given to start, which GPU measures it, and what its trials are answered; no Ray."""
 
+from itertools import count
+
 import pytest
 import ray
 from actor_fixtures import CLOCKS_MHZ, gemm
@@ -16,6 +18,7 @@ from joulelab_actors.tune.exchange import Ask
 from joulelab_actors.tune.tune_queue import MOST_FAILED, TuneQueue
 from joulelab_actors.tune.turnover import name_of
 
+IDS = count()
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
 FIGURES = Figures(energy_j=2.0, energy_u_j=0.1, time_s=0.5, time_u_s=0.0, power_w=4.0, board="a")
 
@@ -42,23 +45,28 @@ def made(monkeypatch):
     """Return a queue that is led by Tune, over GPUs a and b, as the pool has it."""
     monkeypatch.setattr(ray, "get", lambda asks: [asks.pop(0) for _ in range(len(asks))])
 
-    def queue_of(candidates=CANDIDATES, *, history=None, known=(), check=lambda t: None, **how):
+    def queue_of(candidates=CANDIDATES, *, history=None, check=lambda t: None, **how):
         strategy = how.pop("strategy", None) or Scripted(candidates)
         most_repeats = how.pop("most_repeats", 1)
         search = Search(study="s", strategy=strategy, **how)
         queue = TuneQueue(search, check, steer=None, most_repeats=most_repeats)
         queue.exchange = LocalExchange()
         queue._news = queue.exchange.waiting
-        queue._in_service = {"a", "b"}
+        queue._in_service, queue._num_gpus = {"a", "b"}, 2
         queue.go_on_from(history or History())
-        queue.known = known
         return queue
 
     return queue_of
 
 
 def suggested(queue):
-    return list(iter(lambda: queue.suggest(queue.known), None))
+    """Return what Tune is given to start."""
+    return list(iter(lambda: queue.suggest(str(next(IDS))), None))
+
+
+def end(queue, key, **how):
+    [trial_id] = [each for each, other in queue._turnover._keys.items() if other == key]
+    queue.note_ended(trial_id, **how)
 
 
 def ask(queue, *keys, iteration=0):
@@ -145,7 +153,8 @@ def test_what_the_store_holds_is_answered_from_there_if_tune_lacks_it(made):
     history = History(trials=(trial,), outcomes=(outcome,), energies_j=(1.0,), next_number=1)
     lacks = made(history=history)
     known = (CANDIDATES[0], 0)
-    knows = made(history=history, known={name_of(known)})
+    knows = made(history=history)
+    knows.restore({}, [known])
 
     keys = suggested(lacks)
     ask(lacks, *keys)
@@ -157,7 +166,7 @@ def test_what_the_store_holds_is_answered_from_there_if_tune_lacks_it(made):
 
 
 def test_each_gpu_takes_its_own_sentinel_and_leaves_that_of_the_other(made):
-    queue = made(sentinel=Sentinel(configuration=gemm()))
+    queue = made(budget=Budget(num_trials=10), sentinel=Sentinel(configuration=gemm()))
     keys = suggested(queue)
     ask(queue, *keys)
 
@@ -168,8 +177,23 @@ def test_each_gpu_takes_its_own_sentinel_and_leaves_that_of_the_other(made):
     assert of_b.sentinel
 
 
+def test_with_few_trials_for_each_gpu_one_of_ten_is_a_sentinel(made):
+    queue = made(
+        CANDIDATES * 9, budget=Budget(num_trials=40), sentinel=Sentinel(configuration=gemm())
+    )
+    queue._in_service = {f"gpu{number}" for number in range(20)}
+    queue._num_gpus = 20
+    ask(queue, *suggested(queue))
+
+    first = [queue.take(uuid) for uuid in sorted(queue._in_service)]
+
+    assert sum(trial.sentinel for trial in first) == 4
+    assert not any(queue.take(uuid).sentinel for uuid in sorted(queue._in_service))
+
+
 def test_a_sentinel_of_a_gpu_that_is_out_of_service_goes_to_another(made):
-    queue = made(CANDIDATES[:1], sentinel=Sentinel(configuration=gemm()))
+    sentinel = Sentinel(configuration=gemm())
+    queue = made(CANDIDATES[:1], budget=Budget(num_trials=10), sentinel=sentinel)
     ask(queue, *suggested(queue))
     of_a = [queue.take("a") for _ in range(3)]
 
@@ -183,7 +207,7 @@ def test_what_tune_failed_at_is_suggested_again_and_measured_once(made):
     queue = made(CANDIDATES[:2])
     first, _ = suggested(queue)
 
-    queue.note_ended(first, has_failed=True)
+    end(queue, first, has_failed=True)
     again = suggested(queue)
     ask(queue, *again)
 
@@ -193,10 +217,10 @@ def test_what_tune_failed_at_is_suggested_again_and_measured_once(made):
 
 def test_a_tune_that_fails_again_and_again_ends_the_search(made):
     queue = made(CANDIDATES[:1])
-    [key] = suggested(queue)
 
     for _ in range(MOST_FAILED + 1):
-        queue.note_ended(key, has_failed=True)
+        [key] = suggested(queue)
+        end(queue, key, has_failed=True)
 
     assert isinstance(queue.error, DeviceError)
 
@@ -212,6 +236,31 @@ def test_what_tune_restored_is_what_the_strategy_asks_for_next(made):
     assert keys == [(CANDIDATES[1], 0), (CANDIDATES[2], 0)]
     taken = list(iter(lambda: queue.take("a"), None))
     assert [trial.configuration for trial in taken] == CANDIDATES[:3]
+
+
+def test_what_tune_restored_and_has_yet_to_ask_for_is_not_suggested_again(made):
+    """Its process may take longer to start than the strategy to ask for the same."""
+    queue, restored = made(CANDIDATES[:3]), (CANDIDATES[0], 0)
+    queue.restore({"of an earlier run": restored}, [])
+
+    keys = suggested(queue)
+    ask(queue, *keys, restored)
+
+    assert keys == [(CANDIDATES[1], 0), (CANDIDATES[2], 0)]
+    taken = list(iter(lambda: queue.take("a"), None))
+    assert sorted(trial.configuration.point.label for trial in taken) == sorted(
+        each.point.label for each in CANDIDATES[:3]
+    )
+
+
+def test_what_tune_restored_and_failed_at_is_suggested_again(made):
+    queue, restored = made(CANDIDATES[:1]), (CANDIDATES[0], 0)
+    queue.restore({"of an earlier run": restored}, [])
+    assert suggested(queue) == []
+
+    end(queue, restored, has_failed=True)
+
+    assert suggested(queue) == [restored]
 
 
 def test_no_more_is_measured_than_the_budget_allows_whatever_tune_restored(made):

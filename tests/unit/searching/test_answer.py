@@ -1,6 +1,7 @@
 """What a search says at its end."""
 
 from dataclasses import replace
+from math import log
 
 import pytest
 from search_surfaces import problem_on, small_space
@@ -9,6 +10,7 @@ from joulelab.errors import ConfigError, MeasurementError
 from joulelab.searching.answer import answer
 from joulelab.searching.base import Figures, Outcome
 from joulelab.searching.constraints import Constraint
+from joulelab.searching.cost import BOARD_ENERGY_SD
 from joulelab.searching.evidence import Evidence
 
 SPACE = small_space()
@@ -85,11 +87,15 @@ def test_an_answer_without_the_baseline_is_refused():
         answer(evidence, spent_j=0.0)
 
 
-def test_boards_that_nothing_ties_are_not_compared():
-    evidence = evidence_of(figures(2.0, 1.0), replace(figures(1.5, 1.1), board="GPU-2"))
+def test_boards_that_nothing_ties_are_compared_as_far_as_boards_of_a_kind_differ():
+    same = answer(evidence_of(figures(2.0, 1.0), figures(1.5, 1.1)), spent_j=0.0)
+    other = answer(
+        evidence_of(figures(2.0, 1.0), replace(figures(1.5, 1.1), board="GPU-2")), spent_j=0.0
+    )
 
-    with pytest.raises(MeasurementError, match="every board"):
-        answer(evidence, spent_j=0.0)
+    assert other.energy_ratio.value == pytest.approx(same.energy_ratio.value, rel=1e-6)
+    margin = log(other.energy_ratio.high / other.energy_ratio.value)
+    assert margin == pytest.approx(1.96 * 2**0.5 * BOARD_ENERGY_SD, rel=0.1)
 
 
 def test_a_negative_energy_spent_is_refused():

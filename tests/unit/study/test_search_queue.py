@@ -54,8 +54,9 @@ def measured(records):
     return event
 
 
-def queue_of(strategy, *, history=None, check=lambda trial: None, **options):
+def queue_of(strategy, *, gpus=(), history=None, check=lambda trial: None, **options):
     queue = SearchQueue(Search(study="s", strategy=strategy, **options), check)
+    queue.resume([], gpus, plot=lambda point: None)
     if history is not None:
         queue.go_on_from(history)
     return queue
@@ -135,7 +136,12 @@ def test_a_search_that_is_resumed_tells_what_is_known_in_the_order_it_was_asked(
 
 def test_every_gpu_begins_with_the_sentinel_and_comes_back_to_it():
     watched = gemm()
-    queue = queue_of(Scripted(CANDIDATES), sentinel=Sentinel(configuration=watched, every=2))
+    queue = queue_of(
+        Scripted(CANDIDATES),
+        gpus="ab",
+        budget=Budget(num_trials=10),
+        sentinel=Sentinel(configuration=watched, every=2),
+    )
 
     taken = {"a": [], "b": []}
     for uuid in "aabaaba":
@@ -146,13 +152,45 @@ def test_every_gpu_begins_with_the_sentinel_and_comes_back_to_it():
 
 def test_a_search_that_is_resumed_goes_on_with_its_sentinels():
     watched = gemm()
-    history = History(since_sentinel={"a": 1, "b": 2})
-    sentinel = Sentinel(configuration=watched, every=2)
-    queue = queue_of(Scripted(CANDIDATES), history=history, sentinel=sentinel)
+    queue = queue_of(
+        Scripted(CANDIDATES),
+        gpus="abc",
+        history=History(since_sentinel={"a": 1, "b": 2}),
+        budget=Budget(num_trials=15),
+        sentinel=Sentinel(configuration=watched, every=2),
+    )
 
     taken = [queue.take(uuid).sentinel for uuid in "aabc"]
 
     assert taken == [False, True, True, True]
+
+
+def test_where_gpus_have_few_trials_each_not_all_begin_with_a_sentinel():
+    """With 64 GPUs, half of 128 trials measured the baseline."""
+    gpus = [f"gpu{number}" for number in range(64)]
+    queue = queue_of(
+        Scripted(CANDIDATES * 30),
+        gpus=gpus,
+        budget=Budget(num_trials=128),
+        sentinel=Sentinel(configuration=gemm()),
+    )
+
+    taken = [queue.take(uuid) for uuid in gpus * 2]
+
+    assert [trial.sentinel for trial in taken] == [True] * 12 + [False] * 116
+
+
+def test_where_the_budget_is_of_joules_a_first_sentinel_comes_with_every_ten_trials():
+    queue = queue_of(
+        Scripted(CANDIDATES * 9),
+        gpus="abcd",
+        budget=Budget(energy_j=1e9),
+        sentinel=Sentinel(configuration=gemm()),
+    )
+
+    taken = [queue.take(uuid) for uuid in "abcd" * 9]
+
+    assert [number for number, trial in enumerate(taken) if trial.sentinel] == [0, 10, 21, 31]
 
 
 def test_a_strategy_that_waits_is_asked_once_however_many_gpus_are_idle(measured):

@@ -218,7 +218,7 @@ class Belief:
             tried = weights.towards(wanted, length)
             moved = np.einsum("pij,jp->ip", self._of_cells, tried.of_cell)
             far = np.sum(tried.of_cell * moved) + self._unknown.shared_variance @ tried.shared**2
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(all="ignore"):  # a step too far, which the next line notices
                 error = self._observed.logs - self._unknown.logs(rows, tried)
                 if np.isfinite(error).all():
                     found = float(error.ravel() @ cho_solve(own, error.ravel()) + far)

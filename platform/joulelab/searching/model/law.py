@@ -34,6 +34,7 @@ _PEAK, _OF_BOARD = CELL_PARAMETERS.index("peak"), len(CELL_PARAMETERS)
 _STEP = 1e-5
 _LEAST_RATIO = 0.05
 _LATEST_RIDGE = 0.98
+_LEAST_STEEPNESS = 1.0  # far softer than any limit acts; on the way there a step can lead beyond
 _CUTS = 10
 _LEAST_LOG = 1e-12
 
@@ -76,7 +77,8 @@ def slopes(parameters: Array, ratio: Array, limit_w: Array, asked_w: Array | Non
 def _softened_w(parameters: Array, power_w: Array, limit_w: Array, asked_w: Array) -> Array:
     """Return the most that may be drawn, by the mean over a step."""
     most_w, asked = limit_w.copy(), np.flatnonzero(np.isfinite(asked_w))
-    steepness, peak = np.exp(parameters[asked, -1]), np.exp(parameters[asked, _PEAK])
+    steepness = np.maximum(np.exp(parameters[asked, -1]), _LEAST_STEEPNESS)
+    peak = np.exp(parameters[asked, _PEAK])
     over = steepness * np.log(power_w[asked] * peak / asked_w[asked])
     soft_w = power_w[asked] * np.exp(-np.logaddexp(0.0, over) / steepness)
     most_w[asked] = np.minimum(most_w[asked], soft_w)

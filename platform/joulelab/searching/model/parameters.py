@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from joulelab.searching.cost import BOARD_POWER_SD, BOARD_TIME_SD
 from joulelab.searching.model.covariances import Covariances
 from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS, log_time_power, slopes
 from joulelab.searching.model.priors import BoardPrior
@@ -16,8 +17,6 @@ Array = NDArray[np.float64]
 _NUM_CELL, _NUM_BOARD = len(CELL_PARAMETERS), len(BOARD_PARAMETERS)
 _CELL_MEAN = (0.0, 0.0, -0.4, np.log(0.22), np.log(0.28), np.log(0.15), 0.05)
 """Their expectation, working by hypothesis; powers are over that of the first measurement."""
-_OFFSET_SD = (0.01, 0.04)
-"""By how much time and power of boards of one kind differ (8 V100: 4 % of idle power)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,7 +65,10 @@ class Parameters:
         board = np.array(prior.mean)
         if not prior.is_absolute:
             board[0] += first_log_power
-        offsets, num = np.tile(_OFFSET_SD, num_boards - 1), 2 * (num_boards - 1)
+        offsets, num = (
+            np.tile((BOARD_TIME_SD, BOARD_POWER_SD), num_boards - 1),
+            2 * (num_boards - 1),
+        )
         self.shared_mean = np.concatenate([board, np.zeros(num), [POWER_PER_K]])
         self.shared_variance = np.square(np.concatenate([prior.sd, offsets, [POWER_PER_K_SD]]))
 
