@@ -161,18 +161,17 @@ class SearchQueue(StudyTrials):
         """Whether a GPU's next trial is to be a sentinel, be it begun for that."""
         if self._search.sentinel is None:
             return False
-        if self._since_sentinel.get(uuid, 0) >= self._search.sentinel.every:
-            return True
-        return uuid not in self._watched and self._num_sentinels < self._most_first
+        every = self._search.sentinel.every
+        is_first = uuid not in self._watched and self._num_sentinels < self._most_first(every)
+        return is_first or self._since_sentinel.get(uuid, 0) >= every
 
     def welcomes_sentinel(self, uuid: str) -> bool:
         """Whether a sentinel that was begun is better measured by this GPU than by others."""
         return uuid not in self._watched or self.is_due(uuid)
 
-    @property
-    def _most_first(self) -> int:
-        """How many sentinels there may be before a GPU begins with its first."""
-        most, every = self.account.budget.num_trials, self._search.sentinel.every
+    def _most_first(self, every: int) -> int:
+        """Return how many sentinels there may be before a GPU begins with its first."""
+        most = self.account.budget.num_trials
         if most is not None and most >= WORTH_A_SENTINEL * self._num_gpus:
             return self._num_gpus
         return max(1, (self.account.num_begun + every if most is None else most) // every)
