@@ -35,7 +35,7 @@ ui: $(READY)  ## Open the MLflow pages of the results
 	@$(BIN)/joulelab ui $(RESULTS)
 
 test: $(READY)  ## Run the whole test suite
-	@$(BIN)/python -m pytest -n logical --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n logical --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-core: $(CORE)/.ready  ## Test that measuring needs no more than `pip install joulelab`
 	@$(CORE)/bin/python -m pytest -n logical --dist loadgroup $(CORE_TESTS) $(ARGS)

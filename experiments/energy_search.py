@@ -4,7 +4,7 @@
 Without a GPU, on four simulated ones::
 
     experiments/energy_search.py --num-trials 60
-    experiments/energy_search.py llama --batches 1 4 16 --algorithm tpe --num-trials 80
+    experiments/energy_search.py llama --batches 8 --algorithm tpe --num-trials 80
 
 On the GPUs of a node or of a Ray cluster; with the name of an earlier search it goes on with it::
 

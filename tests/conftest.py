@@ -53,15 +53,17 @@ def heeded():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items):
+def pytest_itemcollected(item):
     """Keep a file's tests in one process, so that they share what the file has made for all.
 
-    Those that need a Ray cluster share one, and begin first: they take as long as all others.
+    Those that need a Ray cluster share one. Groups must be known before xdist reads them.
     """
-    for item in items:
-        name = "Ray" if "cluster" in item.fixturenames else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(name))
+    name = "Ray" if "cluster" in item.fixturenames else str(item.path)
+    item.add_marker(pytest.mark.xdist_group(name))
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with tests that need a cluster: they take as long as all others together."""
     items.sort(key=lambda item: "cluster" not in item.fixturenames)
 
 

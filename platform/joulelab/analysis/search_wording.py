@@ -126,6 +126,9 @@ def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> li
             f"It lies at the end of what was asked for in {' and '.join(ends)}; values beyond may "
             "be better."
         )
+    has_formats = len(problem.space.axes.get("precision", ())) > 1
+    if has_formats and found.best.figures.retention is None:
+        sentences.append("What each format does to quality was not scored; a QEP search scores it.")
     if found.failed:
         sentences.append(
             f"{_count(len(found.failed))} could not be measured; were one of them better, the "

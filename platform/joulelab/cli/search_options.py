@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from joulelab.cli.words import Variants, read_variants
 from joulelab.cli.workload_choice import workload_name
@@ -9,15 +10,24 @@ from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.searching.constraints import Against, Constraint, Quantity
 from joulelab.study.search import Asked
+from joulelab.workloads.knobs import choices_of
+
+_TIMES = (1, 4, 16)
+"""Batches that are searched unless others are named, over the workload's own."""
+_NARROWER = {"fp32": ("tf32", "bf16"), "tf32": ("bf16",), "fp16": ("int8",), "bf16": ("int8",)}
+"""Formats that are searched besides the workload's own unless others are named."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
     """What is searched besides the SM clock, which is left out where no setter may be called.
 
+    If none of them is named, batches of 1, 4 and 16 times the workload's own are searched, and its
+    number format with narrower ones, as far as it has these knobs.
+
     Attributes:
-        batches: Batches to choose from; by default the workload's own.
-        precisions: Number formats to choose from; by default the workload's own.
+        batches: Batches to choose from; if others are named, the workload's own.
+        precisions: Number formats to choose from; if others are named, the workload's own.
         power_limits_w: Power limits to choose from; by default the driver's own.
         vary: Other knobs of the workload to choose the value of: steps=50,20.
     """
@@ -46,12 +56,28 @@ class Axes:
             **read_variants(self.vary),
         }
         axes = {name: values for name, values in given.items() if values}
+        if not axes.keys() - {"sm_clock_mhz"}:
+            axes |= _usual(workload)
         if not axes:
             raise ConfigError(
                 "--observe-only leaves the clock to the driver, so that a search needs something "
-                "else to choose: give --batches, --precisions or --vary two values or more."
+                f"else to choose, and {workload_name(workload)} has neither batch nor precision: "
+                "give --vary two values or more."
             )
         return axes
+
+
+def _usual(workload: object) -> dict[str, Sequence[KnobValue]]:
+    """Return the values of batch and format that are searched unless others are named."""
+    knobs: dict[str, Any] = asdict(workload)  # type: ignore[call-overload]
+    axes: dict[str, Sequence[KnobValue]] = {}
+    if isinstance(batch := knobs.get("batch"), int):
+        axes["batch"] = tuple(batch * times for times in _TIMES)
+    if (own := knobs.get("precision")) is not None:
+        known = choices_of(type(workload), "precision")
+        narrower = [name for name in _NARROWER.get(own, ()) if name in known]
+        axes |= {"precision": (own, *narrower)} if narrower else {}
+    return axes
 
 
 def _require_knob(workload: object, knob: str, flag: str, values: Sequence[KnobValue]) -> None:

@@ -29,6 +29,12 @@ def check_knobs(settings: Any, *, but: Collection[str] = ()) -> None:
             _CHECKS[kind](name, value)
 
 
+def choices_of(settings_type: type[Any], name: str) -> tuple[Any, ...]:
+    """Return what the knob ``name`` may be; empty if that is no list of choices."""
+    kinds = {knob: kind for knob, kind, _ in _kinds(settings_type)}
+    return get_args(kinds[name]) if get_origin(kinds[name]) is Literal else ()
+
+
 @cache
 def _kinds(settings_type: type[Any]) -> tuple[tuple[str, Any, bool], ...]:
     """Return name, type, and whether it may be ``None``, of each knob."""

@@ -13,6 +13,8 @@ from joulelab.study.workload import StudyWorkload
 from joulelab.workloads.digits import DigitsVitSettings
 from joulelab.workloads.idle import IdleSettings
 from joulelab.workloads.launch_loop import StreamSettings
+from joulelab.workloads.llama import LlamaSettings
+from joulelab.workloads.lstm import LstmSettings
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.placement import Site
 
@@ -78,10 +80,26 @@ def test_a_power_limit_cannot_be_searched_without_setters():
         Axes(power_limits_w=(500.0,)).asked(WORKLOAD, observe_only=True)
 
 
-def test_a_search_at_the_drivers_clock_with_nothing_to_choose_is_told_which_flags_give_it():
+def test_a_search_at_the_drivers_clock_with_nothing_to_choose_is_told_which_flag_gives_it():
     """It answered "needs at least one axis, got none"."""
-    with pytest.raises(ConfigError, match="give --batches, --precisions or --vary"):
-        Axes().asked(WORKLOAD, observe_only=True)
+    with pytest.raises(ConfigError, match="idle has neither batch nor precision: give --vary"):
+        Axes().asked(IdleSettings(), observe_only=True)
+
+
+@pytest.mark.parametrize(
+    ("workload", "axes"),
+    [
+        (LlamaSettings(), {"batch": (1, 4, 16), "precision": ("bf16", "int8")}),
+        (LstmSettings(batch=8), {"batch": (8, 32, 128), "precision": ("fp32", "tf32", "bf16")}),
+        (IdleSettings(), {}),
+    ],
+)
+def test_unless_axes_are_named_clock_batch_and_format_are_searched(workload, axes):
+    assert Axes().asked(workload) == {"sm_clock_mhz": "all", **axes}
+
+
+def test_an_axis_that_is_named_is_searched_with_the_clock_alone():
+    assert Axes(batches=(1,)).asked(LlamaSettings()) == {"sm_clock_mhz": "all", "batch": (1,)}
 
 
 def test_limits_that_are_given_become_constraints():
