@@ -31,7 +31,7 @@ def check_knobs(settings: Any, *, but: Collection[str] = ()) -> None:
 
 def choices_of(settings_type: type[Any], name: str) -> tuple[Any, ...]:
     """Return what the knob ``name`` may be; empty if that is no list of choices."""
-    kinds = {knob: kind for knob, kind, _ in _kinds(settings_type)}
+    kinds = {knob: kind for knob, kind, _ in _kinds(settings_type)}  # type: ignore[arg-type]
     return get_args(kinds[name]) if get_origin(kinds[name]) is Literal else ()
 
 
