@@ -25,8 +25,7 @@ from joulelab_actors.tune.turnover import Key, Turnover, key_of
 
 MOST_FAILED = 20
 """Trials of Tune's that may fail in a search: their processes die with a node, or are killed."""
-TRIALS_PER_GPU = 2
-"""Trials of Tune's under way for each GPU: one that it measures, one that it measures next."""
+TRIALS_PER_GPU = 2  # Tune's: one that is measured, one that is measured next
 
 
 class TuneQueue(SearchQueue):
@@ -233,7 +232,7 @@ class TuneQueue(SearchQueue):
         """Give Tune what it can start, and end trials that something follows, or nothing will."""
         if not self._is_led:
             return
-        turnover, most = self._turnover, TRIALS_PER_GPU * len(self._in_service)
+        turnover, most = self._turnover, min(self.most_out, TRIALS_PER_GPU * len(self._in_service))
         while turnover.num_live < most and (key := self._another()) is not None:
             turnover.add(key)
         while turnover.can_release:

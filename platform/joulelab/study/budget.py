@@ -77,6 +77,11 @@ class Account:
         self._let_pass()
         self._num_ended += 1
 
+    @property
+    def num_out(self) -> int:
+        """Trials that were begun and have not ended."""
+        return self.num_begun - self._num_ended
+
     def spend(self, energy_j: float) -> None:
         """Note what an attempt took."""
         self.energy_j += energy_j
@@ -98,7 +103,7 @@ class Account:
         if not self._num_ended:
             return self.energy_j
         mean_j = self.energy_j / self._num_ended
-        return self.energy_j + (self._num_out + 1) * mean_j
+        return self.energy_j + (self.num_out + 1) * mean_j
 
     def _next_start_s(self) -> float:
         """Return when a trial that is taken now is expected to begin, since the start."""
@@ -107,12 +112,8 @@ class Account:
         out_s = self._out_s / num_ended if num_ended else 0.0
         return self._last_s - self._start_s + out_s / 2
 
-    @property
-    def _num_out(self) -> int:
-        return self.num_begun - self._num_ended
-
     def _let_pass(self) -> None:
         """Add up for how long trials were out."""
         now_s = self._now_s()
-        self._out_s += self._num_out * (now_s - self._last_s)
+        self._out_s += self.num_out * (now_s - self._last_s)
         self._last_s = now_s

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from typing_extensions import override
 
@@ -30,9 +31,10 @@ Check = Callable[[Trial], None]
 Observer = Callable[[Outcome, float], ChartPoint | None]
 """Told of an outcome and of the joules spent by then; returns a point of curves, or nothing."""
 
-WORTH_A_SENTINEL = 5
-"""Trials of a GPU from which on each is to begin with a sentinel. It ties the GPU to the others;
-with fewer trials the difference of boards costs less than measuring it."""
+FEW = 5
+"""Trials of each GPU below which a search has few of them. Then not every GPU begins with a
+sentinel, which ties it to the others: the difference of boards costs less than measuring it. And
+none is given a trial ahead, which would be chosen without what the others are about to tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,8 @@ class SearchQueue(StudyTrials):
 
     @override
     def take(self, uuid: str) -> Trial | None:
-        trial = None if self.asks_no_more else self.next_trial(sentinel=self.is_due(uuid))
+        may_ask = self.account.num_out < self.most_out and not self.asks_no_more
+        trial = self.next_trial(sentinel=self.is_due(uuid)) if may_ask else None
         if trial is not None:
             self.note_taken(trial, uuid)
         return trial
@@ -169,12 +172,22 @@ class SearchQueue(StudyTrials):
         """Whether a sentinel that was begun is better measured by this GPU than by others."""
         return uuid not in self._watched or self.is_due(uuid)
 
+    @property
+    def most_out(self) -> float:
+        """How many trials may be under way at once, besides what the pool gives a GPU ahead."""
+        return self._num_gpus if self._has_few else inf
+
+    @property
+    def _has_few(self) -> bool:
+        most = self.account.budget.num_trials
+        return most is not None and most < FEW * self._num_gpus
+
     def _most_first(self, every: int) -> int:
         """Return how many sentinels there may be before a GPU begins with its first."""
         most = self.account.budget.num_trials
-        if most is not None and most >= WORTH_A_SENTINEL * self._num_gpus:
-            return self._num_gpus
-        return max(1, (self.account.num_begun + every if most is None else most) // every)
+        if most is None:
+            return 1 + self.account.num_begun // every
+        return max(1, most // every) if self._has_few else self._num_gpus
 
     def note_taken(self, trial: Trial, uuid: str) -> None:
         """Note which GPU measures a trial."""

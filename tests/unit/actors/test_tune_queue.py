@@ -188,7 +188,7 @@ def test_with_few_trials_for_each_gpu_one_of_ten_is_a_sentinel(made):
     first = [queue.take(uuid) for uuid in sorted(queue._in_service)]
 
     assert sum(trial.sentinel for trial in first) == 4
-    assert not any(queue.take(uuid).sentinel for uuid in sorted(queue._in_service))
+    assert [queue.take(uuid) for uuid in sorted(queue._in_service)] == [None] * 20
 
 
 def test_a_sentinel_of_a_gpu_that_is_out_of_service_goes_to_another(made):
@@ -230,12 +230,15 @@ def test_what_tune_restored_is_what_the_strategy_asks_for_next(made):
     queue, restored = made(CANDIDATES[:3], budget=Budget(num_trials=3)), (CANDIDATES[0], 0)
     ask(queue, restored)
 
-    keys = suggested(queue)
-    ask(queue, *keys)
+    first = suggested(queue)
+    ask(queue, *first)
+    taken = [queue.take("a"), queue.take("b")]
+    measured(queue, taken[0])
+    then = suggested(queue)
 
-    assert keys == [(CANDIDATES[1], 0), (CANDIDATES[2], 0)]
-    taken = list(iter(lambda: queue.take("a"), None))
-    assert [trial.configuration for trial in taken] == CANDIDATES[:3]
+    assert first == [(CANDIDATES[1], 0)]
+    assert [trial.configuration for trial in taken] == CANDIDATES[:2]
+    assert then == [(CANDIDATES[2], 0)]
 
 
 def test_what_tune_restored_and_has_yet_to_ask_for_is_not_suggested_again(made):
