@@ -148,14 +148,16 @@ def fit_additive(
         )
     names = tuple(dict.fromkeys(configurations))
     design, y = _design(configurations, names, boards), np.asarray(logarithms, dtype=np.float64)
-    k, dof = len(names), num - int(np.linalg.matrix_rank(design))
-    variance = float(np.sum((y - design @ np.linalg.pinv(design) @ y) ** 2)) / dof if dof else 0.0
+    effects, _, rank, _ = np.linalg.lstsq(design, y, rcond=None)
+    k, dof = len(names), num - int(rank)
+    variance = float(np.sum((y - design @ effects) ** 2)) / dof if dof else 0.0
     u, drawn = np.asarray(stated_u, dtype=np.float64), design[:0]
     if board_sd is not None:
         error_sd = max(sqrt(variance if dof else float(np.mean(u**2))), _LEAST_SD)
         drawn = _drawn_together(design, y, k, error_sd, board_sd)
         u = np.append(u, np.full(len(drawn), error_sd))
-    solve = np.linalg.pinv(np.vstack([design, drawn]))  # full column rank: tied, or drawn together
+    rows = np.vstack([design, drawn])  # of full column rank: tied, or drawn together
+    solve = np.linalg.solve(rows.T @ rows, rows.T)
     return AdditiveFit(
         configurations=names,
         estimate=solve[:k, :num] @ y,
@@ -177,10 +179,11 @@ def _drawn_together(
     k, num_others = num_configurations, design.shape[1] - num_configurations
     coding = np.vstack([np.eye(num_others), np.full((1, num_others), -1.0)])
     rows, sd = np.hstack([np.zeros((len(coding), k)), coding]), board_sd
+    measured, drawn, right = design.T @ design, rows.T @ rows, design.T @ y
     for _ in range(_EM_STEPS):
-        solve = np.linalg.pinv(np.vstack([design, rows * (error_sd / sd)]))
-        effects = coding @ (solve[:, : len(y)] @ y)[k:]
-        left = error_sd**2 * np.einsum("bi,ij,bj->b", coding, (solve @ solve.T)[k:, k:], coding)
+        inverse = np.linalg.inv(measured + (error_sd / sd) ** 2 * drawn)
+        effects = coding @ (inverse @ right)[k:]
+        left = error_sd**2 * np.einsum("bi,ij,bj->b", coding, inverse[k:, k:], coding)
         seen = float(np.sum(effects**2 + left))
         sd = sqrt((_EXPECTED * board_sd**2 + seen) / (_EXPECTED + num_others))
     return np.asarray(rows * (error_sd / sd))
