@@ -42,10 +42,14 @@ def parse_with_workload(
         raise _unknown(words[0], among)
     if words and words[0] in WORKLOADS:
         WORKLOADS[words[0]]  # a broken plug-in is left out of what can be chosen, not explained
+    # Named by identity: tyro would guess by the fields, and takes the first with a constructor.
+    usual: dict[str, Any] = {}
+    if default is not None:
+        usual[workload_name(default.workload)] = {"default": default.workload}
     choices = tuple(
         Annotated[
             knob_options(workload.settings_type, kind),
-            tyro.conf.subcommand(name, prefix_name=False),
+            tyro.conf.subcommand(name, prefix_name=False, **usual.get(name, {})),
         ]
         for name, workload in WORKLOADS.loadable().items()
         if name in among

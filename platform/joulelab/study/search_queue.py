@@ -187,7 +187,7 @@ class SearchQueue(StudyTrials):
         most = self.account.budget.num_trials
         if most is None:
             return 1 + self.account.num_begun // every
-        return max(1, most // every) if self._has_few else self._num_gpus
+        return max(1, most // (every + 1)) if self._has_few else self._num_gpus
 
     def note_taken(self, trial: Trial, uuid: str) -> None:
         """Note which GPU measures a trial."""

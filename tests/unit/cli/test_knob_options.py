@@ -70,3 +70,13 @@ def test_a_knob_that_is_refused_is_refused_under_its_name(capsys):
         parsed("diffusion", "--knob.sed", "3")
 
     assert "--knob.seed" in capsys.readouterr().err
+
+
+def test_without_a_name_the_usual_workload_is_taken_whichever_knobs_others_share_with_it():
+    """Searches without a workload's name searched Stable Diffusion, whose seed is an option too."""
+    default = Search(workload=GemmSettings(n=2048))
+
+    assert parse_with_workload(Search, ["--seed", "3"], default=default).workload.n == 2048
+    named = parse_with_workload(Search, ["diffusion"], default=default).workload
+    assert named == DiffusionSettings()
+    assert parse_with_workload(Search, ["gemm"], default=default).workload.n == 2048
