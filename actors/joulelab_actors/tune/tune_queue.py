@@ -62,9 +62,8 @@ class TuneQueue(SearchQueue):
         self._unknown: deque[Key] = deque()  # of earlier runs, to be suggested to Tune
         self._turnover = Turnover()
         self._is_led = False  # whether Tune asks what to start, rather than saying so itself
-        self._num_failed = 0
         self._is_stuck = False  # the strategy asks for nothing although nothing is out
-        self._is_over = False
+        self._num_failed, self._is_over = 0, False
         self.exchange: Any = None
         self._news: Any = None
         self.error: Exception | None = None
@@ -98,6 +97,7 @@ class TuneQueue(SearchQueue):
             with self._steer(self):
                 yield
         finally:
+            ray.wait([self._news], timeout=5.0)  # Ray announces every call that a kill cuts off
             ray.kill(self.exchange)
         if self.error is not None:
             raise self.error
