@@ -87,6 +87,7 @@ def figures(settings: Settings | None = None) -> list[Figure]:
         for table in wanted:
             seeds = range(settings.seeds)
             found[table.name] = list(pool.map(partial(_run, table, settings.most), seeds))
+            _CONSOLE.print(table.name, *_cells(found[table.name]), style="dim")
             num_trials = round(2 * np.mean([run.made for run in found[table.name]]))
             tasks = [(name, seed) for name in _RIVALS for seed in range(settings.rival_seeds)]
             regrets = pool.map(partial(_rival_regret, table, num_trials), tasks)

@@ -61,6 +61,8 @@ class Laboratory(AbstractLab[Site]):
             that is started for it.
         trial_scheduler: Scheduler of Ray Tune for searches, e.g. asha or median_stopping_rule: a
             trial repeats its configuration up to five times, as long as it is among the better.
+        dashboard: Serve Ray's dashboard, where this starts Ray. It reads GPUs and processes every
+            few seconds beside the measurements.
         procedure: How each measurement is made.
     """
 
@@ -74,6 +76,7 @@ class Laboratory(AbstractLab[Site]):
     observe_only: bool = False
     guard_socket: Path | None = None
     trial_scheduler: str | None = None
+    dashboard: bool = False
     procedure: Procedure = field(default_factory=Procedure)
 
     def __post_init__(self) -> None:
@@ -106,7 +109,7 @@ class Laboratory(AbstractLab[Site]):
                 stack.enter_context(StudyLock(self.study_dir(self.study)))
                 self._check_same_store(self.study)
             with announced(_beginning()):
-                stack.enter_context(connected())
+                stack.enter_context(connected(dashboard=self.dashboard))
                 sites = self._sites()
             yield sites
 

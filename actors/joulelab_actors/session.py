@@ -29,7 +29,7 @@ _HOST_AND_PORT = re.compile(r"\[?[\w.:-]+\]?:\d+")
 
 
 @contextmanager
-def connected(*, num_cpus: int | None = None) -> Generator[None]:
+def connected(*, num_cpus: int | None = None, dashboard: bool = False) -> Generator[None]:
     """Hold a connection to Ray for the length of a ``with`` block.
 
     In a Ray job, or where ``RAY_ADDRESS`` says so, it is the cluster's. Elsewhere a Ray is
@@ -38,6 +38,7 @@ def connected(*, num_cpus: int | None = None) -> Generator[None]:
 
     Args:
         num_cpus: CPUs of a Ray that is started here; ``None`` for those of the machine.
+        dashboard: Whether a Ray that is started here serves its dashboard, on this machine alone.
 
     Raises:
         DeviceError: If no Ray could be joined or started.
@@ -49,7 +50,7 @@ def connected(*, num_cpus: int | None = None) -> Generator[None]:
         if os.environ.get("RAY_ADDRESS"):
             _join()
         else:
-            _start_local(num_cpus)
+            _start_local(num_cpus, dashboard)
         yield
     finally:
         ray.shutdown()
@@ -111,7 +112,7 @@ def _join() -> None:
         ) from error
 
 
-def _start_local(num_cpus: int | None) -> None:
+def _start_local(num_cpus: int | None, dashboard: bool) -> None:
     # Ray would announce at every start that it uses a token.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -126,11 +127,11 @@ def _start_local(num_cpus: int | None) -> None:
     os.environ.setdefault("RAY_enable_metrics_collection", "0")
     try:
         with on_loopback():
-            ray.init(
+            context = ray.init(
                 address="local",
                 namespace=NAMESPACE,
                 num_cpus=num_cpus,
-                include_dashboard=False,
+                include_dashboard=dashboard,
                 log_to_driver=False,
                 logging_level=logging.WARNING,
                 object_store_memory=_OBJECT_STORE_B,
@@ -140,6 +141,17 @@ def _start_local(num_cpus: int | None) -> None:
             f"Ray could not be started on this machine: {first_line(error)} See what keeps it "
             f"(load, memory, a full disk; its logs are under {_logs()}), and try again."
         ) from error
+    if dashboard:
+        _show_dashboard(context.dashboard_url)
+
+
+def _show_dashboard(url: str | None) -> None:
+    """Say where the dashboard is, and its token where nobody but the user reads it."""
+    if not url:
+        sys.stderr.write("Ray's dashboard could not be started; the rest goes on.\n")
+        return
+    token = os.environ["RAY_AUTH_TOKEN"] if sys.stderr.isatty() else "that of RAY_AUTH_TOKEN"
+    sys.stderr.write(f"Ray's dashboard: http://{url} (token: {token})\n")
 
 
 DIED = 1

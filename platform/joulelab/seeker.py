@@ -96,6 +96,10 @@ def search(
     with lab.open(workload.name) as gpus:
         workload.check(gpus)
         problem = problem_on(gpus, workload, space, aim, bounds)
+        known = problem.space.axes.get("precision", ())
+        if lacking := [str(each) for each in space.get("precision", ()) if each not in known]:
+            lacks = f"{gpus[0].identity.name} does not compute in {', '.join(lacking)}"
+            lab.console().print(f"{lacks}, which is left out.", highlight=False)
         check_cost(problem.space.baseline, gpus)
         folder = lab.folder(f"{'qep' if aim.quality_exponent else 'search'}-{workload.name}", gpus)
         scores = None

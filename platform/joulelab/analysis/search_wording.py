@@ -183,8 +183,13 @@ def _ends(found: Answer, problem: Problem) -> list[str]:
     return [
         name
         for name, value in values
-        if _is_at_end(value, space.axes[name]) and not (name == "sm_clock_mhz" and value in own)
+        if _is_at_end(value, space.axes[name])
+        and value not in (own if name == "sm_clock_mhz" else (_LEAST_COUNT,))
     ]
+
+
+_LEAST_COUNT = 1
+"""Of a batch and whatever else is counted, there is nothing below it."""
 
 
 def _is_at_end(value: KnobValue, values: Sequence[KnobValue]) -> bool:

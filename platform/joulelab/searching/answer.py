@@ -74,9 +74,7 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
         raise ConfigError(f"spent_j must not be negative, got {spent_j:g}.")
     now = standing(evidence, level=level)
     if now is None or evidence.baseline is None:
-        raise MeasurementError(
-            "An answer needs the baseline, with which everything is compared; measure it."
-        )
+        raise MeasurementError(_why_no_baseline(evidence))
     found = compared(evidence, level=level)
     best = found[now.best]
     if best.cost_ratio is None:
@@ -126,6 +124,14 @@ def _fastest(
 ) -> Configuration:
     kept = [each for each in now.members if each in found and evidence.judgement(each).is_feasible]
     return min(kept or [now.best], key=lambda each: found[each].figures.time_s)
+
+
+def _why_no_baseline(evidence: Evidence) -> str:
+    """Say why there is nothing to compare with; the last failure is the one to mend."""
+    baseline = evidence.problem.space.baseline
+    tried = [each.reason for each in evidence.outcomes if each.candidate == baseline]
+    needs = "An answer needs the baseline, with which everything is compared"
+    return f"{needs}; it failed: {tried[-1]}" if tried and tried[-1] else f"{needs}; measure it."
 
 
 def measured_front(

@@ -31,22 +31,22 @@ class SearchSpace(Sequence[Configuration]):
     """The baseline and every combination of the axes' values, in a fixed order.
 
     The first configuration is the baseline: the driver's own operating point, and of each
-    workload axis the workload's default, or the first value where that is not on the axis.
+    workload axis the workload's own value, or the first one where that is not on the axis.
     Configurations hold all knobs of the workload, so that a name stays the same whichever of
     them are searched.
 
     Args:
         workload: Registry name of the workload.
         axes: Values of each axis, e.g. ``{"sm_clock_mhz": (1410, 1395), "batch": (1, 8)}``.
-        knobs: Knobs that stay as they are; those named nowhere take the workload's default.
+        knobs: The workload's own values, by default its defaults: what is no axis stays so.
         references: Whether each cell also has its configuration at the driver's operating point,
             over which slowdowns are.
 
     Raises:
         UnknownNameError: If there is no such workload, or an axis or knob is neither a knob of
             the GPU nor of the workload.
-        ConfigError: If there is no axis, an axis is empty or holds a value twice, a knob is also
-            an axis, or the workload refuses a combination.
+        ConfigError: If there is no axis, an axis is empty or holds a value twice, one of the GPU's
+            knobs is among the workload's, or it refuses a combination.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class SearchSpace(Sequence[Configuration]):
 
     @property
     def knobs(self) -> Mapping[str, KnobValue]:
-        """Knobs of the workload that were given and are not searched."""
+        """The workload's own values that were given."""
         return self._fixed
 
     def restricted(self, axes: Mapping[str, Sequence[KnobValue]]) -> "SearchSpace":
@@ -176,11 +176,10 @@ class SearchSpace(Sequence[Configuration]):
                 raise ConfigError(f"The axis {name} must hold each value once, got {values}.")
         size = prod(len(values) for values in self.axes.values())
         check_range("configurations of a search space", size, 1, MOST_TRIALS)
-        doubled = sorted(set(self.axes) & set(fixed))
-        if doubled or set(fixed) & set(POINT_AXES):
+        if stray := sorted(set(fixed) & set(POINT_AXES)):
             raise ConfigError(
-                "knobs are settings of the workload that are not searched; make an axis of one "
-                f"value of {', '.join(doubled or sorted(set(fixed) & set(POINT_AXES)))} instead."
+                f"knobs are those of the workload; make an axis of one value of {', '.join(stray)} "
+                "instead."
             )
 
     def _cells(self, fixed: Mapping[str, KnobValue]) -> Iterator[Cell]:

@@ -13,6 +13,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.hardware import spec_for
+from joulelab.hardware.processors import processor_of
 from joulelab.objectives import Objective
 from joulelab.searching.answer import answer
 from joulelab.searching.constraints import Constraint, over_cells
@@ -29,6 +30,7 @@ from joulelab.study.run import run_asked
 from joulelab.study.search_progress import SearchProgress
 from joulelab.study.search_queue import Search, Sentinel, lookup
 from joulelab.study.workload import StudyWorkload
+from joulelab.tracing.precision import check_precision, supports
 from joulelab.tracking.store import ResultStore
 
 
@@ -205,13 +207,16 @@ def problem_on(
     """Return what is searched for on ``gpus``, which are of one product.
 
     Raises:
-        ConfigError: If there is nothing to choose, or a power limit that may not be set.
+        ConfigError: If there is nothing to choose, a power limit that may not be set, or if a GPU
+            that is simulated computes in none of the formats.
     """
     axes = {
         name: study_clocks_mhz(gpus) if isinstance(values, str) else tuple(values)
         for name, values in asked.items()
     }
     check_power_limits([float(str(w)) for w in axes.get("power_limit_w", ())], gpus)
+    if gpus[0].address.backend == "simulated":
+        axes |= _computable(axes, program, gpus[0])
     return Problem(
         space=_space(program, axes, references=over_cells(constraints)),
         objective=objective,
@@ -220,8 +225,26 @@ def problem_on(
     )
 
 
+def _computable(
+    axes: Mapping[str, Sequence[KnobValue]], program: StudyWorkload, gpu: StudyGpu
+) -> Mapping[str, tuple[KnobValue, ...]]:
+    """Return the axis of formats, if there is one, with those that a simulated GPU computes in.
+
+    A real GPU is asked by running them.
+
+    Raises:
+        ConfigError: If the program's own is none of them.
+    """
+    spec, own = spec_for(gpu.identity.name), asdict(program.settings).get("precision")
+    if spec is None or own is None:
+        return {}
+    processor, formats = processor_of(spec), axes.get("precision", (own,))
+    check_precision(own if own in formats else str(formats[0]), processor)
+    known = tuple(each for each in formats if supports(str(each), processor))
+    return {"precision": known} if "precision" in axes else {}
+
+
 def _space(
     program: StudyWorkload, axes: Mapping[str, Sequence[KnobValue]], *, references: bool = False
 ) -> SearchSpace:
-    rest = {name: value for name, value in asdict(program.settings).items() if name not in axes}
-    return SearchSpace(program.name, axes, knobs=rest, references=references)
+    return SearchSpace(program.name, axes, knobs=asdict(program.settings), references=references)

@@ -25,6 +25,7 @@ from uuid import uuid4
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.addresses import connectable, discreet
 from joulelab.tracking.durable import check_folder
+from joulelab.tracking.mlflow_view import VIEW_TAG, view_state
 
 # MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and
 # send usage statistics from machines that may have no way out.
@@ -114,7 +115,7 @@ def experiment_id(client: Any, uri: str, name: str, description: str) -> str:
         TrackingError: If it was deleted.
     """
     known = client.get_experiment_by_name(name)
-    tags = {DESCRIPTION: description, **_OPENS_ON_RUNS}
+    tags = {DESCRIPTION: description, **_OPENS_ON_RUNS, VIEW_TAG: view_state()}
     if known is None:
         made: str = client.create_experiment(name, _artifact_location(uri, name), tags)
         return made

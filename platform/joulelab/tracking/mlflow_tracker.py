@@ -32,6 +32,8 @@ _MEASUREMENT_ID = "joulelab.measurement_id"
 _SWEEP_ID = "joulelab.sweep_id"
 _PARENT = "mlflow.parentRunId"
 _MAX_METRICS_PER_CALL = 1000
+_PLACES = ("store", "study", "results_dir", "tracking_uri", "guard_socket")
+"""Settings that say where a study is kept: tags, since runs are compared by their params."""
 
 
 class _Started(NamedTuple):
@@ -141,7 +143,10 @@ class MlflowTracker(Tracker):
         self._client = None
 
     def _new_parent(self, header: StudyHeader) -> _Started:
+        given = {name: v for name, v in header.settings if v is not None and v != ""}
+        places = {name for name in given if name.rpartition(".")[2] in _PLACES}
         about = {
+            **{name: str(given[name]) for name in places},
             _SWEEP_ID: header.sweep_id,
             "command": " ".join(header.command),
             "provenance.hostname": header.provenance.hostname,
@@ -150,7 +155,8 @@ class MlflowTracker(Tracker):
         }
         start_ms = _ms(header.provenance.started_at)
         run = self._client.create_run(self._experiment_id, start_ms, about, header.title)
-        log_values(self._client, run.info.run_id, dict(header.settings), {}, start_ms)
+        asked = {name: value for name, value in given.items() if name not in places}
+        log_values(self._client, run.info.run_id, asked, {}, start_ms)
         return _started(run)
 
     def _new_child(self, measurement: Measurement) -> _Started:

@@ -22,6 +22,7 @@ import tyro
 
 from joulelab.errors import ConfigError
 from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.mlflow_view import VIEW, VIEW_TAG
 from joulelab.tracking.store import DEFAULT_RESULTS
 
 HOST = "127.0.0.1"
@@ -90,16 +91,23 @@ def server_command(results_dir: Path, port: int) -> list[str]:
 
 
 def pages(results_dir: Path, address: str) -> list[tuple[str, str]]:
-    """Return name and address of every experiment's runs, the newest study first."""
+    """Return name and address of every experiment's runs, the newest study first.
+
+    The address opens them with the columns of :mod:`joulelab.tracking.mlflow_view`, but for
+    experiments that were made without them.
+    """
     database = (results_dir / "mlflow.db").absolute().as_uri()
     with closing(sqlite3.connect(f"{database}?mode=ro", uri=True)) as connection:
         found = connection.execute(
-            "SELECT experiments.name, experiment_id "
+            "SELECT experiments.name, experiment_id, experiment_id IN "
+            "(SELECT experiment_id FROM experiment_tags WHERE key = ?) "
             "FROM experiments JOIN runs USING (experiment_id) "
             "WHERE experiments.lifecycle_stage = 'active' "
-            "GROUP BY experiment_id ORDER BY MAX(start_time) DESC"
+            "GROUP BY experiment_id ORDER BY MAX(start_time) DESC",
+            (VIEW_TAG,),
         ).fetchall()
-    return [(name, f"{address}/#/experiments/{number}/runs?{_WORKFLOW}") for name, number in found]
+    view = {True: f"{_WORKFLOW}&viewStateShareKey={VIEW}", False: _WORKFLOW}
+    return [(name, f"{address}/#/experiments/{n}/runs?{view[bool(has)]}") for name, n, has in found]
 
 
 def has_desktop(environment: Mapping[str, str]) -> bool:

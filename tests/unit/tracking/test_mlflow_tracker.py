@@ -120,6 +120,22 @@ def test_the_parent_run_tells_settings_and_answer(uri, tmp_path):
     assert (Path(parent.info.artifact_uri.removeprefix("file://")) / "report.html").exists()
 
 
+def test_runs_are_compared_by_what_was_asked_for_and_not_by_where_it_is_kept(uri):
+    settings = (
+        ("lab.guard_socket", "/run/guard.sock"),
+        ("lab.results_dir", "/results"),
+        ("limits.max_slowdown", None),
+        ("axes.batches", ""),
+        ("objective", "edp"),
+    )
+    begun(uri, settings=settings)
+
+    (parent,), _ = runs_of(uri)
+    assert parent.data.params == {"objective": "edp"}
+    assert parent.data.tags["lab.guard_socket"] == "/run/guard.sock"
+    assert parent.data.tags["lab.results_dir"] == "/results"
+
+
 def point(step, **values):
     return ChartPoint(step=step, values=tuple(values.items()))
 

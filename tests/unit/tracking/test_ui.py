@@ -34,11 +34,22 @@ def test_the_runs_of_the_newest_study_come_first_and_empty_experiments_not_at_al
     assert found[:2] == [
         (
             name,
-            f"http://127.0.0.1:5000/#/experiments/{numbers[name]}/runs?workflowType=machine_learning",
+            f"http://127.0.0.1:5000/#/experiments/{numbers[name]}/runs"
+            "?workflowType=machine_learning&viewStateShareKey=joulelab",
         )
         for name in ("newer", "older")
     ]
     assert "Default" not in dict(found)
+
+
+def test_an_experiment_without_a_view_is_opened_as_mlflow_does(fresh_store, tmp_path):
+    from mlflow import MlflowClient
+
+    shutil.copy(fresh_store, tmp_path / "mlflow.db")
+    client = MlflowClient(embedded_uri(tmp_path))
+    client.create_run(client.create_experiment("another's"))
+
+    assert dict(pages(tmp_path, ""))["another's"].endswith("workflowType=machine_learning")
 
 
 @pytest.mark.parametrize(

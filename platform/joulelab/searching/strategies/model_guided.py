@@ -1,5 +1,7 @@
 """Measure where the physics of what was measured so far leaves most to gain."""
 
+from collections import Counter
+
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
@@ -23,7 +25,8 @@ PROBE_RATIO = 0.7
 known: about where voltage starts to rise."""
 _NUM_PROBES = 2
 """Clocks besides the baseline's at which its cell is probed."""
-_MOST_FAILURES = 2
+_MOST_FAILURES, _MOST_OF_CELL = 2, 3
+"""Failures after which a configuration, and a cell of which nothing was measured, is given up."""
 _HOPE = 0.05
 """Probability of keeping to the constraints below which nothing is probed."""
 _EVEN = 0.5
@@ -150,7 +153,17 @@ class ModelGuided(Strategy):
         for outcome in self.evidence.outcomes:
             if self.evidence.num_failures(outcome.candidate) >= _MOST_FAILURES:
                 free[self._space.index(outcome.candidate)] = False
+        free[np.isin(self._forecaster.cell, self._failed_cells())] = False
         return free
+
+    def _failed_cells(self) -> list[int]:
+        """Return the cells of which only failures are known, as of a batch that does not fit."""
+        seen: Counter[int] = Counter()
+        failed: Counter[int] = Counter()
+        for outcome in self.evidence.outcomes:
+            count = failed if outcome.seen is None else seen
+            count[int(self._forecaster.cell[self._space.index(outcome.candidate)])] += 1
+        return [cell for cell, num in failed.items() if num >= _MOST_OF_CELL and cell not in seen]
 
     def _gain(self, forecast: Forecast, free: NDArray[np.bool_]) -> Array:
         """Return the expected improvement on the best so far that keeps to the constraints.
