@@ -1,10 +1,11 @@
 """What users of the searches choose: axes and limits."""
 
+from contextlib import contextmanager
+
 import pytest
-from actor_fixtures import simulated_gpus
 
 from joulelab.cli.search_options import Axes, Limits
-from joulelab.devices.simulated import SimulatedDevice
+from joulelab.devices.simulated import SimulatedDevice, fleet
 from joulelab.errors import ConfigError
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.constraints import Constraint
@@ -12,7 +13,7 @@ from joulelab.study.search import check_search, problem_on
 from joulelab.study.workload import StudyWorkload
 from joulelab.workloads.digits import DigitsVitSettings
 from joulelab.workloads.idle import IdleSettings
-from joulelab.workloads.launch_loop import StreamSettings
+from joulelab.workloads.launch_loop import GemmSettings, StreamSettings
 from joulelab.workloads.llama import LlamaSettings
 from joulelab.workloads.lstm import LstmSettings
 from joulelab_actors.laboratory import Laboratory
@@ -21,9 +22,9 @@ from joulelab_actors.placement import Site
 WORKLOAD = DigitsVitSettings()
 
 
-@pytest.fixture
-def sites(tmp_path):
-    [address] = simulated_gpus(tmp_path)
+@contextmanager
+def one_site(folder, product="h200_sxm"):
+    [address] = fleet(product, 1, str(folder / "driver"))
     device = SimulatedDevice.open(address)
     yield [
         Site(
@@ -37,9 +38,36 @@ def sites(tmp_path):
     device.close()
 
 
-def space_of(axes, sites, **options):
-    asked = axes.asked(WORKLOAD, **options)
-    return problem_on(sites, StudyWorkload(WORKLOAD), asked, OBJECTIVES["edp"]).space
+@pytest.fixture
+def sites(tmp_path):
+    with one_site(tmp_path) as sites:
+        yield sites
+
+
+@pytest.fixture
+def v100(tmp_path):
+    with one_site(tmp_path, "v100_sxm2") as sites:
+        yield sites
+
+
+def space_of(axes, sites, workload=WORKLOAD, **options):
+    asked = axes.asked(workload, **options)
+    return problem_on(sites, StudyWorkload(workload), asked, OBJECTIVES["edp"]).space
+
+
+def test_formats_that_a_simulated_gpu_lacks_are_left_out(v100):
+    axes = Axes(precisions=("bf16", "fp16", "fp8"))
+
+    space = space_of(axes, v100, GemmSettings(precision="fp16"))
+
+    assert space.axes["precision"] == ("fp16",)
+    assert dict(space.baseline.knobs)["precision"] == "fp16"
+
+
+@pytest.mark.parametrize("axes", [Axes(), Axes(precisions=("bf16", "fp8"))])
+def test_a_search_in_a_format_that_a_simulated_gpu_lacks_is_refused(axes, v100):
+    with pytest.raises(ConfigError, match=r"no bf16 units; it has .*fp16"):
+        space_of(axes, v100, GemmSettings(precision="bf16"))
 
 
 def test_clocks_are_searched_with_what_else_is_given(sites):

@@ -87,6 +87,14 @@ def test_an_answer_without_the_baseline_is_refused():
         answer(evidence, spent_j=0.0)
 
 
+def test_an_answer_without_the_baseline_says_why_that_failed():
+    evidence = Evidence(problem_on(SPACE))
+    evidence.add(Outcome(candidate=SPACE.baseline, reason="bf16 needs tensor units"))
+
+    with pytest.raises(MeasurementError, match="it failed: bf16 needs tensor units"):
+        answer(evidence, spent_j=0.0)
+
+
 def test_boards_that_nothing_ties_are_compared_as_far_as_boards_of_a_kind_differ():
     same = answer(evidence_of(figures(2.0, 1.0), figures(1.5, 1.1)), spent_j=0.0)
     other = answer(

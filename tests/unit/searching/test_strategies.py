@@ -83,6 +83,21 @@ def test_the_model_stops_by_itself_long_before_the_grid_is_measured():
     assert len(outcomes) < len(space) // 20
 
 
+def test_a_batch_that_never_fits_is_given_up_and_not_clock_by_clock():
+    space = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ, "batch": (64, 128, 256)})
+    surface, strategy, tried = Surface(space, noise=0.003), ModelGuided(problem_on(space)), []
+    for _ in range(25):
+        if (asked := strategy.ask()) is None:
+            break
+        tried.append(dict(asked.knobs)["batch"])
+        fits = tried[-1] != 256
+        found = surface.outcome(asked, Random(0)) if fits else None
+        strategy.tell(found or Outcome(candidate=asked, reason="out of memory"))
+
+    assert 1 <= tried.count(256) <= 3
+    assert len(tried) > 5
+
+
 def test_clocks_that_the_power_cap_makes_identical_are_measured_once():
     space = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ, "batch": (128,)})
     surface = Surface(space, cap_w=200.0)

@@ -9,6 +9,7 @@ class with one derivative, which follows a kink and bends at a step.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +43,13 @@ class Missed:
     Attributes:
         time: Standard deviation of what it misses of time.
         power: The same of power.
-        is_of_cells: Whether it is the same at all operating points of a cell and tells nothing of
-            other cells; otherwise it is alike nearby.
+        alike: Where it is alike: nearby, also in other cells; at all operating points of a cell,
+            and in no other; or in repeats of a configuration alone.
     """
 
     time: float
     power: float
-    is_of_cells: bool = False
+    alike: Literal["nearby", "in a cell", "in repeats"] = "nearby"
 
     @property
     def variances(self) -> Array:
@@ -123,8 +124,11 @@ class Covariances:
         self, cell: Index, place: Array, other_cell: Index, other_place: Array, missed: Missed
     ) -> Array:
         """Return correlations of what the law misses of some configurations and of others."""
-        if missed.is_of_cells:
-            return np.asarray(cell[:, None] == other_cell, dtype=np.float64)
+        if missed.alike != "nearby":
+            same = cell[:, None] == other_cell
+            if missed.alike == "in repeats":
+                same &= (place[:, None] == other_place[None]).all(axis=2)
+            return np.asarray(same, dtype=np.float64)
         away = np.zeros((len(cell), len(other_cell)))
         for axis, length in enumerate(_LENGTHS):
             away += ((place[:, axis, None] - other_place[None, :, axis]) / length) ** 2
@@ -133,8 +137,11 @@ class Covariances:
     def missed_variance(self, one: Sums, other: Sums, missed: Missed) -> Array:
         """Return covariances of what the law misses of each with its like, shape ``(n,)``."""
         variance = np.sum(one.weights * missed.variances * other.weights, axis=1)
-        if missed.is_of_cells:
-            return np.asarray(variance * (one.cell == other.cell))
+        if missed.alike != "nearby":
+            same = one.cell == other.cell
+            if missed.alike == "in repeats":
+                same &= (one.place == other.place).all(axis=1)
+            return np.asarray(variance * same)
         away = np.sum(((one.place - other.place) / _LENGTHS) ** 2, axis=1)
         return np.asarray(_matern(away) * self._alike[one.cell, other.cell] * variance)
 

@@ -28,12 +28,13 @@ _LOG2_DRAWS = 8
 _MISSED = (
     Missed(time=0.03, power=0.02),
     Missed(time=0.1, power=0.03),
-    Missed(time=0.4, power=0.2, is_of_cells=True),
+    Missed(time=0.4, power=0.2, alike="in a cell"),
+    Missed(time=0.05, power=0.02, alike="in repeats"),
 )
 """What the law misses where it does: estimates."""
-_PRIOR = (0.45, 0.45, 0.06, 0.03, 0.01)
+_PRIOR = (0.45, 0.45, 0.06, 0.025, 0.01, 0.005)
 """How likely hypotheses are before anything is measured, the lawful ones first."""
-_LEAST = (0.0, 0.0, 0.03, 0.02, 0.0)
+_LEAST = (0.0, 0.0, 0.03, 0.02, 0.0, 0.0)
 """How likely they are at least: a law that holds where it was looked at may fail elsewhere."""
 _NEGLIGIBLE = 1e-4
 
@@ -92,6 +93,11 @@ class Hypotheses:
         likeliest = self._beliefs[int(np.argmax(self.weights))]
         self.noise = likeliest.noise
         self.misfit = likeliest.misfit()
+
+    @property
+    def is_lawless(self) -> bool:
+        """Whether the law is likelier to fail than to hold."""
+        return bool(self.weights[len(BOUND) :].sum() > 0.5)
 
     @property
     def parts(self) -> Sequence[tuple[float, Belief]]:

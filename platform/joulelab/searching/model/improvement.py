@@ -7,6 +7,7 @@ expects much is no better than any other (expected improvement after Jones, Scho
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from joulelab.searching.model.rows import Rows
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+MATTERS = 0.01
+"""Relative improvement that matters."""
 _MOST = 1000
 """Configurations that are looked at more closely, about."""
 _LOST = 1e3
@@ -41,8 +44,21 @@ def promising(forecast: Forecast, free: NDArray[np.bool_]) -> Index:
     return np.concatenate([of_cell[:each] for of_cell in np.split(order, starts[1:])])
 
 
-def expected_improvement(forecast: Forecast, places: Index, best: int, out: Sequence[int]) -> Array:
-    """Return the expected logarithm by which configurations improve on ``best``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improvement:
+    """What trials are expected to improve on the best.
+
+    Attributes:
+        expected: The mean logarithm of each, where it is none counted as 0; shape ``(n,)``.
+        chance: Probability that each improves by more than what matters.
+    """
+
+    expected: Array
+    chance: Array
+
+
+def improvement(forecast: Forecast, places: Index, best: int, out: Sequence[int]) -> Improvement:
+    """Return by how much configurations are expected to improve on ``best``.
 
     Args:
         forecast: What is expected of every configuration.
@@ -52,12 +68,15 @@ def expected_improvement(forecast: Forecast, places: Index, best: int, out: Sequ
     """
     costs = forecast.costs(np.array([best, *places]))
     ahead = forecast.log_cost[best] - np.minimum(forecast.log_cost[places], _LOST)
-    at, gain = forecast.rows.at(np.array(out, dtype=np.intp)), np.zeros(len(places))
+    at = forecast.rows.at(np.array(out, dtype=np.intp))
+    expected, chance = np.zeros((2, len(places)))
     parts = zip(forecast.belief.parts, costs.seen, costs.apart, strict=True)
     for (weight, belief), cost, apart in parts:
         variance = _variance(belief, cost, at, forecast.noise) + forecast.own_variance[places]
-        gain += weight * _mean_above(ahead + apart[0] - apart[1:], np.sqrt(variance))
-    return gain
+        mean, deviation = ahead + apart[0] - apart[1:], np.maximum(np.sqrt(variance), 1e-9)
+        expected += weight * _mean_above(mean, deviation)
+        chance += weight * ndtr((mean - MATTERS) / deviation)
+    return Improvement(expected=expected, chance=chance)
 
 
 def _variance(belief: Belief, cost: Seen, out: Rows, noise: float) -> Array:
@@ -81,6 +100,6 @@ def _known_by(belief: Belief, cost: Seen, out: Rows, noise: float) -> Array:
 
 def _mean_above(ahead: Array, deviation: Array) -> Array:
     """Return the mean of a normal quantity where it is above 0, and 0 where it is not."""
-    z = ahead / np.maximum(deviation, 1e-9)
+    z = ahead / deviation
     density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
     return np.asarray(ahead * ndtr(z) + deviation * density)

@@ -12,7 +12,7 @@ from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.beside import widest_gap
 from joulelab.searching.model.equals import expected_equals
 from joulelab.searching.model.forecast import Forecast, Forecaster
-from joulelab.searching.model.improvement import expected_improvement, promising
+from joulelab.searching.model.improvement import Improvement, improvement, promising
 from joulelab.searching.model.infeasible import surely_infeasible
 from joulelab.searching.model.lookahead import lowest_after
 from joulelab.searching.model.threads import one_thread
@@ -31,8 +31,11 @@ _HOPE = 0.05
 """Probability of keeping to the constraints below which nothing is probed."""
 _EVEN = 0.5
 """The same of what is only measured because it lies beside the choice."""
-_CLOSE = 2e-3
-"""Expected improvement from which on it is looked beside the choice first."""
+_CLOSE, _CLOSE_LAWLESS = 2e-3, 1e-2
+"""Expected improvement from which on it is looked beside the choice first; the second where the law
+is known to fail, and with it what is expected."""
+_OPEN = 0.05
+"""Probability of an improvement that matters, of any configuration, from which on one is tried."""
 _LOST = 1e3
 """Finite logarithm of a cost that is infinite."""
 
@@ -115,10 +118,12 @@ class ModelGuided(Strategy):
             return probe
         forecast = self.forecast()
         gain = self._gain(forecast, free & ~forecast.is_capped)
-        best = int(np.argmax(gain))
-        if gain[best] < _CLOSE and (beside := self._beside(forecast, free)) is not None:
+        best, is_open = int(np.argmax(gain.expected)), gain.chance.max() > _OPEN
+        close = _CLOSE_LAWLESS if forecast.belief.is_lawless else _CLOSE
+        is_close = gain.expected[best] < close or not is_open
+        if is_close and (beside := self._beside(forecast, free)) is not None:
             return beside
-        return best if gain[best] > self._tolerance else None
+        return best if is_open and gain.expected[best] > self._tolerance else None
 
     def _probe(self, free: NDArray[np.bool_]) -> int | None:
         """Return where a probe of the baseline's cell tells most; ``None`` if it had its probes."""
@@ -140,9 +145,11 @@ class ModelGuided(Strategy):
         tried = np.zeros(len(free), dtype=bool)
         tried[[self._space.index(each.candidate) for each in self.evidence.outcomes]] = True
         tried[self._out] = True
-        choice = self._best(forecast)
+        if (choice := self._best(forecast)) is None:
+            return None
         free = free & ~forecast.is_capped & (forecast.feasible >= _EVEN)
-        return None if choice is None else widest_gap(forecast.rows, choice, tried, free)
+        is_lawless = forecast.belief.is_lawless
+        return widest_gap(forecast.rows, choice, tried, free, is_lawless=is_lawless)
 
     def _free(self) -> NDArray[np.bool_]:
         """Return which configurations may be asked for."""
@@ -165,25 +172,25 @@ class ModelGuided(Strategy):
             count[int(self._forecaster.cell[self._space.index(outcome.candidate)])] += 1
         return [cell for cell, num in failed.items() if num >= _MOST_OF_CELL and cell not in seen]
 
-    def _gain(self, forecast: Forecast, free: NDArray[np.bool_]) -> Array:
+    def _gain(self, forecast: Forecast, free: NDArray[np.bool_]) -> Improvement:
         """Return the expected improvement on the best so far that keeps to the constraints.
 
         What is out counts as measured, with what is expected of it. As long as nothing keeps to
         the constraints, what is expected to is better the less it costs, and else the likelier.
         What is not free, and what cannot be the next, has less than none.
         """
-        found, best = np.full(len(free), -1.0), self._best(forecast)
+        found, chance, best = np.full(len(free), -1.0), np.zeros(len(free)), self._best(forecast)
         if best is None:
             cost = np.minimum(forecast.log_cost, _LOST)
             saved = cost.max() - cost + 1.0
             confidence = self.evidence.problem.confidence
             worth = np.where(forecast.feasible >= confidence, saved, forecast.feasible)
-            return np.where(free, worth, -1.0)
+            return Improvement(expected=np.where(free, worth, -1.0), chance=forecast.feasible)
         places = promising(forecast, free)
-        gain = expected_improvement(forecast, places, best, self._out)
+        gain, feasible = improvement(forecast, places, best, self._out), forecast.feasible[places]
         # Squared: at even odds a trial beyond a bound would be half of all near it.
-        found[places] = gain * forecast.feasible[places] ** 2
-        return found
+        found[places], chance[places] = gain.expected * feasible**2, gain.chance * feasible
+        return Improvement(expected=found, chance=chance)
 
     def _best(self, forecast: Forecast) -> int | None:
         """Return the best of what was measured and of what is out; ``None`` if none may be it."""
