@@ -96,7 +96,7 @@ def relative_time(ratio: Array, parameters: Array, knee: Array) -> Array:
 def roofline(ratio: Array | float, memory: Array, knee: Array | float) -> Array:
     """Return ``R`` at each clock ratio, ``memory`` being ``mu``."""
     starved = np.maximum(1.0, knee / ratio)
-    return roofline_s(np.broadcast_to(1.0 / np.asarray(ratio), memory.shape), memory * starved)
+    return roofline_s(1.0 / np.asarray(ratio), memory * starved)
 
 
 _LOSS_AT_LIMIT = 0.15

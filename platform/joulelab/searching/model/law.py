@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from joulelab.power_models.members.physics_laws import relative_time
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 
 CELL_PARAMETERS: Final = ("time", "working", "memory_time", "clocked", "pipes", "memory", "peak")
 """Logs of T1, the odds of h, mu, C, D, M and q."""
@@ -37,6 +38,7 @@ _LATEST_RIDGE = 0.98
 _LEAST_STEEPNESS = 1.0  # far softer than any limit acts; on the way there a step can lead beyond
 _CUTS = 10
 _LEAST_LOG = 1e-12
+_FOUND = 1e-9  # of a logarithm of power: steps of derivatives are followed by themselves
 
 
 def log_time_power(
@@ -54,7 +56,7 @@ def log_time_power(
         Shape ``(n, 2)``.
     """
     share, power_w = _share_and_power(parameters, ratio)
-    most_w = limit_w if asked_w is None else _softened_w(parameters, power_w, limit_w, asked_w)
+    most_w = _most_w(parameters, power_w, limit_w, asked_w)
     over = np.flatnonzero(power_w > most_w)
     if len(over):
         held = _held(parameters[over], ratio[over], most_w[over])
@@ -63,15 +65,59 @@ def log_time_power(
 
 
 def slopes(parameters: Array, ratio: Array, limit_w: Array, asked_w: Array | None = None) -> Array:
-    """Return the derivatives of :func:`log_time_power`; shape ``(n, 2, 13)``."""
+    """Return the derivatives of :func:`log_time_power`; shape ``(n, 2, 13)``.
+
+    The clock that a limit holds is found once and follows the parameters by a Newton step.
+    """
     n = len(parameters)
     steps = _STEP * np.concatenate([np.eye(NUM_PARAMETERS), -np.eye(NUM_PARAMETERS)])
-    moved = (parameters + steps[:, None, :]).reshape(-1, NUM_PARAMETERS)
+    moved = parameters + steps[:, None, :]
     times = len(steps)
-    asked_w = None if asked_w is None else np.tile(asked_w, times)
-    logs = log_time_power(moved, np.tile(ratio, times), np.tile(limit_w, times), asked_w)
+
+    def tiled(values: Array, rows: Index) -> Array:
+        return np.tile(values[rows], times)
+
+    def of(rows: Index) -> Array:
+        return moved[:, rows].reshape(-1, NUM_PARAMETERS)
+
+    every = np.arange(n)
+    share, power_w = _share_and_power(of(every), tiled(ratio, every))
+    asked_w = np.full(n, np.inf) if asked_w is None else asked_w
+    most_w = _most_w(of(every), power_w, tiled(limit_w, every), tiled(asked_w, every))
+    usual_w = _share_and_power(parameters, ratio)[1]
+    limited_w = _most_w(parameters, usual_w, limit_w, asked_w)
+    over = np.flatnonzero(usual_w > limited_w)
+    if len(over):
+        held = _held(parameters[over], ratio[over], limited_w[over])
+        at = _followed(parameters[over], of(over), held, most_w.reshape(times, n)[:, over])
+        found = _share_and_power(of(over), at)
+        for whole, part in zip((share, power_w), found, strict=True):
+            whole.reshape(times, n)[:, over] = part.reshape(times, -1)
+    logs = np.stack([of(every)[:, 0] + np.log(share), np.log(power_w)], axis=1)
     up, down = logs.reshape(2, NUM_PARAMETERS, n, 2)
     return np.asarray(((up - down) / (2 * _STEP)).transpose(1, 2, 0))
+
+
+def _followed(parameters: Array, moved: Array, held: Array, most_w: Array) -> Array:
+    """Return the clocks that limits hold under parameters that are moved a little.
+
+    Args:
+        parameters: Those that were not moved; shape ``(m, 13)``.
+        moved: Those that were, ``times`` after each other; shape ``(times * m, 13)``.
+        held: What is held with the former; shape ``(m,)``.
+        most_w: What may be drawn with the latter; shape ``(times, m)``.
+    """
+    at = np.tile(held, len(most_w))
+    sides = [np.log(_share_and_power(parameters, held + step)[1]) for step in (_STEP, -_STEP)]
+    slope = np.maximum((sides[0] - sides[1]) / (2 * _STEP), _LEAST_LOG)
+    missed = np.log(most_w.ravel() / _share_and_power(moved, at)[1])
+    step = missed / np.tile(slope, len(most_w))
+    return np.asarray(np.where(at > _LEAST_RATIO, at + step, at))
+
+
+def _most_w(parameters: Array, power_w: Array, limit_w: Array, asked_w: Array | None) -> Array:
+    """Return the most that may be drawn at each row."""
+    return limit_w if asked_w is None else _softened_w(parameters, power_w, limit_w, asked_w)
 
 
 def _softened_w(parameters: Array, power_w: Array, limit_w: Array, asked_w: Array) -> Array:
@@ -105,6 +151,8 @@ def _held(parameters: Array, ratio: Array, limit_w: Array) -> Array:
             np.where(up, missed, np.where(stays, over / 2.0, over)),
         )
         was_up = up
+        if np.abs(missed[~is_above]).max(initial=0.0) < _FOUND:
+            break
     return np.asarray(np.where(is_above, _LEAST_RATIO, tried))
 
 

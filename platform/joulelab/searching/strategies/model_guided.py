@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 PROBE_RATIO = 0.7
 """Clock over the highest at which a cell is first probed that is asked for before anything is
 known: about where voltage starts to rise."""
+_MOST_PROBED = 150
+"""Configurations of a cell among which a probe is chosen: more are too near to each other."""
 _NUM_PROBES = 2
 """Clocks besides the baseline's at which its cell is probed."""
 _MOST_FAILURES, _MOST_OF_CELL = 2, 3
@@ -130,6 +132,7 @@ class ModelGuided(Strategy):
         cell = self._forecaster.cell
         tried = {self._space.index(outcome.candidate) for outcome in self.evidence.outcomes}
         own = np.flatnonzero(cell == cell[0])
+        own = own[np.linspace(0, len(own) - 1, min(len(own), _MOST_PROBED)).astype(np.intp)]
         left = own[free[own]]
         if not len(left) or len((tried | set(self._out)) & set(own.tolist())) > _NUM_PROBES:
             return None
