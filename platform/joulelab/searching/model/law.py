@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from joulelab.power_models.members.physics_laws import relative_time
 
 Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 CELL_PARAMETERS: Final = ("time", "working", "memory_time", "clocked", "pipes", "memory", "peak")
 """Logs of T1, the odds of h, mu, C, D, M and q."""
@@ -55,69 +54,63 @@ def log_time_power(
     Returns:
         Shape ``(n, 2)``.
     """
-    share, power_w = _share_and_power(parameters, ratio)
-    most_w = _most_w(parameters, power_w, limit_w, asked_w)
-    over = np.flatnonzero(power_w > most_w)
-    if len(over):
-        held = _held(parameters[over], ratio[over], most_w[over])
-        share[over], power_w[over] = _share_and_power(parameters[over], held)
+    held = _clock(parameters, ratio, limit_w, asked_w)
+    share, power_w = _share_and_power(parameters, held)
     return np.column_stack([parameters[:, 0] + np.log(share), np.log(power_w)])
 
 
 def slopes(parameters: Array, ratio: Array, limit_w: Array, asked_w: Array | None = None) -> Array:
     """Return the derivatives of :func:`log_time_power`; shape ``(n, 2, 13)``.
 
-    The clock that a limit holds is found once and follows the parameters by a Newton step.
+    The clock that a limit holds is found once, and followed from there.
     """
-    n = len(parameters)
     steps = _STEP * np.concatenate([np.eye(NUM_PARAMETERS), -np.eye(NUM_PARAMETERS)])
-    moved = parameters + steps[:, None, :]
-    times = len(steps)
-
-    def tiled(values: Array, rows: Index) -> Array:
-        return np.tile(values[rows], times)
-
-    def of(rows: Index) -> Array:
-        return moved[:, rows].reshape(-1, NUM_PARAMETERS)
-
-    every = np.arange(n)
-    share, power_w = _share_and_power(of(every), tiled(ratio, every))
-    asked_w = np.full(n, np.inf) if asked_w is None else asked_w
-    most_w = _most_w(of(every), power_w, tiled(limit_w, every), tiled(asked_w, every))
-    usual_w = _share_and_power(parameters, ratio)[1]
-    limited_w = _most_w(parameters, usual_w, limit_w, asked_w)
-    over = np.flatnonzero(usual_w > limited_w)
-    if len(over):
-        held = _held(parameters[over], ratio[over], limited_w[over])
-        at = _followed(parameters[over], of(over), held, most_w.reshape(times, n)[:, over])
-        found = _share_and_power(of(over), at)
-        for whole, part in zip((share, power_w), found, strict=True):
-            whole.reshape(times, n)[:, over] = part.reshape(times, -1)
-    logs = np.stack([of(every)[:, 0] + np.log(share), np.log(power_w)], axis=1)
-    up, down = logs.reshape(2, NUM_PARAMETERS, n, 2)
+    moved = (parameters + steps[:, None, :]).reshape(-1, NUM_PARAMETERS)
+    near = _clock(parameters, ratio, limit_w, asked_w)
+    tiled = [None if each is None else np.tile(each, len(steps)) for each in (asked_w, near)]
+    at = np.tile(ratio, len(steps)), np.tile(limit_w, len(steps))
+    share, power_w = _share_and_power(moved, _clock(moved, *at, *tiled))
+    logs = np.stack([moved[:, 0] + np.log(share), np.log(power_w)], axis=1)
+    up, down = logs.reshape(2, NUM_PARAMETERS, len(parameters), 2)
     return np.asarray(((up - down) / (2 * _STEP)).transpose(1, 2, 0))
 
 
-def _followed(parameters: Array, moved: Array, held: Array, most_w: Array) -> Array:
-    """Return the clocks that limits hold under parameters that are moved a little.
+def _clock(
+    parameters: Array,
+    ratio: Array,
+    limit_w: Array,
+    asked_w: Array | None,
+    near: Array | None = None,
+) -> Array:
+    """Return the clock at which each row runs, over the highest.
 
     Args:
-        parameters: Those that were not moved; shape ``(m, 13)``.
-        moved: Those that were, ``times`` after each other; shape ``(times * m, 13)``.
-        held: What is held with the former; shape ``(m,)``.
-        most_w: What may be drawn with the latter; shape ``(times, m)``.
+        parameters: As for :func:`log_time_power`, like those that follow.
+        ratio: The clock that is asked for.
+        limit_w: Where the board's own limit lies.
+        asked_w: The limit that is asked for.
+        near: Where parameters next to these run; then it is followed from there.
     """
-    at = np.tile(held, len(most_w))
-    sides = [np.log(_share_and_power(parameters, held + step)[1]) for step in (_STEP, -_STEP)]
-    slope = np.maximum((sides[0] - sides[1]) / (2 * _STEP), _LEAST_LOG)
-    missed = np.log(most_w.ravel() / _share_and_power(moved, at)[1])
-    step = missed / np.tile(slope, len(most_w))
-    return np.asarray(np.where(at > _LEAST_RATIO, at + step, at))
+    if np.isinf(limit_w).all() and (asked_w is None or np.isinf(asked_w).all()):
+        return ratio
+    power_w, most_w = _share_and_power(parameters, ratio)[1], limit_w
+    if asked_w is not None:
+        most_w = _softened_w(parameters, power_w, limit_w, asked_w)
+    found, over = ratio.copy(), np.flatnonzero(power_w > most_w if near is None else near < ratio)
+    if near is None:
+        found[over] = _held(parameters[over], ratio[over], most_w[over])
+    else:
+        found[over] = _followed(parameters[over], near[over], most_w[over])
+    return found
 
 
-def _most_w(parameters: Array, power_w: Array, limit_w: Array, asked_w: Array | None) -> Array:
-    """Return the most that may be drawn at each row."""
-    return limit_w if asked_w is None else _softened_w(parameters, power_w, limit_w, asked_w)
+def _followed(parameters: Array, near: Array, limit_w: Array) -> Array:
+    """Return the clock ratio at which power is the limit, one Newton step from ``near``."""
+    steps = (_STEP, 0.0, -_STEP)
+    up, here, down = (np.log(_share_and_power(parameters, near + step)[1]) for step in steps)
+    slope = np.maximum((up - down) / (2 * _STEP), _LEAST_LOG)
+    moved = near + (np.log(limit_w) - here) / slope
+    return np.asarray(np.where(near > _LEAST_RATIO, moved, near))
 
 
 def _softened_w(parameters: Array, power_w: Array, limit_w: Array, asked_w: Array) -> Array:
