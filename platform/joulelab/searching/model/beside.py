@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from joulelab.searching.model.rows import Rows
 
-_REACH = 0.45
+_REACH = 0.7
 """How far from the choice is looked, in logarithms of clock or power limit."""
 _GAP, _GROWTH, _GROWTH_LAWLESS = 0.03, 0.6, 0.2
 """Widest gap between neighbours that were measured: at the choice, and by the distance from it; the
