@@ -25,7 +25,7 @@ from uuid import uuid4
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.addresses import connectable, discreet
 from joulelab.tracking.durable import check_folder
-from joulelab.tracking.mlflow_view import VIEW_TAG, view_state
+from joulelab.tracking.mlflow_view import opening_tags
 
 # MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and
 # send usage statistics from machines that may have no way out.
@@ -38,8 +38,6 @@ _ENVIRONMENT = {
 }
 DESCRIPTION = "mlflow.note.content"
 """Tag whose text MLflow shows as the description of a run or an experiment."""
-_OPENS_ON_RUNS = {"mlflow.experimentKind": "custom_model_development"}
-"""Without it, MLflow takes an experiment for one of language models and shows an empty overview."""
 _MAX_PARAMS_PER_CALL = 100
 
 
@@ -115,7 +113,7 @@ def experiment_id(client: Any, uri: str, name: str, description: str) -> str:
         TrackingError: If it was deleted.
     """
     known = client.get_experiment_by_name(name)
-    tags = {DESCRIPTION: description, **_OPENS_ON_RUNS, VIEW_TAG: view_state()}
+    tags = {DESCRIPTION: description, **opening_tags()}
     if known is None:
         made: str = client.create_experiment(name, _artifact_location(uri, name), tags)
         return made

@@ -16,10 +16,14 @@ _METRICS = (
 )
 
 
-def view_state() -> str:
-    """Return the page's state as MLflow reads it; columns that no run fills stay empty."""
+def opening_tags() -> dict[str, str]:
+    """Return the tags of an experiment that has MLflow open it so; columns no run fills are empty.
+
+    Without its kind, MLflow takes it for one of language models and shows an empty overview.
+    """
     columns = [
         *(f"metrics.`{name}`" for name in _METRICS),
         *(f"params.`{name}`" for name in _PARAMS),
     ]
-    return json.dumps({"selectedColumns": columns})
+    view = json.dumps({"selectedColumns": columns})
+    return {"mlflow.experimentKind": "custom_model_development", VIEW_TAG: view}

@@ -208,13 +208,15 @@ def test_a_projected_processor_says_that_there_is_no_silicon():
     assert "no silicon" in found.note
 
 
-def test_the_calibrated_gpu_shows_its_held_out_errors():
+def test_the_calibrated_gpu_shows_its_errors_on_networks_that_no_fit_has_seen():
+    """It once showed those of runs from the host and board whose factors were fitted."""
     found = confidence_of(H200)
 
     assert found.tier == "A"
-    assert found.num_points == 36
-    assert 0 < found.time_error < 0.2
-    assert 0 < found.energy_error < 0.2
+    assert found.num_points > 200
+    assert "no fit has seen" in found.note
+    assert 0.05 < found.time_error < 0.35
+    assert 0.05 < found.energy_error < 0.35
 
 
 def test_energy_of_a_generation_is_of_all_its_tokens():

@@ -1,0 +1,190 @@
+"""Measures one case: time, power and energy in a window, by the driver's samples and counter."""
+
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median, stdev
+from typing import Any
+
+import torch
+from energy_poller import EnergyPoller
+from estimator_anchors import Sensors
+from host_speed import launch_s
+from network_loops import Loop, LoopMaker, is_finite, num_parameters
+from network_points import Case
+
+WARM_S, WINDOW_S = 0.8, 2.0
+EDGE_S = 0.05
+"""A power sample averages some 25 ms; those nearer to the window's start also saw its outside."""
+
+PARTS = 3
+_LARGEST_TRIAL = 150e6
+"""Parameters up to which a trial runs a network on the CPU; larger ones run without values."""
+
+
+@dataclass
+class Runner:
+    """Measures cases on one device."""
+
+    device: str
+    sensors: Sensors
+    poller: EnergyPoller
+    maker: LoopMaker
+    uuid: str
+    scale: float = 1.0
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether nothing is measured."""
+        return self.device == "cpu"
+
+    def wait(self) -> None:
+        """Wait until the device is done."""
+        if not self.is_trial:
+            torch.cuda.synchronize()
+
+    def is_alive(self) -> bool:
+        """Whether the device still takes work: an assertion in a kernel ends that."""
+        try:
+            self.wait()
+        except RuntimeError:
+            return False
+        return True
+
+    def measure(self, case: Case) -> dict[str, object]:
+        """Return the columns of the row of ``case``."""
+        if not self.is_trial:
+            torch.cuda.reset_peak_memory_stats()
+        begin_s = time.perf_counter()
+        loop = self._loop(case)
+        host_launch_s = launch_s(self.device)
+        with loop.context():
+            returned = loop.step()
+            self.wait()
+            first_s = time.perf_counter() - begin_s
+            if not is_finite(loop.result(returned)):
+                raise ValueError("not all results are finite")
+            del returned
+            self._first_round(loop)
+            host_s = self._host_s(loop)
+            row = self._window(loop, self._warm(loop))
+        memory_b = None if self.is_trial else torch.cuda.max_memory_allocated()
+        times = {"host_s": host_s, "host_launch_s": host_launch_s, "first_s": first_s}
+        return {**row, **times, "peak_memory_b": memory_b}
+
+    def _loop(self, case: Case) -> Loop:
+        if not self.is_trial:
+            return self.maker.make(case)
+        large = num_parameters(case.model) > _LARGEST_TRIAL
+        self.maker.device = "meta" if large else "cpu"
+        return self.maker.make(case, longest=8, batch=2 if case.phase == "train" else 1)
+
+    def _first_round(self, loop: Loop) -> None:
+        """Go once through all shapes: cuDNN plans attention anew for each."""
+        for _ in range(0 if self.is_trial else loop.period - 1):
+            loop.step()
+        self.wait()
+
+    def _host_s(self, loop: Loop) -> float:
+        """Return the time that launching one iteration takes, with nothing queued before it."""
+        times_s = []
+        for _ in range(1 if self.is_trial else 5):
+            begin_s = time.perf_counter()
+            loop.step()
+            times_s.append(time.perf_counter() - begin_s)
+            self.wait()
+        return median(times_s)
+
+    def _warm(self, loop: Loop) -> float:
+        """Run ``loop`` for a while; returns its time per iteration in the last part of it."""
+        num, stop_s = 1, time.perf_counter() + WARM_S * self.scale
+        while True:
+            begin_s = time.perf_counter()
+            for _ in range(num):
+                loop.step()
+            self.wait()
+            elapsed_s = time.perf_counter() - begin_s
+            if time.perf_counter() > stop_s:
+                return elapsed_s / num
+            num = max(1, int(0.25 * WARM_S * self.scale * num / elapsed_s))
+
+    def _window(self, loop: Loop, iteration_s: float) -> dict[str, object]:
+        """Run the window in parts and read what it took."""
+        per_part = max(int(WINDOW_S * self.scale / iteration_s / PARTS), 1)
+        if loop.period > 1 and not self.is_trial:  # whole rounds, as near to the window as it gets
+            per_part = max(round(per_part / loop.period), 1) * loop.period
+        marks = Marks(self.device)
+        self.wait()
+        started_s = time.time()
+        marks.add()
+        for _ in range(PARTS):
+            for _ in range(per_part):
+                loop.step()
+            marks.add()
+        self.wait()
+        stop_s = time.time()
+        samples = self.sensors.samples()
+        edges_s = [started_s + elapsed_s for elapsed_s in marks.elapsed_s()[:-1]] + [stop_s]
+        row = _evaluated(edges_s, per_part, samples, EDGE_S * self.scale)
+        counter_w, clock_mhz = self.poller.read(started_s, stop_s)
+        time_s = (stop_s - started_s) / (PARTS * per_part)
+        return {
+            **row,
+            "counter_power_w": counter_w,
+            "counter_energy_j": None if counter_w is None else counter_w * time_s,
+            "sm_clock_mhz": clock_mhz,
+            "temperature_c": self.sensors.temperature_c(),
+            "started_s": started_s,
+            "uuid": self.uuid,
+        }
+
+
+class Marks:
+    """Points in what the device is given to do, and when it came to them."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._marks: list[Any] = []
+
+    def add(self) -> None:
+        """Mark where the device's queue ends now."""
+        if self._device == "cpu":
+            self._marks.append(time.perf_counter())
+            return
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._marks.append(event)
+
+    def elapsed_s(self) -> list[float]:
+        """Return when each was reached, after the first; the device must be done."""
+        first = self._marks[0]
+        if self._device == "cpu":
+            return [mark - first for mark in self._marks]
+        return [1e-3 * first.elapsed_time(mark) for mark in self._marks]
+
+
+def _evaluated(
+    edges_s: list[float], per_part: int, samples: list[tuple[float, float]], edge_s: float
+) -> dict[str, object]:
+    """Return means over the window, and their standard uncertainties from its parts."""
+    start_s, stop_s = edges_s[0], edges_s[-1]
+    num = per_part * (len(edges_s) - 1)
+    inside = [each for each in samples if start_s + edge_s <= each[0] <= stop_s]
+    power_w = fmean(power for _, power in inside) if inside else None
+    pairs = list(pairwise(edges_s))
+    parts = [[power for at_s, power in inside if one <= at_s < two] for one, two in pairs]
+    time_s = (stop_s - start_s) / num
+    return {
+        "time_s": time_s,
+        "time_u_s": _uncertainty([(two - one) / per_part for one, two in pairs]),
+        "energy_j": None if power_w is None else power_w * time_s,
+        "power_w": power_w,
+        "power_u_w": _uncertainty([fmean(part) for part in parts if part]),
+        "window_s": stop_s - start_s,
+        "num_iterations": num,
+        "num_samples": len(inside),
+    }
+
+
+def _uncertainty(values: list[float]) -> float | None:
+    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
