@@ -263,13 +263,14 @@ class WorkloadRegistry(Registry[WorkloadType]):
     def name_of(self, settings: object) -> str:
         """Return the name of the workload that ``settings`` belong to.
 
-        Raises ConfigError if they are no workload's.
+        A program may take the settings of a workload: alone, they are that workload's. Raises
+        ConfigError if they are no workload's.
         """
         kind = type(settings)
-        known = self.programs.name_of(kind)
-        if known is not None:
-            return known
         for name, each in self.loadable().items():
             if each.settings_type is kind:
                 return name
+        known = self.programs.name_of(kind)
+        if known is not None:
+            return known
         raise ConfigError(f"{kind.__name__} is neither a program nor the settings of a workload.")

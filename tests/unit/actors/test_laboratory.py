@@ -18,7 +18,7 @@ ALL = {"sm_clock_mhz": "all"}
 def no_ray(monkeypatch):
     """Whatever is refused here is refused before Ray starts."""
 
-    def connected():
+    def connected(**options):
         raise AssertionError("Ray was about to start.")
 
     monkeypatch.setattr(laboratory, "connected", connected)

@@ -225,7 +225,7 @@ def test_a_program_holds_its_memory_until_it_closes(tmp_path):
 def test_a_program_that_does_not_fit_is_refused_with_both_sizes(tmp_path):
     hosted = typical(tmp_path).host(Toy(ToySettings(memory_b=200e9)))
 
-    with pytest.raises(DeviceError, match=r"141 GB .* 200\.0 GB"):
+    with pytest.raises(DeviceError, match=r"151 GB .* 200\.0 GB"):
         hosted.prepare()
 
 

@@ -103,5 +103,5 @@ def test_a_trial_that_does_not_fit_is_told_as_that(bench):
     outcome = outcome_of(measured(bench, batch=1024))
 
     assert outcome.figures is None
-    assert outcome.reason.startswith("unsupported: NVIDIA H200 has 141 GB of memory")
+    assert outcome.reason.startswith("unsupported: NVIDIA H200 has 151 GB of memory")
     assert result_of(outcome) == {"reason": outcome.reason, "capped": False}

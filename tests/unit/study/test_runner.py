@@ -15,6 +15,7 @@ from joulelab.errors import (
     UnknownNameError,
 )
 from joulelab.tracking.store import ResultStore
+from joulelab.workloads import WORKLOADS
 from joulelab.workloads.idle import Idle, IdleSettings
 from joulelab.workloads.launch_loop import GemmSettings
 
@@ -366,3 +367,11 @@ step.cost = joulelab.PhaseCost(phase="run", work=1, wait_s={wait_s})
         times_s.append(result.measurement().time_per_unit_s)
 
     assert times_s[1] == pytest.approx(2 * times_s[0], rel=0.05)
+
+
+def test_settings_alone_are_the_workloads_and_not_a_programs_that_takes_them(make_lab):
+    """After a program with the settings of ``idle``, ``IdleSettings()`` was that program."""
+    lab = make_lab()
+    joulelab.measure(Rest(IdleSettings()), lab=lab)
+
+    assert WORKLOADS.name_of(IdleSettings()) == "idle"

@@ -65,9 +65,9 @@ def _power_law(x: float, xs: tuple[float, float], ys: tuple[float, float]) -> fl
 
 
 _J_PER_CYCLE_OF_W_PER_GHZ = 1e-9
-# Memory at rest, refresh and interface: 36 W for the 141 GB of an H200. The share of constant power
+# Memory at rest, refresh and interface: 36 W for the 151 GB of an H200. The share of constant power
 # is 0.22 to 0.53 on the GPUs of the catalogue.
-_STANDBY_W_PER_B = 36.1 / 141e9
+_STANDBY_W_PER_B = 36.1 / 150.8e9
 _MAX_STANDBY_SHARE = 0.5
 
 
