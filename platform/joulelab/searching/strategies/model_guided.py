@@ -179,7 +179,8 @@ class ModelGuided(Strategy):
         """Return the expected improvement on the best so far that keeps to the constraints.
 
         What is out counts as measured, with what is expected of it. As long as nothing keeps to
-        the constraints, what is expected to is better the less it costs, and else the likelier.
+        the constraints, what is expected to is better the less it costs, and else the likelier,
+        and however unlikely, it is tried: it would improve on none.
         What is not free, and what cannot be the next, has less than none.
         """
         found, chance, best = np.full(len(free), -1.0), np.zeros(len(free)), self._best(forecast)
@@ -188,7 +189,7 @@ class ModelGuided(Strategy):
             saved = cost.max() - cost + 1.0
             confidence = self.evidence.problem.confidence
             worth = np.where(forecast.feasible >= confidence, saved, forecast.feasible)
-            return Improvement(expected=np.where(free, worth, -1.0), chance=forecast.feasible)
+            return Improvement(expected=np.where(free, worth, -1.0), chance=free.astype(np.float64))
         places = promising(forecast, free)
         gain, feasible = improvement(forecast, places, best, self._out), forecast.feasible[places]
         # Squared: at even odds a trial beyond a bound would be half of all near it.

@@ -37,7 +37,7 @@ def test_memory_at_rest_is_a_part_of_constant_power():
     )
     large = replace(small, levels=(level("L2", 4e6), level("DRAM", 1e12)))
 
-    assert standby_w_of(small) == pytest.approx(16 * 36.1 / 141)
+    assert standby_w_of(small) == pytest.approx(16e9 * 36.1 / 150.8e9)
     assert standby_w_of(stated) == 2.5
     assert standby_w_of(large) == 5.0
 
