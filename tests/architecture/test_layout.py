@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -81,39 +82,56 @@ def module_of(path):
 MODULES = {module_of(path): path for path in SOURCES}
 
 
+@cache
+def statements(path):
+    return ast.parse(path.read_text()).body
+
+
+@cache
+def nodes(path):
+    return [node for statement in statements(path) for node in ast.walk(statement)]
+
+
+@cache
 def imported(path, *, at_once=False):
     """What a module imports; ``at_once``: when it is imported itself."""
-    tree = ast.parse(path.read_text())
-    for node in tree.body if at_once else ast.walk(tree):
+    found = []
+    for node in statements(path) if at_once else nodes(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name if name in MODULES else node.module for name in names)
+            found += [name if name in MODULES else node.module for name in names]
+    return found
 
 
 def name_of(path):
-    return str(path.relative_to(ROOT))
+    return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_heavy_imports_stay_where_they_belong(path):
-    place = path.relative_to(ROOT).as_posix()
-    for module in imported(path):
-        allowed = ALLOWED.get(module.partition(".")[0])
-        assert allowed is None or place.startswith(allowed), f"{place} imports {module}"
+def test_heavy_imports_stay_where_they_belong():
+    misplaced = [
+        f"{name_of(path)} imports {module}"
+        for path in SOURCES
+        for module in imported(path)
+        if not name_of(path).startswith(ALLOWED.get(module.partition(".")[0], ""))
+    ]
+
+    assert misplaced == []
 
 
-@pytest.mark.parametrize("path", sorted(JOULELAB.rglob("*.py")), ids=name_of)
-def test_layers_point_down(path):
+def test_layers_point_down():
     level = {name: i for i, names in enumerate(LAYERS) for name in names}
-    parts = path.relative_to(JOULELAB).with_suffix("").parts
-    if parts[0] == "__init__":
-        return
-    for module in imported(path):
-        target = module.split(".")
-        if target[0] == "joulelab" and len(target) > 1:
-            assert level[target[1]] <= level[parts[0]], f"{parts[0]} imports {module}"
+    upward = [
+        f"{module} imports {target}"
+        for module, path in MODULES.items()
+        for target in imported(path)
+        if module.startswith("joulelab.")
+        and target.startswith("joulelab.")
+        and level[target.split(".")[1]] > level[module.split(".")[1]]
+    ]
+
+    assert upward == []
 
 
 def test_modules_import_each_other_without_circles():
@@ -137,9 +155,9 @@ def test_packages_import_each_other_without_circles():
     TopologicalSorter(graph).prepare()
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "actors").rglob("*.py")), ids=name_of)
-def test_actors_need_no_command_line(path):
-    assert not [module for module in imported(path) if module.startswith("joulelab.cli")]
+def test_actors_need_no_command_line():
+    for path in (ROOT / "actors").rglob("*.py"):
+        assert not [module for module in imported(path) if module.startswith("joulelab.cli")], path
 
 
 def test_every_part_of_joulelab_has_a_layer():
@@ -170,9 +188,8 @@ def test_nothing_on_sys_path_is_named_like_the_standard_library(folder):
     assert not names & set(sys.stdlib_module_names)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_no_module_outgrows_three_hundred_lines(path):
-    assert len(path.read_text().splitlines()) <= 300
+def test_no_module_outgrows_three_hundred_lines():
+    assert [name_of(p) for p in SOURCES if len(p.read_text().splitlines()) > 300] == []
 
 
 MANY_PARAMETERS = {
@@ -181,18 +198,34 @@ MANY_PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_functions_are_short_and_have_few_parameters(path):
-    for function in ast.walk(ast.parse(path.read_text())):
-        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        given = [each.arg for each in (*function.args.args, *function.args.kwonlyargs)]
-        num_parameters = len([name for name in given if name not in ("self", "cls")])
-        body = function.body[1:] if ast.get_docstring(function) else function.body
-        num_lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
-        assert num_lines <= 40, f"{function.name} has {num_lines} lines"
-        if function.name not in MANY_PARAMETERS:
-            assert num_parameters <= 8, f"{function.name} has {num_parameters} parameters"
+def functions():
+    """Every function's place and name, and its definition."""
+    for path in SOURCES:
+        for node in nodes(path):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{name_of(path)}: {node.name}", node
+
+
+def num_lines(function):
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+def num_parameters(function):
+    given = [each.arg for each in (*function.args.args, *function.args.kwonlyargs)]
+    return len([name for name in given if name not in ("self", "cls")])
+
+
+def test_functions_are_short():
+    assert [name for name, function in functions() if num_lines(function) > 40] == []
+
+
+def test_functions_have_few_parameters():
+    assert [
+        name
+        for name, function in functions()
+        if num_parameters(function) > 8 and function.name not in MANY_PARAMETERS
+    ] == []
 
 
 def avoided_words():
@@ -203,7 +236,7 @@ def avoided_words():
 
 def names_in(path):
     yield path.stem
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
         elif isinstance(node, ast.arg):
@@ -214,12 +247,21 @@ def names_in(path):
             yield node.attr
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_names_are_the_fields(path):
+def words_of(name):
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")
+
+
+def test_names_are_the_fields():
     avoided = avoided_words()
-    for name in names_in(path):
-        words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")
-        assert not avoided.intersection(words), f"{name}: see docs/glossary.md"
+    wrong = {
+        f"{name_of(path)}: {name}, see docs/glossary.md"
+        for path in SOURCES
+        for name in names_in(path)
+        if avoided.intersection(words_of(name))
+    }
+
+    assert avoided
+    assert wrong == set()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.py")), ids=name_of)
