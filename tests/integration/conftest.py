@@ -1,6 +1,7 @@
 """A cluster of three Ray nodes on this machine, shared by the tests of this folder."""
 
 import os
+import runpy
 import secrets
 import shutil
 import signal
@@ -20,6 +21,9 @@ ROOT = Path(__file__).parents[2]
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+# Workers give way to other processes by default, as those of an experiment do not: beside the rest
+# of the suite they would starve.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def pytest_collection_modifyitems(items):
@@ -115,6 +119,20 @@ def kill_driver(cluster, tmp_path, guard_socket):
 
 
 @pytest.fixture
+def run_script(monkeypatch, heeded):
+    """Run a script in this process as from the command line; returns its exit code."""
+
+    def run(path, *words):
+        monkeypatch.setattr(sys, "argv", [str(path), *words])
+        monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(path), run_name="__main__")
+        return ended.value.code
+
+    return run
+
+
+@pytest.fixture
 def study(cluster, tmp_path, guard_socket):
     """Run a study on simulated GPUs of the cluster; returns its summary and its store."""
     return study_in(tmp_path, guard_socket)
@@ -128,22 +146,62 @@ def shared_study(cluster, tmp_path_factory, short_folder):
 
 
 def study_in(folder, guard_socket):
-    from actor_fixtures import QUICK
+    from joulelab_actors.study import run_study
 
-    from joulelab.tracking.store import ResultStore
-    from joulelab_actors.placement import simulated_sites
-    from joulelab_actors.study import ClusterStudy, run_study
-
-    def run(trials, *, num_gpus=3, gpu="h200_sxm", procedure=QUICK, conclude=None, **options):
-        sites = simulated_sites(gpu, num_gpus, str(folder / "driver"))
-        cluster = ClusterStudy(
-            sites=sites,
-            results_dir=folder / "results",
-            procedure=procedure,
-            guard_socket=guard_socket,
-            **options,
-        )
-        summary = run_study(trials, cluster, conclude)
-        return summary, ResultStore(folder / "results")
+    def run(trials, *, conclude=None, **options):
+        summary = run_study(trials, on_simulated(folder, guard_socket, **options), conclude)
+        return summary, results_in(folder)
 
     return run
+
+
+@pytest.fixture
+def search(cluster, tmp_path, guard_socket):
+    """Run a search on simulated GPUs of the cluster; returns its summary and its store."""
+    return search_in(tmp_path, guard_socket)
+
+
+@pytest.fixture(scope="module")
+def shared_search(cluster, tmp_path_factory, short_folder):
+    """As ``search``, for one that several tests go on with; returns also its folder."""
+    folder = tmp_path_factory.mktemp("shared")
+    with guard_in(short_folder) as socket:
+        yield folder, search_in(folder, socket)
+
+
+def search_in(folder, guard_socket):
+    from joulelab.study.search_queue import Search
+    from joulelab_actors.study import run_search
+
+    asked = {"budget", "sentinel", "score", "follow"}  # others are options of the cluster
+
+    def run(strategy, *, conclude=None, **options):
+        how = {name: options.pop(name) for name in asked & options.keys()}
+        search = Search(study="test", strategy=strategy, **how)
+        summary = run_search(search, on_simulated(folder, guard_socket, **options), conclude)
+        return summary, results_in(folder)
+
+    return run
+
+
+def on_simulated(
+    folder, guard_socket, *, gpu="h200_sxm", num_gpus=1, sites=None, procedure=None, **options
+):
+    from actor_fixtures import QUICK
+
+    from joulelab_actors.placement import simulated_sites
+    from joulelab_actors.study import ClusterStudy
+
+    return ClusterStudy(
+        sites=sites or simulated_sites(gpu, num_gpus, str(folder / "driver")),
+        results_dir=folder / "results",
+        procedure=procedure or QUICK,
+        guard_socket=guard_socket,
+        **options,
+    )
+
+
+def results_in(folder):
+    from joulelab.tracking.store import ResultStore
+
+    return ResultStore(folder / "results")

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import psutil
 import pytest
 import ray
 from actor_fixtures import trials
+from guard_fakes import until
 
 from joulelab.devices.simulated import DriverStore
 from joulelab.study.events import TrialStarted
@@ -43,7 +43,7 @@ def test_a_killed_driver_leaves_no_clock_locked_and_its_study_is_resumed(
 ):
     kill_driver(DRIVER)
 
-    summary, store = study(trials(repeats=10))
+    summary, store = study(trials(repeats=10), num_gpus=2)
 
     valid = Counter(m.trial for m in store.read() if m.valid)
     assert summary.num_skipped >= 10
@@ -62,9 +62,9 @@ def test_a_trial_that_is_given_to_an_actor_that_has_just_died_is_measured_once(s
             killed.append(psutil.Process(ray.get(actor.status.remote()).pid))
             killed[0].kill()
             killed[0].wait(10)
-            time.sleep(1.0)  # for Ray to know
+            until(lambda: ray._private.state.actors(actor._actor_id.hex())["NumRestarts"])
 
-    summary, store = study(trials(repeats=3), num_gpus=1, on_event=kill_first)
+    summary, store = study(trials(repeats=3), on_event=kill_first)
 
     assert killed
     assert summary.complete

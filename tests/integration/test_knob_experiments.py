@@ -132,15 +132,10 @@ def test_no_option_of_a_study_is_that_of_a_workload(script):
 
 
 @pytest.mark.parametrize("script", STUDIES)
-def test_a_study_has_a_help_that_names_its_lab(script, monkeypatch, capsys, heeded):
-    path = EXPERIMENTS / f"{script}.py"
-    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(path), run_name="__main__")
+def test_a_study_has_a_help_that_names_its_lab(script, run_script, capsys):
+    code = run_script(EXPERIMENTS / f"{script}.py", "--help")
 
     shown = capsys.readouterr().out
-    assert ended.value.code == 0
+    assert code == 0
     assert "--device" in shown
     assert "--observe-only" in shown

@@ -41,17 +41,18 @@ def lab(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def ran(request, lab, monkeypatch):
+@pytest.fixture(scope="module")
+def ran(request, lab):
     """A notebook that ran in a kernel of its own from its own folder, as in Jupyter."""
     path = request.param
-    monkeypatch.setenv("HOME", str(lab))
-    monkeypatch.setenv("IPYTHONDIR", str(lab / "ipython"))
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": path.parent}}
     )
-    client.execute()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(lab))
+        patch.setenv("IPYTHONDIR", str(lab / "ipython"))
+        client.execute()
     return [output for cell in notebook.cells for output in cell.get("outputs", ())]
 
 

@@ -32,10 +32,10 @@ class Loud(own.StudyProgress):
 own.StudyProgress = Loud
 folder, socket = Path(sys.argv[1]), Path(sys.argv[2])
 lab = Laboratory(
-    num_gpus=2, study="own", results_dir=folder / "results", store=folder / "driver",
+    num_gpus=1, study="own", results_dir=folder / "results", store=folder / "driver",
     tracking_uri="none", guard_socket=socket, procedure=QUICK,
 )
-with measuring("gemm", lab=lab, repeats=20) as trainable:
+with measuring("gemm", lab=lab, repeats=6) as trainable:
     tuner = tune.Tuner(
         trainable,
         param_space={"sm_clock_mhz": tune.grid_search([600, 990, 1200])},
@@ -49,7 +49,7 @@ with measuring("gemm", lab=lab, repeats=20) as trainable:
 @pytest.fixture
 def lab(cluster, tmp_path, guard_socket):
     return Laboratory(
-        num_gpus=2,
+        num_gpus=1,
         study="own",
         results_dir=tmp_path / "results",
         store=tmp_path / "driver",
@@ -60,7 +60,7 @@ def lab(cluster, tmp_path, guard_socket):
 
 
 def tuner_of(trainable, folder, **options):
-    how = {"metric": "edp", "mode": "min"} | options.pop("how", {})
+    how = {"metric": "edp", "mode": "min", "reuse_actors": True} | options.pop("how", {})
     return tune.Tuner(
         trainable,
         tune_config=tune.TuneConfig(**how),
@@ -77,7 +77,8 @@ def test_a_tuner_of_ones_own_gets_figures_and_the_results_folder_all_of_them(lab
     space = {"sm_clock_mhz": tune.grid_search(CLOCKS_MHZ), "precision": "tf32"}
 
     with measuring("gemm", lab=lab) as trainable:
-        grid = tuner_of(trainable, tmp_path, param_space=space).fit()
+        how = {"reuse_actors": False}  # as by default
+        grid = tuner_of(trainable, tmp_path, param_space=space, how=how).fit()
 
     measured = {m.configuration.point.sm_clock_mhz: m for m in valid(lab)}
     assert grid.num_errors == 0
@@ -118,15 +119,15 @@ def test_a_tuner_that_was_killed_is_restored_and_measures_nothing_twice(lab, tmp
     kill_driver(DRIVER, TUNE_GLOBAL_CHECKPOINT_S="1")
     before = {m.measurement_id for m in valid(lab)}
 
-    with measuring("gemm", lab=lab, repeats=20) as trainable:
+    with measuring("gemm", lab=lab, repeats=6) as trainable:
         grid = tune.Tuner.restore(str(tmp_path / "tuner"), trainable).fit()
 
     after = Counter((m.configuration, m.repeat) for m in valid(lab))
     assert len(before) >= 10
     assert before <= {m.measurement_id for m in valid(lab)}
     assert set(after.values()) == {1}
-    assert len(after) == 20 * len(CLOCKS_MHZ)
-    assert {result.metrics["training_iteration"] for result in grid} == {20}
+    assert len(after) == 6 * len(CLOCKS_MHZ)
+    assert {result.metrics["training_iteration"] for result in grid} == {6}
 
 
 def test_a_strategy_of_ours_searches_in_a_tuner_of_ones_own(lab, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -15,11 +16,8 @@ from scripted_strategy import Scripted
 
 from joulelab.study.budget import Budget
 from joulelab.study.events import TrialMeasured, TrialStarted
-from joulelab.study.search_queue import Search
-from joulelab.tracking.store import ResultStore
-from joulelab_actors.placement import simulated_sites
 from joulelab_actors.session import NAMESPACE
-from joulelab_actors.study import SCHEDULED_REPEATS, ClusterStudy, run_search
+from joulelab_actors.study import SCHEDULED_REPEATS
 from joulelab_actors.tune.configs import configuration_of
 from joulelab_actors.tune.experiment import NAME
 from joulelab_actors.tune.measured_trial import MeasuredTrial
@@ -49,27 +47,6 @@ with connected():
     )
     run_search(Search(study="test", strategy=strategy), cluster)
 """
-ASKED = {"budget", "sentinel", "score", "follow"}
-"""Options of a search; others are of the cluster."""
-
-
-@pytest.fixture
-def search(cluster, tmp_path, guard_socket):
-    """Run a search on simulated GPUs of the cluster; returns its summary and its store."""
-
-    def run(strategy, *, num_gpus=2, procedure=QUICK, conclude=None, **options):
-        how = {name: options.pop(name) for name in ASKED & options.keys()}
-        cluster = ClusterStudy(
-            sites=simulated_sites("h200_sxm", num_gpus, str(tmp_path / "driver")),
-            results_dir=tmp_path / "results",
-            procedure=procedure,
-            guard_socket=guard_socket,
-            **options,
-        )
-        summary = run_search(Search(study="test", strategy=strategy, **how), cluster, conclude)
-        return summary, ResultStore(tmp_path / "results")
-
-    return run
 
 
 def tune_table(store):
@@ -84,7 +61,7 @@ def tune_table(store):
 def test_what_a_strategy_asks_for_is_a_trial_of_tunes_measured_and_told(search):
     strategy = Scripted(CANDIDATES)
 
-    summary, store = search(strategy)
+    summary, store = search(strategy, num_gpus=2)
 
     measured = {(m.configuration, m.repeat): m for m in store.read()}
     told = {outcome.candidate: outcome.figures for outcome in strategy.told}
@@ -105,7 +82,7 @@ def test_a_killed_search_goes_on_where_it_was_and_measures_nothing_twice(search,
     kill_driver(DRIVER, TUNE_GLOBAL_CHECKPOINT_S="1")
     strategy = Scripted(CANDIDATES * 5)
 
-    summary, store = search(strategy)
+    summary, store = search(strategy, num_gpus=2)
 
     valid = Counter(m.configuration for m in store.read() if m.valid)
     assert summary.study.num_skipped >= 10
@@ -128,21 +105,34 @@ def test_under_a_scheduler_a_trial_repeats_what_is_among_the_better(search):
     assert iterations == repeats
 
 
-def test_a_search_that_had_ended_goes_on_with_more_and_tune_knows_all_of_it(search):
-    first, _ = search(Scripted(CANDIDATES * 2), budget=Budget(num_trials=3))
-    second, store = search(Scripted(CANDIDATES * 2), budget=Budget(num_trials=7))
+@pytest.fixture(scope="module")
+def ended(shared_search):
+    """The folder of a search that had ended with its budget of three trials, and its summary."""
+    folder, search = shared_search
+    summary, _ = search(Scripted(CANDIDATES), budget=Budget(num_trials=3))
+    return folder, summary
 
-    assert first.stopped_by == "the budget of 3 trials"
-    assert second.study.num_skipped == 3
+
+@pytest.fixture
+def begun(ended, tmp_path):
+    """A copy of that folder in the test's own, where the test goes on."""
+    shutil.copytree(ended[0], tmp_path, dirs_exist_ok=True)
+    return ended[1]
+
+
+def test_a_search_that_had_ended_goes_on_with_more_and_tune_knows_all_of_it(begun, search):
+    summary, store = search(Scripted(CANDIDATES * 2), budget=Budget(num_trials=7))
+
+    assert begun.stopped_by == "the budget of 3 trials"
+    assert summary.study.num_skipped == 3
     assert len(store.read()) == 7
     assert set(tune_table(store)) == {(m.configuration, m.repeat) for m in store.read()}
 
 
 @pytest.mark.parametrize("num_kept", [0, 2])
-def test_what_tunes_snapshot_lacks_it_gets_from_the_store(search, num_kept):
+def test_what_tunes_snapshot_lacks_it_gets_from_the_store(begun, search, tmp_path, num_kept):
     """A kill leaves a snapshot that is some seconds old, half of one, or none."""
-    _, store = search(Scripted(CANDIDATES), budget=Budget(num_trials=3))
-    cut_off(store.folder / "tune" / NAME, num_kept)
+    cut_off(tmp_path / "results" / "tune" / NAME, num_kept)
 
     summary, store = search(Scripted(CANDIDATES))
 
@@ -172,20 +162,20 @@ def test_an_interrupted_search_concludes_from_what_it_has_and_goes_on_later(sear
     def interrupt(event):
         if isinstance(event, TrialMeasured):
             measured.append(event)
-            if len(measured) == 5:
+            if len(measured) == 3:
                 signal.raise_signal(signal.SIGINT)
 
     first, _ = search(
-        Scripted(CANDIDATES * 5),
+        Scripted(CANDIDATES * 3),
         on_event=interrupt,
         conclude=lambda store, stopped_by: reasons.append(stopped_by),
     )
-    second, store = search(Scripted(CANDIDATES * 5))
+    second, store = search(Scripted(CANDIDATES * 3))
 
     assert reasons == ["an interruption"]
     assert first.study.exit_code == 130
     assert second.study.exit_code == 0
-    assert Counter(m.configuration for m in store.read() if m.valid) == Counter(CANDIDATES * 5)
+    assert Counter(m.configuration for m in store.read() if m.valid) == Counter(CANDIDATES * 3)
 
 
 def test_a_trial_whose_actor_is_killed_is_retried_and_told_once(search):
@@ -199,7 +189,7 @@ def test_a_trial_whose_actor_is_killed_is_retried_and_told_once(search):
 
     strategy = Scripted(CANDIDATES[:2])
 
-    summary, store = search(strategy, procedure=LONG, on_event=kill_first)
+    summary, store = search(strategy, num_gpus=2, procedure=LONG, on_event=kill_first)
 
     attempts = sorted(m.attempt for m in store.read() if m.trial == killed[0])
     assert attempts == [0, 1]
@@ -215,7 +205,7 @@ def test_a_strategy_that_waits_for_an_outcome_is_asked_again_as_soon_as_it_has_i
         if isinstance(event, TrialMeasured) and event.between_s is not None:
             between_s.append(event.between_s)
 
-    summary, _ = search(Scripted(CANDIDATES * 4, max_out=1), num_gpus=1, on_event=look)
+    summary, _ = search(Scripted(CANDIDATES * 4, max_out=1), on_event=look)
 
     assert summary.study.num_valid == 20
     assert sorted(between_s)[len(between_s) // 2] < 0.25

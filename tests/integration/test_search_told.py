@@ -20,8 +20,12 @@ SCRIPT = Path(__file__).parents[2] / "experiments/energy_search.py"
 
 
 @pytest.fixture
-def search(cluster, tmp_path, guard_socket, monkeypatch):
-    """Run the script's search of a small matrix product; returns its exit code."""
+def search(cluster, tmp_path, guard_socket, monkeypatch, store_uri):
+    """Run the script's search of a small matrix product; returns its exit code.
+
+    The store of its results folder, which takes seconds to make, is there.
+    """
+    assert store_uri == embedded_uri(tmp_path)
     spec = importlib.util.spec_from_file_location("energy_search", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "energy_search", module)
@@ -29,7 +33,7 @@ def search(cluster, tmp_path, guard_socket, monkeypatch):
 
     def run(num_trials):
         lab = Laboratory(
-            num_gpus=2,
+            num_gpus=1,
             store=tmp_path / "driver",
             study="it",
             results_dir=tmp_path,

@@ -103,7 +103,9 @@ def test_a_trial_whose_actor_is_killed_is_retried_elsewhere_and_both_are_recorde
             killed.append((event.trial.name, event.uuid))
             kill_actor_of(event.uuid)
 
-    summary, store = study([trial(990), trial(810)], procedure=LONG, on_event=kill_first)
+    summary, store = study(
+        [trial(990), trial(810)], num_gpus=2, procedure=LONG, on_event=kill_first
+    )
 
     [(name, uuid)] = killed
     first, second = sorted((m for m in store.read() if m.trial == name), key=lambda m: m.attempt)
@@ -127,7 +129,7 @@ def test_what_an_actor_stored_before_it_died_is_not_measured_again(study, monkey
 
     monkeypatch.setattr("joulelab_actors.gpu_actor.GpuActor", Dying)
 
-    summary, store = study([trial(990)], num_gpus=1)
+    summary, store = study([trial(990)])
 
     [measurement] = store.read()
     assert measurement.valid
@@ -164,7 +166,7 @@ def test_an_actor_that_runs_other_code_than_the_driver_measures_nothing(study, m
     monkeypatch.setattr("joulelab_actors.pool.code_version", lambda: "another")
 
     with pytest.raises(DeviceError, match="runs other code than the driver"):
-        study([trial()], num_gpus=1)
+        study([trial()])
 
 
 def test_results_that_cannot_be_stored_end_a_study(study, tmp_path):
@@ -172,7 +174,7 @@ def test_results_that_cannot_be_stored_end_a_study(study, tmp_path):
     (tmp_path / "results/traces").write_text("in the way")
 
     with pytest.raises(TrackingError, match="Cannot write"):
-        study([trial()], num_gpus=1)
+        study([trial()])
 
 
 def test_a_gpu_whose_actor_keeps_dying_is_set_aside_and_the_rest_go_on(study):
@@ -210,14 +212,14 @@ def test_no_gpu_left_is_an_error_that_says_why(study, tmp_path):
     DriverStore(tmp_path / "driver").create("h200_sxm", 0).inject(Fault(kind="lost"))
 
     with pytest.raises(DeviceError, match="SIM-h200_sxm-0"):
-        study(trials(), num_gpus=1)
+        study(trials())
 
 
 def test_refused_setters_are_told_with_what_to_do_and_recorded(study, tmp_path):
     DriverStore(tmp_path / "driver").create("h200_sxm", 0, restricted=True)
 
     with pytest.raises(DeviceError, match="--observe-only"):
-        study([trial(990)], num_gpus=1)
+        study([trial(990)])
 
     [measurement] = ResultStore(tmp_path / "results").read()
     assert [f.reason for f in measurement.findings] == ["permission_denied"]
@@ -231,9 +233,9 @@ def test_a_wrong_request_starts_nothing_and_writes_nothing(study, tmp_path):
 
 
 def test_a_second_run_measures_only_what_is_missing(study):
-    study(trials()[:3], num_gpus=1)
+    study(trials()[:3])
 
-    summary, store = study(trials(), num_gpus=1)
+    summary, store = study(trials())
 
     assert summary.num_skipped == 3
     assert Counter(m.trial for m in store.read()) == Counter(t.name for t in trials())
@@ -262,12 +264,12 @@ def test_a_locked_mlflow_store_does_not_stop_a_study_and_is_synced_later_without
     study, tmp_path, store_uri
 ):
     tracker = MlflowTracker(store_uri)
-    before, _ = study(trials()[:1], num_gpus=1, tracking_uri=store_uri)
+    before, _ = study(trials()[:1], tracking_uri=store_uri)
     lock = sqlite3.connect(tmp_path / "mlflow.db")
     lock.execute("BEGIN EXCLUSIVE")
     events = []
 
-    summary, store = study(trials(), num_gpus=1, tracking_uri=store_uri, on_event=events.append)
+    summary, store = study(trials(), tracking_uri=store_uri, on_event=events.append)
     lock.rollback()
     lock.close()
     first, second = deliver(store, tracker), deliver(store, tracker)
@@ -293,7 +295,9 @@ def test_died_attempts_count_as_failures_only_if_no_try_is_left(study):
         if isinstance(event, TrialStarted) and event.trial.name == "990MHz-r0":
             kill_actor_of(event.uuid)
 
-    summary, store = study([trial(990), trial(810)], procedure=LONG, on_event=kill_always)
+    summary, store = study(
+        [trial(990), trial(810)], num_gpus=2, procedure=LONG, on_event=kill_always
+    )
 
     assert [e.retried for e in of_kind(events, AttemptFailed)] == [True, True, False]
     assert list(summary.failed) == ["990MHz-r0"]
@@ -306,7 +310,7 @@ def test_what_a_gpu_cannot_compute_is_recorded_with_its_reason_and_the_rest_go_o
         for precision in ("fp16", "bf16")
     ]
 
-    summary, store = study(asked, num_gpus=1, gpu="v100_sxm2")
+    summary, store = study(asked, gpu="v100_sxm2")
 
     by_trial = {m.trial: m for m in store.read()}
     assert by_trial["fp16"].valid
@@ -321,7 +325,7 @@ def test_a_study_of_one_block_compares_all_its_gpus(study):
     plan = plan_sweep(STUDY, asked, repeats=1, sentinel=asked[0])
     events = []
 
-    summary, store = study(plan, on_event=events.append)
+    summary, store = study(plan, num_gpus=3, on_event=events.append)
 
     begun = {}
     for event in of_kind(events, TrialStarted):
@@ -343,14 +347,16 @@ def test_an_interrupted_study_concludes_from_what_it_has_and_goes_on_later(study
             signal.raise_signal(signal.SIGTERM)
 
     plan = trials(repeats=3)
-    first, _ = study(plan, on_event=interrupt, conclude=lambda s: concluded.append(s.read()))
-    second, store = study(plan)
+    first, _ = study(
+        plan, num_gpus=2, on_event=interrupt, conclude=lambda s: concluded.append(s.read())
+    )
+    second, store = study(plan, num_gpus=2)
 
     assert of_kind(events, StudyInterrupted) == [StudyInterrupted(study=STUDY)]
     assert (first.interrupted, first.exit_code) == (True, 130)
     # Each GPU may have stored a trial, and the next that waited, that were not yet reported.
     [known] = concluded
-    assert first.num_valid <= len(known) <= first.num_valid + 2 * 3
+    assert first.num_valid <= len(known) <= first.num_valid + 2 * 2
     assert 3 <= first.num_valid < len(plan)
     assert len(first.unfinished) == len(plan) - first.num_valid
     assert (second.interrupted, second.exit_code) == (False, 0)
@@ -367,4 +373,4 @@ def test_a_study_interrupted_before_it_can_say_anything_is_just_interrupted(stud
         raise ConfigError("There is nothing to say.")
 
     with pytest.raises(KeyboardInterrupt, match="nothing to say"):
-        study(trials(), num_gpus=1, on_event=interrupt, conclude=conclude)
+        study(trials(), on_event=interrupt, conclude=conclude)
