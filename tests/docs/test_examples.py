@@ -4,6 +4,7 @@ import csv
 import inspect
 import re
 import runpy
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from doc_pages import PAGES, ROOT, blocks, name_of, write_files
 from synthetic_runs import rows_by_law
 
 import joulelab
-from joulelab import estimator
+from joulelab import estimator, seeker
 from joulelab.devices import choice
 from joulelab.devices.simulated import fleet, store
 from joulelab.guard import client
 from joulelab.monitor import Measured
+from joulelab.study.budget import Budget
 from joulelab.tracing.torchvision_shim import ensure_torchvision
 
 as_markdown = runpy.run_path(str(ROOT / "docs/site/roles.py"))["as_markdown"]
@@ -77,15 +79,21 @@ def training(folder):
     }
 
 
+SMALLER = {"every": 40, "num_trials": 12, "num_samples": 4, "max_concurrent_trials": 2}
+
+
 def smaller(code):
     """The same with fewer clocks and trials."""
-    return re.sub(r"num_trials=\d+", "num_trials=12", re.sub(r"every=\d+", "every=40", code))
+    for option, most in SMALLER.items():
+        code = re.sub(rf"\b{option}=\d+", f"{option}={most}", code)
+    return code
 
 
 @pytest.fixture
 def names(tmp_path, monkeypatch):
     """What examples leave to their reader: a program, a table, a folder; and a GPU, simulated."""
     monkeypatch.setattr(choice, "choose_backend", lambda: choice.Choice(name="simulated", why=""))
+    monkeypatch.setattr(seeker, "Budget", partial(Budget, num_trials=16))  # where none is given
     monkeypatch.setattr(store, "default_root", lambda: tmp_path / "driver")
     monkeypatch.setattr(client, "default_socket_path", lambda *_: tmp_path / "guard" / "s")
     monkeypatch.setenv("HOME", str(tmp_path))
