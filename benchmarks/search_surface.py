@@ -8,7 +8,7 @@ import numpy as np
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import PhaseCost
-from joulelab.core.physics import CAP_SHARE
+from joulelab.core.power_law import CAP_SHARE
 from joulelab.devices.simulated.physics import LoadPoint, PhaseModel
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import GPUS

@@ -147,7 +147,7 @@ class Evaluate(OfTable):
         json: Print one JSON object instead of text.
     """
 
-    model: tuple[str, ...] = ("mean", "log_linear", "physics")
+    model: tuple[str, ...] = ("mean", "physics")
     held_out: str = "application"
     probe: float | None = None
     level: float = 0.0

@@ -1,11 +1,4 @@
-"""Laws that simulated and predicted devices share."""
-
-from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
-
-_Seconds = TypeVar("_Seconds", float, NDArray[np.float64])
+"""How hosts and kernels behave, as simulated and predicted devices have it."""
 
 OVERHEAD_SHARE = 0.35
 """Share of the units that is busy while a kernel fills and drains the device (H200 GEMM 1024:
@@ -40,17 +33,3 @@ Diffusion in bf16 in 22 ms at 390 W, of which 28 000 such steps take a half."""
 PLAIN_CONVOLUTION_SHARE = 0.76
 """Rate of convolutions on plain units over that on matrix units, each over that of a product: fp32
 without TF32 on an H200, ResNet-50 at batch 64."""
-
-CAP_SHARE = 0.99
-"""Share of the power limit that is used where it binds: it behaves as the largest clock with P(f)
-at or below the limit less 1 to 2 % (A100 at 150 to 275 W, H200 at 700 W)."""
-
-
-def roofline_s(core_s: _Seconds, memory_s: _Seconds) -> _Seconds:
-    """Return the time of work that needs ``core_s`` of the units and ``memory_s`` of the memory.
-
-    The fourth-power mean fits 33 workloads over 13 clocks with 0.7 % error, where a plain
-    maximum is too sharp and a sum too slow. Works on numbers and on arrays alike.
-    """
-    total: _Seconds = (core_s**4 + memory_s**4) ** 0.25
-    return total

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from joulelab.core import power_law
 from joulelab.core.cost import Pipe
 from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
@@ -58,9 +59,8 @@ class VoltageCurve:
 
     def at(self, clock_mhz: _Clock) -> _Clock:
         """Return voltage over minimum voltage at a clock, or at each of an array; at least 1."""
-        above_mhz = clock_mhz - self.ridge_mhz
-        above_ghz = (above_mhz + abs(above_mhz)) / 2000.0  # 0 below the ridge
-        return 1.0 + self.slope_per_ghz * above_ghz + self.curvature_per_ghz2 * above_ghz**2
+        above_ghz = power_law.height(clock_mhz, self.ridge_mhz, 1000.0)
+        return power_law.voltage(above_ghz, self.slope_per_ghz, self.curvature_per_ghz2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,10 @@ from joulelab.power_models.base import PowerModel
 from joulelab.registry import Registry
 
 _REMOVED = dict.fromkeys(
-    ("bayesian", "ensemble", "fgcs", "meta", "physics_residual", "piecewise", "ridge"),
+    (
+        *("bayesian", "ensemble", "fgcs", "log_linear", "meta", "physics_residual"),
+        *("piecewise", "polynomial", "ridge"),
+    ),
     "no comparison needs it; train 'physics', which is better",
 )
 
@@ -46,10 +49,8 @@ POWER_MODELS: Registry[type[PowerModel]] = Registry(
         "dnn": "joulelab.power_models.members.dnn:DnnModel",
         "fgcs_published": "joulelab.power_models.members.regressions:PublishedFgcsModel",
         "lightgbm": "joulelab.power_models.members.trees:LightgbmModel",
-        "log_linear": "joulelab.power_models.members.regressions:LogLinearModel",
         "mean": "joulelab.power_models.members.regressions:MeanModel",
         "physics": "joulelab.power_models.members.physics:PhysicsModel",
-        "polynomial": "joulelab.power_models.members.regressions:PolynomialModel",
         "random_forest": "joulelab.power_models.members.trees:RandomForestModel",
         "xgboost": "joulelab.power_models.members.trees:XgboostModel",
     },

@@ -166,10 +166,6 @@ class PowerModel(StoredModel):
     def answer(self, queries: Queries) -> Array:
         """Return the values of ``queries``, in the unit of ``learn``."""
 
-    def relative_doubt(self, queries: Queries) -> Array:
-        """Return how much less sure each query is than the surest, 1 or more, shape ``(n,)``."""
-        return np.ones(len(queries))
-
     def errors_after(self, ratios: tuple[float, ...], queries: Queries, values: Array) -> Array:
         """Return the logs of measured over predicted once each application is anchored.
 
@@ -203,7 +199,7 @@ class PowerModel(StoredModel):
             correction = self.corrections.pairs.get(queries.profiles[number].pair)
             anchors = known if correction is None else correction.anchors
             half[rows] = calibration.half_width(level, log_ratio[rows], anchors)
-        return half * self.relative_doubt(queries)
+        return half
 
     def _calibrated(self, queries: Queries, values: Array, groups: Names) -> Calibration | None:
         """Predict every group with a model that was not shown it, without and with anchors."""
@@ -217,10 +213,9 @@ class PowerModel(StoredModel):
                 queries.select(kept), values[kept], groups[kept]
             )
             asked, truth = queries.select(held_out), values[held_out]
-            doubt = fold.relative_doubt(asked)
-            log_error[held_out] = np.log(truth / fold.answer(asked)) / doubt
+            log_error[held_out] = np.log(truth / fold.answer(asked))
             for number, ratios in enumerate(ANCHOR_SETS):
-                anchored[number, held_out] = fold.errors_after(ratios, asked, truth) / doubt
+                anchored[number, held_out] = fold.errors_after(ratios, asked, truth)
         return Calibration(
             group=groups,
             pair=queries.profile,

@@ -69,14 +69,14 @@ def _activity(name: str) -> Callable[[Queries], Array]:
 
 
 _RIDGE_MHZ = _of_board("voltage.ridge_mhz")
-_SLOPE_PER_GHZ = _of_board("voltage.slope_per_ghz")
-_CURVATURE_PER_GHZ2 = _of_board("voltage.curvature_per_ghz2")
 
 
 def _voltage(queries: Queries) -> Array:
-    above_ghz = np.maximum(0.0, queries.sm_clock_mhz - _RIDGE_MHZ(queries)) / 1e3
-    linear = 1.0 + _SLOPE_PER_GHZ(queries) * above_ghz
-    return np.asarray(linear + _CURVATURE_PER_GHZ2(queries) * above_ghz**2)
+    found = np.empty(len(queries))
+    for number, rows in queries.by_profile():
+        curve = queries.profiles[number].spec.voltage
+        found[rows] = curve.at(queries.sm_clock_mhz[rows])
+    return found
 
 
 FEATURES: Mapping[str, Callable[[Queries], Array]] = {

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from joulelab.core.physics import CAP_SHARE
+from joulelab.core.power_law import CAP_SHARE
 from joulelab.errors import ConfigError
 from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 from joulelab.power_models import POWER_MODELS

@@ -7,7 +7,7 @@ from synthetic_runs import rows_by_law
 from joulelab.errors import UnknownNameError
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.operating_model import load_model
-from joulelab.power_models.queries import Profile, queries_of, sweep
+from joulelab.power_models.queries import Profile, profile_of, queries_of, sweep
 from joulelab.power_models.readers import runs_of_rows
 from joulelab.power_models.state import State, read_state, write_state
 
@@ -49,7 +49,33 @@ def test_the_mean_is_the_mean_of_the_training_applications():
 
     for clock_mhz in np.unique(runs.sm_clock_mhz):
         at = runs.sm_clock_mhz == clock_mhz
-        assert predicted[at] == pytest.approx(np.full(4, runs.power_w[at].mean()))
+        assert predicted[at] == pytest.approx(np.full(4, np.exp(np.log(runs.power_w[at]).mean())))
+
+
+def test_applications_at_other_clocks_do_not_break_the_mean_curve():
+    """Watts were averaged at each exact clock: between 100 and 300 W the curve went up and down."""
+    rows = [
+        {
+            "application": application,
+            "gpu": "a100_sxm",
+            "sm_clock_mhz": clock_mhz,
+            "power_w": top_w * clock_mhz / 1410,
+            "time_s": 1.0,
+        }
+        for application, top_w, clocks_mhz in (
+            ("low", 100.0, (510, 810, 1110, 1410)),
+            ("high", 300.0, (510, 660, 960, 1260, 1410)),
+        )
+        for clock_mhz in clocks_mhz
+    ]
+    model = POWER_MODELS["mean"]().fit(runs_of_rows(rows))
+
+    predicted = model.predict(
+        sweep(profile_of(runs_of_rows(rows), "a100_sxm", "low"), range(510, 1411, 15))
+    )
+
+    expected = np.sqrt(100.0 * 300.0) * np.arange(510, 1411, 15) / 1410
+    assert predicted == pytest.approx(expected, rel=0.03)
 
 
 def test_a_removed_model_is_refused_with_what_to_take_instead(tmp_path):

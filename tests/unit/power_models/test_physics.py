@@ -13,7 +13,6 @@ from joulelab.power_models.members.physics_laws import (
     PowerShape,
     lossless,
     lossy,
-    relative_time,
     shape_by_catalogue,
 )
 from joulelab.power_models.operating_model import OperatingModel
@@ -67,18 +66,6 @@ def test_memory_that_waits_for_the_core_draws_with_the_clock():
 def test_losses_are_the_stated_share_at_the_limit_and_can_be_taken_off():
     assert lossy(np.array([0.85])) == pytest.approx([1.0])
     assert lossless(lossy(RATIO)) == pytest.approx(RATIO)
-
-
-def test_time_of_pure_core_work_goes_with_the_inverse_of_the_clock():
-    parameters = np.tile([30.0, -12.0], (3, 1))
-
-    assert relative_time(RATIO, parameters, np.full(3, 0.6)) == pytest.approx(1.0 / RATIO)
-
-
-def test_waiting_takes_as_long_at_any_clock():
-    parameters = np.tile([-30.0, 0.0], (3, 1))
-
-    assert relative_time(RATIO, parameters, np.full(3, 0.6)) == pytest.approx(np.ones(3))
 
 
 def test_the_catalogue_starts_a_gpu_near_its_own_voltage_curve():

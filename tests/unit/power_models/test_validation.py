@@ -237,7 +237,7 @@ def test_scatter_costs_the_best_choice_less_once_a_sweep_is_smoothed():
 
 
 def test_energy_and_its_interval_follow_from_power_and_time():
-    model = made("log_linear").fit(RUNS)
+    model = made("mean").fit(RUNS)
     queries = queries_of(runs_by_law(2, seed=7))
 
     energy_j = model.predict(queries, "energy_j")
@@ -255,7 +255,7 @@ def test_energy_and_its_interval_follow_from_power_and_time():
 
 def test_time_is_known_at_the_clock_of_its_profile_before_anything_is_measured():
     """It had one width at all clocks, as power has, which no time is measured for in a profile."""
-    model = made("log_linear").fit(RUNS)
+    model = made("mean").fit(RUNS)
     one = RUNS.select(RUNS.application == "app03")
 
     power, time = (model.predict_interval(queries_of(one), q, 0.8) for q in ("power_w", "time_s"))
@@ -269,7 +269,7 @@ def test_a_query_outside_the_domain_is_widened_or_refused_and_told():
     rows = [row | {"tensor_active": 0.9} for row in rows_by_law(1, seed=7)]
     queries = queries_of(runs_of_rows(rows))
     inside = queries_of(runs_of_rows(rows_by_law(1, seed=7)))
-    model = POWER_MODELS["log_linear"]().fit(RUNS)
+    model = POWER_MODELS["mean"]().fit(RUNS)
 
     told = model.predict_interval(queries)
 
@@ -280,7 +280,7 @@ def test_a_query_outside_the_domain_is_widened_or_refused_and_told():
     )
     assert (ratio > 1.5).all()
     with pytest.raises(ConfigError, match="tensor_active"):
-        POWER_MODELS["log_linear"](outside="refuse").fit(RUNS).predict(queries)
+        POWER_MODELS["mean"](outside="refuse").fit(RUNS).predict(queries)
 
 
 def test_a_power_limit_holds_the_clock_and_time_is_that_of_the_clock_held():

@@ -10,8 +10,8 @@ from simulated_lab import copy, gemm, hold, settled, typical
 
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.core.device import EventReason
-from joulelab.core.physics import roofline_s
 from joulelab.core.point import OperatingPoint
+from joulelab.core.power_law import roofline_s
 from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.hardware import GPUS
 

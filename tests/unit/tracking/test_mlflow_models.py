@@ -77,11 +77,11 @@ def test_the_run_holds_scores_domain_and_origin(registered_store):
     assert 0 < run.data.metrics["application.cold.energy_j.coverage"] <= 1
     assert run.data.metrics["application.cold.baseline.maximum_clock.regret.edp.mean"] > 0
     assert run.data.tags["joulelab.data_hash"] == model.power.data_hash
-    assert "power member: log_linear" in run.data.tags["mlflow.note.content"]
+    assert "power member: mean" in run.data.tags["mlflow.note.content"]
     folder = Path(run.info.artifact_uri.removeprefix("file://"))
     domain = json.loads((folder / "training_domain.json").read_text())
     assert domain["power_w"]["gpus"] == ["a100_sxm"]
-    assert client.get_model_version("a100", "1").tags["joulelab.power_member"] == "log_linear"
+    assert client.get_model_version("a100", "1").tags["joulelab.power_member"] == "mean"
     assert run.info.status == "FINISHED"
 
 
@@ -108,7 +108,7 @@ def test_a_registered_model_says_what_it_is(registered_store):
 
     client = MlflowClient(uri, uri)
     told = client.get_registered_model("described").description
-    assert "power member: log_linear" in told
+    assert "power member: mean" in told
     assert "gpus: a100_sxm" in told
     assert client.get_model_version("described", "1").description == told
 

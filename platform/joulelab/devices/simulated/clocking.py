@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import ceil
 
 from joulelab.core.device import EventReason
-from joulelab.core.physics import CAP_SHARE
+from joulelab.core.power_law import CAP_SHARE
 from joulelab.devices.simulated.board import Board
 from joulelab.devices.simulated.faults import Fault
 from joulelab.devices.simulated.physics import LoadPoint

@@ -20,8 +20,8 @@ from joulelab.core.physics import (
     PLAIN_CONVOLUTION_SHARE,
     SCALED_PRODUCT_LAUNCHES,
     STEP_S,
-    roofline_s,
 )
+from joulelab.core.power_law import roofline_s
 from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs, kernel_s, memory_side_s
 from joulelab.estimator.pricing.table import kind_name, tabulate

@@ -1,8 +1,7 @@
 """What one phase of a program takes of a GPU, as a function of its clocks.
 
-Time per kernel is a roofline whose corner is rounded by a fourth-power mean; power is
-``P0 + f v(f)^2 (clock tree + busy SMs + busy pipes) + bytes``, the one form that fits the public
-clock sweeps of V100, A100 and A40 to 1 %.
+Time and power follow :mod:`joulelab.core.power_law`: what is clocked are the clock tree, busy SMs
+and busy pipes.
 """
 
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from joulelab.core.cost import Data, PhaseCost, Pipe
 from joulelab.core.device import Activity
 from joulelab.core.physics import OVERHEAD_SHARE
+from joulelab.core.power_law import board_w
 from joulelab.devices.simulated.load import Load
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.spec import BUSY_SM_SHARE
@@ -86,14 +86,12 @@ class PhaseModel:
         pipes_w_per_ghz = sum(power.pipe_w_per_ghz[pipe] * rate for pipe, rate in rates.items())
         per_ghz_w = power.clock_tree_w_per_ghz + power.sm_w_per_ghz * sm_active
         per_ghz_w += self._toggle * pipes_w_per_ghz
-        core_w = voltage2 * (
-            clock_mhz / 1000 * per_ghz_w
-            + self._toggle * power.crossbar_j_per_b * times.cache_b / times.execution_s
-        )
+        on_die_w = self._toggle * power.crossbar_j_per_b * times.cache_b / times.execution_s
+        core_w = clock_mhz / 1000 * per_ghz_w + on_die_w
         dram_w = power.dram_j_per_b * bandwidth
         return LoadPoint(
             duration_s=times.execution_s,
-            power_w=power.constant_w + core_w + dram_w,
+            power_w=board_w(power.constant_w, voltage2, core_w, dram_w),
             memory_w=power.memory_idle_w + dram_w,
             leakage_w=power.leakage_w * voltage2,
             activity=activity,

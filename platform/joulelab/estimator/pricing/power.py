@@ -1,8 +1,7 @@
 """Power of each group, and the clock that keeps it under the cap.
 
-``P = constant + v^2 (f (clock + busy a) + (operations + cache bytes) / t) + memory bytes / t``,
-with the voltage curve v(f) and the busy share a: the form of the simulated devices, for any
-processor.
+The law is that of :mod:`joulelab.core.power_law` for any processor. What is clocked are the clock
+tree and, for their share of the time, busy units; energies are kept apart by what they are for.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from joulelab.core.physics import OVERHEAD_SHARE
 from joulelab.core.point import OperatingPoint
+from joulelab.core.power_law import board_w, held_clock
 from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.roofline import GroupCosts, kernel_s, memory_side_s
 from joulelab.hardware.processor import Processor
@@ -21,8 +21,6 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
-_HALVINGS = 30
-"""Halvings of the clock range; the lower end is kept, so the cap always holds."""
 _SLOWED = 1e-3
 
 
@@ -83,18 +81,17 @@ def waiting_w(processor: Processor, clock_mhz: Array, cap_w: Array) -> Array:
             f"waits at its lowest clock; the power limit must be higher, got {cap_w.min():g} W."
         )
 
-    def holds(clock: Array, chosen: Index) -> Flags:
-        return static_w(processor, clock) <= cap_w[chosen]
-
-    clock = _highest(holds, processor.clocks_mhz[0], clock_mhz)
-    return static_w(processor, clock)
+    clock = _held(
+        lambda clock, _: static_w(processor, clock), cap_w, processor.clocks_mhz[0], clock_mhz
+    )
+    return np.minimum(static_w(processor, clock), cap_w)
 
 
 def static_w(processor: Processor, clock_mhz: Array) -> Array:
     """Return the power of being on and clocked, whatever runs."""
     power = processor.power
-    clock_w = power.clock_w_per_ghz * clock_mhz / 1e3
-    return power.constant_w + processor.voltage.at(clock_mhz) ** 2 * clock_w
+    clock_w = clock_mhz / 1000 * power.clock_w_per_ghz
+    return board_w(power.constant_w, processor.voltage.at(clock_mhz) ** 2, clock_w)
 
 
 def settle(costs: GroupCosts, processor: Processor, clock_mhz: Array, cap_w: Array) -> Settled:
@@ -108,10 +105,12 @@ def settle(costs: GroupCosts, processor: Processor, clock_mhz: Array, cap_w: Arr
     load = _Load(costs, processor)
     wanted = load.ceiling_mhz(np.repeat(clock_mhz, shape[1]), rows)
 
-    def holds(clock: Array, chosen: Index) -> Flags:
-        return load.at(clock, rows[chosen]).power_w <= cap[chosen]
-
-    clock = _highest(holds, processor.clocks_mhz[0], wanted)
+    clock = _held(
+        lambda clock, chosen: load.at(clock, rows[chosen]).power_w,
+        cap,
+        processor.clocks_mhz[0],
+        wanted,
+    )
     full_s = load.at(wanted, rows).device_s
     settled = _settled(load.at(clock, rows), clock, cap, wanted, full_s)
     columns = {field.name: getattr(settled, field.name).reshape(shape) for field in fields(Settled)}
@@ -188,21 +187,16 @@ class _AtClock:
         return self.static_w + self.work_j / self.device_s
 
 
-def _highest(holds: Callable[[Array, Index], Flags], lowest_mhz: float, wanted_mhz: Array) -> Array:
-    """Return the highest clocks up to ``wanted_mhz`` where ``holds``, else ``lowest_mhz``.
-
-    The range is halved on one grid whatever is asked, so a looser limit never gives less.
-    """
+def _held(
+    power_w: Callable[[Array, Index], Array], cap_w: Array, lowest_mhz: float, wanted_mhz: Array
+) -> Array:
+    """Return the highest clocks up to ``wanted_mhz`` that keep to the cap, else ``lowest_mhz``."""
     clock = wanted_mhz.copy()
-    over = np.nonzero(~holds(wanted_mhz, np.arange(len(wanted_mhz))))[0]
-    if not len(over):
-        return clock
-    low, high = np.full(len(over), lowest_mhz), wanted_mhz[over]
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        fits = holds(middle, over)
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    clock[over] = low
+    over = np.flatnonzero(power_w(wanted_mhz, np.arange(len(wanted_mhz))) > cap_w)
+    if len(over):
+        clock[over] = held_clock(
+            lambda tried: power_w(tried, over), cap_w[over], lowest_mhz, wanted_mhz[over]
+        )
     return clock
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.cost import Pipe
-from joulelab.core.physics import roofline_s
+from joulelab.core.power_law import roofline_s, starvation
 from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.matrix_work import ACTIVATION_SHARE, layout_work, utilisation
 from joulelab.estimator.pricing.table import Shapes, WorkTable, kind_name
@@ -110,7 +110,7 @@ def memory_side_s(
 
     Both levels stream at the same time; below its knee the core clock slows the main memory.
     """
-    slowdown = np.maximum(1.0, processor.timing.memory_knee_mhz / clock_mhz)
+    slowdown = starvation(clock_mhz, processor.timing.memory_knee_mhz)
     cache = processor.last_cache
     scale = processor.default_clock_mhz / clock_mhz if cache.on_core_clock else 1.0
     return np.maximum(costs.cache_s[rows] * scale, costs.memory_s[rows] * slowdown)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.core.physics import CAP_SHARE
 from joulelab.core.point import OperatingPoint
+from joulelab.core.power_law import CAP_SHARE
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.pricing.power import Settled, requested, settle, waiting_w
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
+from joulelab.power_models.base import PowerModel
 from joulelab.power_models.features import filled, matrix, medians
 from joulelab.power_models.members.sweeps import thinned
-from joulelab.power_models.members.tabular import INPUTS, CommitteeModel, examples
+from joulelab.power_models.members.tabular import INPUTS, decoded, examples
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Names
 
@@ -57,8 +58,8 @@ class Networks(nn.Module):
         return values[:, :, 0]
 
 
-class DnnModel(CommitteeModel):
-    """The mean of three networks; its spread is that between them.
+class DnnModel(PowerModel):
+    """The mean of three networks.
 
     Inputs are cut to the range of the training runs, beyond which a network may say anything.
     """
@@ -103,11 +104,11 @@ class DnnModel(CommitteeModel):
         return torch.tensor(2 * (inputs - low) / np.maximum(high - low, 1e-9) - 1).float()
 
     @override
-    def outputs(self, queries: Queries) -> Array:
+    def answer(self, queries: Queries) -> Array:
         with one_thread(), torch.inference_mode():
             outputs = self._networks(self._inputs(queries)).double().numpy()
         middle, scale = self._scale
-        return np.asarray(middle + scale * outputs)
+        return decoded(queries, middle + scale * outputs.mean(axis=0), self.target)
 
 
 @contextmanager

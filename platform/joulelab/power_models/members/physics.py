@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from typing_extensions import override
 
+from joulelab.core.power_law import relative_time
 from joulelab.hardware import GPUS
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.correction import Corrections
@@ -21,7 +22,6 @@ from joulelab.power_models.members.physics_laws import (
     PowerShape,
     memory_knee,
     profile_inputs,
-    relative_time,
     shape_by_catalogue,
     time_parameters,
     typical_inputs,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from scipy.optimize import least_squares, nnls  # type: ignore[import-untyped]
 
+from joulelab.core.power_law import relative_time
 from joulelab.power_models.members.physics_laws import (
     SHAPE_DOUBT,
     STEEPNESS_DOUBT,
@@ -17,7 +18,6 @@ from joulelab.power_models.members.physics_laws import (
     PowerShape,
     lossless,
     memory_knee,
-    relative_time,
     shape_by_catalogue,
     time_parameters,
 )

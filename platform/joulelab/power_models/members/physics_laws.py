@@ -1,17 +1,17 @@
 """Laws of time and of board power over clocks, and what they take from a profile.
 
-With ``r`` the clock over that of the profile, time over that of the profile is
-``1 - h + h R(r) / R(1)``, ``R(r) = ((1 / r)^4 + (mu max(1, k / r))^4)^(1/4)``: ``h`` is the
-share of the time that the device works, ``mu`` time for memory over time in the core at the default
-clock, and ``k`` the clock below which memory is starved (fourth-power mean: ``core/physics.py``).
+The curves of voltage and of time are those of ``core/power_law.py``, over the clock of the profile.
+Time is ``1 - h + h R(r) / R(1)``: ``h`` is the share of the time that the device works, ``mu`` time
+for memory over time in the core, and ``k`` the clock below which memory is starved.
 
-With ``r`` the clock over that of the profile and ``v`` the voltage over its minimum, the chip draws
+What units draw is not known apart, but by activities and by the power at the clock of the profile.
+So with ``r`` the clock over it and ``v`` the voltage over its minimum, the chip draws
 
     P = p0 + l v^2 + a sm + D ((1 - m) g + m R(1) / R(r))^e,   g = r v^2 / v(1)^2,
 
 where ``D`` is the dynamic power at ``r = 1``, ``a`` what an active device draws at any clock, ``m``
 the share of ``D`` that memory takes, which does not follow the voltage but the rate of work:
-``R(r)`` is the roofline of ``physics_time``, so that memory is read at the same rate down to the
+``R(r)`` is the roofline, so that memory is read at the same rate down to the
 clock that starves it where it bounds the work, and more slowly at any lower clock where the core
 does. ``m`` is the power of memory at its activity over itself and what the core draws; ``e`` is 1
 but for what its runs say. Supply losses and heat add a term in ``P^2``.
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from joulelab.core.physics import roofline_s
+from joulelab.core import power_law
 from joulelab.hardware.spec import GpuSpec
 from joulelab.power_models.features import filled, matrix, medians
 from joulelab.power_models.queries import Queries
@@ -84,21 +84,6 @@ def memory_over_core(dram_active: Array) -> Array:
     return np.asarray(dram_active / (_CEILING - dram_active))
 
 
-def relative_time(ratio: Array, parameters: Array, knee: Array) -> Array:
-    """Return time over that of the profile; one row of ``parameters`` per entry of ``ratio``."""
-    working = 1.0 / (1.0 + np.exp(-np.clip(parameters[:, 0], -30.0, 30.0)))
-    memory = np.exp(np.clip(parameters[:, 1], -12.0, 6.0))
-    return np.asarray(
-        1.0 - working + working * roofline(ratio, memory, knee) / roofline(1.0, memory, knee)
-    )
-
-
-def roofline(ratio: Array | float, memory: Array, knee: Array | float) -> Array:
-    """Return ``R`` at each clock ratio, ``memory`` being ``mu``."""
-    starved = np.maximum(1.0, knee / ratio)
-    return roofline_s(1.0 / np.asarray(ratio), memory * starved)
-
-
 _LOSS_AT_LIMIT = 0.15
 """Share of board power that is lost in the supply and in warmer silicon at the power limit:
 regulators lose about a tenth, and leakage doubles in 50 K (estimate)."""
@@ -141,15 +126,14 @@ class PowerShape:
 
     def squared_voltage(self, ratio: Array) -> Array:
         """Return the square of voltage over its minimum."""
-        height = np.maximum(0.0, ratio - self.ridge) / (1.0 - self.ridge)
-        rise = (1.0 - self.curvature) * height + self.curvature * height**2
-        return np.asarray((1.0 + (self.voltage - 1.0) * rise) ** 2)
+        height = power_law.height(ratio, self.ridge, 1.0 - self.ridge)
+        rise, bend = self.voltage - 1.0, self.curvature
+        return power_law.voltage(height, rise * (1.0 - bend), rise * bend) ** 2
 
     def static(self, ratio: Array, sm_active: Array) -> Array:
         """Return what is drawn without work, over the power limit."""
-        return np.asarray(
-            self.p0 + self.leakage * self.squared_voltage(ratio) + self.active * sm_active
-        )
+        constant = self.p0 + self.active * sm_active
+        return power_law.board_w(constant, self.squared_voltage(ratio), self.leakage)
 
     def power(
         self, ratio: Array, inputs: Array, dynamic: Array, exponent: Array | float = 1.0
@@ -164,7 +148,9 @@ class PowerShape:
         share = memory / (memory + dynamic + 1e-9)
         core = ratio * self.squared_voltage(ratio) / self.squared_voltage(np.ones(1))
         bound = memory_over_core(dram_active)
-        rate = roofline(1.0, bound, self.knee) / roofline(ratio, bound, self.knee)
+        rate = power_law.roofline(1.0, bound, self.knee) / power_law.roofline(
+            ratio, bound, self.knee
+        )
         shape = (1.0 - share) * core + share * rate
         return lossy(self.static(ratio, sm_active) + dynamic * shape**exponent)
 

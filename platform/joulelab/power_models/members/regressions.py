@@ -1,4 +1,4 @@
-"""The mean, regressions and a published formula: what any other model has to beat."""
+"""The mean and a published formula: what any other model has to beat."""
 
 from typing import ClassVar, Self
 
@@ -7,77 +7,43 @@ from typing_extensions import override
 
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.features import filled, matrix, required_medians
+from joulelab.power_models.members.tabular import log_unit
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Names
 
-_LOG_INPUTS = ("fp_active", "dram_active", "sm_active", "log_clock_ratio", "clock_ratio")
-_PENALTIES = tuple(10.0**exponent for exponent in range(-4, 4))
 _FGCS_INPUTS = ("fp_active", "dram_active")
 _FGCS_POWER = np.array([-1.0318354343254663, 0.84864, 0.09749, 0.77006])
 _FGCS_TIME = np.array([1.43847511, -0.16736726, -0.90400864, 0.48241361, 0.78898516])
 
 
 class MeanModel(PowerModel):
-    """The mean of the training applications at each clock, linear between clock ratios."""
+    """The mean curve of the training applications over clock ratios, in logs.
+
+    Each application counts once, linear between its own clocks and not beyond them. Power is over
+    the board's limit. Measured points raise and tilt the curve, as those of every model.
+    """
 
     name: ClassVar[str] = "mean"
-    learned_arrays: ClassVar[tuple[str, ...]] = ("clock_ratio", "mean")
+    learned_arrays: ClassVar[tuple[str, ...]] = ("clock_ratio", "curve", "level")
 
     @override
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
-        ratios, which = np.unique(np.round(queries.clock_ratio, 6), return_inverse=True)
-        self._clock_ratio = ratios
-        self._mean = np.bincount(which, values) / np.bincount(which)
+        logs, ratio = np.log(values) - log_unit(queries, self.target), queries.clock_ratio
+        self._clock_ratio = np.unique(ratio)
+        levels, curves = [], []
+        for _, rows in queries.by_profile():
+            own = rows[np.argsort(ratio[rows])]
+            levels.append(np.interp(1.0, ratio[own], logs[own]))
+            at = self._clock_ratio
+            curve = np.interp(at, ratio[own], logs[own], left=np.nan, right=np.nan)
+            curves.append(curve - levels[-1])
+        self._level, self._curve = np.array(np.mean(levels)), np.nanmean(curves, axis=0)
         return self
 
     @override
     def answer(self, queries: Queries) -> Array:
-        return np.interp(queries.clock_ratio, self._clock_ratio, self._mean)
-
-
-class LogLinearModel(PowerModel):
-    """``log y`` linear in the features of degree one, by ridge regression."""
-
-    name: ClassVar[str] = "log_linear"
-    learned_arrays: ClassVar[tuple[str, ...]] = (
-        *("typical", "bounds", "center", "scale", "coefficients"),
-    )
-    degree: ClassVar[int] = 1
-
-    @override
-    def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
-        from sklearn.linear_model import RidgeCV
-
-        inputs = matrix(queries, _LOG_INPUTS)
-        self._typical = required_medians(inputs, _LOG_INPUTS)
-        inputs = filled(inputs, self._typical)
-        self._bounds = np.array([inputs.min(axis=0), inputs.max(axis=0)])
-        columns = self._columns(queries)
-        self._center, self._scale = columns.mean(axis=0), np.maximum(columns.std(axis=0), 1e-9)
-        found = RidgeCV(alphas=_PENALTIES).fit(
-            (columns - self._center) / self._scale, np.log(values)
-        )
-        self._coefficients = np.append(found.coef_, found.intercept_)
-        return self
-
-    @override
-    def answer(self, queries: Queries) -> Array:
-        columns = (self._columns(queries) - self._center) / self._scale
-        return np.asarray(np.exp(columns @ self._coefficients[:-1] + self._coefficients[-1]))
-
-    def _columns(self, queries: Queries) -> Array:
-        """Return the features, cut to the range of the training runs: squares run away."""
-        from sklearn.preprocessing import PolynomialFeatures
-
-        inputs = np.clip(filled(matrix(queries, _LOG_INPUTS), self._typical), *self._bounds)
-        return np.asarray(PolynomialFeatures(self.degree, include_bias=False).fit_transform(inputs))
-
-
-class PolynomialModel(LogLinearModel):
-    """``log y`` with all squares and products of the features."""
-
-    name: ClassVar[str] = "polynomial"
-    degree: ClassVar[int] = 2
+        curve = np.interp(queries.clock_ratio, self._clock_ratio, self._curve)
+        return np.asarray(np.exp(self._level + curve + log_unit(queries, self.target)))
 
 
 class PublishedFgcsModel(PowerModel):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular  # type: ignore[import-untyped]
 
 from joulelab.core.configuration import Configuration
-from joulelab.core.physics import CAP_SHARE
+from joulelab.core.power_law import CAP_SHARE
 from joulelab.searching.base import Outcome
 from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.cells import CellKernel

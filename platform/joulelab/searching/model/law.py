@@ -1,4 +1,7 @@
-"""The law by which time and power of one cell follow the clock.
+"""The law by which time and power of one cell follow the clock: core/power_law.py, in logs.
+
+A few trials cannot tell two coefficients of the voltage apart, and logs keep all positive: so the
+curve has one exponent in place of the catalogue's quadratic.
 
 With ``x`` the clock over the highest one, ``v`` the voltage over its least and ``r`` the rate of
 work over that at ``x = 1``,
@@ -20,7 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.power_models.members.physics_laws import relative_time
+from joulelab.core import power_law
 
 Array = NDArray[np.float64]
 
@@ -35,9 +38,7 @@ _STEP = 1e-5
 _LEAST_RATIO = 0.05
 _LATEST_RIDGE = 0.98
 _LEAST_STEEPNESS = 1.0  # far softer than any limit acts; on the way there a step can lead beyond
-_CUTS = 10
 _LEAST_LOG = 1e-12
-_FOUND = 1e-9  # of a logarithm of power: steps of derivatives are followed by themselves
 
 
 def log_time_power(
@@ -98,7 +99,12 @@ def _clock(
         most_w = _softened_w(parameters, power_w, limit_w, asked_w)
     found, over = ratio.copy(), np.flatnonzero(power_w > most_w if near is None else near < ratio)
     if near is None:
-        found[over] = _held(parameters[over], ratio[over], most_w[over])
+        found[over] = power_law.held_clock(
+            lambda clock: _share_and_power(parameters[over], clock)[1],
+            most_w[over],
+            _LEAST_RATIO,
+            ratio[over],
+        )
     else:
         found[over] = _followed(parameters[over], near[over], most_w[over])
     return found
@@ -124,38 +130,13 @@ def _softened_w(parameters: Array, power_w: Array, limit_w: Array, asked_w: Arra
     return np.asarray(most_w)
 
 
-def _held(parameters: Array, ratio: Array, limit_w: Array) -> Array:
-    """Return the highest clock ratio at which power is within the limit; it grows with the clock.
-
-    By false position, with the end that stays halved (Illinois), on logarithms of power.
-    """
-    low, high = np.full_like(ratio, _LEAST_RATIO), ratio
-    under, over = (np.log(_share_and_power(parameters, end)[1] / limit_w) for end in (low, high))
-    is_above, was_up = under >= 0.0, np.zeros(len(ratio), dtype=bool)
-    for number in range(_CUTS):
-        span = np.maximum(over - under, _LEAST_LOG)
-        tried = np.clip(low + (high - low) * -under / span, low, high)
-        missed = np.log(_share_and_power(parameters, tried)[1] / limit_w)
-        up = missed > 0.0
-        stays = (up == was_up) & (number > 0)
-        low, high = np.where(up, low, tried), np.where(up, tried, high)
-        under, over = (
-            np.where(up, np.where(stays, under / 2.0, under), missed),
-            np.where(up, missed, np.where(stays, over / 2.0, over)),
-        )
-        was_up = up
-        if np.abs(missed[~is_above]).max(initial=0.0) < _FOUND:
-            break
-    return np.asarray(np.where(is_above, _LEAST_RATIO, tried))
-
-
 def _share_and_power(parameters: Array, ratio: Array) -> tuple[Array, Array]:
     """Return time over that at the highest clock, and power in watts, at a clock that is held."""
     constant, knee, start, gain, bend, _ = np.exp(parameters[:, _OF_BOARD:]).T
-    share = relative_time(ratio, parameters[:, 1:3], knee)
+    share = power_law.relative_time(ratio, parameters[:, 1:3], knee)
     clocked, pipes, memory = np.exp(parameters[:, 3:_PEAK]).T
     start = np.minimum(start, _LATEST_RIDGE)
-    above = np.maximum(ratio - start, 0.0) / (1.0 - start)
-    squared = (1.0 + gain * above**bend) ** 2
-    power_w = constant + clocked * ratio * squared + (pipes * squared + memory) / share
-    return share, power_w
+    above = power_law.height(ratio, start, 1.0 - start)
+    squared = power_law.voltage(above**bend, gain) ** 2
+    core = clocked * ratio + pipes / share
+    return share, power_law.board_w(constant, squared, core, memory / share)

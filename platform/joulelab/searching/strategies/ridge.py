@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares  # type: ignore[import-untyped]
 from typing_extensions import override
 
+from joulelab.core import power_law
 from joulelab.core.configuration import Configuration
 from joulelab.searching.evidence import Problem
 from joulelab.searching.strategies.listed import Listed
@@ -80,8 +81,10 @@ def fitted_ridge_mhz(points: Array) -> float:
 
     def misfit(parameters: Array) -> Array:
         least, slope, ridge, gain, most = parameters
-        voltage = 1.0 + gain * np.maximum(clock - ridge, 0.0)
-        return np.asarray(np.minimum(most, least + slope * clock * voltage**2) - power)
+        squared = power_law.voltage(power_law.height(clock, ridge, 1.0), gain) ** 2
+        return np.asarray(
+            np.minimum(most, power_law.board_w(least, squared, slope * clock)) - power
+        )
 
     bounds = ([0.0, 0.0, float(clock.min()), 0.0, 0.9], [1.0, 2.0, 1.0, 5.0, 1.1])
     starts = [r for r in (0.55, 0.65, 0.75, 0.85) if clock.min() < r < 1.0] or [0.99]
