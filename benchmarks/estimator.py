@@ -16,6 +16,9 @@ from pathlib import Path
 from statistics import fmean
 
 from figures import Figure, print_figures
+from held_out import BOARD, HOST, HeldOut, hold_out
+from published_predictions import predict_run
+from published_runs import ReferencePoints, read_h200_runs, read_reference_points
 from rich.console import Console
 from rich.table import Table
 from unseen_networks import NETWORKS, unseen_errors
@@ -23,20 +26,15 @@ from unseen_networks import NETWORKS, unseen_errors
 from joulelab.estimator.calibration.fit import Calibration, calibrate
 from joulelab.estimator.calibration.points import read_anchors
 from joulelab.estimator.pricing.predict import HELD_OUT_ERRORS
-from joulelab.estimator.validation.compare import (
-    BOARD,
-    HOST,
+from joulelab.estimator.validation import (
     Comparison,
-    HeldOut,
+    MeasuredRun,
     Summary,
     Validation,
-    hold_out,
     summaries,
     summary,
     validate,
 )
-from joulelab.estimator.validation.points import ReferencePoints, read_reference_points
-from joulelab.estimator.validation.runs import MeasuredRun, read_h200_runs
 from joulelab.hardware.processors import ALIASES, PROCESSORS
 
 _ROOT = Path(__file__).parents[1]
@@ -76,7 +74,7 @@ def _print_micro_benchmarks(calibration: Calibration) -> None:
 
 def _h200() -> tuple[HeldOut, Validation]:
     runs = read_h200_runs(_DATA / "h200_workloads.csv")
-    anchored = validate(runs)
+    anchored = validate(runs, predict=predict_run)
     held_out = hold_out(PROCESSORS["h200_sxm"], runs, _FREE)
     _print_comparisons("H200, each family held out", held_out.comparisons)
     _print_comparisons("H200, micro-benchmarks alone", anchored.comparisons)
@@ -91,7 +89,8 @@ def _h200() -> tuple[HeldOut, Validation]:
 
 def _reference(devices: Sequence[str] = ()) -> tuple[ReferencePoints, Validation]:
     points = read_reference_points(_DATA / "estimator_reference_points.csv")
-    compared = validate(run for run in points.runs if not devices or run.device in devices)
+    chosen = [run for run in points.runs if not devices or run.device in devices]
+    compared = validate(chosen, predict=predict_run)
     _print_summaries(
         "Published measurements, nothing fitted",
         compared,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from multiprocessing import get_context
 
+import estimate_laws
 from figures import Figure
 
 from joulelab.errors import ConfigError
@@ -23,7 +24,6 @@ from joulelab.estimator import estimate as estimate_by_name
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import model_names, trace_model
 from joulelab.estimator.pricing.predict import Totals, estimate, totals
-from joulelab.estimator.validation import laws
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracing.precision import PRECISIONS, supports
@@ -161,7 +161,7 @@ def checked(name: str, turn: int) -> Found:
             once = _per_execution(totals_now, traced)
             small = kept.setdefault((precision, mode, len(able), _operators(traced)), once)
             if small is not once:
-                shrinkage = laws.largest_shrinkage(small, once)
+                shrinkage = estimate_laws.largest_shrinkage(small, once)
                 found.shrinkage = max(found.shrinkage, (shrinkage, f"{where}, {mode}"))
         found.num_cells += len(able)
         _check_parts(traced, able, turn, found)
@@ -204,8 +204,8 @@ def _has_formats(traced: TracedModel, processor: Processor, found: Found) -> boo
 def _check_totals(
     found_here: Totals, processors: Sequence[Processor], where: str, found: Found
 ) -> None:
-    found.cap = max(found.cap, (laws.cap_share(found_here, processors), where))
-    found.roofline = max(found.roofline, (laws.roofline_share(found_here), where))
+    found.cap = max(found.cap, (estimate_laws.cap_share(found_here, processors), where))
+    found.roofline = max(found.roofline, (estimate_laws.roofline_share(found_here), where))
     found.without_energy += int((found_here.energy_j <= 0).any(axis=(1, 2)).sum())
 
 
@@ -220,7 +220,9 @@ def _check_parts(
         precision, batch = choices[(turn + places[processor.key]) % len(choices)]
         if (precision, batch) == (traced.precision, traced.batch):
             mode = _MODES[turn % len(_MODES)]
-            error = laws.partition_error(estimate(traced, processor, mode=mode, events=True))
+            error = estimate_laws.partition_error(
+                estimate(traced, processor, mode=mode, events=True)
+            )
             where = f"{traced.name}, {processor.key}, {precision}, batch {batch}, {mode}"
             found.partition = max(found.partition, (error, where))
             found.num_partitions += 1

@@ -22,9 +22,7 @@ from joulelab.csv_table import read_csv_table
 from joulelab.errors import JouleLabError
 from joulelab.estimator.api import estimate
 from joulelab.estimator.estimate import Estimate, Mode, PhaseEstimate
-from joulelab.estimator.validation.compare import Comparison
-from joulelab.estimator.validation.prediction import Prediction
-from joulelab.estimator.validation.runs import MeasuredRun
+from joulelab.estimator.validation import Comparison, MeasuredRun, Prediction
 
 _ROOT = Path(__file__).parents[1]
 NETWORKS = _ROOT / "experiments" / "results" / "h200_networks" / "networks.csv"

@@ -4,16 +4,21 @@ All models are checked by ``python benchmarks/run.py estimator_laws``; of torchv
 fixed ones, and one that changes with the day.
 """
 
+import sys
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from joulelab.estimator.models import model_names, trace_model
 from joulelab.estimator.pricing.predict import estimate, totals
-from joulelab.estimator.validation import laws
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracing.precision import PRECISIONS, supports
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+import estimate_laws as laws
 
 TODAY = datetime.now(tz=UTC).toordinal()
 FEW = ("torchvision:resnet18", "torchvision:mobilenet_v2", "torchvision:vit_b_16")

@@ -1,10 +1,15 @@
 """What submissions to MLPerf ran, by rows of the table of published measurements."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
-from joulelab.estimator.validation import mlperf
-from joulelab.estimator.validation.openimages_retinanet import OpenImagesRetinaNet, example_inputs
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+import mlperf
+from openimages_retinanet import OpenImagesRetinaNet, example_inputs
 
 
 def row(model="resnet50", batch="Offline", device="8x NVIDIA A100-PCIe-80GB", **others):

@@ -132,9 +132,10 @@ def asked_every_time(calls, func, args, kwargs):
     ("name", "training"),
     [("mobilenet_v3_small", False), ("hf:gpt2?n_layer=3", False), ("hf:gpt2?n_layer=3", True)],
 )
-def test_a_network_is_traced_as_if_every_call_were_asked(name, training, monkeypatch):
+def test_a_network_is_traced_as_if_every_call_were_asked(name, training, monkeypatch, tmp_path):
     found = []
-    for _ in range(2):
+    for turn in range(2):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / str(turn)))  # no trace is kept there
         sources._traced.cache_clear()
         sources._model_at.cache_clear()
         found.append(trace_model(name, batch=2, precision="bf16", training=training))

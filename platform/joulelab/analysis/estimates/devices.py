@@ -11,7 +11,7 @@ from joulelab.analysis.quantities import quantity
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.core.cost import Pipe
 from joulelab.estimator.estimate import Confidence
-from joulelab.estimator.validation.compare import Comparison, Summary, Validation, summary
+from joulelab.estimator.validation import Comparison, Summary, Validation, summary
 from joulelab.hardware.processor import Processor
 
 _HALF: tuple[Pipe, ...] = ("tensor_fp16", "tensor_bf16", "fp16")

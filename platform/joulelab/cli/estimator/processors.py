@@ -118,8 +118,7 @@ class Validate:
         """Predict every measured run and print the errors; 1 if nothing could be compared."""
         if self.measurements is None:
             return self._show_known()
-        from joulelab.estimator.validation.compare import summaries, validate
-        from joulelab.estimator.validation.points import read_measured
+        from joulelab.estimator.validation import read_measured, summaries, validate
 
         with progress(f"Reading {self.measurements}") as report:
             runs = read_measured(self.measurements)

@@ -10,6 +10,7 @@ from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import Pipe
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.estimator.models.base import Model, Request, Source, Traced
+from joulelab.estimator.models.kept_traces import kept_trace
 from joulelab.registry import Registry, unknown_name
 from joulelab.tracing.precision import at_precision, is_quantised, traced_dtype
 from joulelab.tracing.program import Operator, TracedModel
@@ -142,10 +143,17 @@ def trace_model(
     if batch < 1:
         raise ConfigError(f"batch must be at least 1, got {batch}.")
     dtype = traced_dtype(precision)
-    source, rest = locate(name)
     options = tuple(sorted(knobs.items()))
-    asked = _Asked(name, source.version(rest), batch, dtype, training, options)
+    asked = _Asked(name, _version(name), batch, dtype, training, options)
     return _model_at(asked, precision)
+
+
+def _version(name: str) -> object:
+    """Return what changes with a file's content; ``None`` of a name that code alone defines."""
+    if ".py" not in name:
+        return None
+    source, rest = locate(name)
+    return source.version(rest)
 
 
 class _Asked(NamedTuple):
@@ -161,6 +169,17 @@ class _Asked(NamedTuple):
 
 @lru_cache(maxsize=_KEPT_MODELS)
 def _model_at(asked: _Asked, precision: str) -> TracedModel:
+    # A file may import others, and a workload may be a plug-in: a digest would not see a change.
+    if asked.version is not None or asked.name.startswith("workload:"):
+        return _trace_at(asked, precision)
+    return kept_trace(
+        {**asked._asdict(), "precision": precision, "sources": list(SOURCES)},
+        lambda: _trace_at(asked, precision),
+        is_own=lambda: type(locate(asked.name)[0]).__module__.startswith("joulelab."),
+    )
+
+
+def _trace_at(asked: _Asked, precision: str) -> TracedModel:
     model = _found(asked.name, asked.version)
     own = precision if model.quantises and is_quantised(precision) else ""
     traced = _traced(asked, own)

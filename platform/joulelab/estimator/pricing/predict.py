@@ -19,7 +19,7 @@ from joulelab.hardware.processor import Processor
 from joulelab.tracing.precision import check_precision
 from joulelab.tracing.program import ALL_REDUCE, TracedModel
 
-HELD_OUT_ERRORS = files("joulelab.estimator.validation").joinpath("held_out_errors.toml")
+HELD_OUT_ERRORS = files("joulelab.estimator.pricing").joinpath("held_out_errors.toml")
 """What ``benchmarks/estimator.py --write`` makes."""
 
 _NO_SILICON = "projected from a design: there is no silicon"

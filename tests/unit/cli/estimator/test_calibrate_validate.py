@@ -8,7 +8,7 @@ import pytest
 from joulelab import estimator
 from joulelab.cli.main import main
 from joulelab.errors import ConfigError
-from joulelab.estimator.validation.points import read_measured
+from joulelab.estimator.validation import read_measured
 from joulelab.hardware.processors import PROCESSORS
 
 COPY_B = 8e9

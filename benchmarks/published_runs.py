@@ -1,6 +1,6 @@
 """Tables of measurements as runs that the estimator can be asked for, or why it cannot.
 
-What submissions to MLPerf Inference ran is in :mod:`joulelab.estimator.validation.mlperf`. Those
+What submissions to MLPerf Inference ran is in :mod:`mlperf`. Those
 with power run at clocks and power limits of the submitter's choice. So their times are no test of
 an estimate; they tell the clock, and no device can have drawn more than its share of the wall.
 Their int8 networks are int8 throughout.
@@ -11,16 +11,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, get_args
 
+import mlperf
+from mlperf import Submitted
+
+from joulelab.core.configuration import KnobValue
 from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Mode
-from joulelab.estimator.question import knob_value
-from joulelab.estimator.validation import mlperf
-from joulelab.estimator.validation.mlperf import Submitted
-from joulelab.estimator.validation.runs import MeasuredRun, Scope, read_h200_runs
-from joulelab.registry import unknown_name
+from joulelab.estimator.validation import MeasuredRun, Scope
 
 _SCOPES: Mapping[str, Scope] = {
     "package (RAPL)": "package",
@@ -48,16 +47,46 @@ _WRITTEN_OUT = "hf:bert-large?_attn_implementation=eager"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRun(MeasuredRun):
+    """A run with what is known of how it was submitted.
+
+    Attributes:
+        is_narrow: Whether activations have eight bits between layers, too, not inside of products
+            alone.
+        is_channels_last: Whether images lay pixel by pixel, so that convolutions change no layout.
+        power_limit_w: What the device certainly kept to, such as the power of the whole host;
+            ``None`` if only its default is known.
+        clock_mhz: The core clock it ran at; ``None`` if it was the default one, or is not known.
+        paced_s: Time of one execution where whoever measured chose clocks for least energy, and
+            did not say which: it ran at the lowest at which the device keeps up. With
+            ``clock_mhz``, other engines did a part of the work meanwhile.
+        host_link_b_per_s: Rate at which inputs come from the host before each execution; ``None``
+            if nothing waits for them.
+        free_batches: Where whoever measured chose the batch and did not say which: what they may
+            have chosen. The fastest per sample is taken, and time and energy are of ``batch``
+            samples all the same.
+    """
+
+    is_narrow: bool = False
+    is_channels_last: bool = False
+    power_limit_w: float | None = None
+    clock_mhz: int | None = None
+    paced_s: float | None = None
+    host_link_b_per_s: float | None = None
+    free_batches: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReferencePoints:
     """Published measurements that can be compared; how many others there are, by reason."""
 
-    runs: tuple[MeasuredRun, ...]
+    runs: tuple[PublishedRun, ...]
     left_out: Mapping[str, int]
 
 
 def read_reference_points(path: Path) -> ReferencePoints:
     """Read the table of published measurements."""
-    runs: list[MeasuredRun] = []
+    runs: list[PublishedRun] = []
     left_out: Counter[str] = Counter()
     for number, row in enumerate(read_csv_table(path), start=FIRST_LINE):
         found = _run(number, row)
@@ -68,7 +97,7 @@ def read_reference_points(path: Path) -> ReferencePoints:
     return ReferencePoints(runs=tuple(runs), left_out=left_out)
 
 
-def _run(number: int, row: Mapping[str, str]) -> MeasuredRun | str:
+def _run(number: int, row: Mapping[str, str]) -> PublishedRun | str:
     """Return the run of a row, or why it cannot be compared."""
     if row["source"].startswith("joulelab"):
         return "measured for this project; compared on its own"
@@ -81,7 +110,7 @@ def _run(number: int, row: Mapping[str, str]) -> MeasuredRun | str:
     if asked is None:
         return f"no such program: {row['model'].partition(' ')[0]}"
     batch, scope = _batch(row["batch"]), _SCOPES.get(row["scope"], "gpu")
-    return MeasuredRun(
+    return PublishedRun(
         name=f"line {number}: {row['model']} {row['batch']}".strip(),
         source=row["source"],
         family=row["model"],
@@ -194,65 +223,50 @@ def _nvidia_example(row: Mapping[str, str]) -> Submitted | None:
     return Submitted(model=model, precision=precision, knobs=knobs)
 
 
-_NEEDED = ("model", "device", "precision", "batch")
+_H200_CASE = re.compile(
+    r"(?P<model>llama7b|vitb|resnet18|resnet50|mobilenet_v2)_(?P<format>\w+?\d+)"
+    r"(?:_(?P<stage>prefill|gen64))?_b(?P<batch>\d+)(?:_l(?P<length>\d+))?"
+)
+_H200_MODELS = {"llama7b": "llama-7b", "vitb": "vit-base"}
+_FORMATS = {"bfloat16": "bf16"} | dict.fromkeys(("float32", "fp32"), "fp32")
+_FORMATS |= dict.fromkeys(("float16", "fp16"), "fp16")
+_PROMPT_TOKENS, _NEW_TOKENS = 128, 64
 
 
-def read_measured(path: Path) -> tuple[MeasuredRun, ...]:
-    """Read measured runs; the columns say of which form the table is.
+def read_h200_runs(path: Path) -> tuple[PublishedRun, ...]:
+    """Read the table of networks measured on one H200 with PyTorch, kernel by kernel.
+
+    Generations are of 64 tokens after a prompt of 128, which is part of them.
 
     Raises:
-        ConfigError: If the table cannot be read or lacks columns; names them.
+        ConfigError: If a case has another name than those that the table is known for.
     """
-    rows = read_csv_table(path)
-    if not rows:
-        raise ConfigError(f"{path} holds no measurements.")
-    if {"case", "latency_ms"} & set(rows[0]):
-        return _of_known_form(path, rows[0])
-    missing = [name for name in _NEEDED if name not in rows[0]]
-    if missing or not {"time_s", "energy_j"} & set(rows[0]):
-        lacks = ", ".join(missing or ["time_s or energy_j"])
-        raise ConfigError(f"{path} lacks the columns {lacks}; see `joulelab validate --help`.")
-    return tuple(_own_run(row, number, path) for number, row in enumerate(rows, start=FIRST_LINE))
+    return tuple(_h200_run(row) for row in read_csv_table(path))
 
 
-def _of_known_form(path: Path, row: Mapping[str, str]) -> tuple[MeasuredRun, ...]:
-    try:
-        return read_h200_runs(path) if "case" in row else read_reference_points(path).runs
-    except (KeyError, ValueError) as error:
-        raise ConfigError(f"{path} is no whole table of its form: {error}") from error
+def _h200_run(row: Mapping[str, str]) -> PublishedRun:
+    match = _H200_CASE.fullmatch(row["case"])
+    if match is None:
+        raise ConfigError(f"The case {row['case']!r} is none of the H200's measured networks.")
+    batch, time_s = int(match["batch"]), float(row["latency_s"])
+    return PublishedRun(
+        name=row["case"],
+        source="own H200",
+        family=match["model"],
+        scenario=match["stage"] or "forward",
+        device="h200_sxm",
+        model=_H200_MODELS.get(match["model"], match["model"]),
+        precision=_FORMATS[match["format"]],
+        batch=batch,
+        mode="eager",
+        knobs=_lengths(match["stage"], match["length"]),
+        time_s=time_s,
+        energy_j=float(row["energy_per_unit_j"]) * float(row["units_per_s"]) * time_s,
+    )
 
 
-def _own_run(row: Mapping[str, str], number: int, path: Path) -> MeasuredRun:
-    try:
-        return MeasuredRun(
-            name=row.get("name") or f"line {number}: {row['model']} on {row['device']}",
-            source=row.get("source") or path.name,
-            family=row.get("family") or row["model"],
-            scenario=row.get("scenario") or "",
-            device=row["device"],
-            model=row["model"],
-            precision=row["precision"],
-            batch=int(row["batch"]),
-            mode=cast("Mode", _one_of("mode", row.get("mode") or "eager", get_args(Mode))),
-            knobs=dict(knob_value(word) for word in (row.get("knobs") or "").split()),
-            time_s=_positive(row.get("time_s")),
-            energy_j=_positive(row.get("energy_j")),
-            scope=cast("Scope", _one_of("scope", row.get("scope") or "gpu", get_args(Scope))),
-        )
-    except ValueError as error:
-        raise ConfigError(f"Line {number} of {path}: {error}") from error
-
-
-def _positive(text: str | None) -> float | None:
-    if not text:
-        return None
-    value = float(text)
-    if not value > 0:
-        raise ConfigError(f"A time or an energy must be positive, got {text}.")
-    return value
-
-
-def _one_of(kind: str, name: str, known: tuple[str, ...]) -> str:
-    if name not in known:
-        raise unknown_name(kind, name, known)
-    return name
+def _lengths(stage: str | None, length: str | None) -> dict[str, KnobValue]:
+    if stage is None:
+        return {}
+    new_tokens = 0 if stage == "prefill" else _NEW_TOKENS
+    return {"prompt_tokens": int(length or _PROMPT_TOKENS), "new_tokens": new_tokens}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from published_runs import PublishedRun
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
@@ -14,7 +15,7 @@ from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.pricing.memory import memory
 from joulelab.estimator.pricing.run import PhaseRun, Plan, conditions, plan, run
-from joulelab.estimator.validation.runs import MeasuredRun
+from joulelab.estimator.validation import Prediction
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.precision import is_matrix
 from joulelab.tracing.program import Operator, Program, TracedModel
@@ -63,19 +64,6 @@ _CLOCKS = 41
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """What the estimator says of a run.
-
-    Attributes:
-        least_s: Time below which the units cannot do its operations, at the highest clock.
-    """
-
-    time_s: float
-    energy_j: float
-    least_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     model: str
     batch: int
@@ -92,7 +80,7 @@ def _plans(asked: _Asked) -> tuple[Plan, ...]:
     return plan(narrowed(traced) if asked.is_narrow else traced, asked.mode)
 
 
-def predict_run(measured: MeasuredRun, processor: Processor) -> Prediction:
+def predict_run(measured: PublishedRun, processor: Processor) -> Prediction:
     """Return what ``measured`` costs on ``processor``; analysing its program is done once.
 
     Raises:
@@ -105,14 +93,14 @@ def predict_run(measured: MeasuredRun, processor: Processor) -> Prediction:
     )
 
 
-def _fastest_batch(measured: MeasuredRun, processor: Processor) -> int:
+def _fastest_batch(measured: PublishedRun, processor: Processor) -> int:
     """Return the batch that takes least time per sample at the default clock."""
     unhurried = replace(measured, paced_s=None, clock_mhz=None)
     sizes = [size for size in measured.free_batches if _fits(measured, size, processor)]
     return min(sizes, key=lambda size: _predict_batch(unhurried, size, processor).time_s / size)
 
 
-def _fits(measured: MeasuredRun, batch: int, processor: Processor) -> bool:
+def _fits(measured: PublishedRun, batch: int, processor: Processor) -> bool:
     """Return whether ``batch`` fits the device's memory; the smallest that is free always does."""
     if batch == min(measured.free_batches):
         return True
@@ -120,7 +108,7 @@ def _fits(measured: MeasuredRun, batch: int, processor: Processor) -> bool:
     return all(memory(one.phase.program, processor).fits for one in plans)
 
 
-def _asked(measured: MeasuredRun, batch: int) -> _Asked:
+def _asked(measured: PublishedRun, batch: int) -> _Asked:
     return _Asked(
         model=measured.model,
         batch=batch,
@@ -131,7 +119,7 @@ def _asked(measured: MeasuredRun, batch: int) -> _Asked:
     )
 
 
-def _predict_batch(measured: MeasuredRun, batch: int, processor: Processor) -> Prediction:
+def _predict_batch(measured: PublishedRun, batch: int, processor: Processor) -> Prediction:
     """Return what ``batch`` samples cost, at the clock at which they were run."""
     plans = _plans(_asked(measured, batch))
     device = processor.without_layout_changes() if measured.is_channels_last else processor
@@ -160,7 +148,7 @@ def _summed(values: Sequence[Array], plans: Sequence[Plan]) -> Array:
     return total
 
 
-def _copied_s(measured: MeasuredRun, plan: Plan) -> float:
+def _copied_s(measured: PublishedRun, plan: Plan) -> float:
     """Return the time in which inputs of all executions come from the host."""
     if measured.host_link_b_per_s is None:
         return 0.0
@@ -182,7 +170,7 @@ def _slowest_that_keeps_up(time_s: Array, paced_s: float) -> int:
     return int(keeps_up[0]) if len(keeps_up) else len(time_s) - 1
 
 
-def _points(measured: MeasuredRun, processor: Processor) -> list[OperatingPoint]:
+def _points(measured: PublishedRun, processor: Processor) -> list[OperatingPoint]:
     """Return where it may have run: one point, or clocks in rising order where these are free."""
     lowest_w, _ = processor.power_limits_w
     limit_w = measured.power_limit_w

@@ -1,1 +1,0 @@
-"""Estimates beside what was measured."""
