@@ -19,13 +19,18 @@ SPAN_S = 2.0
 """Ticks that are closer together tell the level worse."""
 SHARPEST_SHARE = 4.0
 """A tick that is known so many times worse than most is left out."""
-COURSE_U_SQRT_S = 1.2e-3
-"""How far the samples' course strays from the counter's: relative, times the root of seconds.
+COURSE_U_SQRT_S = 3e-4
+"""How far the samples' course strays where power stands still: relative, times the root of seconds.
 
-Over windows of 0.5 to 5 s of steady loads on an H200 the two agree within what the timing of the
-ticks leaves open if it is 0.12 % after a second."""
+An H100's windows of small kernels differ from its counter by no more than the counter's ticks leave
+open."""
+PRIOR_STRETCHES = 4.0
+"""So many stretches between anchors must tell of straying before they outweigh expectation."""
+LEAST_BIRGE_2 = 0.3
+"""As on H200s, whose samples are means of nearly all of the time between them."""
 LEVEL_U = 0.01
 """The same for their level where no counter tells it; 0.3 and 0.7 % were seen on an H200."""
+_MEDIAN_OF_CHI_2 = 0.4549
 MAX_LEVEL_DIFFERENCE = 0.1
 """A sensor that sees part of the time may be off by some percent in step with a periodic load; more
 is a counter that began anew, or samples of something else."""
@@ -47,10 +52,14 @@ class EnergyCurve:
         chosen = np.empty(0, np.intp) if ticks is None else _chosen(trace, ticks)
         self._at_s = self._u_s = self._sampled_j = self._known_j = np.empty(0)
         self._ratio = np.ones(1)
+        self._moved_j2 = (np.diff(trace.power_w) * np.diff(trace.t_s)) ** 2 / 12
+        noise_j2 = (COURSE_U_SQRT_S * steps_j) ** 2 / np.diff(trace.t_s)
+        self._strayed_j2 = np.concatenate(([0.0], np.cumsum(self._moved_j2 + noise_j2)))
         if ticks is not None and chosen.size >= 2:
             self._at_s, self._u_s = ticks.time_s[chosen], ticks.time_u_s[chosen]
             self._known_j, self._sampled_j = ticks.energy_j[chosen], self._sampled(self._at_s)
             self._ratio = np.diff(self._known_j) / np.diff(self._sampled_j)
+        self._strayed_j2 *= self._birge_2()
 
     @property
     def is_anchored(self) -> bool:
@@ -115,40 +124,76 @@ class EnergyCurve:
     def _u_j(self, start_s: float, stop_s: float, energy_j: float) -> float:
         """Standard uncertainty of the energy between two instants.
 
-        Three causes: the course of the samples, which strays as a random walk and is tied down at
-        the anchors (a Brownian bridge); when the anchors' ticks came; and how power moved between
-        the two samples around each edge.
+        Three causes: the course of the samples, which strays the more, the more they differ from
+        each other, and is tied down at the anchors (a Brownian bridge); when the anchors' ticks
+        came; and how power moved between the two samples around each edge.
         """
         power_w = energy_j / (stop_s - start_s)
-        edges_j = np.hypot(self._edge_j(start_s), self._edge_j(stop_s))
+        edges_j2 = self._edge_j2(start_s) + self._edge_j2(stop_s)
         if not self.is_anchored:
-            course_j = COURSE_U_SQRT_S * power_w * np.sqrt(stop_s - start_s)
-            return float(np.sqrt(course_j**2 + (LEVEL_U * energy_j) ** 2 + edges_j**2))
+            strayed_j2 = self._walked(self._strayed_j2, start_s, stop_s)
+            return float(np.sqrt(strayed_j2 + (LEVEL_U * energy_j) ** 2 + edges_j2))
         first_s, last_s = float(self._at_s[0]), float(self._at_s[-1])
         low_s, high_s = (min(max(at_s, first_s), last_s) for at_s in (start_s, stop_s))
         outside_s = (low_s - start_s) + (stop_s - high_s)
-        free_s, timing_s = self._between(low_s, high_s)
-        timing_s = np.hypot(timing_s, outside_s * float(self._ratio_u.max()))
-        course_j = COURSE_U_SQRT_S * power_w * np.sqrt(free_s + outside_s)
+        timing_s = np.hypot(self._timing_s(low_s, high_s), outside_s * self._ratio_u.max())
+        strayed_j2 = self._bridged(self._strayed_j2, low_s, high_s)
+        strayed_j2 += self._walked(self._strayed_j2, start_s, low_s)
+        strayed_j2 += self._walked(self._strayed_j2, high_s, stop_s)
         # Samples that are off more than usual, as in step with a periodic load, stray as a whole.
         strange = max(0.0, float(np.abs(self._ratio - 1).max()) - LEVEL_U)
-        course_j = np.hypot(course_j, strange * power_w * free_s)
-        return float(np.sqrt(course_j**2 + (power_w * timing_s) ** 2 + edges_j**2))
+        strange_j = strange * power_w * self._bridged(self._trace.t_s, low_s, high_s)
+        return float(np.sqrt(strayed_j2 + (power_w * timing_s) ** 2 + edges_j2 + strange_j**2))
 
-    def _between(self, low_s: float, high_s: float) -> tuple[float, float]:
-        """Length of the free walk between two instants, and what timing of ticks leaves open."""
+    def _birge_2(self) -> float:
+        """How much more the levels of neighbouring stretches differ than was to be expected.
+
+        The square of Birge's ratio, from medians so that a change of load does not count. Power
+        that steps at an unknown instant between two samples is what is expected; samples that are
+        means of that time stray less, and short looks at power that moves faster stray more.
+        """
+        if self._ratio.size < 2:
+            return 1.0
+        share = 1 / np.diff(self._at_s)
+        timing = (self._u_s[:-2] * share[:-1]) ** 2 + (self._u_s[2:] * share[1:]) ** 2
+        timing += (self._u_s[1:-1] * (share[:-1] + share[1:])) ** 2
+        strayed_j2 = np.diff(np.interp(self._at_s, self._trace.t_s, self._strayed_j2))
+        strayed = strayed_j2 / np.diff(self._sampled_j) ** 2
+        expected, timed = np.median(strayed[1:] + strayed[:-1]), np.median(timing)
+        seen = (np.median(np.diff(self._ratio) ** 2) / _MEDIAN_OF_CHI_2 - timed) / expected
+        weight = (self._ratio.size - 1) * (expected / (expected + timed)) ** 2
+        return max(
+            LEAST_BIRGE_2, float((PRIOR_STRETCHES + weight * seen) / (PRIOR_STRETCHES + weight))
+        )
+
+    def _walked(self, walk: Array, low_s: float, high_s: float) -> float:
+        """How far a walk that is known at every sample has come between two instants."""
+        return float(np.diff(np.interp([low_s, high_s], self._trace.t_s, walk))[0])
+
+    def _bridged(self, walk: Array, low_s: float, high_s: float) -> float:
+        """The same of a walk that is tied down at the anchors."""
+        ends_s = np.array([low_s, high_s])
+        stretch = self._stretch(ends_s)
+        length_s = np.diff(self._at_s)[stretch]
+        anchors = np.interp(self._at_s, self._trace.t_s, walk)
+        whole = np.diff(anchors)[stretch]
+        if stretch[0] == stretch[1]:
+            parts, shares = self._walked(walk, low_s, high_s), (high_s - low_s) / length_s[0]
+            return float(_bridge(parts, shares, whole[0]))
+        parts = np.interp(ends_s, self._trace.t_s, walk) - anchors[stretch]
+        return float(_bridge(parts, (ends_s - self._at_s[stretch]) / length_s, whole).sum())
+
+    def _timing_s(self, low_s: float, high_s: float) -> float:
+        """What the times of the anchors' ticks leave open, as a time at the window's power."""
         first, last = self._stretch(np.array([low_s, high_s]))
-        length_s = np.diff(self._at_s)
         if first == last:
-            free_s = _bridge_s(high_s - low_s, length_s[first])
-            return free_s, (high_s - low_s) * float(self._ratio_u[first])
-        free_s, timing_s = 0.0, 0.0
+            return (high_s - low_s) * float(self._ratio_u[first])
+        timing_s = 0.0
         for at_s, stretch in ((low_s, first), (high_s, last)):
-            share = (at_s - self._at_s[stretch]) / length_s[stretch]
-            free_s += _bridge_s(at_s - self._at_s[stretch], length_s[stretch])
+            share = (at_s - self._at_s[stretch]) / np.diff(self._at_s)[stretch]
             weights = np.array([1 - share, share])
             timing_s = np.hypot(timing_s, np.hypot(*(weights * self._u_s[stretch : stretch + 2])))
-        return free_s, float(timing_s)
+        return float(timing_s)
 
     @property
     def _ratio_u(self) -> Array:
@@ -161,11 +206,10 @@ class EnergyCurve:
         before = np.searchsorted(self._at_s, at_s, side="right") - 1
         return np.clip(before, 0, self._at_s.size - 2)
 
-    def _edge_j(self, at_s: float) -> float:
-        t_s, power_w = self._trace.t_s, self._trace.power_w
-        after = int(np.clip(np.searchsorted(t_s, at_s, side="right"), 1, t_s.size - 1))
-        step_w = power_w[after] - power_w[after - 1]
-        return float(abs(step_w) * (t_s[after] - t_s[after - 1]) / np.sqrt(12))
+    def _edge_j2(self, at_s: float) -> float:
+        """Variance of where power moved between the samples around an edge."""
+        after = int(np.searchsorted(self._trace.t_s, at_s, side="right"))
+        return float(self._moved_j2[np.clip(after, 1, self._moved_j2.size) - 1])
 
     def _sampled(self, at_s: Array) -> Array:
         """Trapezoidal integral of the samples from the first one on."""
@@ -189,6 +233,6 @@ def _chosen(trace: PowerTrace, ticks: Ticks) -> NDArray[np.intp]:
     return np.array(chosen, np.intp)
 
 
-def _bridge_s(length_s: float, whole_s: float) -> float:
-    """Length of a free random walk that strays as far as one tied down ``whole_s`` apart."""
-    return float(length_s * (1 - length_s / whole_s))
+def _bridge(part: Array | float, share: Array | float, whole: Array | float) -> Array:
+    """Variance of a part of a random walk that is tied down at both ends of the whole."""
+    return np.asarray(part * (1 - 2 * share) + whole * share**2)
