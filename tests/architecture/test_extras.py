@@ -29,6 +29,9 @@ sys.meta_path.insert(0, Hidden())
 """
 
 
+distributions = cache(packages_distributions)
+
+
 @cache
 def brought_by(extra):
     """Names of the distributions that an extra installs, those of extras within it included."""
@@ -81,7 +84,7 @@ def test_every_module_that_is_imported_is_in_the_core_or_in_an_extra():
     ("module", "extra"), [(module, extra) for extra in _EXTRAS for module in _EXTRAS[extra]]
 )
 def test_an_extra_brings_the_modules_it_is_named_for(module, extra):
-    homes = packages_distributions().get(module, [module])  # ultralytics is not installed here
+    homes = distributions().get(module, [module])  # ultralytics is not installed here
 
     assert {home.lower().replace("_", "-") for home in homes} & brought_by(extra)
 

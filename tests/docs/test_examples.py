@@ -20,6 +20,7 @@ from joulelab.guard import client
 from joulelab.monitor import Measured
 from joulelab.study.budget import Budget
 from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.workloads.disk_cache import user_folder
 
 as_markdown = runpy.run_path(str(ROOT / "docs/site/roles.py"))["as_markdown"]
 WITH_EXAMPLES = [page for page in PAGES if blocks(page.read_text(), "python")]
@@ -96,6 +97,9 @@ def names(tmp_path, monkeypatch):
     monkeypatch.setattr(seeker, "Budget", partial(Budget, num_trials=16))  # where none is given
     monkeypatch.setattr(store, "default_root", lambda: tmp_path / "driver")
     monkeypatch.setattr(client, "default_socket_path", lambda *_: tmp_path / "guard" / "s")
+    monkeypatch.setenv(
+        "XDG_CACHE_HOME", str(user_folder("trained").parents[1])
+    )  # with what was trained
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -82,7 +82,7 @@ def test_a_killed_search_goes_on_where_it_was_and_measures_nothing_twice(search,
     kill_driver(DRIVER, TUNE_GLOBAL_CHECKPOINT_S="1")
     strategy = Scripted(CANDIDATES * 5)
 
-    summary, store = search(strategy, num_gpus=2)
+    summary, store = search(strategy)
 
     valid = Counter(m.configuration for m in store.read() if m.valid)
     assert summary.study.num_skipped >= 10
