@@ -213,10 +213,10 @@ def test_metrics_have_names_that_a_store_takes():
         kind="gpu",
         anchors=(1.0, 0.6),
         errors={},
-        baselines={"measured, smoothed": {"edp": regret}},
+        baselines={"best fixed clock": {"edp": regret}},
     )
 
     found = split_metrics([scores])
 
-    assert found["gpu.anchors2.baseline.measured_smoothed.regret.edp.worst"] == 0.1
+    assert found["gpu.anchors2.baseline.best_fixed_clock.regret.edp.worst"] == 0.1
     assert all(re.fullmatch(r"[\w.]+", name) for name in found)
