@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 from search_surface import ENERGY_NOISE, TIME_NOISE, reading
+from smoothing import smoothed_logs
 
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import GPUS
 from joulelab.objectives import OBJECTIVES
-from joulelab.power_models.decision import smoothed_logs
 from joulelab.searching.base import Outcome
 from joulelab.searching.evidence import Problem
 from joulelab.searching.space import SearchSpace

@@ -16,7 +16,7 @@ import csv
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -27,6 +27,7 @@ import numpy as np
 from figures import Figure, print_figures, share_figure
 from rich.console import Console
 from rich.table import Table
+from smoothing import smoothed_regret
 from sweep_luck import LuckScores, luck_of
 from trace_recordings import LIMIT_W, simulated_traces
 
@@ -40,7 +41,7 @@ from joulelab.power_models.queries import Queries, Target, profile_of, sweep
 from joulelab.power_models.readers import Repeats, runs_of_rows
 from joulelab.power_models.runs import Runs
 from joulelab.power_models.traces import TRACE_MODELS
-from joulelab.power_models.validation import COLD, WARM, Validated, validate
+from joulelab.power_models.validation import COLD, MODEL, WARM, Choice, Validated, validate
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
 _PROBED = (1.0, SECOND_POINT)
@@ -112,6 +113,7 @@ class Scored:
         kind: What was held out.
         model: Member.
         validated: One entry per choice of anchors; empty if it could not learn.
+        smoothed: Mean regrets against the smoothed sweeps of each, by who chose and objective.
         refused: Why it could not.
         cpu_s: Processor time that it took.
     """
@@ -120,6 +122,7 @@ class Scored:
     kind: str
     model: str
     validated: tuple[Validated, ...]
+    smoothed: tuple[Mapping[str, Mapping[str, float]], ...] = ()
     refused: str = ""
     cpu_s: float = 0.0
 
@@ -183,9 +186,9 @@ def _awaited(tasks: Sequence[Future[Scored]]) -> list[Scored]:
 
 def _score(folder: Path, data: DataSet, kind: str, name: str) -> Scored:
     start_s = time.process_time()
-    found, refused = [], ""
+    found, refused, runs = [], "", data.read(folder)
     try:
-        found = _validated(name, data.read(folder), kind)
+        found = _validated(name, runs, kind)
     except JouleLabError as error:
         refused = str(error)
     return Scored(
@@ -193,9 +196,20 @@ def _score(folder: Path, data: DataSet, kind: str, name: str) -> Scored:
         kind=kind,
         model=name,
         validated=tuple(found),
+        smoothed=tuple(_smoothed_regrets(runs, each.choices) for each in found),
         refused=refused,
         cpu_s=time.process_time() - start_s,
     )
+
+
+def _smoothed_regrets(runs: Runs, choices: Sequence[Choice]) -> Mapping[str, Mapping[str, float]]:
+    """Return mean regrets against the smoothed sweeps, by who chose and objective."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for each in choices:
+        measured = measured_sweep(runs.select(runs.of_pair(each.gpu, each.application)))
+        lost = smoothed_regret(measured, each.sm_clock_mhz, each.objective)
+        found.setdefault(each.who, {}).setdefault(each.objective, []).append(lost)
+    return {who: {n: float(np.mean(v)) for n, v in each.items()} for who, each in found.items()}
 
 
 def _validated(name: str, runs: Runs, kind: str) -> list[Validated]:
@@ -283,13 +297,14 @@ def _print_scores(scored: Sequence[Scored], luck: dict[str, LuckScores]) -> None
         title=f"{first.file}, held out: {first.kind}",
     )
     for one in scored:
-        for each in one.validated:
-            table.add_row(one.model, *_cells(each))
-    measured = next((one.validated for one in scored if one.validated), None)
-    if measured:
+        for each, smoothed in zip(one.validated, one.smoothed, strict=True):
+            table.add_row(one.model, *_cells(each, smoothed))
+    first = next((one for one in scored if one.validated), None)
+    if first:
+        measured = first.validated
         for who, regrets in measured[0].baselines.items():
-            both = (regrets, measured[0].smoothed[who])
-            cells = [_percent(scores[name].mean) for scores in both for name in CHOSEN_BY]
+            cells = [_percent(regrets[name].mean) for name in CHOSEN_BY]
+            cells += [_percent(first.smoothed[0][who][name]) for name in CHOSEN_BY]
             table.add_row(who, "", *[""] * 7, *cells)
         if measured[0].baselines:
             expected = [_percent(luck[name].mean) for name in CHOSEN_BY]
@@ -300,7 +315,7 @@ def _print_scores(scored: Sequence[Scored], luck: dict[str, LuckScores]) -> None
             _CONSOLE.print(f"  {one.model}: {one.refused}", highlight=False)
 
 
-def _cells(each: Validated) -> list[str]:
+def _cells(each: Validated, smoothed: Mapping[str, Mapping[str, float]]) -> list[str]:
     power, duration = each.errors["power_w"], each.errors["time_s"]
     interval = each.intervals.get("power_w")
     return [
@@ -309,22 +324,20 @@ def _cells(each: Validated) -> list[str]:
         _percent(power.p95),
         *(_percent(v) for v in (duration.mean, duration.worst_application)),
         _percent(each.errors["energy_j"].mean),
-        *(
-            _percent(regrets[name].mean) if name in regrets else ""
-            for regrets in (each.regrets, each.smoothed.get("model", {}))
-            for name in CHOSEN_BY
-        ),
+        *(_percent(each.regrets[n].mean) if each.regrets else "" for n in CHOSEN_BY),
+        *(_percent(smoothed[MODEL][n]) if smoothed else "" for n in CHOSEN_BY),
         "" if interval is None else f"{interval.coverage:.2f}",
         "" if interval is None else _percent(interval.half_width),
     ]
 
 
 def _promised(scored: Sequence[Scored], lucky: LuckScores, smoothed: LuckScores) -> list[Figure]:
-    found = {(one.file, one.kind, one.model): one.validated for one in scored}
-    measured = found.get(("a100_hpc_dvfs.csv", "application", _MODEL), ())
-    if len(measured) != 3:
+    found = {(one.file, one.kind, one.model): one for one in scored}
+    measured = found.get(("a100_hpc_dvfs.csv", "application", _MODEL))
+    if measured is None or len(measured.validated) != 3:
         return []
-    _, warm, probed = measured
+    _, warm, probed = measured.validated
+    once, twice = (each[MODEL]["edp"] for each in measured.smoothed[1:])
     how = f"{_MODEL}, A100, 21 applications, each held out; measured at the default clock"
     both = f"{_MODEL}, A100; measured at the default clock and {SECOND_POINT:g} of it"
     luckiest = f"against the luckiest measured point, scatter included: {_expected(lucky)}"
@@ -335,14 +348,12 @@ def _promised(scored: Sequence[Scored], lucky: LuckScores, smoothed: LuckScores)
         share_figure(f"the same, worst ({power.worst_name})", power.worst_application, 15.0, how),
         share_figure("time of an unseen application", duration.mean, 6.0, how),
         share_figure("EDP regret of the chosen clock", warm.regrets["edp"].mean, 2.5, luckiest),
-        share_figure("the same on smoothed sweeps", warm.smoothed["model"]["edp"].mean, 2.5, least),
+        share_figure("the same on smoothed sweeps", once, 2.5, least),
         share_figure("power from two measured points", probed.errors["power_w"].mean, 1.5, both),
         share_figure(
             "EDP regret from two measured points", probed.regrets["edp"].mean, 0.6, luckiest
         ),
-        share_figure(
-            "the same on smoothed sweeps", probed.smoothed["model"]["edp"].mean, 0.6, least
-        ),
+        share_figure("the same on smoothed sweeps", twice, 0.6, least),
     ]
     interval = warm.intervals.get("power_w")
     if interval is not None:

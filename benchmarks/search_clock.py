@@ -27,12 +27,12 @@ from figures import Figure, print_figures, share_figure
 from rich.console import Console
 from rich.table import Table
 from search_surface import Surface, reading, surface_of
+from smoothing import smoothed_logs
 
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import GPUS
 from joulelab.objectives import OBJECTIVES
-from joulelab.power_models.decision import smoothed_logs
 from joulelab.power_models.members.sweeps import NEAR
 from joulelab.searching.base import Outcome
 from joulelab.searching.evidence import Problem

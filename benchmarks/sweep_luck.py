@@ -7,9 +7,10 @@ scored against the luckiest of them.
 from dataclasses import dataclass
 
 import numpy as np
+from smoothing import FEWEST, smoothed_cost, smoothed_logs
 
 from joulelab.errors import ConfigError
-from joulelab.power_models.decision import FEWEST, Sweep, smoothed_cost, smoothed_logs
+from joulelab.power_models.decision import Sweep
 from joulelab.power_models.members.sweeps import off_neighbours
 
 

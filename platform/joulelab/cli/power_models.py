@@ -34,7 +34,6 @@ _COLUMNS = (
     "worst",
     "energy",
     "EDP regret",
-    "smoothed",
     "coverage",
     "+-",
 )
@@ -199,8 +198,8 @@ def _show(found: Mapping[str, list[Validated]], refused: Mapping[str, str]) -> N
     for name, scores in found.items():
         for each in scores:
             table.add_row(name, *_cells(each))
-    for who, regrets in _baselines(found).items():
-        table.add_row(who, *[""] * 6, *regrets)
+    for who, regret in _baselines(found).items():
+        table.add_row(who, *[""] * 6, regret)
     console = terminal()
     console.print(table)
     for name, reason in refused.items():
@@ -210,7 +209,6 @@ def _show(found: Mapping[str, list[Validated]], refused: Mapping[str, str]) -> N
 def _cells(each: Validated) -> list[str]:
     power, time, energy = (each.errors[name] for name in ("power_w", "time_s", "energy_j"))
     regret, interval = each.regrets.get("edp"), each.intervals.get("power_w")
-    smoothed = each.smoothed.get("model", {}).get("edp")
     return [
         ", ".join(f"{anchor:g}" for anchor in each.anchors) or "nothing",
         _percent(power.mean),
@@ -219,21 +217,16 @@ def _cells(each: Validated) -> list[str]:
         _percent(time.worst_application),
         _percent(energy.mean),
         "" if regret is None else _percent(regret.mean),
-        "" if smoothed is None else _percent(smoothed.mean),
         "" if interval is None else f"{interval.coverage:.2f}",
         "" if interval is None else _percent(interval.half_width),
     ]
 
 
-def _baselines(found: Mapping[str, list[Validated]]) -> dict[str, tuple[str, str]]:
-    """Return EDP regrets by baseline, against the best measured point and the smoothed sweep."""
-    for scores in found.values():
-        both = scores[0].baselines, scores[0].smoothed
-        return {
-            who: (_percent(both[0][who]["edp"].mean), _percent(both[1][who]["edp"].mean))
-            for who in both[0]
-        }
-    return {}
+def _baselines(found: Mapping[str, list[Validated]]) -> dict[str, str]:
+    """Return EDP regrets by baseline, against the best measured point."""
+    first = next(iter(found.values()), None)
+    baselines = {} if first is None else first[0].baselines
+    return {who: _percent(regrets["edp"].mean) for who, regrets in baselines.items()}
 
 
 def _percent(share: float) -> str:

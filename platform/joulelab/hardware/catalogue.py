@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
+from joulelab.errors import ConfigError
 from joulelab.hardware.processor import Figure, VoltageCurve
 from joulelab.hardware.spec import (
     ChipSpec,
@@ -26,6 +27,7 @@ from joulelab.registry import unknown_name
 
 _DATA = files("joulelab.hardware")
 _Entry = TypeVar("_Entry")
+_SIGNED = ("curvature_per_ghz2",)
 
 
 def names_in(folder: str) -> list[str]:
@@ -56,7 +58,11 @@ def figures_in(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
     """Yield all figures of a data file as read, with their dotted names."""
     for name, entry in section.items():
         if "value" in entry:
-            yield prefix + name, Figure(**entry)
+            figure = Figure(**entry)
+            is_negative = isinstance(figure.value, int | float) and figure.value < 0
+            if is_negative and name not in _SIGNED:
+                raise ConfigError(f"{prefix + name} must not be negative, got {figure.value:g}.")
+            yield prefix + name, figure
         else:
             yield from figures_in(entry, f"{prefix}{name}.")
 
@@ -89,7 +95,12 @@ class Catalogue(Mapping[str, _Entry]):
         if key not in self._read:
             if key not in self:
                 raise unknown_name(self._kind, key, {*self, *self._aliases})
-            self._read[key] = self._make(key)
+            try:
+                self._read[key] = self._make(key)
+            except (KeyError, TypeError) as error:
+                raise ConfigError(
+                    f"The data file of the {self._kind} {key!r} must hold every figure: {error}."
+                ) from error
         return self._read[key]
 
     @override

@@ -62,6 +62,10 @@ _ACTIVITY_NAMES: Mapping[str, tuple[str, ...]] = {
 ACTIVITIES = tuple(_ACTIVITY_NAMES)
 """Shares of the time (0 to 1) that units are busy; ``fp_active`` is FP64 + FP32 / 2."""
 
+MOST_ABOVE_ENGINE = 0.1
+"""SMs are busy only while the engine is; read one after the other, the counters of the A100 study
+differ by up to 0.036."""
+
 COLUMNS = (
     Column(name="sm_clock_mhz", names=_CLOCK_NAMES, limits=_CLOCK, required=True),
     Column(name="power_w", names=_POWER_NAMES, limits=_POWER, required=True),

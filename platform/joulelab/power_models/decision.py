@@ -1,12 +1,11 @@
 """Choose the clock: the best of a sweep by energy, EDP or ED2P, and what a choice costs.
 
 The least of many scattered costs is lower than any of them is: a choice that could not be better
-seems to be worse than the luckiest point (the winner's curse). So a choice is compared with the
-luckiest point and with the smoothed sweep, and with choices that need no model.
+seems to be worse than the luckiest point (the winner's curse). So regrets are compared with those
+of choices that need no model.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -16,16 +15,6 @@ from joulelab.power_models.runs import Array, Runs
 
 CHOSEN_BY = ("energy", "edp", "ed2p")
 """Objectives by which models are judged."""
-_SPANS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
-"""Shares of a sweep's points that a line is fitted to, around each point."""
-FEWEST = 5
-"""Usable points from which on a sweep is smoothed."""
-_NEAREST = 9
-"""Points that a line is fitted to, if there are as many: enough to outvote one that is far off."""
-_FOLDS = 8
-"""Parts of a sweep that are foretold from the others, to find the span."""
-_ROUNDS = 3
-"""How often points far off their line are given less weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,63 +121,3 @@ def best_fixed_ratio(trained: Runs, profiled: Runs, objective: str) -> float:
             )
         )
     return best_fixed_clock_mhz(sweeps, objective)
-
-
-def smoothed_cost(measured: Sweep, objective: str) -> Array:
-    """Return the cost of each row on a smooth curve, infinite where a row is not usable.
-
-    The logarithm of the cost is smoothed over that of the clock by lines fitted around each point,
-    to which outliers count less (LOWESS, Cleveland 1979); the span is the one that foretells
-    left-out points best. Fewer than five usable rows are returned as they are.
-    """
-    cost = measured.cost(objective)
-    known = np.flatnonzero(np.isfinite(cost))
-    cost[known] = np.exp(smoothed_logs(measured.sm_clock_mhz[known], np.log(cost[known])))
-    return cost
-
-
-def smoothed_logs(clocks_mhz: Array, logs: Array) -> Array:
-    """Return logarithms of what was measured at clocks, in any order, without their scatter."""
-    if len(logs) < FEWEST:
-        return logs
-    return _smooth(tuple(np.log(clocks_mhz)), tuple(logs)).copy()
-
-
-def smoothed_best_mhz(measured: Sweep, objective: str) -> float:
-    """Return the best clock of the measured sweep itself once its scatter is smoothed."""
-    return float(measured.sm_clock_mhz[int(np.argmin(smoothed_cost(measured, objective)))])
-
-
-def smoothed_regret(measured: Sweep, chosen_mhz: float, objective: str) -> float:
-    """Return how much more the chosen clock costs than the best one on the smoothed sweep."""
-    cost = smoothed_cost(measured, objective)
-    distance = np.where(np.isfinite(cost), np.abs(measured.sm_clock_mhz - chosen_mhz), np.inf)
-    return float(cost[int(np.argmin(distance))] / cost.min() - 1.0)
-
-
-@lru_cache(maxsize=1024)  # every model is compared with the same sweeps
-def _smooth(height: tuple[float, ...], logs: tuple[float, ...]) -> Array:
-    x, y = np.array(height), np.array(logs)
-    spans = [span for span in _SPANS if span * len(x) >= _NEAREST] or [1.0]
-    return _lowess(x, y, min(spans, key=lambda span: _left_out_error(x, y, span)), at=x)
-
-
-def _left_out_error(height: Array, logs: Array, span: float) -> float:
-    """Return the sum of absolute errors for points that every eighth time are left out."""
-    fold = np.argsort(np.argsort(height)) % _FOLDS
-    error = 0.0
-    for k in range(_FOLDS):
-        kept, out = fold != k, fold == k
-        error += float(
-            np.abs(logs[out] - _lowess(height[kept], logs[kept], span, height[out])).sum()
-        )
-    return error
-
-
-def _lowess(height: Array, logs: Array, span: float, at: Array) -> Array:
-    from statsmodels.nonparametric.smoothers_lowess import lowess
-
-    smoothed: Array = lowess(logs, height, frac=span, it=_ROUNDS, xvals=at)
-    if not np.isfinite(smoothed).all():  # points without any scatter have no outliers either
-        smoothed = lowess(logs, height, frac=span, it=0, xvals=at)
-    return smoothed

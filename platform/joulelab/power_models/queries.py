@@ -9,7 +9,7 @@ import numpy as np
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
 from joulelab.hardware.spec import GpuSpec
-from joulelab.power_models.columns import ACTIVITIES
+from joulelab.power_models.columns import ACTIVITIES, MOST_ABOVE_ENGINE
 from joulelab.power_models.runs import Array, Flags, Index, Runs
 from joulelab.registry import unknown_name
 
@@ -49,6 +49,13 @@ class Profile:
                 raise unknown_name("activity", name, ACTIVITIES)
             if not 0.0 <= value <= 1.0:
                 raise ConfigError(f"{name} must be a share from 0 to 1, got {value}.")
+        sm_active = self.activity.get("sm_active", 0.0)
+        engine = self.activity.get("gr_engine_active", 1.0)
+        if sm_active - engine > MOST_ABOVE_ENGINE:
+            raise ConfigError(
+                f"gr_engine_active must be at least sm_active, got {engine:g} and {sm_active:g}: "
+                "leave it out if it was not read."
+            )
         for name in ("clock_mhz", "time_s", "power_limit_w"):
             number = getattr(self, name)
             if number is not None and not 0.0 < number < np.inf:

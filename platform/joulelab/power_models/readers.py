@@ -12,7 +12,14 @@ from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.hardware import spec_for
 from joulelab.hardware.catalogue import GPUS
-from joulelab.power_models.columns import ACTIVITIES, APPLICATION_NAMES, COLUMNS, GPU_NAMES, Cells
+from joulelab.power_models.columns import (
+    ACTIVITIES,
+    APPLICATION_NAMES,
+    COLUMNS,
+    GPU_NAMES,
+    MOST_ABOVE_ENGINE,
+    Cells,
+)
 from joulelab.power_models.runs import Array, Index, Runs
 
 Repeats = Literal["refuse", "mean", "median"]
@@ -224,6 +231,7 @@ def _check_columns(pairs: Sequence[Pair], numbers: Mapping[str, Array], row: Ind
     """Check that each application on each GPU has one memory clock, and one unit per column."""
     if "mem_clock_mhz" in numbers:
         _check_memory_clock(pairs, numbers["mem_clock_mhz"], row)
+    _check_engine(numbers, row)
     compared = {"time_s": numbers["time_s"]}
     if "energy_j" in numbers:
         compared["energy_j"] = numbers["energy_j"] / (numbers["power_w"] * numbers["time_s"])
@@ -248,6 +256,17 @@ def _check_one_unit(
                 f"where {float(np.median(values[own])):g} is usual for {application!r} on {gpu!r}: "
                 "is it in another one?"
             )
+
+
+def _check_engine(numbers: Mapping[str, Array], row: Index) -> None:
+    unread = np.full(len(row), np.nan)
+    sm, engine = (numbers.get(name, unread) for name in ("sm_active", "gr_engine_active"))
+    bad = np.flatnonzero(sm - engine > MOST_ABOVE_ENGINE)
+    if len(bad):
+        raise ConfigError(
+            f"Column 'gr_engine_active' must be at least sm_active, row {row[bad[0]]} has "
+            f"{engine[bad[0]]:g} and {sm[bad[0]]:g}: leave it empty where it was not read."
+        )
 
 
 def _check_memory_clock(pairs: Sequence[Pair], clocks_mhz: Array, row: Index) -> None:

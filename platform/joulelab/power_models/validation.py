@@ -13,8 +13,6 @@ from joulelab.power_models.decision import (
     best_fixed_ratio,
     measured_sweep,
     regret,
-    smoothed_best_mhz,
-    smoothed_regret,
 )
 from joulelab.power_models.operating_model import OperatingModel, Quantity
 from joulelab.power_models.queries import queries_of
@@ -86,10 +84,27 @@ def _leave_one_out(names: Names, column: str) -> Iterator[Flags]:
         yield names == name
 
 
+MODEL = "model"
+"""Who chose, among the rules that need no model."""
 SCORED: tuple[Quantity, ...] = ("power_w", "time_s", "energy_j")
 COLD: tuple[float, ...] = ()
 WARM: tuple[float, ...] = (1.0,)
 """Anchors: clocks over that of the profile at which the application asked about was measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The clock that a model, or a rule without one, chose for an application.
+
+    ``regret`` is how much more it costs than the best measured point, relative.
+    """
+
+    gpu: str
+    application: str
+    who: str
+    objective: str
+    sm_clock_mhz: float
+    regret: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +118,7 @@ class Validated:
         intervals: By quantity; empty where the model gives none.
         regrets: By objective, against the best measured point; empty for parts of applications.
         baselines: Of clocks that need no model, then by objective.
-        smoothed: The same by ``"model"`` and by baseline, against the best of the smoothed sweep.
+        choices: The clocks that those regrets are of.
     """
 
     kind: str
@@ -112,7 +127,7 @@ class Validated:
     intervals: Mapping[Quantity, IntervalScores] = field(default_factory=dict)
     regrets: Mapping[str, RegretScores] = field(default_factory=dict)
     baselines: Mapping[str, Mapping[str, RegretScores]] = field(default_factory=dict)
-    smoothed: Mapping[str, Mapping[str, RegretScores]] = field(default_factory=dict)
+    choices: tuple[Choice, ...] = ()
 
 
 def validate(
@@ -155,8 +170,7 @@ class _Collected:
         self._scored: list[Index] = []
         self._predicted: dict[Quantity, list[Array]] = {name: [] for name in SCORED}
         self._intervals: dict[Quantity, list[Interval]] = {name: [] for name in SCORED}
-        self._regrets: dict[str, dict[str, list[float]]] = {}
-        self._smoothed: dict[str, dict[str, list[float]]] = {}
+        self._choices: list[Choice] = []
 
     def add(self, model: OperatingModel, fixed: Mapping[str, float], tested: Index) -> None:
         """Ask a fitted model about the rows ``tested``.
@@ -168,7 +182,7 @@ class _Collected:
         anchored = queries.nearest(self._anchors)
         if anchored.any():
             model = model.adapt(asked.select(anchored), profiled=self._runs)
-        self._add_regrets(model, fixed, asked)
+        self._choose(model, fixed, asked)
         if anchored.all():
             return
         scored = queries.select(~anchored)
@@ -183,14 +197,8 @@ class _Collected:
         rows = np.concatenate(self._scored).astype(np.intp)
         truth = {name: getattr(self._runs, name)[rows] for name in SCORED}
         label = np.char.add(np.char.add(self._runs.gpu[rows], " "), self._runs.application[rows])
-        scores, smoothed = (
-            {
-                who: {name: regret_scores(values) for name, values in by_name.items()}
-                for who, by_name in regrets.items()
-                if kind != "clocks"
-            }
-            for regrets in (self._regrets, self._smoothed)
-        )
+        choices = () if kind == "clocks" else tuple(self._choices)
+        scores = _regret_scores(choices)
         return Validated(
             kind=kind,
             anchors=self._anchors,
@@ -203,13 +211,13 @@ class _Collected:
                 for name in SCORED
                 if self._intervals[name]
             },
-            regrets=scores.pop("model", {}),
+            regrets=scores.pop(MODEL, {}),
             baselines=scores,
-            smoothed=smoothed,
+            choices=choices,
         )
 
-    def _add_regrets(self, model: OperatingModel, fixed: Mapping[str, float], asked: Runs) -> None:
-        for _, rows in asked.by_pair():
+    def _choose(self, model: OperatingModel, fixed: Mapping[str, float], asked: Runs) -> None:
+        for (gpu, application), rows in asked.by_pair():
             one = asked.select(rows)
             queries = queries_of(one, self._runs)
             default_mhz = queries.profiles[0].clock_mhz
@@ -220,15 +228,29 @@ class _Collected:
             )
             truth = measured_sweep(one)
             for objective in CHOSEN_BY:
-                chosen = {
-                    "model": predicted.sm_clock_mhz[predicted.best(objective)],
+                chosen_mhz = {
+                    MODEL: predicted.sm_clock_mhz[predicted.best(objective)],
                     "maximum clock": default_mhz,
                     "best fixed clock": fixed[objective] * default_mhz,
-                    "measured, smoothed": smoothed_best_mhz(truth, objective),
                 }
-                for who, clock_mhz in chosen.items():
-                    for kept, found in (
-                        (self._regrets, regret(truth, float(clock_mhz), objective)),
-                        (self._smoothed, smoothed_regret(truth, float(clock_mhz), objective)),
-                    ):
-                        kept.setdefault(who, {}).setdefault(objective, []).append(found)
+                self._choices += [
+                    Choice(
+                        gpu=gpu,
+                        application=application,
+                        who=who,
+                        objective=objective,
+                        sm_clock_mhz=float(clock_mhz),
+                        regret=regret(truth, float(clock_mhz), objective),
+                    )
+                    for who, clock_mhz in chosen_mhz.items()
+                ]
+
+
+def _regret_scores(choices: Sequence[Choice]) -> dict[str, dict[str, RegretScores]]:
+    regrets: dict[str, dict[str, list[float]]] = {}
+    for each in choices:
+        regrets.setdefault(each.who, {}).setdefault(each.objective, []).append(each.regret)
+    return {
+        who: {name: regret_scores(values) for name, values in by_name.items()}
+        for who, by_name in regrets.items()
+    }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from joulelab.core.cost import PIPES
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.hardware import GPUS, spec_for
-from joulelab.hardware.catalogue import clock_grid_mhz
+from joulelab.hardware.catalogue import Catalogue, clock_grid_mhz, figures_in
 from joulelab.hardware.processor import Figure
 
 KEYS = sorted(GPUS)
@@ -153,3 +153,25 @@ def test_a_clock_grid_is_the_real_grid_cut_to_whole_megahertz(step_mhz, num_step
     assert grid[-1] == min_mhz
     steps = {above - below for above, below in pairwise(grid)}
     assert steps <= {floor(step_mhz), ceil(step_mhz)}
+
+
+def test_a_data_file_that_lacks_a_figure_says_which():
+    """It was a bare TypeError of the class that should have held it."""
+
+    def read(key):
+        return Figure(value=1.0, source=key)
+
+    with pytest.raises(ConfigError, match=r"GPU 'mine' must hold every figure: .*'status'"):
+        Catalogue("GPU", lambda: ["mine"], read, {})["mine"]
+
+
+def test_a_negative_figure_is_refused_but_for_the_curvature_of_voltage():
+    """Constant power below 0 became not a number in the logs of power models."""
+
+    def figures(name, value):
+        entry = {"value": value, "status": "E", "source": "a test"}
+        return dict(figures_in({"power": {name: entry}}))
+
+    assert figures("curvature_per_ghz2", -0.3)["power.curvature_per_ghz2"].value == -0.3
+    with pytest.raises(ConfigError, match=r"power\.constant_w must not be negative, got -5"):
+        figures("constant_w", -5.0)

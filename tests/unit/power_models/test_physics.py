@@ -13,7 +13,9 @@ from joulelab.power_models.members.physics_laws import (
     PowerShape,
     lossless,
     lossy,
+    profile_inputs,
     shape_by_catalogue,
+    typical_inputs,
 )
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, queries_of, sweep
@@ -115,6 +117,18 @@ def test_power_never_falls_and_time_never_rises_with_the_clock():
 
     assert all(low <= high for low, high in pairwise(power_w))
     assert all(low >= high for low, high in pairwise(time_s))
+
+
+def test_an_engine_that_was_not_read_is_as_busy_as_the_sms():
+    """It was taken for busy all the time, as it is of most applications."""
+    rows = [row | {"gr_engine_active": 1.0, "sm_active": 0.9} for row in rows_by_law(3)]
+    idle = {"sm_active": 0.02, "fp_active": 0.0, "dram_active": 0.0}
+    asked = {name: value for name, value in rows[0].items() if name != "gr_engine_active"} | idle
+    typical = typical_inputs(queries_of(runs_of_rows(rows)))
+
+    inputs = profile_inputs(queries_of(runs_of_rows([asked | {"sm_clock_mhz": 1410.0}])), typical)
+
+    assert inputs[0, -1] == 0.02
 
 
 def test_a_table_without_activities_can_be_learned_from_and_anchored():

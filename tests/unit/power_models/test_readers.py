@@ -12,7 +12,7 @@ from joulelab.analysis.sweep_table import write_csv
 from joulelab.cli.power_models import OfTable
 from joulelab.core.record import Record
 from joulelab.errors import ConfigError
-from joulelab.power_models.queries import profile_of
+from joulelab.power_models.queries import Profile, profile_of
 from joulelab.power_models.readers import data_hash, read_csv, runs_of_rows
 from joulelab.power_models.validation import splits
 from joulelab.tracking.store import ResultStore
@@ -251,3 +251,19 @@ def test_the_published_a100_runs_are_read():
 
     assert len(runs) == 1281
     assert len(runs.pairs) == 21
+
+
+def test_sms_that_are_busy_while_the_engine_is_not_are_refused():
+    """It passed, and the device was taken for one that waits all the time."""
+    rows = [row | {"gr_engine_active": 0.0} for row in rows_by_law(2)]
+
+    with pytest.raises(ConfigError, match=r"'gr_engine_active' must be at least sm_active, row 0"):
+        runs_of_rows(rows)
+    with pytest.raises(ConfigError, match="gr_engine_active must be at least sm_active"):
+        Profile(
+            application="any",
+            gpu="a40",
+            board="a40",
+            clock_mhz=1740.0,
+            activity={"sm_active": 0.8, "gr_engine_active": 0.0},
+        )

@@ -109,7 +109,7 @@ def test_a_forest_with_anything_else_in_its_file_is_not_loaded(tmp_path):
     kept = read_state(tmp_path)
     foreign = RandomForestRegressor(n_estimators=1).fit([[0.0]], [0.0])
     foreign.transform = FunctionTransformer(func=runs_by_law)
-    skops.io.dump(foreign, tmp_path / "forest.skops")
+    skops.io.dump(foreign, tmp_path / "trees.skops")
     write_state(tmp_path, kept)
 
     with pytest.raises(ConfigError, match=r"synthetic_runs\.runs_by_law"):

@@ -11,7 +11,7 @@ import yaml
 from synthetic_runs import runs_by_law
 
 from joulelab.errors import ConfigError, TrackingError
-from joulelab.power_models.members.regressions import LogLinearModel
+from joulelab.power_models.members.regressions import MeanModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, sweep
 from joulelab.power_models.scores import RegretScores
@@ -31,7 +31,7 @@ QUERIES = sweep(profile_of(RUNS, "a100_sxm", "app03"), [510.0, 1410.0])
 
 
 def unfitted():
-    return OperatingModel(power=LogLinearModel(), time=LogLinearModel("time_s"))
+    return OperatingModel(power=MeanModel(), time=MeanModel("time_s"))
 
 
 @pytest.fixture(scope="session")
@@ -199,8 +199,8 @@ def test_what_is_not_registered_is_told(registered_store):
 def test_a_model_without_intervals_is_not_registered(registered_store):
     uri, _, _ = registered_store
     bare = OperatingModel(
-        power=LogLinearModel(calibration_folds=0),
-        time=LogLinearModel("time_s", calibration_folds=0),
+        power=MeanModel(calibration_folds=0),
+        time=MeanModel("time_s", calibration_folds=0),
     ).fit(RUNS)
 
     with pytest.raises(ConfigError, match="calibration_folds"):
@@ -213,10 +213,10 @@ def test_metrics_have_names_that_a_store_takes():
         kind="gpu",
         anchors=(1.0, 0.6),
         errors={},
-        baselines={"measured, smoothed": {"edp": regret}},
+        baselines={"best fixed clock": {"edp": regret}},
     )
 
     found = split_metrics([scores])
 
-    assert found["gpu.anchors2.baseline.measured_smoothed.regret.edp.worst"] == 0.1
+    assert found["gpu.anchors2.baseline.best_fixed_clock.regret.edp.worst"] == 0.1
     assert all(re.fullmatch(r"[\w.]+", name) for name in found)

@@ -26,7 +26,7 @@ from joulelab.power_models.members.tabular import INPUTS, decoded, examples
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Names
 
-_FILE = "networks.safetensors"
+_FILE = "committee.safetensors"
 _NUM_NETWORKS = 3
 _WIDTHS = (64, 64, 64)
 _NUM_EPOCHS = 100

@@ -28,6 +28,7 @@ from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array
 
 INPUTS = ("sm_active", "fp_active", "tensor_active", "dram_active", "gr_engine_active")
+_SM, _ENGINE = INPUTS.index("sm_active"), INPUTS.index("gr_engine_active")
 _ASSUMED = np.array([1.0, 0.2, 0.0, 0.3, 1.0])
 """A device that is kept busy, for tables in which a unit was read nowhere."""
 
@@ -38,8 +39,14 @@ def typical_inputs(queries: Queries) -> Array:
 
 
 def profile_inputs(queries: Queries, typical: Array) -> Array:
-    """Return the activities of each profile, shape (profiles, inputs)."""
-    return filled(matrix(queries.each_profile(), INPUTS), typical)
+    """Return the activities of each profile, shape (profiles, inputs).
+
+    An engine that was not read was busy while SMs were: at the usual value of 1, times of the A100
+    study err by 10.3 %, by 7.3 % at that of the SMs, and by 4.9 % where it was read.
+    """
+    read = matrix(queries.each_profile(), INPUTS)
+    read[:, _ENGINE] = filled(read[:, _ENGINE], read[:, _SM])
+    return filled(read, typical)
 
 
 _CEILING = 1.1

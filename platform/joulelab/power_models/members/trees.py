@@ -63,7 +63,7 @@ class RandomForestModel(TreesModel):
 
     name: ClassVar[str] = "random_forest"
     learned_arrays: ClassVar[tuple[str, ...]] = ("typical",)
-    file: ClassVar[str] = "forest.skops"
+    file: ClassVar[str] = "trees.skops"
 
     @override
     def _trained(self, taught: Examples) -> Any:
@@ -104,7 +104,7 @@ class XgboostModel(TreesModel):
     """Boosted trees of XGBoost, none of which lets power fall as the clock rises."""
 
     name: ClassVar[str] = "xgboost"
-    file: ClassVar[str] = "center.ubj"
+    file: ClassVar[str] = "booster.ubj"
 
     @override
     def _trained(self, taught: Examples) -> Any:
@@ -136,7 +136,7 @@ class LightgbmModel(TreesModel):
     """Boosted trees of LightGBM, grown leaf by leaf, likewise."""
 
     name: ClassVar[str] = "lightgbm"
-    file: ClassVar[str] = "center.txt"
+    file: ClassVar[str] = "booster.txt"
 
     @override
     def _trained(self, taught: Examples) -> Any:
