@@ -18,7 +18,9 @@ from joulelab.errors import ConfigError, TraceCoverageError
 SPAN_S = 2.0
 """Ticks that are closer together tell the level worse."""
 SHARPEST_SHARE = 4.0
-"""A tick that is known so many times worse than most is left out."""
+"""A tick that is known so many times worse than the sharper ones is left out.
+
+Of two that are timed together the first is known only to have come since the time before."""
 COURSE_U_SQRT_S = 3e-4
 """How far the samples' course strays where power stands still: relative, times the root of seconds.
 
@@ -221,11 +223,11 @@ class EnergyCurve:
 
 
 def _chosen(trace: PowerTrace, ticks: Ticks) -> NDArray[np.intp]:
-    """Ticks within the trace, known about as well as most, and ``SPAN_S`` apart."""
+    """Ticks within the trace, known about as well as the sharper ones, and ``SPAN_S`` apart."""
     u_s = ticks.time_u_s
     usable = (ticks.time_s >= trace.t_s[0]) & (ticks.time_s <= trace.t_s[-1])
     if usable.any():
-        usable &= u_s <= SHARPEST_SHARE * float(np.median(u_s[usable]))
+        usable &= u_s <= SHARPEST_SHARE * float(np.quantile(u_s[usable], 0.25))
     chosen: list[int] = []
     for i in np.flatnonzero(usable):
         if not chosen or ticks.time_s[i] - ticks.time_s[chosen[-1]] >= SPAN_S:

@@ -232,7 +232,8 @@ def _convex_minorant(x: Array, y: Array, at: Array) -> Array:
 def _numbered(earliest_s: Array, latest_s: Array, period_s: float) -> Array | None:
     """Count periods from the first tick to each; ``None`` where that leaves a choice.
 
-    Shorter gaps are counted first: what they tell of the period is what longer ones need.
+    Shorter gaps are counted first: what they tell of the period is what longer ones need. Brackets
+    of half a period at most put the middles of two ticks in a row closer than 1.5 periods.
     """
     gaps_s = np.stack((earliest_s[1:] - latest_s[:-1], latest_s[1:] - earliest_s[:-1]))
     steps = np.zeros(gaps_s.shape[1])
@@ -241,9 +242,9 @@ def _numbered(earliest_s: Array, latest_s: Array, period_s: float) -> Array | No
     for i in np.argsort(gaps_s.sum(axis=0), kind="stable"):
         least = max(1, ceil(gaps_s[0, i] / high_s - _UNEVENNESS))
         most = floor(gaps_s[1, i] / low_s + _UNEVENNESS)
-        if least < most:
+        if least < most and not near[i]:
             return None
-        steps[i] = least
+        steps[i] = 1 if near[i] else least
         first, last = _counted_around(steps, int(i))
         num = steps[first:last].sum()
         low_s = max(low_s, (earliest_s[last] - latest_s[first]) / num)

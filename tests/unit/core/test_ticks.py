@@ -157,6 +157,22 @@ def test_a_period_too_uncertain_to_count_across_a_gap_tightens_nothing():
     assert_covers(ticks, tick_s=0.02, phase_s=0.01)
 
 
+def test_slow_reads_of_ticks_in_a_row_leave_no_doubt_of_their_number():
+    """As on a busy H100: brackets that might have held two ticks left all later ones loose."""
+    loose_s = [(0.005, 0.022), (0.026, 0.022), (0.023, 0.012), (0.012, 0.022), (0.01, 0.012)] * 2
+    reads = [
+        0.05 + tick * 0.1 + off_s
+        for tick, (before_s, after_s) in enumerate(loose_s)
+        for off_s in (-before_s, after_s)
+    ]
+    reads += [at_s for after in range(1, 8) for at_s in around(0.9 + 0.6 * after)]
+
+    ticks = find_ticks(polls_of(reads, phase_s=0.05))
+
+    assert (ticks.latest_s - ticks.earliest_s < 0.02).all()
+    assert_covers(ticks, phase_s=0.05)
+
+
 @given(
     loose_s=st.lists(
         st.tuples(st.floats(0.002, 0.04), st.floats(0.002, 0.04)), min_size=3, max_size=5
