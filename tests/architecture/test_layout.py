@@ -81,10 +81,9 @@ def module_of(path):
 MODULES = {module_of(path): path for path in SOURCES}
 
 
-def imported(path, *, at_once=False):
-    """What a module imports; ``at_once``: when it is imported itself."""
-    tree = ast.parse(path.read_text())
-    for node in tree.body if at_once else ast.walk(tree):
+def imported(path):
+    """What a module imports, wherever the import stands."""
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -117,9 +116,8 @@ def test_layers_point_down(path):
 
 
 def test_modules_import_each_other_without_circles():
-    # A program names the module that runs its network within a function, to leave PyTorch alone.
     graph = {
-        module: set(MODULES).intersection(imported(path, at_once=True)) - {module}
+        module: set(MODULES).intersection(imported(path)) - {module}
         for module, path in MODULES.items()
     }
 
