@@ -28,7 +28,7 @@ import tyro
 from joulelab.analysis.knob_grid import Axis, knob_grid
 from joulelab.analysis.knob_log import KnobStudy, scored
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
-from joulelab.workloads.diffusion import DiffusionSettings
+from joulelab.workloads.diffusion_settings import DiffusionSettings
 from joulelab_actors.knob_study import measure_knobs
 from joulelab_actors.laboratory import Laboratory
 

@@ -93,10 +93,10 @@ def nodes(path):
 
 
 @cache
-def imported(path, *, at_once=False):
-    """What a module imports; ``at_once``: when it is imported itself."""
+def imported(path):
+    """What a module imports, wherever the import stands."""
     found = []
-    for node in statements(path) if at_once else nodes(path):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -135,9 +135,8 @@ def test_layers_point_down():
 
 
 def test_modules_import_each_other_without_circles():
-    # A program names the module that runs its network within a function, to leave PyTorch alone.
     graph = {
-        module: set(MODULES).intersection(imported(path, at_once=True)) - {module}
+        module: set(MODULES).intersection(imported(path)) - {module}
         for module, path in MODULES.items()
     }
 

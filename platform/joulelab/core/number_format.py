@@ -1,22 +1,114 @@
 """Number formats that programs compute in."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
+
+from joulelab.core.cost import Pipe
+from joulelab.registry import unknown_name
 
 FloatPrecision = Literal["fp32", "tf32", "fp16", "bf16"]
 """Formats that PyTorch computes networks in by itself."""
 NetworkPrecision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "int4", "fp8"]
 """The same, and those to which weights are quantised."""
 
-BITS = {
-    "fp64": 64,
-    "fp32": 32,
-    "tf32": 19,  # stored as fp32, rounded to be multiplied
-    "fp16": 16,
-    "bf16": 16,
-    "fp8": 8,
-    "int8": 8,
-    "int4": 4,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberFormat:
+    """A number format of matrix work; everything else computes in fp32, or in fp64 under fp64.
+
+    Attributes:
+        bits: Bits of a number that is multiplied.
+        dtype: PyTorch's name of a number that is stored by itself.
+        pipes: Where products run, the preferred pipe first.
+        traced: PyTorch's name of the format in which a program is traced for it; ``dtype`` unless
+            weights are quantised.
+        built: Likewise of the format that a network is built in, and quantised from.
+        weight: Size of a weight over its traced size.
+        operand: Size of another matrix input over its traced size.
+        since: First CUDA compute capability whose matrix units take it (CUDA C++ programming guide,
+            "Compute Capabilities"); PyTorch emulates bf16 on older ones, at another energy. Of
+            int8 and int4 that of the kernels: docs/adr/0006-quantisation.md.
+        on_cpu: Whether PyTorch multiplies in it on CPUs.
+    """
+
+    bits: int
+    dtype: str
+    pipes: tuple[Pipe, ...]
+    traced: str
+    built: str
+    weight: float = 1.0
+    operand: float = 1.0
+    since: tuple[int, int]
+    on_cpu: bool = True
+
+    @property
+    def stored_b(self) -> int:
+        """Bytes of a number that is stored by itself."""
+        return 4 if self.dtype == "float32" else self.bits // 8
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether weights take fewer bits than where they are computed with."""
+        return self.dtype != self.traced
+
+
+def _plain(
+    bits: int, dtype: str, pipes: tuple[Pipe, ...], since: tuple[int, int], *, on_cpu: bool = True
+) -> NumberFormat:
+    """Return a format that PyTorch stores and computes in by itself."""
+    return NumberFormat(
+        bits=bits, dtype=dtype, pipes=pipes, traced=dtype, built=dtype, since=since, on_cpu=on_cpu
+    )
+
+
+_FP16: tuple[Pipe, ...] = ("tensor_fp16", "fp16")
+FORMATS: Mapping[str, NumberFormat] = {
+    "fp64": _plain(64, "float64", ("tensor_fp64", "fp64"), (0, 0)),
+    "fp32": _plain(32, "float32", ("fp32",), (0, 0)),
+    # Stored as fp32, rounded to be multiplied.
+    "tf32": _plain(19, "float32", ("tensor_tf32",), (8, 0), on_cpu=False),
+    "fp16": _plain(16, "float16", _FP16, (7, 0)),
+    "bf16": _plain(16, "bfloat16", ("tensor_bf16",), (8, 0)),
+    "fp8": NumberFormat(
+        bits=8,
+        dtype="float8_e4m3fn",
+        pipes=("tensor_fp8",),
+        traced="float16",
+        built="bfloat16",  # all that torchao's row-wise products take
+        weight=0.5,
+        operand=0.5,
+        since=(8, 9),
+        on_cpu=False,
+    ),
+    "int8": NumberFormat(
+        bits=8,
+        dtype="int8",
+        pipes=("tensor_int8",),
+        traced="float16",
+        built="float16",
+        weight=0.5,
+        operand=0.5,
+        since=(7, 5),
+    ),
+    "int4": NumberFormat(
+        bits=4,
+        dtype="int4",
+        pipes=_FP16,
+        traced="float16",
+        built="bfloat16",  # all that torchao's 4-bit kernels take
+        weight=4.125 / 16,  # four bits, and a half-precision scale for every 128 weights
+        since=(8, 0),
+    ),
 }
+"""Number formats by name."""
+
+BITS = {name: each.bits for name, each in FORMATS.items()}
 """Bits of a number that is multiplied, by format."""
-STORED_B = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
-"""Bytes of a number in memory, of formats that are stored number by number."""
+
+
+def number_format(precision: str) -> NumberFormat:
+    """Return the format called ``precision``; UnknownNameError if there is none."""
+    if precision not in FORMATS:
+        raise unknown_name("precision", precision, FORMATS)
+    return FORMATS[precision]

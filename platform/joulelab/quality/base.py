@@ -87,8 +87,15 @@ class Metric(ABC):
     num_draws: ClassVar[int] = 999
     """How often the bootstrap draws."""
 
+    least: ClassVar[Mapping[str, int]] = {}
+    """Least values of knobs that count, where that is not 1."""
+    judge: ClassVar[str] = ""
+    """What may judge, where the metric needs ``weights``: a folder or hub id such as this."""
+    instead: ClassVar[str] = ""
+    """Metrics of the same outputs that need less."""
+
     def __post_init__(self) -> None:
-        check_knobs(self)
+        check_knobs(self, least=self.least)
 
     @classmethod
     def from_knobs(cls, knobs: Mapping[str, KnobValue]) -> "Metric":
@@ -114,7 +121,11 @@ class Metric(ABC):
         Raises:
             ConfigError: Says what is missing, and which metrics do without.
         """
-        return
+        if "weights" in self.needs and getattr(self, "weights", None) is None:
+            raise ConfigError(
+                f"{self.name} needs the weights of a network that judges: give "
+                f"{self.name}.weights, {self.judge}. {self.instead} need none."
+            )
 
     @abstractmethod
     def observe(self, subject: Any, data: Any) -> Any:
@@ -142,16 +153,6 @@ class Metric(ABC):
     def why_no_samples(self) -> str:
         """Why a score of this metric has no samples, where it has none."""
         return f"{self.name} is scored over the data set as a whole."
-
-
-def missing_weights(
-    metric: str, example: str, instead: str, *, what: str = "a folder or hub id"
-) -> ConfigError:
-    """Build the error for a metric whose judging network, such as ``example``, was not given."""
-    return ConfigError(
-        f"{metric} needs the weights of a network that judges: give {metric}.weights, {what} "
-        f"such as {example}. {instead} need none."
-    )
 
 
 def require_package(metric: str, package: str, module: str) -> None:

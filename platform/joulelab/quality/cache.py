@@ -22,7 +22,7 @@ from joulelab.workloads.disk_cache import (
     write_entry,
 )
 
-_SOURCES = ("quality/*.py", "workloads/*.py")
+_SOURCES = ("core/number_format.py", "quality/*.py", "workloads/*.py")
 _PACKAGES = (
     *("diffusers", "rouge-score", "sacrebleu", "torch", "torchao", "torchmetrics", "torchvision"),
     *("transformers", "ultralytics"),

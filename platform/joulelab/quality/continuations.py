@@ -17,12 +17,10 @@ from joulelab.quality.base import (
     Metric,
     Need,
     Score,
-    missing_weights,
     require_package,
 )
 from joulelab.quality.text_data import TextData
 from joulelab.quality.uncertainty import mean_score
-from joulelab.workloads.knobs import require_count
 
 _SEED = 0
 _ORDER = 4  # longest n-grams that BLEU counts
@@ -42,6 +40,9 @@ class Continuations(Metric):
         new_tokens: Most tokens of a continuation.
     """
 
+    asks: ClassVar = GeneratesText
+    instead: ClassVar = "perplexity, token_agreement and kl_divergence"
+
     new_tokens: int = 64
 
     @property
@@ -54,14 +55,14 @@ class Continuations(Metric):
         if not data.prompts:
             raise ConfigError(
                 f"{self.name} needs prompts: .jsonl lines with a prompt; {data.name} has none. "
-                "perplexity, token_agreement and kl_divergence need none."
+                f"{self.instead} need none."
             )
         if "references" in self.needs and not (data.references and all(data.references)):
             raise ConfigError(
                 f"{self.name} needs a reference for every prompt: .jsonl lines with a prompt and "
-                f"a reference, which {data.name} lacks. perplexity, token_agreement and "
-                "kl_divergence need none."
+                f"a reference, which {data.name} lacks. {self.instead} need none."
             )
+        Metric.check(self, data)
 
     @override
     def observe(self, subject: GeneratesText, data: TextData) -> Sequence[str]:
@@ -84,13 +85,10 @@ class Bleu(Continuations):
     name: ClassVar[str] = "bleu"
     direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
-    asks: ClassVar = GeneratesText
+
+    least: ClassVar = {"num_resamples": 2}
 
     num_resamples: int = 1000
-
-    def __post_init__(self) -> None:
-        require_count("num_resamples", self.num_resamples, least=2)
-        Continuations.__post_init__(self)
 
     @override
     def check(self, data: TextData) -> None:
@@ -153,7 +151,6 @@ class Rouge(Continuations):
     name: ClassVar[str] = "rouge"
     direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
-    asks: ClassVar = GeneratesText
 
     kind: Kind = "rougeL"
     stemmer: bool = False
@@ -192,19 +189,9 @@ class Coherence(Continuations):
     name: ClassVar[str] = "coherence"
     direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"weights"})
-    asks: ClassVar = GeneratesText
+    judge: ClassVar = "a folder or hub id such as sentence-transformers/all-MiniLM-L6-v2"
 
     weights: str | None = None
-
-    @override
-    def check(self, data: TextData) -> None:
-        super(Coherence, self).check(data)  # slots make the class anew
-        if self.weights is None:
-            raise missing_weights(
-                self.name,
-                "sentence-transformers/all-MiniLM-L6-v2",
-                "perplexity, token_agreement and kl_divergence",
-            )
 
     @override
     def score(self, observed: Sequence[str], data: TextData, reference: object) -> Score:

@@ -1,7 +1,4 @@
-"""Scores of images, classes and objects, by torchmetrics.
-
-Imports torch and torchmetrics, so it is imported only by functions that score.
-"""
+"""Scores of images, classes and objects, by torchmetrics."""
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager

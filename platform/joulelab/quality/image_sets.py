@@ -1,7 +1,7 @@
 """Data sets of images, prompts, classes and objects, as studies name them."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -19,6 +19,7 @@ from joulelab.quality.image_data import (
     images_at,
     pink_images,
 )
+from joulelab.quality.text_data import json_rows
 
 _PROMPTS = (
     "a red apple on a wooden table",
@@ -80,19 +81,10 @@ def _of_path(path: Path) -> ImageData:
 
 
 def _prompts_in(file: Path) -> Iterator[str]:
-    if file.suffix not in (".txt", ".jsonl"):
-        return
-    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    yield from lines if file.suffix == ".txt" else _prompts_of(lines, file)
-
-
-def _prompts_of(lines: Sequence[str], file: Path) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        try:
-            row: Mapping[str, Any] = json.loads(line)
-            yield str(row["prompt"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{file}, prompt {number}: no JSON with a prompt: {error}") from error
+    if file.suffix == ".txt":
+        yield from filter(str.strip, file.read_text(encoding="utf-8").splitlines())
+    elif file.suffix == ".jsonl":
+        yield from (str(row["prompt"]) for row in json_rows(file, ("prompt",)))
 
 
 def read_class_images(source: str | None) -> LabelledData:

@@ -1,5 +1,6 @@
 """Metrics of the images that a network makes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,12 +15,10 @@ from joulelab.quality.base import (
     Metric,
     Need,
     Score,
-    missing_weights,
     require_package,
 )
 from joulelab.quality.image_data import ImageData
 from joulelab.quality.uncertainty import mean_score
-from joulelab.workloads.knobs import require_count
 
 _SEED = 0
 _LEAST_PX = 31  # what is left of fewer after AlexNet's strides is nothing
@@ -32,12 +31,22 @@ class Images(Metric):
     """A metric of one image for each prompt of the data set."""
 
     asks: ClassVar = MakesImages
+    instead: ClassVar = "ssim and frechet_distance"
 
     observation = "images"
 
     @override
     def observe(self, subject: MakesImages, data: ImageData) -> FloatArray:
         return subject.make_images(data.prompts)
+
+    def values(self, made: FloatArray, data: ImageData, reference: FloatArray) -> Sequence[float]:
+        """Return the score of each image, of which the mean is taken."""
+        raise NotImplementedError
+
+    @override
+    def score(self, observed: FloatArray, data: ImageData, reference: FloatArray) -> Score:
+        require_finite(self.name, observed)
+        return mean_score(self.values(observed, data, reference), "image")
 
 
 def require_real_images(metric: str, data: ImageData) -> None:
@@ -74,6 +83,7 @@ class ClipScore(Images):
     name: ClassVar[str] = "clip_score"
     direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"weights"})
+    judge: ClassVar = "a folder or hub id such as openai/clip-vit-large-patch14"
 
     weights: str | None = None
 
@@ -82,20 +92,15 @@ class ClipScore(Images):
         if not all(data.prompts):
             raise ConfigError(
                 f"clip_score compares images with prompts, and {data.name} has images without. "
-                "ssim and frechet_distance need none."
+                f"{self.instead} need none."
             )
-        if self.weights is None:
-            raise missing_weights(
-                self.name, "openai/clip-vit-large-patch14", "ssim and frechet_distance"
-            )
+        Metric.check(self, data)
 
     @override
-    def score(self, observed: FloatArray, data: ImageData, reference: object) -> Score:
+    def values(self, made: FloatArray, data: ImageData, reference: FloatArray) -> Sequence[float]:
         from joulelab.quality.image_judges import prompt_similarities
 
-        require_finite(self.name, observed)
-        found = prompt_similarities(in_colour(observed), data.prompts, str(self.weights))
-        return mean_score(found, "image")
+        return prompt_similarities(in_colour(made), data.prompts, str(self.weights))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,23 +119,20 @@ class Fid(Images):
     name: ClassVar[str] = "fid"
     direction: ClassVar[Direction] = "lower"
     needs: ClassVar[frozenset[Need]] = frozenset({"references", "weights"})
+    judge: ClassVar = (
+        "a file such as https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/"
+        "weights-inception-2015-12-05-6726825d.pth"
+    )
 
     weights: str | None = None
 
     @override
     def check(self, data: ImageData) -> None:
-        if self.weights is None:
-            raise missing_weights(
-                self.name,
-                "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/"
-                "weights-inception-2015-12-05-6726825d.pth",
-                "frechet_distance and ssim",
-                what="a file",
-            )
         from joulelab.workloads.formats import require_file
 
+        Metric.check(self, data)
         require_package(self.name, "torch-fidelity", "torch_fidelity")
-        require_file(self.weights)
+        require_file(str(self.weights))
         require_real_images(self.name, data)
 
     @override
@@ -170,11 +172,9 @@ class FrechetDistance(Images):
     interval: ClassVar = "jackknife"
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
 
-    num_resamples: int = 20
+    least: ClassVar = {"num_resamples": 2}
 
-    def __post_init__(self) -> None:
-        require_count("num_resamples", self.num_resamples, least=2)
-        Metric.__post_init__(self)
+    num_resamples: int = 20
 
     @override
     def check(self, data: ImageData) -> None:
@@ -223,33 +223,27 @@ class Lpips(Images):
     direction: ClassVar[Direction] = "lower"
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs", "weights"})
 
+    judge: ClassVar = "a file such as https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
+
     weights: str | None = None
 
     @override
     def check(self, data: ImageData) -> None:
-        if self.weights is None:
-            raise missing_weights(
-                self.name,
-                "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
-                "ssim and frechet_distance",
-                what="a file",
-            )
         from joulelab.workloads.formats import require_file
 
-        require_file(self.weights)
+        Metric.check(self, data)
+        require_file(str(self.weights))
 
     @override
-    def score(self, observed: FloatArray, data: ImageData, reference: FloatArray) -> Score:
+    def values(self, made: FloatArray, data: ImageData, reference: FloatArray) -> Sequence[float]:
         from joulelab.quality.image_judges import perceptual_distances
 
-        if observed.shape != reference.shape or min(observed.shape[-2:]) < _LEAST_PX:
+        if made.shape != reference.shape or min(made.shape[-2:]) < _LEAST_PX:
             raise MeasurementError(
                 f"lpips compares images of one size of at least {_LEAST_PX} pixels a side, got "
-                f"{observed.shape[1:]} and {reference.shape[1:]}; ssim takes smaller ones."
+                f"{made.shape[1:]} and {reference.shape[1:]}; ssim takes smaller ones."
             )
-        require_finite(self.name, observed)
-        found = perceptual_distances(in_colour(observed), in_colour(reference), str(self.weights))
-        return mean_score(found, "image")
+        return perceptual_distances(in_colour(made), in_colour(reference), str(self.weights))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,14 +262,12 @@ class Ssim(Images):
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
 
     @override
-    def score(self, observed: FloatArray, data: ImageData, reference: FloatArray) -> Score:
+    def values(self, made: FloatArray, data: ImageData, reference: FloatArray) -> Sequence[float]:
         from joulelab.quality.image_judges import structural_similarities
 
-        if observed.shape != reference.shape:
+        if made.shape != reference.shape:
             raise MeasurementError(
-                f"ssim compares images of one size, got {observed.shape[1:]} and "
-                f"{reference.shape[1:]}."
+                f"ssim compares images of one size, got {made.shape[1:]} and {reference.shape[1:]}."
             )
-        require_finite(self.name, observed)
-        sigma_px = min(_SIGMA_PX, min(observed.shape[-2:]) / _SIDE_PER_SIGMA)
-        return mean_score(structural_similarities(observed, reference, sigma_px), "image")
+        sigma_px = min(_SIGMA_PX, min(made.shape[-2:]) / _SIDE_PER_SIGMA)
+        return structural_similarities(made, reference, sigma_px)

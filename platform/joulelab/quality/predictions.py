@@ -1,5 +1,6 @@
 """Metrics of the tokens that a network expects: perplexity, and agreement with a reference."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp
@@ -13,12 +14,11 @@ from joulelab.errors import ConfigError
 from joulelab.quality.base import FloatArray, Metric, Need, ReadsTokens, Score
 from joulelab.quality.text_data import TextData
 from joulelab.quality.uncertainty import pooled_score, ratio_of_sums
-from joulelab.workloads.knobs import require_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextTokens(Metric):
-    """A metric of predictions along given texts, one set of log-probabilities per window.
+    """A comparison of predictions along given texts, one set of log-probabilities per window.
 
     Every token is predicted from the same tokens before it, whatever the network would have
     written itself, so that one early difference does not count again and again.
@@ -29,12 +29,12 @@ class NextTokens(Metric):
         window_tokens: Tokens of one window; windows do not overlap.
     """
 
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
+    asks: ClassVar = ReadsTokens
+    least: ClassVar = {"window_tokens": 2}
+
     max_tokens: int = 2048
     window_tokens: int = 256
-
-    def __post_init__(self) -> None:
-        require_count("window_tokens", self.window_tokens, least=2)
-        Metric.__post_init__(self)
 
     @property
     @override
@@ -55,6 +55,18 @@ class NextTokens(Metric):
             left -= sum(map(len, windows))
             found += [log_softmax(reader.logits(window)) for window in windows]
         return found
+
+    @abstractmethod
+    def compared(self, ours: FloatArray, theirs: FloatArray) -> FloatArray:
+        """Compare log-probabilities, shape (n, vocabulary), by a value for each token."""
+
+    @override
+    def score(
+        self, observed: Sequence[FloatArray], data: TextData, reference: Sequence[FloatArray]
+    ) -> Score:
+        values = list(map(self.compared, observed, reference))
+        counts = [len(each) for each in values]
+        return pooled_score([float(each.sum()) for each in values], counts, "token")
 
     @override
     def pooled(self, samples: Sequence[Any]) -> float:
@@ -105,18 +117,10 @@ class KlDivergence(NextTokens):
 
     name: ClassVar[str] = "kl_divergence"
     direction: ClassVar[Direction] = "lower"
-    needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
-    asks: ClassVar = ReadsTokens
 
     @override
-    def score(
-        self, observed: Sequence[FloatArray], data: TextData, reference: Sequence[FloatArray]
-    ) -> Score:
-        divergences = [
-            divergence(ours, theirs) for ours, theirs in zip(observed, reference, strict=True)
-        ]
-        counts = [len(each) for each in divergences]
-        return pooled_score([float(each.sum()) for each in divergences], counts, "token")
+    def compared(self, ours: FloatArray, theirs: FloatArray) -> FloatArray:
+        return divergence(ours, theirs)
 
 
 def divergence(log_probabilities: FloatArray, reference: FloatArray) -> FloatArray:
@@ -140,19 +144,10 @@ class TokenAgreement(NextTokens):
 
     name: ClassVar[str] = "token_agreement"
     direction: ClassVar[Direction] = "higher"
-    needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
-    asks: ClassVar = ReadsTokens
 
     @override
-    def score(
-        self, observed: Sequence[FloatArray], data: TextData, reference: Sequence[FloatArray]
-    ) -> Score:
-        agreements = [
-            ours.argmax(axis=1) == theirs.argmax(axis=1)
-            for ours, theirs in zip(observed, reference, strict=True)
-        ]
-        counts = [len(each) for each in agreements]
-        return pooled_score([float(each.sum()) for each in agreements], counts, "token")
+    def compared(self, ours: FloatArray, theirs: FloatArray) -> FloatArray:
+        return np.equal(ours.argmax(axis=1), theirs.argmax(axis=1))
 
 
 class Surprise(NamedTuple):
@@ -179,12 +174,12 @@ class Perplexity(Metric):
     name: ClassVar[str] = "perplexity"
     direction: ClassVar[Direction] = "lower"
     asks: ClassVar = ReadsTokens
+    least: ClassVar = {"window_tokens": 2}
 
     window_tokens: int = 2048
     stride_tokens: int = 512
 
     def __post_init__(self) -> None:
-        require_count("window_tokens", self.window_tokens, least=2)
         Metric.__post_init__(self)
         if self.stride_tokens >= self.window_tokens:
             raise ConfigError(

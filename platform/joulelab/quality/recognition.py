@@ -1,5 +1,6 @@
 """Metrics of the classes that a network tells apart, and of the objects that it finds."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -43,9 +44,14 @@ class Classes(Metric):
     def pooled(self, samples: Sequence[Any]) -> float:
         return ratio_of_sums(samples)
 
-    def mean(self, values: Sequence[float], data: LabelledData) -> Score:
-        """Return the mean of a value for each input."""
-        return grouped_score(values, data.counted, data.groups)
+    @abstractmethod
+    def values(self, found: FloatArray, data: LabelledData, reference: Any) -> Sequence[float]:
+        """Return the score of each input, of which the mean is taken."""
+
+    @override
+    def score(self, observed: FloatArray, data: LabelledData, reference: Any) -> Score:
+        require_finite(self.name, observed)
+        return grouped_score(self.values(observed, data, reference), data.counted, data.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +78,16 @@ class Accuracy(Classes):
             )
 
     @override
-    def score(self, observed: FloatArray, data: LabelledData, reference: object) -> Score:
+    def values(self, found: FloatArray, data: LabelledData, reference: Any) -> Sequence[float]:
         from joulelab.quality.image_judges import correct
 
         labels = np.asarray(data.labels)
-        if observed.shape[1] <= max(self.top, int(labels.max())):
+        if found.shape[1] <= max(self.top, int(labels.max())):
             raise MeasurementError(
                 f"accuracy needs more classes than top, {self.top}, and than the largest label, "
-                f"{labels.max()}; the network tells {observed.shape[1]} apart."
+                f"{labels.max()}; the network tells {found.shape[1]} apart."
             )
-        require_finite(self.name, observed)
-        return self.mean(correct(observed, labels, self.top), data)
+        return correct(found, labels, self.top)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +99,7 @@ class ClassAgreement(Classes):
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
 
     @override
-    def score(self, observed: FloatArray, data: LabelledData, reference: FloatArray) -> Score:
-        require_finite(self.name, observed)
+    def values(self, found: FloatArray, data: LabelledData, reference: Any) -> Sequence[float]:
         chosen = reference.argmax(axis=1)
         if len(chosen) > 1 and (chosen == chosen[0]).all():
             raise MeasurementError(
@@ -103,8 +107,7 @@ class ClassAgreement(Classes):
                 "may, so that agreeing with it says nothing. class_divergence does; or give "
                 "weights, or data of several classes."
             )
-        same = observed.argmax(axis=1) == chosen
-        return self.mean(same.astype(float).tolist(), data)
+        return [float(same) for same in found.argmax(axis=1) == chosen]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +123,9 @@ class ClassDivergence(Classes):
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
 
     @override
-    def score(self, observed: FloatArray, data: LabelledData, reference: FloatArray) -> Score:
-        require_finite(self.name, observed)
-        found = divergence(log_softmax(observed), log_softmax(reference))
-        return self.mean(found.tolist(), data)
+    def values(self, found: FloatArray, data: LabelledData, reference: Any) -> Sequence[float]:
+        divergences: list[float] = divergence(log_softmax(found), log_softmax(reference)).tolist()
+        return divergences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

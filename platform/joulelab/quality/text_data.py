@@ -63,7 +63,7 @@ def read_text_data(source: str | None) -> TextData:
     with this package.
     """
     if source is None:
-        return _of_rows("tiny", _json_rows(files("joulelab.quality").joinpath("tiny.jsonl")))
+        return _of_rows("tiny", json_rows(files("joulelab.quality").joinpath("tiny.jsonl")))
     path = Path(source)
     if path.exists():
         return _of_rows(path.name, [row for file in _files(path) for row in _file_rows(file)])
@@ -82,10 +82,11 @@ def _file_rows(file: Path) -> Iterator[Mapping[str, Any]]:
     if file.suffix == ".txt":
         yield {"text": file.read_text(encoding="utf-8")}
     else:
-        yield from _json_rows(file)
+        yield from json_rows(file)
 
 
-def _json_rows(file: Any) -> Iterator[Mapping[str, Any]]:
+def json_rows(file: Any, keys: Sequence[str] = ("text", "prompt")) -> Iterator[Mapping[str, Any]]:
+    """Yield the lines of a file: objects that have one of ``keys``, by a ConfigError."""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.strip():
             continue
@@ -93,8 +94,8 @@ def _json_rows(file: Any) -> Iterator[Mapping[str, Any]]:
             row = json.loads(line)
         except ValueError as error:
             raise ConfigError(f"{file}:{number} is not JSON: {error}") from error
-        if not isinstance(row, dict) or not row.keys() & {"text", "prompt"}:
-            raise ConfigError(f"{file}:{number} must be an object with a text or a prompt.")
+        if not isinstance(row, dict) or not row.keys() & {*keys}:
+            raise ConfigError(f"{file}:{number} must be an object with a {' or a '.join(keys)}.")
         yield row
 
 

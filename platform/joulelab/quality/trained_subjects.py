@@ -14,13 +14,8 @@ from joulelab.quality.subject import AnyNetwork, NetworkSubject
 from joulelab.quality.text_data import TextData
 from joulelab.quality.vision_subjects import ClassSubject
 from joulelab.workloads.char_lm import generated_text
-from joulelab.workloads.digits import (
-    DigitsDiffusion,
-    DigitsLstm,
-    DigitsVit,
-    held_out_digits,
-    training_digits,
-)
+from joulelab.workloads.digits import DigitsDiffusion, DigitsLstm, DigitsVit
+from joulelab.workloads.digits_data import held_out_digits, training_digits
 
 _NUM_IMAGES = 256
 _NUM_TEXTS = 16
@@ -80,13 +75,15 @@ class DigitsDiffusionSubject(NetworkSubject[DigitsDiffusion]):
     def make_images(self, prompts: Sequence[str]) -> FloatArray:
         """Draw as many digits as there are prompts; what those say is ignored."""
         from joulelab.workloads import accelerator
-        from joulelab.workloads.digits_drawing import Denoising
+        from joulelab.workloads.digits_drawing import DigitsDenoising
 
         settings = self.workload.settings
         with accelerator.computing(settings.precision):
-            denoising = Denoising(self.network, settings, len(prompts))
+            denoising = DigitsDenoising(
+                self.network, settings.scheduler, settings.steps, len(prompts)
+            )
             denoising()
-            images: FloatArray = denoising.images.float().cpu().numpy()
+            images: FloatArray = denoising.latents.float().cpu().numpy()
         return np.clip((images + 1) / 2, 0, 1)
 
 

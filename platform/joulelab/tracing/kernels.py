@@ -1,13 +1,14 @@
-"""Kernels of a program: equal ones merged, repeated, and two runs of one loop averaged."""
+"""Kernels of a program: equal ones merged, repeated, and two runs of one loop averaged; costs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
-from joulelab.core.cost import KernelCost
+from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
 from joulelab.errors import ConfigError
-from joulelab.tracing.program import Operator, Program
+from joulelab.tracing.program import Operator, Program, ProgramPhase
 
 
 def kernels_of(program: Program) -> tuple[KernelCost, ...]:
@@ -29,6 +30,28 @@ def kernel_of(operator: Operator) -> KernelCost:
         reread_b=_reread_b(operator),
         steps=operator.steps,
         shape=None if shape is None else (shape.batch, shape.m, shape.n, shape.k),
+    )
+
+
+def cost_of(unit: str, phases: Sequence[ProgramPhase]) -> WorkloadCost:
+    """Return what a workload of ``phases`` asks of a device.
+
+    It holds weights, inputs and optimizer state, and the most that a phase holds besides.
+    """
+    return WorkloadCost(
+        unit=unit,
+        phases=tuple(_phase_cost(each) for each in phases),
+        resident_b=max(each.program.held_b for each in phases),
+    )
+
+
+def _phase_cost(traced: ProgramPhase) -> PhaseCost:
+    return PhaseCost(
+        phase=traced.phase,
+        work=traced.work,
+        kernels=merged(repeated(kernels_of(traced.program), traced.count)),
+        parameter_b=traced.program.parameter_b,
+        host_calls=traced.count * traced.host_calls,
     )
 
 
@@ -74,10 +97,7 @@ def averaged(first: Sequence[KernelCost], last: Sequence[KernelCost]) -> tuple[K
     return tuple(
         replace(
             a,
-            flop=(a.flop + b.flop) / 2,
-            dram_b=(a.dram_b + b.dram_b) / 2,
-            weight_b=(a.weight_b + b.weight_b) / 2,
-            written_b=(a.written_b + b.written_b) / 2,
+            **_means_of(a, b, ("flop", "dram_b", "weight_b", "written_b")),
             shape=_mean_shape(a, b),
         )
         for a, b in zip(first, last, strict=True)
@@ -87,7 +107,7 @@ def averaged(first: Sequence[KernelCost], last: Sequence[KernelCost]) -> tuple[K
 def _mean_shape(a: KernelCost, b: KernelCost) -> tuple[float, float, float, float] | None:
     if a.shape is None or b.shape is None:
         return None
-    batch, m, n, k = ((one + other) / 2 for one, other in zip(a.shape, b.shape, strict=True))
+    batch, m, n, k = _means(a.shape, b.shape)
     return batch, m, n, k
 
 
@@ -133,13 +153,14 @@ def _averaged_programs(first: Program, last: Program) -> Program:
 def _averaged(a: Operator, b: Operator) -> Operator:
     return replace(
         b,
-        flop=(a.flop + b.flop) / 2,
-        read_b=(a.read_b + b.read_b) / 2,
-        weight_b=(a.weight_b + b.weight_b) / 2,
-        written_b=(a.written_b + b.written_b) / 2,
+        **_means_of(a, b, ("flop", "read_b", "weight_b", "written_b")),
         inputs_b=_means(a.inputs_b, b.inputs_b),
         outputs_b=_means(a.outputs_b, b.outputs_b),
     )
+
+
+def _means_of(a: object, b: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: (getattr(a, name) + getattr(b, name)) / 2 for name in names}
 
 
 def _means(a: Sequence[float], b: Sequence[float]) -> tuple[float, ...]:

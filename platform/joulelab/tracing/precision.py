@@ -1,54 +1,18 @@
 """Number formats: how a program is traced for one, what it changes, and where it runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from joulelab.core.cost import Pipe
+from joulelab.core.number_format import FORMATS, NumberFormat, number_format
 from joulelab.errors import ConfigError
 from joulelab.hardware.processor import Processor
-from joulelab.registry import unknown_name
 from joulelab.tracing.program import MATRIX_KINDS, Operator, Program
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Format:
-    """What a precision does to the matrix work of a program traced in ``dtype``.
-
-    Attributes:
-        dtype: Format of the trace, as PyTorch names it.
-        pipes: Where products run, the preferred pipe first.
-        stored: Name of the format of re-typed operands; the traced one where empty.
-        weight: Size of a weight over its traced size.
-        operand: Size of another matrix input over its traced size.
-    """
-
-    dtype: str
-    pipes: tuple[Pipe, ...]
-    stored: str = ""
-    weight: float = 1.0
-    operand: float = 1.0
-
+PRECISIONS: tuple[str, ...] = tuple(FORMATS)
+"""Names of number formats."""
 
 _FP16: tuple[Pipe, ...] = ("tensor_fp16", "fp16")
-_FORMATS: Mapping[str, _Format] = {
-    "fp64": _Format(dtype="float64", pipes=("tensor_fp64", "fp64")),
-    "fp32": _Format(dtype="float32", pipes=("fp32",)),
-    "tf32": _Format(dtype="float32", pipes=("tensor_tf32",)),
-    "fp16": _Format(dtype="float16", pipes=_FP16),
-    "bf16": _Format(dtype="bfloat16", pipes=("tensor_bf16",)),
-    "fp8": _Format(
-        dtype="float16", pipes=("tensor_fp8",), stored="float8_e4m3fn", weight=0.5, operand=0.5
-    ),
-    "int8": _Format(
-        dtype="float16", pipes=("tensor_int8",), stored="int8", weight=0.5, operand=0.5
-    ),
-    # Four bits and a half-precision scale for every 128 weights.
-    "int4": _Format(dtype="float16", pipes=_FP16, stored="int4", weight=4.125 / 16),
-}
-
-PRECISIONS: tuple[str, ...] = tuple(_FORMATS)
-"""Number formats of matrix work; everything else computes in fp32, or in fp64 under fp64."""
-
 # What a product traced on a pipe may run on, the preferred pipe first. Single precision on TF32
 # units is an offer that PyTorch makes for convolutions, so it falls back to plain units.
 _MATRIX_PIPES: Mapping[Pipe, tuple[Pipe, ...]] = {
@@ -86,7 +50,7 @@ def traced_dtype(precision: str) -> str:
     Raises:
         UnknownNameError: If there is no such precision.
     """
-    return _format(precision).dtype
+    return number_format(precision).traced
 
 
 def is_quantised(precision: str) -> bool:
@@ -95,7 +59,7 @@ def is_quantised(precision: str) -> bool:
     Raises:
         UnknownNameError: If there is no such precision.
     """
-    return bool(_format(precision).stored)
+    return number_format(precision).is_quantised
 
 
 def element_b(dtype: str) -> float:
@@ -121,7 +85,7 @@ def at_precision(program: Program, precision: str) -> Program:
     Raises:
         UnknownNameError: If there is no such precision.
     """
-    form = _format(precision)
+    form = number_format(precision)
     if program.precision == precision:
         return program
     changed = [_is_retyped(operator, form) for operator in program.operators]
@@ -129,7 +93,7 @@ def at_precision(program: Program, precision: str) -> Program:
         _retyped(operator, precision, form) if is_changed else _repiped(operator, precision)
         for operator, is_changed in zip(program.operators, changed, strict=True)
     )
-    if not form.stored or not any(changed):
+    if not form.is_quantised or not any(changed):
         return replace(program, operators=operators, precision=precision)
     weight_b = sum(
         operator.weight_b
@@ -166,7 +130,7 @@ def supports(precision: str, processor: Processor) -> bool:
     Raises:
         UnknownNameError: If there is no such precision.
     """
-    return any(pipe in processor.flop_per_clock for pipe in _format(precision).pipes)
+    return any(pipe in processor.flop_per_clock for pipe in number_format(precision).pipes)
 
 
 def pipe_on(operator: Operator, processor: Processor) -> Pipe:
@@ -214,22 +178,16 @@ def _plain_pipe(operator: Operator, processor: Processor) -> Pipe:
     return min(rates, key=lambda pipe: rates[pipe])
 
 
-def _format(precision: str) -> _Format:
-    if precision not in _FORMATS:
-        raise unknown_name("precision", precision, _FORMATS)
-    return _FORMATS[precision]
+def _is_retyped(operator: Operator, form: NumberFormat) -> bool:
+    return form.is_quantised and operator.kind in MATRIX_KINDS and operator.dtype == form.traced
 
 
-def _is_retyped(operator: Operator, form: _Format) -> bool:
-    return bool(form.stored) and operator.kind in MATRIX_KINDS and operator.dtype == form.dtype
-
-
-def _retyped(operator: Operator, precision: str, form: _Format) -> Operator:
+def _retyped(operator: Operator, precision: str, form: NumberFormat) -> Operator:
     # Under int4 only products with weights change: they are expanded to half precision.
     weights_alone = form.operand == 1 and not operator.weight_b
     return replace(
         operator,
-        dtype=operator.dtype if weights_alone else form.stored,
+        dtype=operator.dtype if weights_alone else form.dtype,
         pipe=form.pipes[0],
         read_b=operator.read_b * form.operand,
         inputs_b=tuple(size_b * form.operand for size_b in operator.inputs_b),

@@ -141,6 +141,11 @@ class Program:
         return sum(operator.flop for operator in self.operators)
 
     @property
+    def held_b(self) -> float:
+        """Bytes of all that is held at the moment of most."""
+        return self.parameter_b + self.input_b + self.optimizer_b + self.peak_live_b
+
+    @property
     def without_formula(self) -> Mapping[str, int]:
         """Matrix operators whose operations are unknown, with their calls."""
         names: dict[str, int] = {}
@@ -158,12 +163,14 @@ class ProgramPhase:
         work: Units of work that all ``count`` executions do together, > 0.
         program: What one execution does; its mean, where executions grow along the phase.
         count: Executions, >= 1.
+        host_calls: Calls in Python of one execution; 0 where they were not counted.
     """
 
     phase: str
     work: float
     program: Program
     count: int = 1
+    host_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ models of transformers, which import it, stop with it. Its networks need those o
 choose boxes, so declaring them is enough to build and trace everything else.
 
 Call :func:`ensure_torchvision` before importing torchvision, timm, diffusers or transformers.
-Imports torch, so it is imported only by modules that build networks.
 """
 
 import logging

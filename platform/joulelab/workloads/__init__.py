@@ -1,4 +1,8 @@
-"""Programs whose energy is measured."""
+"""Programs whose energy is measured.
+
+Modules that import torch at their top are imported only by functions that run, trace or score a
+network: here, and in quality and tracing.
+"""
 
 from joulelab.workloads.programs import WorkloadRegistry
 

@@ -1,7 +1,4 @@
-"""The processor that PyTorch computes on: which it is, what it can hold and multiply.
-
-Imports torch, so it is imported only by functions that run or trace a program.
-"""
+"""The processor that PyTorch computes on: which it is, what it can hold and multiply."""
 
 import gc
 import os
@@ -11,34 +8,10 @@ from contextlib import contextmanager
 import torch
 
 from joulelab.core.cost import Data
+from joulelab.core.number_format import FORMATS
 from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError
 
-DTYPES: dict[str, torch.dtype] = {
-    "fp64": torch.float64,
-    "fp32": torch.float32,
-    "tf32": torch.float32,
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-    "fp8": torch.float8_e4m3fn,
-}
-"""How a number of each precision is stored. TF32 stores single precision and rounds it to
-multiply."""
-
-# First CUDA compute capability whose matrix units take the precision (CUDA C++ programming
-# guide, "Compute Capabilities"); PyTorch emulates bf16 on older ones, at another energy. Of int8
-# and int4 that of the kernels: docs/adr/0006-quantisation.md.
-_SINCE: dict[str, tuple[int, int]] = {
-    "fp64": (0, 0),
-    "fp32": (0, 0),
-    "fp16": (7, 0),
-    "bf16": (8, 0),
-    "tf32": (8, 0),
-    "fp8": (8, 9),
-    "int8": (7, 5),
-    "int4": (8, 0),
-}
 _NO_GPU = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES that hide every GPU
-_ON_CPU: tuple[str, ...] = ("fp64", "fp32", "fp16", "bf16", "int8", "int4")
 
 
 def select_device() -> torch.device:
@@ -60,10 +33,10 @@ def select_device() -> torch.device:
 
 def require_precision(precision: str, device: torch.device) -> None:
     """Refuse a precision that ``device`` does not have in hardware, by a ConfigError."""
-    known, name = _ON_CPU, "the CPU"
+    known, name = [each for each, form in FORMATS.items() if form.on_cpu], "the CPU"
     if device.type == "cuda":
         capability = torch.cuda.get_device_capability(device)
-        known = tuple(name for name, since in _SINCE.items() if capability >= since)
+        known = [each for each, form in FORMATS.items() if capability >= form.since]
         name = torch.cuda.get_device_name(device)
     if precision not in known:
         raise ConfigError(
@@ -98,7 +71,7 @@ def require_beyond_cache(buffer_b: float, device: torch.device) -> None:
 
 def operand(shape: Sequence[int], precision: str, data: Data, device: str) -> torch.Tensor:
     """Return a tensor of normally distributed numbers, or of zeros, on ``device``."""
-    dtype = DTYPES[precision]
+    dtype = getattr(torch, FORMATS[precision].dtype)
     if data == "zeros":
         return torch.zeros(*shape, dtype=dtype, device=device)
     drawn = torch.bfloat16 if precision == "fp8" else dtype

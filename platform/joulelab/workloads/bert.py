@@ -5,10 +5,8 @@ from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
-from joulelab.core.number_format import NetworkPrecision
 from joulelab.errors import ConfigError
-from joulelab.workloads.knobs import check_knobs
-from joulelab.workloads.network import NetworkWorkload, Programs
+from joulelab.workloads.network import NetworkSettings, NetworkWorkload, Programs
 
 Model = Literal["tiny", "bert-base", "bert-large"]
 
@@ -41,28 +39,22 @@ QUESTION_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BertSettings:
+class BertSettings(NetworkSettings):
     """Find the answers to questions in texts of random tokens, with BERT.
 
     Attributes:
         model: Geometry of the network.
         weights: Folder or hub id of a checkpoint of that geometry that was trained to answer
-            questions; by default the weights are random, which takes the same time and energy
-            and needs no download.
-        precision: Number format of weights and products; int8, int4 and fp8 store linear layers
-            so and keep the rest in 16 bits. tf32 is stored as fp32.
-        batch: Sequences computed side by side.
+            questions; random by default.
         tokens: Tokens of each sequence, a question and a text; 384 as in MLPerf.
     """
 
     model: Model = "bert-large"
-    weights: str | None = None
-    precision: NetworkPrecision = "bf16"
     batch: int = 8
     tokens: int = 384
 
     def __post_init__(self) -> None:
-        check_knobs(self)
+        NetworkSettings.__post_init__(self)
         if self.tokens > _LONGEST:
             raise ConfigError(f"tokens must be at most {_LONGEST} for BERT, got {self.tokens}.")
 

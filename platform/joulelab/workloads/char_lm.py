@@ -15,7 +15,8 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from joulelab.core.number_format import NetworkPrecision
-from joulelab.workloads.language import LanguageSettings, LanguageWorkload
+from joulelab.workloads.language import LanguageWorkload
+from joulelab.workloads.language_settings import LanguageSettings
 
 MAX_TOKENS = 128
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
-from joulelab.core.number_format import FloatPrecision, NetworkPrecision
-from joulelab.workloads.knobs import check_knobs, require_multiple
-from joulelab.workloads.network import NetworkWorkload, Programs
+from joulelab.core.number_format import FloatPrecision
+from joulelab.workloads.knobs import require_multiple
+from joulelab.workloads.network import NetworkSettings, NetworkWorkload, Programs
 
 VitModel = Literal["tiny", "vit-base", "vit-large"]
 
@@ -41,25 +41,15 @@ VIT_GEOMETRIES: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VitSettings:
+class VitSettings(NetworkSettings):
     """Classify images with a Vision Transformer of 16 by 16 patches.
 
     Attributes:
         model: Geometry of the network; images are 224 by 224 (tiny, for tests: 32 by 32).
-        weights: Folder or hub id of a checkpoint of that geometry; by default the weights are
-            random, which takes the same time and energy and needs no download.
-        precision: Number format of weights and activations; int8, int4 and fp8 are those of the
-            linear layers.
-        batch: Images computed side by side.
     """
 
     model: VitModel = "vit-base"
-    weights: str | None = None
-    precision: NetworkPrecision = "bf16"
     batch: int = 32
-
-    def __post_init__(self) -> None:
-        check_knobs(self)
 
 
 class Vit(NetworkWorkload[VitSettings]):
@@ -85,27 +75,25 @@ class Vit(NetworkWorkload[VitSettings]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resnet50Settings:
+class Resnet50Settings(NetworkSettings):
     """Classify images with ResNet-50.
 
     Attributes:
         weights: File with the network's state, as torchvision publishes it (.pth); by default the
             weights are random, which takes the same time and energy and needs no download.
         precision: Number format of weights and activations.
-        batch: Images computed side by side.
         channels_last: Store images and weights with their channels innermost, as tensor cores
             take them; else PyTorch's default, channels outermost.
         image_size: Side of an image in pixels, a multiple of 32.
     """
 
-    weights: str | None = None
     precision: FloatPrecision = "bf16"
     batch: int = 32
     channels_last: bool = True
     image_size: int = 224
 
     def __post_init__(self) -> None:
-        check_knobs(self)
+        NetworkSettings.__post_init__(self)
         require_multiple("image_size", self.image_size, _RESNET_STRIDE)
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
-from joulelab.core.number_format import NetworkPrecision
 from joulelab.errors import ConfigError
 from joulelab.workloads.knobs import check_knobs, require_fraction, require_multiple
-from joulelab.workloads.network import NetworkWorkload, Programs
+from joulelab.workloads.network import NetworkSettings, NetworkWorkload, Programs
 
 Model = Literal[
     "tiny", "rtdetr-r18", "rtdetr-r50", "yolos-tiny", "yolos-small", "yolov8n", "yolov8s", "yolov8m"
@@ -88,7 +88,7 @@ _ULTRALYTICS_LICENCE = "AGPL-3.0 (ultralytics)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DetectionSettings:
+class DetectionSettings(NetworkSettings):
     """Detect objects in images: the network, then its boxes above a confidence.
 
     RT-DETR and YOLOS run by transformers. YOLOv8 runs by ultralytics, which is licensed under the
@@ -98,17 +98,13 @@ class DetectionSettings:
         model: The network; yolov8n, yolov8s and yolov8m need ultralytics (AGPL-3.0).
         weights: Folder or hub id of a checkpoint of that geometry, for YOLOv8 a .pt file that you
             trust, for it can run code; by default the weights are random, which needs no download.
-        precision: Number format of weights and activations; int8, int4 and fp8 are those of the
-            linear layers, of which YOLOv8 has none.
-        batch: Images computed side by side.
+        precision: Number format of weights and products; int8, int4 and fp8 are those of the linear
+            layers, of which YOLOv8 has none.
         image_size: Side of an image in pixels, a multiple of 32 (of 16 for YOLOS).
         confidence: Least confidence of a box that is kept, from 0 to 1.
     """
 
     model: Model = "rtdetr-r50"
-    weights: str | None = None
-    precision: NetworkPrecision = "bf16"
-    batch: int = 1
     image_size: int = 640
     confidence: float = 0.5
 
@@ -160,17 +156,27 @@ class Detection(NetworkWorkload[DetectionSettings]):
 
     @override
     def network(self, device: Any) -> Any:
-        return self._library.detector(self.settings, device)
+        settings = self.settings
+        geometry = DETECTORS.get(settings.model, settings.model)  # ultralytics knows its own
+        images = partial(self._images, device)
+        return self._library.detector(geometry, settings, images, device)
 
     @override
     def programs(self, network: Any, device: Any) -> Programs:
-        return {"forward": self._library.detecting(network, self.settings, device)}
+        images, confidence = self._images(device), self.settings.confidence
+        return {"forward": self._library.detecting(network, images, confidence)}
 
     @override
     def counting(self) -> AbstractContextManager[object]:
         from joulelab.tracing.torchvision_shim import everything_survives
 
         return everything_survives()
+
+    def _images(self, device: Any) -> Any:
+        from joulelab.workloads.vision_network import random_images
+
+        settings = self.settings
+        return random_images(settings.batch, settings.image_size, settings.precision, device)
 
     @property
     def _library(self) -> Any:

@@ -1,8 +1,4 @@
-"""Text to image in the three stages of the pipelines of diffusers.
-
-Imports torch, transformers and diffusers, so it is imported only by functions that run or trace a
-network.
-"""
+"""Text to image in the three stages of the pipelines of diffusers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +10,9 @@ from diffusers.utils.torch_utils import randn_tensor
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.workloads.diffusion import DiffusionSettings
-from joulelab.workloads.diffusion_parts import (
-    PROMPT_TOKENS,
-    Parts,
-    host_scalars,
-    scheduler_of,
-    set_steps,
-)
-from joulelab.workloads.network import Loop
+from joulelab.workloads.denoising import Denoising, scheduler_of
+from joulelab.workloads.diffusion_parts import PROMPT_TOKENS, Parts
+from joulelab.workloads.diffusion_settings import DiffusionSettings
 
 Prompts = tuple[torch.Tensor, ...]
 """Token ids for each text encoder, shape (images, 77)."""
@@ -68,7 +58,7 @@ class TextToImage:
         blank = [tokens.to(device) for tokens in parts.tokens([""])]
         self._no_prompts = tuple(tokens.expand(len(prompts[0]), -1) for tokens in blank)
         self._sizes = self._sizes_and_crops(device, parts.unet.dtype)
-        self.denoising = Denoising(parts, settings, generators=generators, seed=seed)
+        self.denoising = LatentDenoising(parts, settings, generators=generators, seed=seed)
         """The loop over the steps; needs :meth:`encode` before it."""
 
     def encode(self) -> None:
@@ -112,7 +102,7 @@ class TextToImage:
         return numbers.to(device).repeat(len(self._prompts[0]), 1)
 
 
-class Denoising(Loop):
+class LatentDenoising(Denoising):
     """The steps from noise to latents.
 
     Generators and seed are those of :class:`TextToImage`.
@@ -126,47 +116,33 @@ class Denoising(Loop):
         generators: Sequence[torch.Generator],
         seed: int,
     ) -> None:
+        scheduler = scheduler_of(settings.scheduler, parts.schedule)
+        self._generators = list(generators)
+        options: dict[str, Any] = {}
+        if "generator" in signature(scheduler.step).parameters:
+            is_one = len(self._generators) == 1
+            options["generator"] = self._generators[0] if is_one else self._generators
+        super().__init__(scheduler, settings.num_steps, **options)
         self._unet = parts.unet
         self._settings = settings
-        self._generators = list(generators)
         self._seed = seed
-        self._scheduler = scheduler_of(settings.scheduler, parts.schedule)
-        draws = "generator" in signature(self._scheduler.step).parameters
-        self._options: dict[str, Any] = {"generator": self._generators} if draws else {}
-        if draws and len(self._generators) == 1:
-            self._options = {"generator": self._generators[0]}
-        self._times = torch.empty(0)
-        self._latents = torch.empty(0)
         self.conditions: Conditions | None = None
         """What the steps know of the prompts."""
 
-    @property
-    def latents(self) -> torch.Tensor:
-        """The latents after the last step that was taken."""
-        return self._latents
-
-    @property
     @override
-    def num_steps(self) -> int:
-        return self._settings.num_steps
-
-    @override
-    def start(self) -> None:
+    def noise(self) -> torch.Tensor:
         for index, generator in enumerate(self._generators):
             generator.manual_seed(self._seed + index)
         text = self._known.text
-        set_steps(self._scheduler, self.num_steps)
-        with host_scalars():
-            # Drawn alike for every precision: before 2.13, torch drew others in 16 bits on CPUs.
-            noise = randn_tensor(self._shape, generator=self._generators, device=text.device)
-            self._latents = noise.to(text.dtype) * self._scheduler.init_noise_sigma
-            self._times = self._scheduler.timesteps.to(text.device)
+        # Drawn alike for every precision: before 2.13, torch drew others in 16 bits on CPUs.
+        noise = randn_tensor(self._shape, generator=self._generators, device=text.device)
+        return noise.to(text.dtype)
 
     @override
     def step(self, index: int) -> None:
-        samples = torch.cat([self._latents] * 2) if self._settings.is_guided else self._latents
+        samples = torch.cat([self.latents] * 2) if self._settings.is_guided else self.latents
         noise = self._unet(
-            self._scaled(samples, index),
+            self.scaled(samples, index),
             self._times[index],
             encoder_hidden_states=self._known.text,
             added_cond_kwargs=self._known.added,
@@ -175,30 +151,7 @@ class Denoising(Loop):
         if self._settings.is_guided:
             plain, prompted = noise.chunk(2)
             noise = plain + self._settings.guidance_scale * (prompted - plain)
-        self._follow(noise, index)
-
-    @override
-    def skip_to(self, index: int) -> None:
-        self.start()
-        for skipped in range(index):
-            self._scaled(self._latents, skipped)
-            self._follow(torch.zeros_like(self._latents), skipped)
-
-    def _scaled(self, samples: torch.Tensor, index: int) -> torch.Tensor:
-        with host_scalars():
-            scaled: torch.Tensor = self._scheduler.scale_model_input(samples, self._time(index))
-        return scaled
-
-    def _follow(self, noise: torch.Tensor, index: int) -> None:
-        with host_scalars():
-            self._latents = self._scheduler.step(
-                noise, self._time(index), self._latents, **self._options, return_dict=False
-            )[0]
-
-    def _time(self, index: int) -> torch.Tensor:
-        """Return the time of a step, on the host: the scheduler decides by its value."""
-        time: torch.Tensor = self._scheduler.timesteps[index]
-        return time
+        self.follow(noise, index)
 
     @property
     def _known(self) -> Conditions:

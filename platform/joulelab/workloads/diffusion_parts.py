@@ -1,41 +1,23 @@
-"""The parts of a text-to-image pipeline: networks, random or pretrained, tokenizers, schedulers.
+"""The parts of a text-to-image pipeline: networks, random or pretrained, and tokenizers."""
 
-Imports torch, transformers and diffusers, so it is imported only by functions that run or trace a
-network.
-"""
-
-import warnings
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch._guards import active_fake_mode
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves
-from typing_extensions import override
 
-from joulelab.errors import ConfigError
 from joulelab.workloads import hub
-from joulelab.workloads.diffusion import DiffusionSettings
-from joulelab.workloads.diffusion_geometry import Config, Pipeline
+from joulelab.workloads.diffusion_geometry import Pipeline
 from joulelab.workloads.formats import storage_dtype
+from joulelab.workloads.network import NetworkSettings
 
 from diffusers import (  # isort: skip  # hub makes them importable
     AutoencoderKL,
     DiffusionPipeline,
     UNet2DConditionModel,
 )
-from diffusers.schedulers.scheduling_ddim import DDIMScheduler  # isort: skip
-from diffusers.schedulers.scheduling_dpmsolver_multistep import (  # isort: skip
-    DPMSolverMultistepScheduler,
-)
-from diffusers.schedulers.scheduling_euler_ancestral_discrete import (  # isort: skip
-    EulerAncestralDiscreteScheduler,
-)
-from diffusers.schedulers.scheduling_euler_discrete import EulerDiscreteScheduler  # isort: skip
-from diffusers.schedulers.scheduling_unipc_multistep import UniPCMultistepScheduler  # isort: skip
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection  # isort: skip
 
 
@@ -51,14 +33,6 @@ _UNWANTED = {
 """Parts of older pipelines that judge finished images."""
 
 _TOKENIZERS = ("tokenizer", "tokenizer_2")
-_KINDS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
-    "dpm++": (DPMSolverMultistepScheduler, {"use_karras_sigmas": False}),
-    "dpm++-karras": (DPMSolverMultistepScheduler, {"use_karras_sigmas": True}),
-    "euler": (EulerDiscreteScheduler, {}),
-    "euler-a": (EulerAncestralDiscreteScheduler, {}),
-    "ddim": (DDIMScheduler, {}),
-    "unipc": (UniPCMultistepScheduler, {}),
-}
 
 
 class Parts(torch.nn.ModuleDict):
@@ -99,20 +73,16 @@ class Parts(torch.nn.ModuleDict):
         return tuple(_bytes_as_tokens(encoder.config, texts) for encoder in self.text_encoders)
 
 
-def parts_of(settings: DiffusionSettings, device: torch.device) -> Parts:
-    """Make or load the networks of ``settings``, on ``device`` and in inference mode.
+def parts_of(pipeline: Pipeline, settings: NetworkSettings, device: torch.device) -> Parts:
+    """Make or load the networks of ``pipeline``, on ``device`` and in inference mode.
 
     On tensors without memory no weights are read: those that would be have the same geometry.
     Raises ConfigError if weights cannot be read, or are of another geometry.
     """
     dtype = storage_dtype(settings.precision)
     if settings.weights is None or active_fake_mode() is not None:
-        parts = _random_parts(settings.pipeline, dtype, device)
-    else:
-        parts = _pretrained_parts(settings, settings.weights, dtype, device)
-    if settings.attention_slicing:
-        parts.unet.set_attention_slice("auto")
-    return parts
+        return _random_parts(pipeline, dtype, device)
+    return _pretrained_parts(pipeline, settings.weights, dtype, device)
 
 
 def decoder_dtype(pipeline: Pipeline, dtype: torch.dtype) -> torch.dtype:
@@ -142,18 +112,19 @@ def _text_encoders(pipeline: Pipeline) -> tuple[torch.nn.Module, ...]:
 
 
 def _pretrained_parts(
-    settings: DiffusionSettings, weights: str, dtype: torch.dtype, device: torch.device
+    pipeline: Pipeline, weights: str, dtype: torch.dtype, device: torch.device
 ) -> Parts:
-    is_xl = bool(settings.pipeline.pooled_width)
+    is_xl = bool(pipeline.pooled_width)
     unwanted = {} if is_xl else _UNWANTED
     with hub.reading(weights):
         loaded: Any = DiffusionPipeline.from_pretrained(  # type: ignore[no-untyped-call]
             weights, dtype=dtype, **unwanted
         )
-    _require_geometry(settings, loaded.unet.config, weights)
+    unet = {key: value for key, value in pipeline.unet.items() if key != "sample_size"}
+    hub.require_geometry(SimpleNamespace(**unet), loaded.unet.config, unet, weights)
     loaded.to(device)
-    loaded.vae.to(decoder_dtype(settings.pipeline, dtype))
-    names = range(len(settings.pipeline.text_encoders))
+    loaded.vae.to(decoder_dtype(pipeline, dtype))
+    names = range(len(pipeline.text_encoders))
     return Parts(
         unet=loaded.unet,
         vae=loaded.vae,
@@ -161,24 +132,6 @@ def _pretrained_parts(
         tokenizers=tuple(getattr(loaded, _TOKENIZERS[index]) for index in names),
         schedule=loaded.scheduler.config,
     )
-
-
-def _require_geometry(settings: DiffusionSettings, found: Config, weights: str) -> None:
-    wanted = {key: value for key, value in settings.pipeline.unet.items() if key != "sample_size"}
-    differing = [
-        f"{key} {found.get(key)} (not {value})"
-        for key, value in wanted.items()
-        if _plain(found.get(key)) != _plain(value)
-    ]
-    if differing:
-        raise ConfigError(
-            f"weights must be of the geometry that model names, but the UNet of {weights!r} has "
-            f"{', '.join(differing)}."
-        )
-
-
-def _plain(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _tokenized(tokenizer: Any, texts: Sequence[str]) -> torch.Tensor:
@@ -209,63 +162,3 @@ def default_dtype(dtype: torch.dtype) -> Generator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def scheduler_of(name: str, schedule: Mapping[str, Any]) -> Any:
-    """Make the scheduler of this short name.
-
-    ``schedule`` holds noise levels, as in the ``scheduler_config.json`` of a pipeline; what another
-    scheduler than its own does not know is left out.
-    """
-    kind, options = _KINDS[name]
-    known = kind._get_init_keys(kind)  # noqa: SLF001
-    taken = {key: value for key, value in schedule.items() if key in known}
-    with _quiet_numpy(), host_scalars():
-        return kind(**{**taken, **options})
-
-
-def set_steps(scheduler: Any, num_steps: int) -> None:
-    """Let ``scheduler`` begin anew with ``num_steps`` steps, its noise levels on the host."""
-    with _quiet_numpy(), host_scalars():
-        scheduler.set_timesteps(num_steps)
-        if hasattr(scheduler, "set_begin_index"):  # else it looks for it in the first step
-            scheduler.set_begin_index(0)
-
-
-def host_scalars() -> AbstractContextManager[object]:
-    """Compute a scheduler's scalars for real in a ``with`` block, though its tensors be fake.
-
-    A scheduler keeps its noise levels on the host, computes a few scalars of them and decides by
-    their values; only what it does to the latents runs on the device. Under fake tensors, which
-    have no values, this draws the same line: what takes no fake tensor is computed at once and
-    is not recorded. Without fake tensors it does nothing.
-
-    UniPC alone keeps scalars on the device, some dozens of launches per step on one number each;
-    they are not recorded either.
-    """
-    return nullcontext() if active_fake_mode() is None else _HostScalars()  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def _quiet_numpy() -> Generator[None]:
-    """Hide that some schedulers hand tensors to NumPy in a way that NumPy 2 has deprecated."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="__array__", category=DeprecationWarning)
-        yield
-
-
-class _HostScalars(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    @override
-    def __torch_dispatch__(
-        self,
-        func: torch._ops.OpOverload,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> object:
-        kwargs = kwargs or {}
-        draws = torch.Tag.nondeterministic_seeded in func.tags  # noise, of the latents' size
-        if draws or any(isinstance(leaf, FakeTensor) for leaf in tree_leaves((args, kwargs))):
-            return func(*args, **kwargs)
-        with _disable_current_modes():
-            return func(*args, **kwargs)

@@ -1,100 +1,36 @@
-"""Handwritten digits, and the small networks trained on this machine to read and to draw them.
-
-They come with scikit-learn: 1797 grey images of 8 by 8 pixels, those of the test set of Alpaydin
-and Kaynak, "Optical recognition of handwritten digits", UCI Machine Learning Repository, 1998.
-"""
+"""Small networks that are trained on this machine to read and to draw handwritten digits."""
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from joulelab.core.number_format import NetworkPrecision
 from joulelab.errors import ConfigError
-from joulelab.workloads.knobs import check_knobs
-from joulelab.workloads.network import NetworkWorkload, Programs
-
-FloatArray = npt.NDArray[np.floating[Any]]
-IntArray = npt.NDArray[np.integer[Any]]
+from joulelab.workloads.digits_data import SIDE_PX
+from joulelab.workloads.network import NetworkSettings, NetworkWorkload, Programs
 
 Scheduler = Literal["ddim", "dpm++"]
 
-SIDE_PX = 8
-NUM_CLASSES = 10
-
-_LARGEST = 16
 _MOST_STEPS = 1000
-_NUM_TRAINING = 1197
-_SEED = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Digits:
-    """Images and what they show.
-
-    Attributes:
-        images: Shape (n, 1, 8, 8), from 0 to 1.
-        labels: The digits, shape (n,).
-    """
-
-    images: FloatArray
-    labels: IntArray
-
-    def __getitem__(self, which: Any) -> "Digits":
-        return Digits(images=self.images[which], labels=self.labels[which])
-
-
-@cache
-def all_digits() -> Digits:
-    """Return the digits, in an order drawn once and for all."""
-    from sklearn.datasets import load_digits
-
-    pixels, labels = load_digits(return_X_y=True)
-    images = (pixels / _LARGEST).astype(np.float32).reshape(-1, 1, SIDE_PX, SIDE_PX)
-    order = np.random.default_rng(_SEED).permutation(len(labels))
-    return Digits(images=images, labels=labels.astype(np.int64))[order]
-
-
-def training_digits() -> Digits:
-    """Return the two thirds on which networks are trained."""
-    return all_digits()[:_NUM_TRAINING]
-
-
-def held_out_digits() -> Digits:
-    """Return the third that no classifier has seen."""
-    return all_digits()[_NUM_TRAINING:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DigitsSettings:
+class DigitsSettings(NetworkSettings):
     """What the settings of every network of digits have in common.
 
     Attributes:
         weights: trained on this machine, once, in a minute or two; None for random.
-        precision: Number format of weights and activations.
-        batch: Images computed side by side.
     """
 
     weights: Literal["trained"] | None = "trained"
     precision: NetworkPrecision = "fp32"
     batch: int = 64
 
-    def __post_init__(self) -> None:
-        check_knobs(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigitsVitSettings(DigitsSettings):
-    """Read handwritten digits with a Vision Transformer of 2 by 2 patches.
-
-    Attributes:
-        weights: trained on this machine, once, in a minute or so; None for random.
-        precision: Number format of weights and activations; int8, int4 and fp8 are those of the
-            linear layers.
-    """
+    """Read handwritten digits with a Vision Transformer of 2 by 2 patches."""
 
 
 class DigitsVit(NetworkWorkload[DigitsVitSettings]):
@@ -124,10 +60,6 @@ class DigitsLstmSettings(DigitsSettings):
     """Read handwritten digits with an LSTM, a row of 8 pixels at a time.
 
     Attributes:
-        weights: trained on this machine, once, in a minute or so; None for random.
-        precision: Number format of weights and activations; int8, int4 and fp8 are those of the
-            linear layers after the LSTM, which itself stays in 16 bits.
-        batch: Sequences computed side by side.
         rows: How many rows are read, from the top, before the network must decide.
     """
 
@@ -168,9 +100,6 @@ class DigitsDiffusionSettings(DigitsSettings):
     """Draw handwritten digits with a small diffusion network, without a prompt.
 
     Attributes:
-        weights: trained on this machine, once, in a minute or two; None for random.
-        precision: Number format of weights and activations; int8, int4 and fp8 are those of the
-            linear layers, while convolutions stay in 16 bits.
         steps: Steps of denoising.
         scheduler: How the steps are taken: ddim, or dpm++ (multistep).
     """
@@ -202,6 +131,8 @@ class DigitsDiffusion(NetworkWorkload[DigitsDiffusionSettings]):
 
     @override
     def programs(self, network: Any, device: Any) -> Programs:
-        from joulelab.workloads.digits_drawing import Denoising
+        from joulelab.workloads.digits_drawing import DigitsDenoising
 
-        return {"denoising": Denoising(network, self.settings, self.settings.batch)}
+        settings = self.settings
+        denoising = DigitsDenoising(network, settings.scheduler, settings.steps, settings.batch)
+        return {"denoising": denoising}

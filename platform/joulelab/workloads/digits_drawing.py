@@ -1,17 +1,14 @@
-"""The network that draws digits: how it is trained, and how it draws, step by step.
-
-Imports torch and diffusers, so it is imported only by functions that run or trace a network.
-"""
+"""The network that draws digits: how it is trained, and how it draws, step by step."""
 
 from typing import Any
 
 import torch
 from typing_extensions import override
 
-from joulelab.workloads.diffusion_parts import default_dtype, host_scalars, scheduler_of, set_steps
-from joulelab.workloads.digits import SIDE_PX, DigitsDiffusionSettings, all_digits
+from joulelab.workloads.denoising import Denoising, scheduler_of
+from joulelab.workloads.diffusion_parts import default_dtype
+from joulelab.workloads.digits_data import SIDE_PX, all_digits
 from joulelab.workloads.digits_networks import SOURCES, as_tensors
-from joulelab.workloads.network import Loop
 from joulelab.workloads.training import Recipe
 
 from diffusers import UNet2DModel  # isort: skip  # after diffusion_parts, which prepares it
@@ -73,52 +70,29 @@ def _network(dtype: torch.dtype, device: torch.device) -> Any:
         )
 
 
-class Denoising(Loop):
-    """The steps from noise to images.
+class DigitsDenoising(Denoising):
+    """The steps from noise to images from -1 to 1.
 
     Args:
         network: The network.
-        settings: Steps and scheduler.
+        scheduler: Short name of the scheduler.
+        num_steps: Steps of denoising.
         num_images: How many are drawn side by side, from noise that is the same everywhere.
     """
 
-    def __init__(self, network: Any, settings: DigitsDiffusionSettings, num_images: int) -> None:
+    def __init__(self, network: Any, scheduler: str, num_steps: int, num_images: int) -> None:
+        schedule = {**_SCHEDULE, **_HELD.get(scheduler, {})}
+        super().__init__(scheduler_of(scheduler, schedule), num_steps)
         self._network = network
-        self._num_steps = settings.steps
-        self._scheduler = scheduler_of(
-            settings.scheduler, {**_SCHEDULE, **_HELD.get(settings.scheduler, {})}
-        )
         random = torch.Generator().manual_seed(_SEED)  # on the host
         noise = torch.randn(num_images, 1, SIDE_PX, SIDE_PX, generator=random)
         self._noise = noise.to(network.device, network.dtype)
-        self._times = torch.empty(0)
-        self.images = self._noise
-        """Images from -1 to 1 after the last step that was taken."""
-
-    @property
-    @override
-    def num_steps(self) -> int:
-        return self._num_steps
 
     @override
-    def start(self) -> None:
-        set_steps(self._scheduler, self._num_steps)
-        self.images = self._noise
-        with host_scalars():
-            self._times = self._scheduler.timesteps.to(self._noise.device)
+    def noise(self) -> torch.Tensor:
+        return self._noise
 
     @override
     def step(self, index: int) -> None:
-        noise = self._network(self.images, self._times[index], return_dict=False)[0]
-        self._follow(noise, index)
-
-    @override
-    def skip_to(self, index: int) -> None:
-        self.start()
-        for skipped in range(index):
-            self._follow(torch.zeros_like(self._noise), skipped)
-
-    def _follow(self, noise: torch.Tensor, index: int) -> None:
-        with host_scalars():
-            time = self._scheduler.timesteps[index]
-            self.images = self._scheduler.step(noise, time, self.images, return_dict=False)[0]
+        noise = self._network(self.latents, self._times[index], return_dict=False)[0]
+        self.follow(noise, index)

@@ -1,7 +1,4 @@
-"""The networks that read handwritten digits, and how they are trained.
-
-Imports torch and transformers, so it is imported only by functions that run or trace a network.
-"""
+"""The networks that read handwritten digits, and how they are trained."""
 
 from typing import Any
 
@@ -11,7 +8,7 @@ from torch._guards import active_fake_mode
 from typing_extensions import override
 
 from joulelab.workloads import hub
-from joulelab.workloads.digits import (
+from joulelab.workloads.digits_data import (
     NUM_CLASSES,
     SIDE_PX,
     Digits,
@@ -32,7 +29,7 @@ _BATCH = 64
 _LARGEST_VIT_NOISE, _LARGEST_LSTM_NOISE = 0.4, 0.2  # shares of the range of a pixel
 _WIDTH = 64  # of the LSTM
 _CHANNELS, _NUM_FEATURES = 16, 32  # of the judge
-SOURCES = ("workloads/digits_networks.py", "workloads/digits.py")
+SOURCES = ("workloads/digits_networks.py", "workloads/digits_data.py")
 """Files that define these networks and what they learn from."""
 
 

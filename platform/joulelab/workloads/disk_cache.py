@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 _SOURCES = (
     "core/cost.py",
+    "core/number_format.py",
     "tracing/*.py",
     "workloads/*.py",
 )

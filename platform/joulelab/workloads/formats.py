@@ -2,38 +2,21 @@
 
 Floating-point precisions are PyTorch's own. int8, int4 and fp8 are made of a 16-bit network by
 torchao: docs/adr/0006-quantisation.md.
-
-Imports torch, so it is imported only by functions that run or trace a network.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch._guards import active_fake_mode
 
+from joulelab.core.number_format import number_format
 from joulelab.errors import ConfigError
-from joulelab.tracing.precision import is_quantised, traced_dtype
-
-# torchao's 4-bit kernels and row-wise fp8 products take bf16 alone.
-_STORAGE: Mapping[str, torch.dtype] = {"int4": torch.bfloat16, "fp8": torch.bfloat16}
 
 _MULTIPLES: Mapping[str, tuple[int, int]] = {"int8": (8, 8), "int4": (16, 32), "fp8": (16, 16)}
 """Outputs and inputs of a layer must be multiples of these: what the kernels ask for."""
-
-
-class StoredSettings(Protocol):
-    """What the settings of a network say of how it is stored."""
-
-    @property
-    def weights(self) -> str | None:
-        """Where they are, or how they come about; random if ``None``."""
-
-    @property
-    def precision(self) -> str:
-        """Number format."""
 
 
 def storage_dtype(precision: str) -> torch.dtype:
@@ -41,8 +24,8 @@ def storage_dtype(precision: str) -> torch.dtype:
 
     Raises UnknownNameError if there is no such precision.
     """
-    dtype: torch.dtype = getattr(torch, traced_dtype(precision))
-    return _STORAGE.get(precision, dtype)
+    dtype: torch.dtype = getattr(torch, number_format(precision).built)
+    return dtype
 
 
 def store_in(network: torch.nn.Module, precision: str) -> None:
@@ -53,7 +36,7 @@ def store_in(network: torch.nn.Module, precision: str) -> None:
     precision of PyTorch's own changes nothing. On fake tensors layers become what they are on a
     GPU. Raises ConfigError if ``network`` has no layer that can be stored in ``precision``.
     """
-    if not is_quantised(precision):
+    if not number_format(precision).is_quantised:
         return
     layers = dict(quantised_layers(network, precision))
     if not layers:

@@ -2,13 +2,9 @@
 
 The cost is traced from the very network that would run. A compiled step launches the kernels that
 fusing leaves of an eager one, all in one CUDA graph.
-
-Imports torch and transformers, so it is imported only by functions that run or trace a network.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,14 +12,15 @@ from torch._guards import active_fake_mode
 
 from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
 from joulelab.tracing.fusion import Traffic, fused, traffic
-from joulelab.tracing.kernels import averaged, kernel_of, kernels_of, merged, repeated
+from joulelab.tracing.kernels import kernel_of, kernels_of, merged
 from joulelab.tracing.program import Program, main_operator
 from joulelab.tracing.storages import dense_parts
 from joulelab.tracing.torchvision_shim import ensure_torchvision
 from joulelab.tracing.trace import fake_tensors, trace
 from joulelab.workloads import formats
-from joulelab.workloads.language import LanguageSettings, LanguageWorkload
-from joulelab.workloads.network_cost import trace_counted
+from joulelab.workloads.language_settings import LanguageSettings
+from joulelab.workloads.network import NetworkWorkload
+from joulelab.workloads.network_cost import Kernels, trace_counted, traced_steps
 
 ensure_torchvision()  # transformers imports it
 
@@ -35,7 +32,6 @@ _COMPILER: dict[str, Any] = {
     "backend": "inductor",
     "mode": "reduce-overhead",
 }  # the latter: CUDA graphs
-Kernels = tuple[KernelCost, ...]
 
 
 class Generation:
@@ -158,7 +154,7 @@ class Generation:
         return network(input_ids=token_ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
 
 
-def traced_cost(workload: LanguageWorkload[Any]) -> WorkloadCost:
+def traced_cost(workload: NetworkWorkload[Any]) -> WorkloadCost:
     """Return the costs of one prefill and of one decode, and the bytes held.
 
     The bytes are those of the weights and of the cache at its longest; activations come on top.
@@ -169,9 +165,8 @@ def traced_cost(workload: LanguageWorkload[Any]) -> WorkloadCost:
         generation = Generation(network, settings)
         formats.store_in(network, settings.precision)
         weights_b = float(_weights_b(network))
-        tf32 = settings.precision == "tf32"
-        traced = partial(trace_counted, network=network, tf32_matmul=tf32)
-        read, calls = traced(generation.prefill)
+        options = {"network": network, "tf32_matmul": settings.precision == "tf32"}
+        read, calls = trace_counted(generation.prefill, **options)
         prefill = PhaseCost(
             phase="prefill",
             work=workload.work("prefill"),
@@ -179,39 +174,25 @@ def traced_cost(workload: LanguageWorkload[Any]) -> WorkloadCost:
             parameter_b=weights_b,
             host_calls=calls,
         )
-        kernels, calls_per_step = _trace_decode(generation, settings, traced)
+        generation.rewind()  # fills a cache with a context, once
+        rewind = trace(generation.rewind)
+        steps = traced_steps(
+            lambda index: lambda: generation.step(index),
+            generation.lengthen,
+            settings.new_tokens,
+            kernels=_fused_kernels if settings.compile else kernels_of,
+            **options,
+        )
         decode = PhaseCost(
             phase="decode",
             work=workload.work("decode"),
-            kernels=merged(kernels),
+            kernels=merged((*rewind, *steps.kernels)),
             parameter_b=weights_b,
             num_graphs=settings.new_tokens if settings.compile else 0,
-            host_calls=0 if settings.compile else settings.new_tokens * calls_per_step,
+            host_calls=0 if settings.compile else steps.host_calls,
         )
         held_b = weights_b + _cache_b(generation, settings)
     return WorkloadCost(unit=workload.unit, phases=(prefill, decode), resident_b=held_b)
-
-
-def _trace_decode(
-    generation: Generation,
-    settings: LanguageSettings,
-    traced: Callable[..., tuple[Program, int]],
-) -> tuple[Kernels, int]:
-    """Trace the first and the last step: operations and bytes grow linearly in between.
-
-    Returns the kernels of all steps and of what goes before them, and the calls of one step.
-    """
-    kernels = _fused_kernels if settings.compile else kernels_of
-    generation.rewind()  # fills a cache with a context, once
-    rewind = trace(generation.rewind)
-    step, calls = traced(lambda: generation.step(0))
-    first = last = kernels(step)
-    if settings.new_tokens > 1:
-        index = settings.new_tokens - 1
-        generation.lengthen(index - 1)
-        last = kernels(traced(lambda: generation.step(index))[0])
-    steps = repeated(averaged(first, last), settings.new_tokens)
-    return (*rewind, *steps), calls
 
 
 def _fused_kernels(program: Program) -> Kernels:

@@ -3,11 +3,9 @@
 ``auto`` is a class that makes networks of configurations: ``AutoModelForCausalLM`` and its kin, or
 a network's own class. Networks are built on their device in their format, so random weights are
 never copied through the host, and come in inference mode.
-
-Imports torch and transformers, so it is imported only by functions that run or trace a network.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -17,7 +15,8 @@ from torch._guards import active_fake_mode
 
 from joulelab.errors import ConfigError
 from joulelab.tracing.torchvision_shim import ensure_torchvision
-from joulelab.workloads.formats import StoredSettings, storage_dtype
+from joulelab.workloads.formats import storage_dtype
+from joulelab.workloads.network import NetworkSettings
 
 ensure_torchvision()  # transformers imports it
 
@@ -30,10 +29,10 @@ _NAMED_KEYS = 3
 def network_of(
     auto: Any,
     config: PreTrainedConfig,
-    settings: StoredSettings,
+    settings: NetworkSettings,
     device: torch.device,
     *,
-    shape: Sequence[str] = (),
+    shape: Iterable[str],
     **options: Any,
 ) -> PreTrainedModel:
     """Return the network of ``config`` with the weights and in the precision of ``settings``.
@@ -45,8 +44,7 @@ def network_of(
     dtype, weights = storage_dtype(settings.precision), settings.weights
     if weights is None:
         return random_model(auto, config, dtype, device, **options)
-    if shape:
-        require_geometry(config, weights, shape)
+    require_geometry(config, published_config(weights), ("model_type", *shape), weights)
     return pretrained_model(auto, weights, dtype, device, **options)
 
 
@@ -96,22 +94,29 @@ def published_config(weights: str) -> PreTrainedConfig:
     return config
 
 
-def require_geometry(wanted: PreTrainedConfig, weights: str, names: Sequence[str]) -> None:
-    """Refuse ``weights`` of another kind of network than ``wanted``, or other in ``names``.
+def require_geometry(wanted: object, found: object, names: Iterable[str], weights: str) -> None:
+    """Refuse ``weights`` whose configuration ``found`` is another than ``wanted`` in ``names``.
 
-    Raises ConfigError if they are, naming in what, or cannot be read.
+    Raises ConfigError if it is, naming in what.
     """
-    found = published_config(weights)
+    values = {
+        name: [_plain(getattr(each, name, None)) for each in (found, wanted)] for name in names
+    }
     differing = [
-        f"{name} {getattr(found, name, None)} (not {getattr(wanted, name)})"
-        for name in names
-        if getattr(found, name, None) != getattr(wanted, name)
+        f"{name} {has} (not {asked})" for name, (has, asked) in values.items() if has != asked
     ]
-    if found.model_type != wanted.model_type or differing:
+    if differing:
         raise ConfigError(
-            f"weights must be of the geometry that model names, but {weights!r} is a "
-            f"{found.model_type} with {', '.join(differing) or 'the same shape'}."
+            f"weights must be of the geometry that model names, but {weights!r} has "
+            f"{', '.join(differing)}."
         )
+
+
+def _plain(value: Any) -> Any:
+    """Return what decides the shape: of a configuration in the configuration, its own."""
+    if isinstance(value, PreTrainedConfig):
+        return [_plain(getattr(value, name, None)) for name in ("hidden_sizes", "depths")]
+    return list(value) if isinstance(value, tuple) else value
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Checks on the values of a workload's knobs."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from types import NoneType, UnionType
@@ -13,11 +13,13 @@ MOST = 1_000_000
 """Of anything that a workload counts or takes so long or large: beyond it no GPU ever ends."""
 
 
-def check_knobs(settings: Any, *, but: Collection[str] = ()) -> None:
+def check_knobs(
+    settings: Any, *, but: Collection[str] = (), least: Mapping[str, int] | None = None
+) -> None:
     """Refuse a knob whose value its type excludes; those named in ``but`` are checked elsewhere.
 
-    A literal is a choice, an integer a count, a float a positive number and a bool a switch.
-    Raises ConfigError if there is such a value.
+    A literal is a choice, an integer a count, which ``least`` may bound, a float a positive number
+    and a bool a switch. Raises ConfigError if there is such a value.
     """
     for name, kind, is_optional in _kinds(type(settings)):  # type: ignore[arg-type]
         value = getattr(settings, name)
@@ -25,6 +27,8 @@ def check_knobs(settings: Any, *, but: Collection[str] = ()) -> None:
             continue
         if get_origin(kind) is Literal:
             require_choice(name, value, get_args(kind))
+        elif kind is int:
+            require_count(name, value, least=(least or {}).get(name, 1))
         elif kind in _CHECKS:
             _CHECKS[kind](name, value)
 
@@ -94,4 +98,4 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_CHECKS = {int: require_count, float: require_positive, bool: _require_switch}
+_CHECKS = {float: require_positive, bool: _require_switch}

@@ -6,13 +6,10 @@ from typing import Any, ClassVar, Literal, TypeVar
 from typing_extensions import override
 
 from joulelab.core.cost import WorkloadCost
-from joulelab.core.number_format import NetworkPrecision
 from joulelab.core.request import Request
-from joulelab.errors import ConfigError
-from joulelab.workloads.knobs import check_knobs
+from joulelab.workloads.language_settings import LanguageSettings
 from joulelab.workloads.network import NetworkWorkload, Programs
 
-KvCache = Literal["dynamic", "static"]
 BloomModel = Literal["tiny", "bloom-560m", "bloom-1b1", "bloom-1b7", "bloom-3b", "bloom-7b1"]
 
 # (hidden_size, n_layer, n_head) of config.json of bigscience/bloom-* (arXiv:2211.05100, table 3);
@@ -28,65 +25,6 @@ BLOOM_GEOMETRIES: dict[str, tuple[int, int, int]] = {
 _BLOOM_SHAPE = ("hidden_size", "n_layer", "n_head")
 _TINY_VOCABULARY = 256
 _LONGEST_BLOOM = 2048  # sequence length of the training (arXiv:2211.05100, table 3)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageSettings:
-    """Read prompts of random tokens, then generate greedily.
-
-    Attributes:
-        model: Geometry of the network.
-        weights: Folder or hub id of a checkpoint of that geometry; by default the weights are
-            random, which takes the same time and energy and needs no download.
-        precision: Number format of weights and products; int8, int4 and fp8 store linear layers
-            so and keep the rest in 16 bits. tf32 is stored as fp32.
-        batch: Sequences computed side by side.
-        prompt_tokens: Tokens of each prompt.
-        context_tokens: Tokens in the cache when the decode starts, of random content that
-            nothing computed; by default those of the prompt that the prefill read.
-        new_tokens: Tokens that one decode generates for each prompt.
-        kv_cache: dynamic grows by concatenation, as in plain transformers; static is allocated
-            for the full length and written in place.
-        compile: Compile the decode step, with CUDA graphs on a GPU; needs a static cache.
-    """
-
-    model: str
-    weights: str | None = None
-    precision: NetworkPrecision = "bf16"
-    batch: int = 1
-    prompt_tokens: int = 512
-    context_tokens: int | None = None
-    new_tokens: int = 64
-    kv_cache: KvCache = "dynamic"
-    compile: bool = False
-
-    def __post_init__(self) -> None:
-        check_knobs(self)
-        if self.compile and self.kv_cache != "static":
-            raise ConfigError(
-                "compile needs kv_cache static, got dynamic: a cache that grows would be compiled "
-                "anew at every length."
-            )
-
-    @property
-    def cached_tokens(self) -> int:
-        """Tokens of each sequence in the cache when the decode starts."""
-        return self.prompt_tokens if self.context_tokens is None else self.context_tokens
-
-    def check_lengths(self, longest: int) -> None:
-        """Refuse sequences that are longer than the network can read.
-
-        Raises ConfigError if there are such; says by which knobs.
-        """
-        read = {"prompt_tokens": self.prompt_tokens}
-        if self.context_tokens is not None:
-            read["context_tokens"] = self.context_tokens
-        for knob, tokens in read.items():
-            if tokens + self.new_tokens > longest:
-                raise ConfigError(
-                    f"{knob} + new_tokens must be at most {longest} for {self.model}, "
-                    f"got {tokens} + {self.new_tokens}."
-                )
 
 
 Settings = TypeVar("Settings", bound=LanguageSettings)

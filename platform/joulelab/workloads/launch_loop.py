@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, TypeVar
 from typing_extensions import override
 
 from joulelab.core.cost import Data, PhaseCost, WorkloadCost
-from joulelab.core.number_format import STORED_B
+from joulelab.core.number_format import FORMATS
 from joulelab.errors import ConfigError
 from joulelab.workloads.knobs import check_knobs
 from joulelab.workloads.network import TorchWorkload
@@ -133,8 +133,8 @@ class GemmSettings:
     @property
     def resident_b(self) -> int:
         """Bytes of A, B and C."""
-        operand_b = STORED_B[self.precision]
-        product_b = STORED_B["bf16"] if self.precision == "fp8" else operand_b
+        operand_b = FORMATS[self.precision].stored_b
+        product_b = FORMATS["bf16"].stored_b if self.precision == "fp8" else operand_b
         return self.batch * self.n**2 * (2 * operand_b + product_b)
 
 
@@ -188,7 +188,7 @@ class StreamSettings:
     @property
     def num_items(self) -> int:
         """Numbers in each buffer."""
-        return int(self.size_gb * 1e9) // STORED_B[self.precision]
+        return int(self.size_gb * 1e9) // FORMATS[self.precision].stored_b
 
     @property
     def phase(self) -> str:
@@ -198,7 +198,7 @@ class StreamSettings:
     @property
     def resident_b(self) -> int:
         """Bytes of all buffers."""
-        return _NUM_BUFFERS[self.kernel] * self.num_items * STORED_B[self.precision]
+        return _NUM_BUFFERS[self.kernel] * self.num_items * FORMATS[self.precision].stored_b
 
     @property
     def work_per_launch(self) -> float:

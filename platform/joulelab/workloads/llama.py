@@ -8,7 +8,8 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.workloads.knobs import require_choice
-from joulelab.workloads.language import LanguageSettings, LanguageWorkload
+from joulelab.workloads.language import LanguageWorkload
+from joulelab.workloads.language_settings import LanguageSettings
 
 # config.json of Llama 3.1 and 3.2, "rope_scaling".
 _LLAMA_3_ROPE = {
@@ -59,11 +60,6 @@ class LlamaGeometry:
         layers = self.num_hidden_layers * (attention + feed_forward + norms)
         embeddings = 1 if self.tie_word_embeddings else 2
         return layers + embeddings * self.vocab_size * self.hidden_size + self.hidden_size
-
-    @property
-    def cached_numbers_per_token(self) -> int:
-        """Keys and values that the cache holds for one token of one sequence."""
-        return 2 * self.num_hidden_layers * self.num_key_value_heads * self.head_dim
 
     @property
     def config_values(self) -> Mapping[str, Any]:

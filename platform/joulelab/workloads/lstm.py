@@ -7,48 +7,34 @@ from typing import Any, ClassVar, Literal
 from typing_extensions import override
 
 from joulelab.core.number_format import FloatPrecision
-from joulelab.workloads.knobs import check_knobs
-from joulelab.workloads.network import NetworkWorkload, Programs
+from joulelab.workloads.network import NetworkSettings, NetworkWorkload, Programs
 
 Model = Literal["tiny", "sentiment", "large"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LstmGeometry:
-    """An embedding, layers of LSTM, and a linear layer on their last state."""
-
-    vocab_size: int
-    embedding_size: int
-    hidden_size: int
-    num_layers: int
-    bidirectional: bool
-    num_classes: int = 2
-
-    @property
-    def num_directions(self) -> int:
-        """Ways in which each layer reads."""
-        return 2 if self.bidirectional else 1
-
-
-GEOMETRIES: Mapping[str, LstmGeometry] = {
-    "tiny": LstmGeometry(
-        vocab_size=32, embedding_size=8, hidden_size=16, num_layers=2, bidirectional=True
-    ),
+GEOMETRIES: Mapping[str, Mapping[str, int]] = {
+    "tiny": {"vocab_size": 32, "embedding_size": 8, "hidden_size": 16, "num_directions": 2},
     # bentrevett/pytorch-sentiment-analysis, "Updated Sentiment Analysis": films of IMDb, vectors
     # of GloVe, the 25,000 most frequent words, one for all others and one for padding.
-    "sentiment": LstmGeometry(
-        vocab_size=25_002, embedding_size=100, hidden_size=256, num_layers=2, bidirectional=True
-    ),
+    "sentiment": {
+        "vocab_size": 25_002,
+        "embedding_size": 100,
+        "hidden_size": 256,
+        "num_directions": 2,
+    },
     # The large network of arXiv:1409.2329, section 4.1, on the Penn Treebank.
-    "large": LstmGeometry(
-        vocab_size=10_000, embedding_size=1500, hidden_size=1500, num_layers=2, bidirectional=False
-    ),
+    "large": {
+        "vocab_size": 10_000,
+        "embedding_size": 1500,
+        "hidden_size": 1500,
+        "num_directions": 1,
+    },
 }
-"""Geometries by name; tiny is for tests."""
+"""What makes an ``LstmClassifier``, by name; tiny is for tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LstmSettings:
+class LstmSettings(NetworkSettings):
     """Classify sequences of random tokens with an LSTM, and train it.
 
     The phase train is a whole step: forward, cross entropy, backward, AdamW. There is none in
@@ -61,23 +47,13 @@ class LstmSettings:
             are random, which takes the same time and energy.
         precision: Number format of weights and activations. cuDNN has an LSTM in bf16 since 9.13;
             with an older one PyTorch launches three kernels for each token, layer and direction.
-        batch: Sequences computed side by side.
         sequence_tokens: Tokens of each sequence.
     """
 
     model: Model = "sentiment"
-    weights: str | None = None
     precision: FloatPrecision = "fp32"
     batch: int = 64
     sequence_tokens: int = 256
-
-    def __post_init__(self) -> None:
-        check_knobs(self)
-
-    @property
-    def geometry(self) -> LstmGeometry:
-        """The shape of the network."""
-        return GEOMETRIES[self.model]
 
 
 class Lstm(NetworkWorkload[LstmSettings]):
@@ -101,8 +77,9 @@ class Lstm(NetworkWorkload[LstmSettings]):
         from joulelab.workloads.lstm_network import LstmClassifier
 
         settings = self.settings
+        dtype = storage_dtype(settings.precision)
         with device:
-            network = LstmClassifier(settings.geometry, storage_dtype(settings.precision))
+            network = LstmClassifier(**GEOMETRIES[settings.model], dtype=dtype)
             if settings.weights is not None:
                 load_state(network, settings.weights)
         return network

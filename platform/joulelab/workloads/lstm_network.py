@@ -1,33 +1,39 @@
-"""An LSTM that classifies sequences.
-
-Imports torch, so it is imported only by functions that run or trace a network.
-"""
+"""An LSTM that classifies sequences."""
 
 import torch
 from torch import nn
 from typing_extensions import override
 
-from joulelab.workloads.lstm import LstmGeometry
 from joulelab.workloads.network import Programs
+
+_NUM_LAYERS = 2
+_NUM_CLASSES = 2
 
 
 class LstmClassifier(nn.Module):
-    """Embeds tokens, reads them, and classifies the last state of the last layer."""
+    """Embeds tokens, reads them, and classifies the last state of the second of two layers."""
 
-    def __init__(self, geometry: LstmGeometry, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        embedding_size: int,
+        hidden_size: int,
+        num_directions: int,
+        dtype: torch.dtype,
+    ) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(geometry.vocab_size, geometry.embedding_size, dtype=dtype)
+        self.embedding = nn.Embedding(vocab_size, embedding_size, dtype=dtype)
         self.lstm = nn.LSTM(
-            geometry.embedding_size,
-            geometry.hidden_size,
-            geometry.num_layers,
+            embedding_size,
+            hidden_size,
+            _NUM_LAYERS,
             batch_first=True,
-            bidirectional=geometry.bidirectional,
+            bidirectional=num_directions == 2,
             dtype=dtype,
         )
-        read = geometry.num_directions * geometry.hidden_size
-        self.classes = nn.Linear(read, geometry.num_classes, dtype=dtype)
-        self._num_directions = geometry.num_directions
+        self.classes = nn.Linear(num_directions * hidden_size, _NUM_CLASSES, dtype=dtype)
+        self._num_directions = num_directions
 
     @override
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:

@@ -1,53 +1,24 @@
 """Workloads that run programs of PyTorch phase by phase, above all a library's network."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from typing_extensions import override
 
 from joulelab.core.cost import WorkloadCost
+from joulelab.core.number_format import NetworkPrecision
 from joulelab.core.request import Request
 from joulelab.errors import ConfigError
+from joulelab.tracing.program import ProgramPhase
 from joulelab.workloads.base import Workload
-from joulelab.workloads.knobs import require_choice
+from joulelab.workloads.knobs import check_knobs, require_choice
 
 _SEED = 0
 Programs = Mapping[str, Callable[[], object]]
 """What one execution of each phase runs; nothing in it waits for the device."""
-
-
-class Loop(ABC):
-    """A program that is run as all of its steps, and counted by one of them.
-
-    The cost of a loop is that of the step in its middle, :attr:`num_steps` times over. What
-    starts it, and what its first and last steps do otherwise, must be small against a step.
-    """
-
-    @property
-    @abstractmethod
-    def num_steps(self) -> int:
-        """How many steps it takes, at least one."""
-
-    @abstractmethod
-    def start(self) -> None:
-        """Bring the state to before the first step."""
-
-    @abstractmethod
-    def step(self, index: int) -> None:
-        """Take the step ``index``; those before it have been taken."""
-
-    @abstractmethod
-    def skip_to(self, index: int) -> None:
-        """Bring the state to before the step ``index``, with values of no meaning."""
-
-    def __call__(self) -> None:
-        """Take all steps."""
-        self.start()
-        for index in range(self.num_steps):
-            self.step(index)
 
 
 class TorchSettings(Protocol):
@@ -58,12 +29,24 @@ class TorchSettings(Protocol):
         """Number format of products."""
 
 
-class NetworkSettings(TorchSettings, Protocol):
-    """What the settings of every network say."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSettings:
+    """What the settings of every network say.
 
-    @property
-    def batch(self) -> int:
-        """Samples computed side by side."""
+    Attributes:
+        weights: Folder or hub id of a checkpoint of that geometry; by default the weights are
+            random, which takes the same time and energy and needs no download.
+        precision: Number format of weights and products; int8, int4 and fp8 store linear layers
+            so and keep the rest in 16 bits. tf32 is stored as fp32.
+        batch: Samples computed side by side.
+    """
+
+    weights: str | None = None
+    precision: NetworkPrecision = "bf16"
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        check_knobs(self)
 
 
 Computing = TypeVar("Computing", bound=TorchSettings)
@@ -171,7 +154,7 @@ class NetworkWorkload(TorchWorkload[Settings]):
     @property
     def network_key(self) -> tuple[object, ...]:
         """What the network depends on: the workload, and its knobs but those of the inputs."""
-        knobs = asdict(self.settings)  # type: ignore[call-overload]
+        knobs = asdict(self.settings)
         return type(self), *((k, v) for k, v in knobs.items() if k not in self.input_knobs)
 
     @property
@@ -224,21 +207,41 @@ class NetworkWorkload(TorchWorkload[Settings]):
 
     @override
     def cost(self) -> WorkloadCost:
-        from joulelab.workloads.network_cost import traced
+        from joulelab.tracing.kernels import cost_of
 
-        programs = traced(self)
-        return WorkloadCost(
-            unit=self.unit,
-            phases=tuple(
-                programs.phase(
+        return cost_of(self.unit, self.traced())
+
+    def traced(self) -> tuple[ProgramPhase, ...]:
+        """Trace what a run executes of every phase, on tensors without memory.
+
+        Raises ConfigError if an operator of matrix kind has no formula, or a shape depends on
+        values.
+        """
+        import torch
+
+        from joulelab.tracing.trace import fake_tensors
+        from joulelab.workloads import formats
+        from joulelab.workloads.network_cost import traced_phase
+
+        precision = self.settings.precision
+        with fake_tensors(), self.counting():
+            network, programs = self.load(torch.device("cpu"))
+            formats.store_in(network, precision)
+            once = [
+                traced_phase(
                     phase,
-                    work=self.executions(phase) * self.work(phase),
-                    times=self.executions(phase),
+                    programs[phase],
+                    network=network,
+                    precision=precision,
+                    trains=phase in self.training_phases,
                 )
                 for phase in self.phases
-            ),
-            resident_b=programs.resident_b,
-        )
+            ]
+        return tuple(self._executed(each) for each in once)
+
+    def _executed(self, once: ProgramPhase) -> ProgramPhase:
+        times = self.executions(once.phase)
+        return replace(once, work=times * self.work(once.phase), count=times * once.count)
 
     def _stored(self, device: Any) -> Any:
         """Build the network and store it in its precision."""

@@ -1,106 +1,129 @@
-"""What a network asks of a device, traced from the very network that would run.
+"""What the programs of a network's phases run, traced on tensors without memory."""
 
-Imports torch, so it is imported only by functions that trace a network.
-"""
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 
-from joulelab.core.cost import PhaseCost
-from joulelab.tracing.kernels import kernels_of, merged, repeated
+from joulelab.core.cost import KernelCost
+from joulelab.tracing.kernels import averaged, kernels_of, repeated
 from joulelab.tracing.precision import at_precision, is_quantised
-from joulelab.tracing.program import Program
-from joulelab.tracing.trace import fake_tensors, trace_program
+from joulelab.tracing.program import Program, ProgramPhase
+from joulelab.tracing.trace import trace_program
 from joulelab.tracing.training import trace_training
-from joulelab.workloads import formats
 from joulelab.workloads.host_calls import HostCalls
-from joulelab.workloads.network import Loop, NetworkWorkload
+
+Kernels = tuple[KernelCost, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedPhases:
-    """The programs of a network's phases; of a phase that is a loop, one of its steps.
+class Loop(ABC):
+    """A program that is run as all of its steps, and counted by one of them.
 
-    ``host_calls`` counts the calls in Python of one execution of each, or of one step.
+    The cost of a loop is that of the step in its middle, :attr:`num_steps` times over. What
+    starts it, and what its first and last steps do otherwise, must be small against a step.
     """
-
-    programs: Mapping[str, Program]
-    steps: Mapping[str, int]
-    host_calls: Mapping[str, int]
 
     @property
-    def resident_b(self) -> float:
-        """Bytes of weights, inputs and optimizer state, and the most that a phase holds besides."""
-        return max(
-            program.parameter_b + program.input_b + program.optimizer_b + program.peak_live_b
-            for program in self.programs.values()
-        )
+    @abstractmethod
+    def num_steps(self) -> int:
+        """How many steps it takes, at least one."""
 
-    def phase(self, phase: str, *, work: float, times: int) -> PhaseCost:
-        """Return the cost of ``phase`` executed ``times`` times, which do ``work`` together."""
-        times *= self.steps.get(phase, 1)
-        program = self.programs[phase]
-        return PhaseCost(
-            phase=phase,
-            work=work,
-            kernels=merged(repeated(kernels_of(program), times)),
-            parameter_b=program.parameter_b,
-            host_calls=times * self.host_calls[phase],
-        )
+    @abstractmethod
+    def start(self) -> None:
+        """Bring the state to before the first step."""
 
+    @abstractmethod
+    def step(self, index: int) -> None:
+        """Take the step ``index``; those before it have been taken."""
 
-def traced(workload: NetworkWorkload[Any]) -> TracedPhases:
-    """Trace every phase of ``workload`` on tensors without memory.
+    @abstractmethod
+    def skip_to(self, index: int) -> None:
+        """Bring the state to before the step ``index``, with values of no meaning."""
 
-    Raises ConfigError if an operator of matrix kind has no formula, or a shape depends on values.
-    """
-    with fake_tensors(), workload.counting():
-        network, programs = workload.load(torch.device("cpu"))
-        formats.store_in(network, workload.settings.precision)
-        found = {
-            phase: _traced_phase(workload, phase, network, programs[phase])
-            for phase in workload.phases
-        }
-    return TracedPhases(
-        programs={phase: program for phase, (program, _) in found.items()},
-        host_calls={phase: calls for phase, (_, calls) in found.items()},
-        steps={
-            phase: program.num_steps
-            for phase, program in programs.items()
-            if isinstance(program, Loop)
-        },
-    )
+    def __call__(self) -> None:
+        """Take all steps."""
+        self.start()
+        for index in range(self.num_steps):
+            self.step(index)
 
 
 def trace_counted(
     program: Callable[[], object], *, trace: Callable[..., Program] = trace_program, **options: Any
 ) -> tuple[Program, int]:
-    """Trace ``program`` with these options; return it, and its calls in Python on the host."""
+    """Trace ``program`` with these options; return it, and its calls in Python on the host.
+
+    Raises ConfigError if an operator of matrix kind has no formula, or a shape depends on values.
+    """
     calls = HostCalls()
     return trace(calls.during(program), strict=True, **options), calls.count
 
 
-def _traced_phase(
-    workload: NetworkWorkload[Any],
+def traced_phase(
     phase: str,
-    network: torch.nn.Module,
     program: Callable[[], object],
-) -> tuple[Program, int]:
-    precision = workload.settings.precision
+    *,
+    network: torch.nn.Module,
+    precision: str,
+    trains: bool,
+) -> ProgramPhase:
+    """Trace one execution of ``program``; of a :class:`Loop` its middle step, for all of them."""
+    step, count = program, 1
+    if isinstance(program, Loop):
+        step, count = _middle_step(program), program.num_steps
     traced, calls = trace_counted(
-        _middle_step(program) if isinstance(program, Loop) else program,
-        trace=trace_training if phase in workload.training_phases else trace_program,
+        step,
+        trace=trace_training if trains else trace_program,
         network=network,
         tf32_matmul=precision == "tf32",
         tf32_conv=precision != "fp32",
     )
     # An estimate of fp32 lets convolutions use TF32, PyTorch's default; a measurement does not.
     if precision == "fp32" or is_quantised(precision):  # quantised layers were traced as such
-        return replace(traced, precision=precision), calls
-    return at_precision(traced, precision), calls
+        traced = replace(traced, precision=precision)
+    return ProgramPhase(
+        phase=phase,
+        work=1.0,
+        program=at_precision(traced, precision),
+        count=count,
+        host_calls=calls,
+    )
+
+
+class TracedSteps(NamedTuple):
+    """Kernels and calls in Python of all steps together, and the most bytes held in one."""
+
+    kernels: Kernels
+    host_calls: int
+    held_b: float
+
+
+def traced_steps(
+    step: Callable[[int], Callable[[], object]],
+    skip: Callable[[int], None],
+    num_steps: int,
+    *,
+    kernels: Callable[[Program], Kernels] = kernels_of,
+    **options: Any,
+) -> TracedSteps:
+    """Trace the first and the last of some steps: operations and bytes grow linearly in between.
+
+    ``step`` returns what takes the step of an index; ``skip`` makes as if that many had been taken.
+    """
+    if num_steps < 1:
+        return TracedSteps((), 0, 0.0)
+    traced = [trace_counted(step(0), **options)]
+    if num_steps > 1:
+        skip(num_steps - 2)
+        traced.append(trace_counted(step(num_steps - 1), **options))
+    (first, calls), (last, last_calls) = traced[0], traced[-1]
+    mean = averaged(kernels(first), kernels(last))
+    return TracedSteps(
+        kernels=repeated(mean, num_steps),
+        host_calls=num_steps * ((calls + last_calls) // 2),
+        held_b=max(program.held_b for program, _ in traced),
+    )
 
 
 def _middle_step(loop: Loop) -> Callable[[], object]:

@@ -1,7 +1,4 @@
-"""Linear layers that torchao's formats store, and how they are multiplied.
-
-Imports torch and torchao, so it is imported only by functions that run or trace a network.
-"""
+"""Linear layers that torchao's formats store, and how they are multiplied."""
 
 from typing import Any
 

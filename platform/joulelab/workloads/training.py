@@ -2,8 +2,6 @@
 
 Training runs on one CPU thread with fixed seeds, so that it gives the same network whichever GPU
 is there and however many cores. The state is kept under a digest of all that it depends on.
-
-Imports torch, so it is imported only by functions that run or trace a network.
 """
 
 import logging
@@ -25,7 +23,8 @@ from joulelab.workloads.disk_cache import (
     source_digests,
     user_folder,
 )
-from joulelab.workloads.formats import StoredSettings, storage_dtype
+from joulelab.workloads.formats import storage_dtype
+from joulelab.workloads.network import NetworkSettings
 
 _PACKAGES = ("diffusers", "scikit-learn", "torch", "transformers")
 _SEED = 0
@@ -68,7 +67,7 @@ class Recipe:
         )
 
 
-def load(recipe: Recipe, settings: StoredSettings, device: torch.device) -> torch.nn.Module:
+def load(recipe: Recipe, settings: NetworkSettings, device: torch.device) -> torch.nn.Module:
     """Return the network on ``device``, trained unless ``settings`` ask for random weights."""
     network = recipe.build(storage_dtype(settings.precision), device)
     network.train(mode=False)

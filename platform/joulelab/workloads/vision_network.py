@@ -1,8 +1,4 @@
-"""What the networks that look at images share: their weights, their images, their norms.
-
-Imports torch, torchvision and transformers, so it is imported only by functions that run or trace
-a network.
-"""
+"""What the networks that look at images share: their weights, their images, their norms."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,11 +6,10 @@ from typing import Any
 import torch
 from torch._guards import active_fake_mode
 
-from joulelab.errors import ConfigError
 from joulelab.tracing.trace import fake_network
 from joulelab.workloads import hub
-from joulelab.workloads.detection import DETECTORS, DetectionSettings
 from joulelab.workloads.formats import storage_dtype
+from joulelab.workloads.network import NetworkSettings
 
 from torchvision.models import ResNet50_Weights  # isort: skip  # hub makes them importable
 from transformers import (  # isort: skip
@@ -22,7 +17,6 @@ from transformers import (  # isort: skip
     AutoImageProcessor,
     AutoModelForImageClassification,
     AutoModelForObjectDetection,
-    PreTrainedConfig,
     PreTrainedModel,
     RTDetrImageProcessor,
     ViTImageProcessor,
@@ -37,7 +31,9 @@ _DETECTION: dict[str, Any] = {"rt_detr": RTDetrImageProcessor, "yolos": YolosIma
 _PUBLISHED_PX, _PUBLISHED_RESIZED_PX = 224, 232
 
 
-def classifier(geometry: Mapping[str, Any], settings: Any, device: torch.device) -> PreTrainedModel:
+def classifier(
+    geometry: Mapping[str, Any], settings: NetworkSettings, device: torch.device
+) -> PreTrainedModel:
     """Return a network that classifies images.
 
     Raises ConfigError if its weights cannot be read, or are of another geometry.
@@ -98,64 +94,39 @@ def _settle(norm: Any, inputs: tuple[torch.Tensor, ...]) -> None:
 
 
 def _network(
-    auto: Any, geometry: Mapping[str, Any], settings: Any, device: torch.device
+    auto: Any, geometry: Mapping[str, Any], settings: NetworkSettings, device: torch.device
 ) -> PreTrainedModel:
+    """Make a network; how many classes it tells apart is for its weights to say."""
+    shape = sorted({*geometry, "hidden_size", "image_size"} - {"num_labels"})
     config = AutoConfig.for_model(**geometry)
-    network = hub.network_of(auto, config, settings, device)
-    _require_geometry(config, network.config, geometry, settings)
-    return network
+    return hub.network_of(auto, config, settings, device, shape=shape)
 
 
-def _require_geometry(
-    wanted: PreTrainedConfig,
-    found: PreTrainedConfig,
+def detector(
     geometry: Mapping[str, Any],
-    settings: Any,
-) -> None:
-    """Refuse weights of another shape; how many classes they tell apart is theirs to say."""
-    differing = [
-        name
-        for name in sorted({*geometry, "hidden_size", "image_size"} - {"num_labels"})
-        if _plain(getattr(found, name, None)) != _plain(getattr(wanted, name, None))
-    ]
-    if differing:
-        raise ConfigError(
-            f"weights must be of the geometry that model names, {settings.model}, but "
-            f"{settings.weights!r} differs in {', '.join(differing)}."
-        )
-
-
-def _plain(value: Any) -> Any:
-    """Return what decides the shape: of a configuration in the configuration, its own."""
-    if isinstance(value, PreTrainedConfig):
-        return [_plain(getattr(value, name, None)) for name in ("hidden_sizes", "depths")]
-    return list(value) if isinstance(value, tuple) else value
-
-
-def detector(settings: DetectionSettings, device: torch.device) -> torch.nn.Module:
-    """Return a network that detects objects in images; ConfigError as :func:`classifier`."""
-    network = _network(AutoModelForObjectDetection, DETECTORS[settings.model], settings, device)
+    settings: NetworkSettings,
+    images: Callable[[], torch.Tensor],
+    device: torch.device,
+) -> torch.nn.Module:
+    """Return a network that detects objects in ``images``; ConfigError as :func:`classifier`."""
+    network = _network(AutoModelForObjectDetection, geometry, settings, device)
     if settings.weights is None:
-        images = random_images(settings.batch, settings.image_size, settings.precision, device)
-        settle_norms(network, lambda: network(pixel_values=images))
+        batch = images()
+        settle_norms(network, lambda: network(pixel_values=batch))
     return network
 
 
-def detecting(
-    network: torch.nn.Module, settings: DetectionSettings, device: torch.device
-) -> Callable[[], object]:
-    """Return what detects objects in one batch of random images.
+def detecting(network: Any, images: torch.Tensor, confidence: float) -> Callable[[], object]:
+    """Return what detects objects in one batch of square images.
 
     It waits for the device, as everyone's does: how many boxes are kept decides their shape.
     """
-    images = random_images(settings.batch, settings.image_size, settings.precision, device)
-    sizes = torch.full((settings.batch, 2), settings.image_size, device=device)
-    kind = DETECTORS[settings.model]["model_type"]
-    chosen = _DETECTION[kind]().post_process_object_detection
+    sizes = torch.full((len(images), 2), images.shape[-1], device=images.device)
+    chosen = _DETECTION[network.config.model_type]().post_process_object_detection
 
     def detect() -> object:
         found = network(pixel_values=images)
-        return chosen(found, threshold=settings.confidence, target_sizes=sizes)
+        return chosen(found, threshold=confidence, target_sizes=sizes)
 
     return detect
 

@@ -11,8 +11,7 @@ from joulelab.core.cost import WorkloadCost
 from joulelab.core.number_format import NetworkPrecision
 from joulelab.core.request import Request
 from joulelab.errors import ConfigError
-from joulelab.workloads.knobs import check_knobs
-from joulelab.workloads.network import NetworkWorkload, Programs
+from joulelab.workloads.network import NetworkSettings, NetworkWorkload, Programs
 
 WINDOW_S = 30.0
 """Audio that the encoder takes at once, padded if there is less (arXiv:2212.04356, section 2.2)."""
@@ -59,16 +58,11 @@ GEOMETRIES: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhisperSettings:
+class WhisperSettings(NetworkSettings):
     """Recognise noise that sounds like speech, in windows of 30 s one after the other.
 
     Attributes:
         model: Geometry of the network; toy is for tests.
-        weights: Folder or hub id of a checkpoint of that geometry; by default the weights are
-            random, which takes the same time and energy and needs no download.
-        precision: Number format of weights and products. tf32 is stored as fp32; under int8, int4
-            and fp8 linear layers alone are stored so.
-        batch: Recordings recognised side by side.
         audio_seconds: Length of each. A window that is not full costs as much as a full one.
         beams: Texts kept at each step for every recording; 1 is greedy.
         tokens_per_second: Tokens generated for a second of audio. The default is the speech of
@@ -76,15 +70,13 @@ class WhisperSettings:
     """
 
     model: Model = "base"
-    weights: str | None = None
     precision: NetworkPrecision = "fp16"
-    batch: int = 1
     audio_seconds: float = WINDOW_S
     beams: int = 1
     tokens_per_second: float = 10 / 3
 
     def __post_init__(self) -> None:
-        check_knobs(self)
+        NetworkSettings.__post_init__(self)
         longest = MOST_TOKENS - START_TOKENS
         if self.new_tokens > longest:
             raise ConfigError(
@@ -139,10 +131,22 @@ class Whisper(NetworkWorkload[WhisperSettings]):
 
     @override
     def programs(self, network: Any, device: Any) -> Programs:
+        recognition = self.recognition(network)
+        return {"encoder": recognition.encode, "decoder": recognition.decode}
+
+    def recognition(self, network: Any) -> Any:
+        """Return what ``network`` does to one window of every recording."""
         from joulelab.workloads.whisper_network import Recognition
 
-        recognition = Recognition(network, self.settings)
-        return {"encoder": recognition.encode, "decoder": recognition.decode}
+        settings = self.settings
+        return Recognition(
+            network,
+            batch=settings.batch,
+            window_s=settings.window_s,
+            beams=settings.beams,
+            start_tokens=START_TOKENS,
+            new_tokens=settings.new_tokens,
+        )
 
     @override
     def work(self, phase: str) -> float:
@@ -163,4 +167,4 @@ class Whisper(NetworkWorkload[WhisperSettings]):
     def cost(self) -> WorkloadCost:
         from joulelab.workloads.whisper_network import traced_cost
 
-        return traced_cost(self)
+        return traced_cost(self, self.recognition)

@@ -1,10 +1,6 @@
-"""A Whisper network of transformers, its decoding of windows of audio, and what that costs.
-
-Imports torch and transformers, so it is imported only by functions that run or trace a network.
-"""
+"""A Whisper network of transformers, its decoding of windows of audio, and what that costs."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +9,11 @@ from numpy.typing import NDArray
 from torch._guards import active_fake_mode
 
 from joulelab.core.cost import PhaseCost, WorkloadCost
-from joulelab.tracing.kernels import averaged, kernels_of, merged, repeated
-from joulelab.tracing.program import Program
+from joulelab.tracing.kernels import kernels_of, merged, repeated
 from joulelab.tracing.trace import fake_tensors
 from joulelab.workloads import formats
-from joulelab.workloads.network_cost import trace_counted
-from joulelab.workloads.whisper import START_TOKENS, Whisper, WhisperSettings
+from joulelab.workloads.network import NetworkWorkload
+from joulelab.workloads.network_cost import trace_counted, traced_steps
 
 from transformers import (  # isort: skip  # hub makes it importable
     DynamicCache,
@@ -38,17 +33,26 @@ class Recognition:
     but have the same length, as the time and energy of a measurement must.
     """
 
-    def __init__(self, network: Any, settings: WhisperSettings) -> None:
+    def __init__(
+        self,
+        network: Any,
+        *,
+        batch: int,
+        window_s: float,
+        beams: int,
+        start_tokens: int,
+        new_tokens: int,
+    ) -> None:
         self.network = network
         """The network that recognises."""
-        self.features = _features(network, settings)
+        self.features = _features(network, batch, window_s)
         """Log-mel spectra, shape (batch, bins, frames)."""
-        self._settings = settings
+        self._beams, self._new_tokens = beams, new_tokens
         self._heard: Any = None
-        self.num_texts = settings.batch * settings.beams
+        self.num_texts = batch * beams
         """Texts that are decoded side by side."""
         device = network.device
-        start = torch.full((self.num_texts, START_TOKENS), network.config.decoder_start_token_id)
+        start = torch.full((self.num_texts, start_tokens), network.config.decoder_start_token_id)
         self._start = start.to(device)
         self.cache: Any = None
         """Keys and values of the texts so far, and of what was heard."""
@@ -63,7 +67,7 @@ class Recognition:
     def decode(self) -> None:
         """Generate the text of the window, as many tokens as the settings say."""
         self.start()
-        for _ in range(self._settings.new_tokens - 1):
+        for _ in range(self._new_tokens - 1):
             self.step()
 
     def start(self) -> None:
@@ -90,7 +94,7 @@ class Recognition:
         self.texts = torch.nn.functional.pad(self.texts, (0, num_tokens))
 
     def _extend(self, tokens: torch.Tensor) -> None:
-        heard = self._heard.repeat_interleave(self._settings.beams, dim=0)
+        heard = self._heard.repeat_interleave(self._beams, dim=0)
         output = self.network(
             decoder_input_ids=tokens,
             encoder_outputs=BaseModelOutput(last_hidden_state=heard),
@@ -98,14 +102,15 @@ class Recognition:
             use_cache=True,
         )
         logits = output.logits[:, -1]
-        if self._settings.beams == 1:
+        if self._beams == 1:
             self.texts = torch.cat((self.texts, logits.argmax(-1, keepdim=True)), dim=1)
         else:
             self._choose(logits)
 
     def _choose(self, logits: torch.Tensor) -> None:
         """Keep the likeliest texts of each recording, whatever beam they come from."""
-        batch, beams = self._settings.batch, self._settings.beams
+        beams = self._beams
+        batch = self.num_texts // beams
         scores = logits.float().log_softmax(-1) + self._scores.unsqueeze(1)
         best, index = scores.reshape(batch, -1).topk(beams)
         vocabulary = logits.shape[-1]
@@ -118,19 +123,19 @@ class Recognition:
 
     def _is_first_beam(self) -> torch.Tensor:
         texts = torch.arange(self.num_texts, device=self.network.device)
-        return texts % self._settings.beams == 0
+        return texts % self._beams == 0
 
 
-def _features(network: Any, settings: WhisperSettings) -> torch.Tensor:
+def _features(network: Any, batch: int, window_s: float) -> torch.Tensor:
     """Return the log-mel spectra of noise like speech, a different one for each recording."""
     config = network.config
     dtype, device = network.dtype, network.device
     if active_fake_mode() is not None:
-        shape = (settings.batch, config.num_mel_bins, 2 * config.max_source_positions)
+        shape = (batch, config.num_mel_bins, 2 * config.max_source_positions)
         return torch.empty(shape, dtype=dtype, device=device)
     extractor: Any = WhisperFeatureExtractor(config.num_mel_bins)  # type: ignore[no-untyped-call]
     rate = extractor.sampling_rate
-    audio = [speech_like(settings.window_s, rate, seed) for seed in range(settings.batch)]
+    audio = [speech_like(window_s, rate, seed) for seed in range(batch)]
     features = extractor(audio, sampling_rate=rate, return_tensors="pt").input_features
     spectra: torch.Tensor = features.to(device=device, dtype=dtype)
     return spectra
@@ -149,24 +154,27 @@ def speech_like(duration_s: float, rate_hz: int, seed: int) -> NDArray[np.float3
     return np.asarray(0.9 * audio / loudest, dtype=np.float32)
 
 
-def traced_cost(workload: Whisper) -> WorkloadCost:
-    """Return the costs of all windows of a run, and the most bytes held."""
+def traced_cost(
+    workload: NetworkWorkload[Any], recognition_of: Callable[[Any], Recognition]
+) -> WorkloadCost:
+    """Return the costs of all windows of a run of ``workload``, and the most bytes held."""
     settings, tf32 = workload.settings, workload.settings.precision == "tf32"
     with fake_tensors():
         network = workload.network(torch.device("cpu"))
-        recognition = Recognition(network, settings)
+        recognition = recognition_of(network)
         formats.store_in(network, settings.precision)
-        traced = partial(trace_counted, network=network, tf32_matmul=tf32, tf32_conv=tf32)
-        encoder, encoder_calls = traced(recognition.encode, inputs=(recognition.features,))
-        start, decoder_calls = traced(recognition.start)
-        steps = _trace_steps(recognition, traced, settings.new_tokens - 1)
-    decoder = kernels_of(start)
-    if steps:
-        num_steps = settings.new_tokens - 1
-        average = averaged(kernels_of(steps[0][0]), kernels_of(steps[-1][0]))
-        decoder += repeated(average, num_steps)
-        decoder_calls += num_steps * sum(calls for _, calls in steps) // len(steps)
-    held = (encoder, start, *(program for program, _ in steps))
+        options: dict[str, Any] = {"network": network, "tf32_matmul": tf32, "tf32_conv": tf32}
+        encoder, encoder_calls = trace_counted(
+            recognition.encode, inputs=(recognition.features,), **options
+        )
+        start, start_calls = trace_counted(recognition.start, **options)
+        steps = traced_steps(
+            lambda _: recognition.step,
+            recognition.lengthen,
+            settings.new_tokens - 1,
+            kv=recognition.cache,
+            **options,
+        )
     times = settings.num_windows
     phases = tuple(
         PhaseCost(
@@ -178,20 +186,8 @@ def traced_cost(workload: Whisper) -> WorkloadCost:
         )
         for phase, kernels, num_calls in (
             ("encoder", kernels_of(encoder), encoder_calls),
-            ("decoder", decoder, decoder_calls),
+            ("decoder", (*kernels_of(start), *steps.kernels), start_calls + steps.host_calls),
         )
     )
-    held_b = max(each.parameter_b + each.input_b + each.peak_live_b for each in held)
+    held_b = max(encoder.held_b, start.held_b, steps.held_b)
     return WorkloadCost(unit=workload.unit, phases=phases, resident_b=held_b)
-
-
-def _trace_steps(
-    recognition: Recognition, traced: Callable[..., tuple[Program, int]], num_steps: int
-) -> list[tuple[Program, int]]:
-    """Trace the first and the last step: operations and bytes grow linearly in between."""
-    steps: list[tuple[Program, int]] = []
-    for skipped in (0, num_steps - 2)[: min(num_steps, 2)]:
-        if steps:
-            recognition.lengthen(skipped)
-        steps.append(traced(recognition.step, kv=recognition.cache))
-    return steps

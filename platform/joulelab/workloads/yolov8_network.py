@@ -2,8 +2,6 @@
 
 It is an optional extra: nothing here runs unless the user has installed ultralytics and asks for
 one of its networks. What follows for those who pass such a program on, its licence says.
-
-Imports torch, so it is imported only by functions that run or trace a network.
 """
 
 import os
@@ -15,24 +13,26 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from joulelab.errors import ConfigError
 from joulelab.tracing.torchvision_shim import ensure_torchvision
-from joulelab.workloads.detection import DetectionSettings
 from joulelab.workloads.formats import require_file, storage_dtype
-from joulelab.workloads.vision_network import random_images, settle_norms
+from joulelab.workloads.network import NetworkSettings
+from joulelab.workloads.vision_network import settle_norms
 
 _NUM_CLASSES = 80  # of COCO, for which the networks were published
 _OVERLAP = 0.7  # intersection over union above which ultralytics predicts one object, not two
 
 
-def detector(settings: DetectionSettings, device: torch.device) -> torch.nn.Module:
+def detector(
+    model: str, settings: NetworkSettings, images: Callable[[], torch.Tensor], device: torch.device
+) -> torch.nn.Module:
     """Return a network that detects objects, its batch norms folded as the library does to predict.
 
     Raises ConfigError if ultralytics is not installed, or the weights cannot be read.
     """
     with unset_fake_temporarily():  # its constructor reads values
-        network: Any = _network(settings, device)
+        network: Any = _network(model, settings, device)
     if settings.weights is None:
-        images = random_images(settings.batch, settings.image_size, settings.precision, device)
-        settle_norms(network, lambda: network(images))
+        batch = images()
+        settle_norms(network, lambda: network(batch))
     with unset_fake_temporarily():
         network.fuse(verbose=False)
         _keep_strides_as_numbers(network)
@@ -40,18 +40,15 @@ def detector(settings: DetectionSettings, device: torch.device) -> torch.nn.Modu
     return built
 
 
-def detecting(
-    network: torch.nn.Module, settings: DetectionSettings, device: torch.device
-) -> Callable[[], object]:
-    """Return what detects objects in one batch of random images, as the library predicts.
+def detecting(network: Any, images: torch.Tensor, confidence: float) -> Callable[[], object]:
+    """Return what detects objects in one batch of images, as the library predicts.
 
     Overlapping boxes are suppressed.
     """
     suppressed = _library()[1]
-    images = random_images(settings.batch, settings.image_size, settings.precision, device)
 
     def detect() -> object:
-        return suppressed(network(images), conf_thres=settings.confidence, iou_thres=_OVERLAP)
+        return suppressed(network(images), conf_thres=confidence, iou_thres=_OVERLAP)
 
     return detect
 
@@ -73,11 +70,11 @@ def _library() -> tuple[Any, Any]:
     return DetectionModel, non_max_suppression
 
 
-def _network(settings: DetectionSettings, device: torch.device) -> Any:
+def _network(model: str, settings: NetworkSettings, device: torch.device) -> Any:
     if settings.weights is None:
-        network = _library()[0](f"{settings.model}.yaml", nc=_NUM_CLASSES, verbose=False)
+        network = _library()[0](f"{model}.yaml", nc=_NUM_CLASSES, verbose=False)
     else:
-        network = _pretrained(settings.model, settings.weights)
+        network = _pretrained(model, settings.weights)
     network.to(device, storage_dtype(settings.precision))
     network.train(mode=False)
     return network

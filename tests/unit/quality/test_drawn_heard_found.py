@@ -79,7 +79,10 @@ def test_prompts_and_real_images_come_from_a_folder(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
-    [("a.jsonl", '{"text": "a cat"}', "prompt 1: no JSON with a prompt"), ("a.md", "", "has none")],
+    [
+        ("a.jsonl", '{"text": "a cat"}', "a.jsonl:1 must be an object with a prompt"),
+        ("a.md", "", "has none"),
+    ],
 )
 def test_a_file_without_prompts_is_refused(tmp_path, name, text, said):
     (tmp_path / name).write_text(text)

@@ -16,10 +16,12 @@ from joulelab.errors import ConfigError
 from joulelab.tracing.kernels import kernels_of, merged
 from joulelab.tracing.trace import fake_tensors, trace, trace_program
 from joulelab.workloads import accelerator
-from joulelab.workloads.diffusion import Diffusion, DiffusionSettings
+from joulelab.workloads.denoising import _KINDS, scheduler_of
+from joulelab.workloads.diffusion import Diffusion
 from joulelab.workloads.diffusion_geometry import PIPELINES
 from joulelab.workloads.diffusion_network import TextToImage
-from joulelab.workloads.diffusion_parts import _KINDS, decoder_dtype, parts_of, scheduler_of
+from joulelab.workloads.diffusion_parts import decoder_dtype
+from joulelab.workloads.diffusion_settings import DiffusionSettings
 
 CPU = torch.device("cpu")
 META = torch.device("meta")
@@ -53,7 +55,7 @@ def tiny(**knobs):
 
 def parts(settings):
     with accelerator.seeded(5, CPU):
-        return parts_of(settings, CPU)
+        return Diffusion(settings).network(CPU)
 
 
 def images(settings, texts=TEXTS):
@@ -264,7 +266,7 @@ def letters():
 def test_pretrained_weights_of_the_geometry_are_loaded(tmp_path):
     networks = saved(tiny(), tmp_path)
 
-    loaded = parts_of(tiny(weights=str(tmp_path)), CPU)
+    loaded = Diffusion(tiny(weights=str(tmp_path))).network(CPU)
 
     expected = dict(networks.named_parameters())
     found = dict(loaded.named_parameters())
@@ -276,7 +278,7 @@ def test_pretrained_weights_of_the_geometry_are_loaded(tmp_path):
 def test_texts_are_tokenized_by_the_tokenizer_of_the_weights(tmp_path):
     saved(tiny(), tmp_path)
 
-    (tokens,) = parts_of(tiny(weights=str(tmp_path)), CPU).tokens(["ab c"])
+    (tokens,) = Diffusion(tiny(weights=str(tmp_path))).network(CPU).tokens(["ab c"])
 
     first, last = 0, len(string.ascii_lowercase)  # of the letters inside and at the end of words
     assert tokens.tolist() == [[998, first, last + 1, last + 2, *[999] * 73]]
@@ -285,13 +287,13 @@ def test_texts_are_tokenized_by_the_tokenizer_of_the_weights(tmp_path):
 def test_weights_of_another_geometry_are_refused_with_what_differs(tmp_path):
     saved(tiny(), tmp_path)
 
-    with pytest.raises(ConfigError, match=r"block_out_channels \[32, 64\] \(not \(320, 640"):
-        parts_of(DiffusionSettings(model="sd-1.5", weights=str(tmp_path)), CPU)
+    with pytest.raises(ConfigError, match=r"block_out_channels \[32, 64\] \(not \[320, 640"):
+        Diffusion(DiffusionSettings(model="sd-1.5", weights=str(tmp_path))).network(CPU)
 
 
 def test_weights_that_are_not_there_are_refused_with_what_is_allowed(tmp_path):
     with pytest.raises(ConfigError, match=r"weights must be a folder.*absent"):
-        parts_of(tiny(weights=str(tmp_path / "absent")), CPU)
+        Diffusion(tiny(weights=str(tmp_path / "absent"))).network(CPU)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +335,7 @@ def matrix_flop(phase):
 
 @pytest.mark.parametrize(("model", "published"), PUBLISHED_PARAMETERS.items())
 def test_a_geometry_has_the_parameters_of_the_published_networks(model, published):
-    parts = parts_of(DiffusionSettings(model=model), META)
+    parts = Diffusion(DiffusionSettings(model=model)).network(META)
 
     networks = (parts.unet, parts.vae, *parts.text_encoders)
     assert tuple(sum(p.numel() for p in network.parameters()) for network in networks) == published

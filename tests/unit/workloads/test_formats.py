@@ -226,7 +226,7 @@ def test_a_network_without_a_layer_to_quantise_is_refused(precision):
     [
         ((7, 0), "fp64, fp32, fp16"),
         ((7, 5), "fp64, fp32, fp16, int8"),
-        ((8, 0), "fp64, fp32, fp16, bf16, tf32, int8, int4"),
+        ((8, 0), "fp64, fp32, tf32, fp16, bf16, int8, int4"),
     ],
 )
 def test_a_precision_that_a_gpu_lacks_is_refused_with_those_that_it_has(

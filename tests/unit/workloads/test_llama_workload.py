@@ -125,6 +125,11 @@ def full_size(model, **knobs):
     return LlamaSettings(model=model, batch=2, prompt_tokens=1000, new_tokens=24, **knobs)
 
 
+def cached_per_token(geometry):
+    """Keys and values that the cache holds for one token of one sequence."""
+    return 2 * geometry.num_hidden_layers * geometry.num_key_value_heads * geometry.head_dim
+
+
 def products_per_token(geometry):
     """Multiply-adds per token outside attention: all weights but embedding, norms and head."""
     norms = (2 * geometry.num_hidden_layers + 1) * geometry.hidden_size
@@ -163,7 +168,7 @@ def test_decode_moves_the_weights_and_the_cache_once_per_step(model, kv_cache, p
     # Concatenation reads the cache, writes it, and attention reads it again; a static cache is
     # read once, in its full length.
     length = 1024 if kv_cache == "static" else 1000 + (24 + 1) / 2
-    cached = settings.batch * passes * length * geometry.cached_numbers_per_token
+    cached = settings.batch * passes * length * cached_per_token(geometry)
     step_b = 2 * (geometry.num_parameters - embedding + cached)
     assert decode.dram_b == pytest.approx(24 * step_b, rel=0.02)
 
@@ -282,7 +287,7 @@ def test_a_context_adds_to_a_decode_what_attention_reads_of_it():
 
     # Products with keys and values, and the cache concatenated (read, written) and read.
     more_flop = 4 * geometry.num_hidden_layers * geometry.hidden_size * 1000
-    more_b = 3 * 2 * geometry.cached_numbers_per_token * 1000
+    more_b = 3 * 2 * cached_per_token(geometry) * 1000
     steps = TINY.new_tokens
     products = [
         sum(k.flop * k.count for k in phase.kernels if k.pipe == "tensor_bf16")
@@ -298,7 +303,7 @@ def test_a_context_leaves_the_prefill_alone_and_is_held_beside_it():
     )
 
     assert with_context.phase("prefill") == plain.phase("prefill")
-    per_token_b = 4 * TINY.geometry.cached_numbers_per_token
+    per_token_b = 4 * cached_per_token(TINY.geometry)
     assert with_context.resident_b - plain.resident_b == 100 * per_token_b
 
 
@@ -362,7 +367,7 @@ def test_quantised_layers_are_held_in_as_many_bits(tmp_path, precision, share):
     settings = LlamaSettings(model=folder_of(tmp_path, geometry), precision=precision)
     embedding = geometry.vocab_size * geometry.hidden_size  # stays in 16 bits, as does its twin
     layers = geometry.num_parameters - embedding
-    cached = (512 + 64) * geometry.cached_numbers_per_token
+    cached = (512 + 64) * cached_per_token(geometry)
 
     resident_b = Llama(settings).cost().resident_b
 
@@ -379,7 +384,7 @@ def test_a_tied_head_is_counted_and_held_once(model, published):
     resident_b = Llama(settings).cost().resident_b
 
     assert settings.geometry.num_parameters == published
-    cached = (512 + 64) * settings.geometry.cached_numbers_per_token
+    cached = (512 + 64) * cached_per_token(settings.geometry)
     assert resident_b == 2 * (published + cached)
 
 

@@ -16,10 +16,8 @@ from joulelab.workloads.digits import (
     DigitsDiffusion,
     DigitsDiffusionSettings,
     DigitsLstmSettings,
-    all_digits,
-    held_out_digits,
-    training_digits,
 )
+from joulelab.workloads.digits_data import all_digits, held_out_digits, training_digits
 from joulelab.workloads.digits_networks import noisy_batch, some_digits
 
 TRAINED = ("char-lm", "digits-diffusion", "digits-lstm", "digits-vit")

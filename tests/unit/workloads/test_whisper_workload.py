@@ -25,7 +25,7 @@ def toy(**knobs):
 def recognition_of(settings):
     with accelerator.seeded(7, CPU):
         network = Whisper(settings).network(CPU)
-    return whisper_network.Recognition(network, settings)
+    return Whisper(settings).recognition(network)
 
 
 @pytest.mark.parametrize(("beams", "batch"), [(1, 2), (3, 2)])
@@ -108,7 +108,7 @@ def test_the_cost_of_decoding_is_the_sum_over_its_steps(beams):
     settings = toy(beams=beams, batch=2, tokens_per_second=0.3)
     with fake_tensors():
         network = Whisper(settings).network(CPU)
-        recognition = whisper_network.Recognition(network, settings)
+        recognition = Whisper(settings).recognition(network)
         recognition.encode()
         stepwise = trace(recognition.decode, tf32_conv=False)
 

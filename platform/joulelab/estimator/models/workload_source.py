@@ -82,7 +82,7 @@ class WorkloadModel(Model):
 
             return trace_language(workload)
         if isinstance(workload, NetworkWorkload) and type(workload).cost is NetworkWorkload.cost:
-            return Traced(phases=_traced_network(workload), inputs={})
+            return Traced(phases=workload.traced(), inputs={})
         cost = workload.cost()
         if not any(phase.kernels for phase in cost.phases):
             raise ConfigError(f"The workload {self.name} computes nothing that can be estimated.")
@@ -96,21 +96,6 @@ class WorkloadModel(Model):
         if "batch" not in known and request.batch != 1:
             raise ConfigError(f"The workload {self.name} has no batch; ask for batch 1.")
         return {knob: value for knob, value in choices.items() if knob in known}
-
-
-def _traced_network(workload: NetworkWorkload[Any]) -> tuple[ProgramPhase, ...]:
-    from joulelab.workloads.network_cost import traced
-
-    found = traced(workload)
-    return tuple(
-        ProgramPhase(
-            phase=phase,
-            work=workload.executions(phase) * workload.work(phase),
-            program=found.programs[phase],
-            count=workload.executions(phase) * found.steps.get(phase, 1),
-        )
-        for phase in workload.phases
-    )
 
 
 def _traced_loop(workload: LaunchLoop[Any], name: str) -> ProgramPhase:
