@@ -5,10 +5,9 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from joulelab.analysis.conclude import conclude_knobs
+from joulelab.analysis.conclude import conclude_knobs, report_of
 from joulelab.analysis.knob_log import KnobStudy
 from joulelab.analysis.knob_study import KnobResult
-from joulelab.analysis.reprint import print_knobs
 from joulelab.core.configuration import Configuration
 from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.core.quality import Quality
@@ -77,7 +76,7 @@ def measure_knobs(
             together=network_of,
         )
         summary = lab.carry_out(trials, sites, folder, settings=settings, conclude=conclude)
-    print_knobs(results[-1], study, folder)
+    report_of(ResultStore(folder), results[-1]).print(folder)
     tracked = lab.where_tracked(summary)
     Console().print(f"\n{tracked}", soft_wrap=True, highlight=False, markup=False)
     if summary.interrupted:

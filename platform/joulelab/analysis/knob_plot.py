@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from joulelab.analysis.compared import Figures
 from joulelab.analysis.figure_file import headed_figure, headline
 from joulelab.analysis.knob_findings import crossover, losses
 from joulelab.analysis.knob_study import KnobPhase, KnobRow, Panel
@@ -34,7 +35,6 @@ from joulelab.analysis.style import (
     tidy,
     write_labels,
 )
-from joulelab.analysis.sweep import Figures
 from joulelab.analysis.wording import board_words
 from joulelab.core.configuration import KnobValue
 
