@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from joulelab.core.additive import AdditiveFit, Interval, fit_additive, tied
+from joulelab.core.additive import AdditiveFit, Interval, fit_additive, less, more, tied
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift, fit_drift
 from joulelab.core.measurement import Finding, Measurement
@@ -295,13 +295,3 @@ def exclusion(measurement: Measurement, label: Label, why: str = "") -> Exclusio
         findings=measurement.findings,
         why=why,
     )
-
-
-def less(ratio: Interval) -> Interval:
-    """Return a ratio as the share that is saved, or the other way round."""
-    return Interval(value=1 - ratio.value, low=1 - ratio.high, high=1 - ratio.low)
-
-
-def more(ratio: Interval) -> Interval:
-    """Return a ratio as the share that is added."""
-    return Interval(value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)

@@ -36,7 +36,7 @@ def knob_sheet(phase: KnobPhase) -> Sheet:
         return line(
             row,
             quantities,
-            row.figures and (row, row.figures),
+            (row, row.figures) if row.figures else None,
             mark=mark + ("!" if label in lost else " "),
             named=[str(value) for value in row.case.values],
             why=f"{word} [{reasons.get(row.reason)}]",

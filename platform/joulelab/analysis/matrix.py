@@ -90,7 +90,8 @@ class MatrixRow:
     @property
     def knobs(self) -> str | None:
         """What it was run with, as JSON; ``None`` where the workload refuses the cell."""
-        return self.configuration and dumps(dict(self.configuration.knobs))
+        found = self.configuration
+        return None if found is None else dumps(dict(found.knobs))
 
 
 Matrix = Sequence[tuple[Variant, KnobGrid]]

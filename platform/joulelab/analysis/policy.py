@@ -14,9 +14,9 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.analysis.compared import DEFAULT, comparable, fit_quantities, more, point_label
+from joulelab.analysis.compared import DEFAULT, comparable, fit_quantities, point_label
 from joulelab.analysis.wording import board_words
-from joulelab.core.additive import AdditiveFit, Interval
+from joulelab.core.additive import AdditiveFit, Interval, more
 from joulelab.core.comparison import best_set
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement

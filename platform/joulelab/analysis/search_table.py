@@ -58,7 +58,7 @@ def search_sheet(result: SearchResult, rows: Sequence[SearchRow]) -> Sheet:
             line(
                 row,
                 quantities,
-                row.found and (row, row.found),
+                (row, row.found) if row.found else None,
                 mark=("*" if row.is_best else "=" if row.in_set else " ") + _role(result, row),
                 named=[_value(*pair, row) for pair in zip(axes, row.values, strict=True)],
                 why="power-capped" if row.is_capped else row.reason.partition(":")[0],

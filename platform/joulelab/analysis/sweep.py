@@ -107,12 +107,12 @@ class PhaseResult(Phase[SweepRow]):
     @property
     def recommended(self) -> str | None:
         """Label of the point to use; likewise."""
-        return self.best and self.best.point.label
+        return None if self.best is None else self.best.point.label
 
     @property
     def lowest(self) -> str | None:
         """Label of the point of lowest objective; likewise."""
-        return self.least and self.least.point.label
+        return None if self.least is None else self.least.point.label
 
     def row(self, label: str) -> SweepRow:
         """Return the row of the point called ``label``."""

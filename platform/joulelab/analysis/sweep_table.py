@@ -61,7 +61,7 @@ def sweep_sheet(phase: PhaseResult, rows: Sequence[SweepRow]) -> Sheet:
             line(
                 row,
                 quantities,
-                row.figures and (row, row.figures),
+                (row, row.figures) if row.figures else None,
                 mark=_place(row) + ("^" if row.power_capped else " "),
                 named=[_clock(row)],
                 why=row.reasons[0] if row.reasons else "not compared",

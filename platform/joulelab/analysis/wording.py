@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from math import floor, log10
 
-from joulelab.analysis.compared import more
 from joulelab.analysis.quantities import uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
-from joulelab.core.additive import Interval
+from joulelab.core.additive import Interval, more
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint

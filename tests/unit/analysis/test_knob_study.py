@@ -13,7 +13,6 @@ from joulelab.analysis.conclude import conclude_knobs, report_of
 from joulelab.analysis.knob_findings import crossover, equals, losses, winners
 from joulelab.analysis.knob_grid import Axis, knob_grid
 from joulelab.analysis.knob_log import LOG, KnobStudy
-from joulelab.analysis.knob_plot import apart
 from joulelab.analysis.knob_study import analyse_knobs, summed
 from joulelab.analysis.knob_table import knob_frame
 from joulelab.analysis.knob_wording import (
@@ -24,6 +23,7 @@ from joulelab.analysis.knob_wording import (
     conclude_steps,
     sentence,
 )
+from joulelab.analysis.labels import apart
 from joulelab.cli.main import main
 from joulelab.core.measurement import Finding
 from joulelab.core.quality import Quality
