@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.table import Table
 from simulation_error import Cell, Comparison, simulate
 
+from joulelab.analysis.compared import Figures
 from joulelab.analysis.knob_grid import Case
 from joulelab.analysis.knob_log import LOG, read_knob_log
 from joulelab.analysis.knob_study import KnobPhase, analyse_knobs
-from joulelab.analysis.sweep import Figures
 from joulelab.errors import ConfigError
 from joulelab.hardware.catalogue import spec_for
 from joulelab.tracking.store import ResultStore

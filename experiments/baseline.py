@@ -21,8 +21,8 @@ import tyro
 from rich.console import Console
 
 from joulelab import Configuration
-from joulelab.analysis.baseline import baseline_rows, write_baseline_csv
-from joulelab.analysis.baseline_report import baseline_table, save_baseline_plot
+from joulelab.analysis.baseline import baseline_frame, baseline_rows, baseline_table
+from joulelab.analysis.cell_plots import save_baseline_plot
 from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
@@ -87,10 +87,10 @@ def main(config: Baseline) -> int:
         folder = lab.folder(f"baseline-{kind}", sites)
         trials = plan_sweep(folder.name, asked, repeats=config.repeats, seed=config.seed)
         summary = lab.carry_out(trials, sites, folder, settings=config)
-    measurements = ResultStore(folder).read()
-    Console().print(baseline_table(baseline_rows(measurements)))
-    write_baseline_csv(measurements, folder / "baseline.csv")
-    plots = save_baseline_plot(baseline_rows(measurements), folder / "baseline")
+    rows = baseline_rows(ResultStore(folder).read())
+    Console().print(baseline_table(rows))
+    baseline_frame(rows).write(folder / "baseline.csv")
+    plots = save_baseline_plot(rows, folder / "baseline")
     print(*(f"  {path}" for path in (folder / "baseline.csv", *plots)), sep="\n")
     return summary.exit_code or int(not summary.complete)
 

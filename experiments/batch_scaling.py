@@ -18,41 +18,30 @@ from joulelab.cli.errors import exit_code, quiet_start
 quiet_start(__name__)
 
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Generic, TypeVar
+from typing import TypeVar
 
-import tyro
-
-from joulelab.analysis.knob_grid import Axis, knob_grid
+from joulelab.analysis.knob_grid import Axis
 from joulelab.analysis.knob_log import KnobStudy
-from joulelab.cli.workload_choice import parse_with_workload, workload_name
+from joulelab.cli.workload_choice import parse_with_workload
 from joulelab.workloads.llama import LlamaSettings
-from joulelab_actors.knob_study import measure_knobs
-from joulelab_actors.laboratory import Laboratory
+from joulelab_actors.knob_study import KnobOptions
 
 Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchScaling(Generic[Settings]):
+class BatchScaling(KnobOptions[Settings]):
     """Measure a workload over the batch.
 
     Attributes:
-        workload: What to run; its own options may follow it.
-        lab: Where it runs, at the driver's own clocks.
         precisions: Number formats, one curve each.
         batches: Batches; the first is what the others are compared with.
-        repeats: Blocks; each holds every combination once in its own random order.
-        order_seed: Seed of the order of trials.
     """
 
-    workload: Annotated[Settings, tyro.conf.arg(name="")]
-    lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
     precisions: tuple[str, ...] = ("bf16",)
     batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
-    repeats: int = 3
-    order_seed: int = 0
 
 
 def main(config: BatchScaling[object]) -> int:
@@ -61,15 +50,10 @@ def main(config: BatchScaling[object]) -> int:
         Axis(knob="precision", values=config.precisions, title="format"),
         Axis(knob="batch", values=config.batches, title="batch"),
     ]
-    knobs = asdict(config.workload)  # type: ignore[call-overload]
-    grid = knob_grid(workload_name(config.workload), knobs, axes)
-    return measure_knobs(
+    grid = config.grid(axes)
+    return config.measure(
         KnobStudy(grid=grid, about="batches", panels=("energy", "trade")),
-        config.lab,
-        kind="batch",
-        settings=config,
-        repeats=config.repeats,
-        seed=config.order_seed,
+        "batch",
     )
 
 

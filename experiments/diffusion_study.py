@@ -19,65 +19,50 @@ from joulelab.cli.errors import exit_code, quiet_start
 quiet_start(__name__)
 
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Generic, TypeVar
+from typing import TypeVar
 
-import tyro
-
-from joulelab.analysis.knob_grid import Axis, knob_grid
+from joulelab.analysis.knob_grid import Axis
 from joulelab.analysis.knob_log import KnobStudy, scored
-from joulelab.cli.workload_choice import parse_with_workload, workload_name
+from joulelab.cli.workload_choice import parse_with_workload
 from joulelab.workloads.diffusion_settings import DiffusionSettings
-from joulelab_actors.knob_study import measure_knobs
-from joulelab_actors.laboratory import Laboratory
+from joulelab_actors.knob_study import KnobOptions
 
 Settings = TypeVar("Settings")
 AMONG = dict.fromkeys(("diffusion", "digits-diffusion"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffusionStudy(Generic[Settings]):
+class DiffusionStudy(KnobOptions[Settings]):
     """Measure diffusion over schedulers, steps and resolutions.
 
     Attributes:
-        workload: What to run; its own options may follow it.
-        lab: Where it runs, at the driver's own clocks.
         schedulers: How a step follows from the predicted noise.
         resolutions: Sides of the image in pixels, for networks that draw several sizes.
         num_steps: Denoising steps; the first is what the others are compared with.
         score: Score the images of networks whose weights are trained, against the first row.
-        repeats: Blocks; each holds every combination once in its own random order.
-        order_seed: Seed of the order of trials.
     """
 
-    workload: Annotated[Settings, tyro.conf.arg(name="")]
-    lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
     schedulers: tuple[str, ...] = ("dpm++", "euler", "ddim")
     resolutions: tuple[int, ...] = (512, 768)
     num_steps: tuple[int, ...] = (50, 30, 20, 10)
     score: bool = True
-    repeats: int = 3
-    order_seed: int = 0
 
 
 def main(config: DiffusionStudy[object]) -> int:
     """Run the study and say what is good enough; the exit code is 0 if nothing is missing."""
-    knobs = asdict(config.workload)  # type: ignore[call-overload]
+    knobs = config.knobs
     sides = Axis(knob="resolution", values=config.resolutions, title="pixels", phrase="{} px")
     axes = [
         Axis(knob="scheduler", values=config.schedulers, title="scheduler"),
         *([sides] if "resolution" in knobs else []),
         Axis(knob="steps", values=config.num_steps, title="steps", phrase="{} steps"),
     ]
-    grid = knob_grid(workload_name(config.workload), knobs, axes, whole="image")
-    return measure_knobs(
+    grid = config.grid(axes, whole="image")
+    return config.measure(
         KnobStudy(grid=grid, about="steps", panels=("energy", "time")),
-        config.lab,
-        kind="diffusion",
-        settings=config,
-        repeats=config.repeats,
-        seed=config.order_seed,
+        "diffusion",
         score=partial(scored, grid) if config.score and knobs.get("weights") else tuple,
     )
 

@@ -25,9 +25,10 @@ from typing import Annotated, Generic, TypeVar
 import tyro
 
 import joulelab
-from joulelab.analysis.reprint import print_sweep
+from joulelab.analysis.conclude import report_of
 from joulelab.cli.workload_choice import parse_with_workload
 from joulelab.core.plan import SweepMode
+from joulelab.tracking.store import ResultStore
 from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
 
@@ -75,7 +76,7 @@ def main(config: DvfsSweep[object]) -> int:
         settings=config,
         lab=config.lab,
     )
-    print_sweep(found.folder, config.objective)
+    report_of(ResultStore(found.folder), found.result).print(found.folder)
     print(f"\n{config.lab.where_tracked(found.summary)}")
     return found.summary.exit_code
 

@@ -24,11 +24,12 @@ from typing import Annotated, Generic, TypeVar
 import tyro
 
 import joulelab
-from joulelab.analysis.reprint import print_search
+from joulelab.analysis.conclude import report_of
 from joulelab.cli.search_options import Axes, Limits
 from joulelab.cli.workload_choice import parse_with_workload
 from joulelab.objectives import without_quality
 from joulelab.study.budget import Budget
+from joulelab.tracking.store import ResultStore
 from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
 
@@ -73,7 +74,7 @@ def main(config: EnergySearch[object]) -> int:
         settings=config,
         lab=config.lab,
     )
-    print_search(found.folder, found.result)
+    report_of(ResultStore(found.folder), found.result).print(found.folder)
     print(f"{found.words}\n{config.lab.where_tracked(found.summary)}")
     return found.summary.exit_code
 

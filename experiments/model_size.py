@@ -18,43 +18,32 @@ from joulelab.cli.errors import exit_code, quiet_start
 quiet_start(__name__)
 
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Generic, TypeVar
+from typing import TypeVar
 
-import tyro
-
-from joulelab.analysis.knob_grid import Axis, knob_grid
+from joulelab.analysis.knob_grid import Axis
 from joulelab.analysis.knob_log import KnobStudy
-from joulelab.cli.workload_choice import parse_with_workload, workload_name
+from joulelab.cli.workload_choice import parse_with_workload
 from joulelab.workloads.llama import GEOMETRIES, LlamaSettings
-from joulelab_actors.knob_study import measure_knobs
-from joulelab_actors.laboratory import Laboratory
+from joulelab_actors.knob_study import KnobOptions
 
 Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSize(Generic[Settings]):
+class ModelSize(KnobOptions[Settings]):
     """Measure the models of a family side by side.
 
     Attributes:
-        workload: What to run; its own options may follow it.
-        lab: Where it runs, at the driver's own clocks.
         models: The models, smallest first; the first is what the others are compared with.
         batches: Batches, one curve each.
-        repeats: Blocks; each holds every combination once in its own random order.
-        order_seed: Seed of the order of trials.
     """
 
-    workload: Annotated[Settings, tyro.conf.arg(name="")]
-    lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
     models: tuple[str, ...] = (
         "tinyllama", "llama-3.2-1b", "llama-3.2-3b", "llama-2-7b", "llama-3-8b", "llama-2-13b",
     )  # fmt: skip
     batches: tuple[int, ...] = (1, 16)
-    repeats: int = 3
-    order_seed: int = 0
 
 
 def main(config: ModelSize[object]) -> int:
@@ -65,15 +54,10 @@ def main(config: ModelSize[object]) -> int:
         Axis(knob="batch", values=config.batches, title="batch"),
         Axis(knob="model", values=config.models, title=title, places=sizes),
     ]
-    knobs = asdict(config.workload)  # type: ignore[call-overload]
-    grid = knob_grid(workload_name(config.workload), knobs, axes)
-    return measure_knobs(
+    grid = config.grid(axes)
+    return config.measure(
         KnobStudy(grid=grid, about="sizes", panels=("energy", "trade")),
-        config.lab,
-        kind="size",
-        settings=config,
-        repeats=config.repeats,
-        seed=config.order_seed,
+        "size",
     )
 
 

@@ -1,15 +1,17 @@
 """Run a study of knobs at the driver's own clocks, from its grid to its answer."""
 
-from collections.abc import Callable, Hashable
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Generic, TypeVar
 
+import tyro
 from rich.console import Console
 
-from joulelab.analysis.conclude import conclude_knobs
+from joulelab.analysis.conclude import conclude_knobs, report_of
+from joulelab.analysis.knob_grid import Axis, KnobGrid, knob_grid
 from joulelab.analysis.knob_log import KnobStudy
 from joulelab.analysis.knob_study import KnobResult
-from joulelab.analysis.reprint import print_knobs
-from joulelab.core.configuration import Configuration
+from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.core.quality import Quality
 from joulelab.tracking.store import ResultStore
@@ -19,8 +21,47 @@ from joulelab_actors.laboratory import Laboratory
 
 SENTINEL_EVERY = 10
 
+Settings = TypeVar("Settings")
 Score = Callable[[], tuple[tuple[Quality, ...], ...]]
 """Returns what the outputs of each case of the grid are worth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnobOptions(Generic[Settings]):
+    """What every study of knobs lets its users choose.
+
+    Attributes:
+        workload: What to run; its own options may follow it.
+        lab: Where it runs, at the driver's own clocks.
+        repeats: Blocks; each holds every combination once in its own random order.
+        order_seed: Seed of the order of trials.
+    """
+
+    workload: Annotated[Settings, tyro.conf.arg(name="")]
+    lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
+    repeats: int = 3
+    order_seed: int = 0
+
+    @property
+    def knobs(self) -> dict[str, KnobValue]:
+        """Knobs of the workload."""
+        return asdict(self.workload)  # type: ignore[call-overload,no-any-return]
+
+    def grid(self, axes: Sequence[Axis], *, whole: str = "") -> KnobGrid:
+        """Combine the values of ``axes`` with the workload's own knobs."""
+        return knob_grid(WORKLOADS.name_of(self.workload), self.knobs, axes, whole=whole)
+
+    def measure(self, study: KnobStudy, kind: str, *, score: Score = tuple) -> int:
+        """Measure and print, see :func:`measure_knobs`, and return its exit code."""
+        return measure_knobs(
+            study,
+            self.lab,
+            kind=kind,
+            settings=self,
+            repeats=self.repeats,
+            seed=self.order_seed,
+            score=score,
+        )
 
 
 def measure_knobs(
@@ -77,7 +118,7 @@ def measure_knobs(
             together=network_of,
         )
         summary = lab.carry_out(trials, sites, folder, settings=settings, conclude=conclude)
-    print_knobs(results[-1], study, folder)
+    report_of(ResultStore(folder), results[-1]).print(folder)
     tracked = lab.where_tracked(summary)
     Console().print(f"\n{tracked}", soft_wrap=True, highlight=False, markup=False)
     if summary.interrupted:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from synthetic_results import energy_j, measurement, time_s
 
-from joulelab.analysis.analyse import analyse_sweep
 from joulelab.analysis.plots import phase_figure
 from joulelab.analysis.policy import applications_of
-from joulelab.analysis.sweep_table import COLUMNS, sweep_rows
+from joulelab.analysis.sweep import analyse_sweep
+from joulelab.analysis.sweep_table import sweep_frame
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.objectives import EDP, OBJECTIVES, QEP, Objective, without_quality
 from joulelab.power_models.decision import Sweep
@@ -65,7 +65,8 @@ def test_a_sweep_is_judged_by_it_and_shows_it():
     assert figures.cost == pytest.approx(energy_j(best_mhz()) * time_s(best_mhz()) ** 3)
     titles = [axes.get_title(loc="left") for axes in phase_figure(phase).axes]
     assert any(title.startswith("ED3P") for title in titles)
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in sweep_rows(result)]
+    found = sweep_frame(result)
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
     assert {row["objective"] for row in rows} == {"ed3p"}
     assert rows[1]["cost"] == pytest.approx(rows[1]["ed2p_js2"] * rows[1]["time_per_unit_s"])
 

@@ -1,13 +1,15 @@
 """What workloads cost at one operating point: a table of configurations with error bars."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from math import hypot
-from pathlib import Path
+
+from rich.table import Table
 
 from joulelab.analysis.compared import mean_of
-from joulelab.analysis.table import write_rows
+from joulelab.analysis.quantities import quantity, uncertain
+from joulelab.analysis.table import Columns, Frame, frame, numbers, quiet_table
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.statistics import mean_u
@@ -51,7 +53,7 @@ class BaselineRow:
     samples_over_counter: float | None
 
 
-COLUMNS = tuple(field.name for field in fields(BaselineRow))
+COLUMNS: Columns = {field.name: field.name for field in fields(BaselineRow)}
 """Columns of the CSV, in SI units; what is not known is empty."""
 
 
@@ -64,10 +66,9 @@ def baseline_rows(measurements: Sequence[Measurement]) -> tuple[BaselineRow, ...
     return tuple(sorted(rows, key=_order))
 
 
-def write_baseline_csv(measurements: Sequence[Measurement], path: Path) -> None:
-    """Write :func:`baseline_rows` to ``path``; knobs become ``name=value`` pairs."""
-    rows = baseline_rows(measurements)
-    write_rows(path, COLUMNS, ([_cell(getattr(row, name)) for name in COLUMNS] for row in rows))
+def baseline_frame(rows: Sequence[BaselineRow]) -> Frame:
+    """List ``rows``; knobs become ``name=value`` pairs."""
+    return frame(COLUMNS, rows, digits=6)
 
 
 def _order(row: BaselineRow) -> tuple[str, list[str]]:
@@ -78,6 +79,8 @@ def _order(row: BaselineRow) -> tuple[str, list[str]]:
 def _row(group: Sequence[Measurement]) -> BaselineRow:
     first, valid = group[0], [m for m in group if m.valid]
     reasons = sorted({finding.reason for m in group for finding in m.findings})
+    power_w, energy_j = [m.power_w for m in valid], [m.energy_per_unit_j for m in valid]
+    time_s = [m.time_per_unit_s for m in valid]
     return BaselineRow(
         device=first.device.name,
         workload=first.configuration.workload,
@@ -87,24 +90,18 @@ def _row(group: Sequence[Measurement]) -> BaselineRow:
         num_valid=len(valid),
         num_invalid=len(group) - len(valid),
         reasons=tuple(reasons),
-        power_w=mean_of([m.power_w for m in valid]),
-        power_u_w=_u(
-            [m.power_w for m in valid], [m.energy_per_unit_u_j / m.time_per_unit_s for m in valid]
-        ),
-        energy_per_unit_j=mean_of([m.energy_per_unit_j for m in valid]),
-        energy_per_unit_u_j=_u(
-            [m.energy_per_unit_j for m in valid], [m.energy_per_unit_u_j for m in valid]
-        ),
-        time_per_unit_s=mean_of([m.time_per_unit_s for m in valid]),
-        time_per_unit_u_s=_u(
-            [m.time_per_unit_s for m in valid], [m.time_per_unit_u_s for m in valid]
-        ),
-        idle_power_w=mean_of([m.idle_power_w for m in valid]),
-        sm_clock_mhz=mean_of([m.observed.sm_clock_mhz for m in valid]),
-        temperature_c=mean_of([m.observed.temperature_stop_c for m in valid]),
-        power_cap_share=mean_of([m.observed.power_cap_share for m in valid]),
-        memory_power_w=mean_of([m.observed.memory_power_w for m in valid]),
-        samples_over_counter=mean_of([_samples_over_counter(m) for m in valid]),
+        power_w=mean_of(power_w),
+        power_u_w=_u(power_w, [m.energy_per_unit_u_j / m.time_per_unit_s for m in valid]),
+        energy_per_unit_j=mean_of(energy_j),
+        energy_per_unit_u_j=_u(energy_j, [m.energy_per_unit_u_j for m in valid]),
+        time_per_unit_s=mean_of(time_s),
+        time_per_unit_u_s=_u(time_s, [m.time_per_unit_u_s for m in valid]),
+        idle_power_w=mean_of(m.idle_power_w for m in valid),
+        sm_clock_mhz=mean_of(m.observed.sm_clock_mhz for m in valid),
+        temperature_c=mean_of(m.observed.temperature_stop_c for m in valid),
+        power_cap_share=mean_of(m.observed.power_cap_share for m in valid),
+        memory_power_w=mean_of(m.observed.memory_power_w for m in valid),
+        samples_over_counter=mean_of(_samples_over_counter(m) for m in valid),
     )
 
 
@@ -122,9 +119,78 @@ def _samples_over_counter(measurement: Measurement) -> float | None:
     return None if sampled_j is None else sampled_j / counted_j
 
 
-def _cell(value: object) -> object:
-    if isinstance(value, tuple):
-        return " ".join(
-            f"{item[0]}={item[1]}" if isinstance(item, tuple) else str(item) for item in value
-        )
-    return f"{value:.6g}" if isinstance(value, float) else value
+def baseline_table(rows: Sequence[BaselineRow]) -> Table:
+    """Lay out ``rows`` for a terminal of 100 columns; knobs that never vary are in the title."""
+    device = ", ".join(sorted({row.device for row in rows}))
+    table = quiet_table(
+        "workload",
+        *numbers("clock\nMHz", "power\nW", "idle\nW", "energy", "time", "n"),
+        title=f"At the driver's own clocks on {device}",
+        caption="± is the standard uncertainty (k = 1) from repeats and readings; the sensor's "
+        "own class, some 5 % between boards, is common to all rows and not in it.",
+        pad_edge=True,
+    )
+    for row in rows:
+        table.add_row(*_cells(row, varying_knobs(rows, row.workload)))
+    return table
+
+
+def row_name(row: BaselineRow, varying: Collection[str]) -> str:
+    """Name a row by workload, phase and the knobs that set it apart, ``"llama decode bf16"``."""
+    return " ".join(part for part in (_program(row), _knobs(row, varying)) if part)
+
+
+def varying_knobs(rows: Sequence[BaselineRow], workload: str) -> frozenset[str]:
+    """Return the knobs that differ between the rows of a workload."""
+    known = [dict(row.knobs) for row in rows if row.workload == workload]
+    names = {name for knobs in known for name in knobs}
+    return frozenset(n for n in names if len({str(knobs.get(n, "")) for knobs in known}) > 1)
+
+
+def _cells(row: BaselineRow, varying: frozenset[str]) -> tuple[str, ...]:
+    name = f"{_program(row)} [dim]{_knobs(row, varying)}[/]"
+    number = f"{row.num_valid}" + (f" [red](+{row.num_invalid} invalid)[/]" * bool(row.num_invalid))
+    if row.energy_per_unit_j is None or row.time_per_unit_s is None:
+        return (name, "", "", "", f"[red]{', '.join(row.reasons)}[/]", "", number)
+    return (
+        name,
+        _number(row.sm_clock_mhz),
+        f"{_number(row.power_w)} ± {row.power_u_w:.1f}",
+        _number(row.idle_power_w),
+        _energy(row.energy_per_unit_j, row.energy_per_unit_u_j or 0.0, row.unit),
+        _time(row.time_per_unit_s, row.unit),
+        number,
+    )
+
+
+def _program(row: BaselineRow) -> str:
+    return row.workload if row.phase == row.workload else f"{row.workload} {row.phase}"
+
+
+def _knobs(row: BaselineRow, varying: Collection[str]) -> str:
+    return " ".join(_knob(name, value) for name, value in row.knobs if name in varying)
+
+
+def cost(row: BaselineRow) -> str:
+    """Write what a row costs, ``"1.20 ± 0.03 J/token in 2 ms/token"``; ``""`` without figures."""
+    if row.energy_per_unit_j is None or row.time_per_unit_s is None:
+        return ""
+    energy = _energy(row.energy_per_unit_j, row.energy_per_unit_u_j or 0.0, row.unit)
+    return f"{energy} in {_time(row.time_per_unit_s, row.unit)}"
+
+
+def _energy(value_j: float, u_j: float, unit: str) -> str:
+    """Write energy per unit of work, its uncertainty as at least 0.01 % of it."""
+    return uncertain(value_j, max(u_j, 1e-4 * value_j), f"J/{unit}")
+
+
+def _time(value_s: float, unit: str) -> str:
+    return quantity(value_s, f"s/{unit}")
+
+
+def _knob(name: str, value: KnobValue) -> str:
+    return value if isinstance(value, str) else f"{name}={value}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"

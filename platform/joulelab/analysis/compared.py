@@ -1,4 +1,4 @@
-"""Configurations measured on several boards, compared with each other."""
+"""What every study of several boards comes to: rows with figures, and how they are compared."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -6,16 +6,132 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import log
 from statistics import fmean, median
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from joulelab.analysis.sweep import Exclusion, Figures
-from joulelab.core.additive import AdditiveFit, Interval, fit_additive, tied
+from joulelab.core.additive import AdditiveFit, Interval, fit_additive, less, more, tied
+from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift, fit_drift
-from joulelab.core.measurement import Measurement
+from joulelab.core.measurement import Finding, Measurement
 from joulelab.core.pareto import non_dominated
 from joulelab.core.point import OperatingPoint
 from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a row costs, on the average board, per unit of work.
+
+    Uncertainties are standard ones (k = 1) from repeats and readings. The sensor's own class
+    (some 5 % between boards) is common to all points and not in them.
+
+    Attributes:
+        power_w: Mean board power under load, in watts.
+        energy_per_unit_j: Energy, in joules (gross, idle power included).
+        cost: The objective, in its unit.
+        saving: Share of energy saved against the reference (0.2 is 20 % less), with its
+            confidence interval; ``None`` without a valid reference.
+        slowdown: Relative time added against the reference (0.02 is 2 % more), likewise.
+        in_set: Whether it is statistically indistinguishable from the lowest.
+        on_front: Whether no other row takes both less energy and less time.
+    """
+
+    power_w: float
+    energy_per_unit_j: float
+    energy_per_unit_u_j: float
+    time_per_unit_s: float
+    time_per_unit_u_s: float
+    edp_js: float
+    edp_u_js: float
+    ed2p_js2: float
+    ed2p_u_js2: float
+    cost: float
+    cost_u: float
+    saving: Interval | None
+    slowdown: Interval | None
+    in_set: bool
+    on_front: bool
+
+    @property
+    def energy_ratio(self) -> Interval | None:
+        """Energy over that of the default point; ``None`` without a valid default."""
+        return self.saving and less(self.saving)
+
+    @property
+    def time_ratio(self) -> Interval | None:
+        """Time over that of the default point; likewise."""
+        s = self.slowdown
+        return s and Interval(value=1 + s.value, low=1 + s.low, high=1 + s.high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many measurements of a row count, and how many are invalid or could not be made."""
+
+    num_valid: int
+    num_invalid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Counts):
+    """What is compared, in one phase.
+
+    Attributes:
+        observed_clock_mhz: Median SM clock under load; ``None`` if unread.
+        power_cap_share: Mean share of the time (0 to 1) that the power cap held the clocks
+            down; ``None`` if unread.
+        figures: What it costs; ``None`` without a valid measurement.
+    """
+
+    observed_clock_mhz: float | None
+    power_cap_share: float | None
+    figures: Figures | None
+
+
+RowT_co = TypeVar("RowT_co", bound=Row, covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """A measurement that does not count, and why, where its findings do not say."""
+
+    measurement_id: str
+    label: str
+    board: str
+    findings: tuple[Finding, ...]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase(Generic[RowT_co]):
+    """One phase of one workload, on boards of one product.
+
+    Attributes:
+        unit: Unit of work, in the singular.
+        drifts: Trend of the sentinels on each board.
+    """
+
+    workload: str
+    phase: str
+    unit: str
+    device_name: str
+    boards: tuple[DeviceIdentity, ...]
+    rows: tuple[RowT_co, ...]
+    level: float
+    drifts: tuple[Drift, ...]
+    exclusions: tuple[Exclusion, ...]
+
+    @property
+    def title(self) -> str:
+        """Workload and phase, short."""
+        return self.workload if self.phase == self.workload else f"{self.workload} {self.phase}"
+
+    @property
+    def measured(self) -> tuple[tuple[RowT_co, Figures], ...]:
+        """Rows that have figures, with them."""
+        return tuple((row, row.figures) for row in self.rows if row.figures is not None)
+
 
 Label = Callable[[Measurement], str]
 """Names what is compared: measurements of the same name are repeats of each other."""
@@ -144,12 +260,7 @@ def drifts_of(counted: Sequence[Measurement], label: Label, level: float) -> tup
         if label(m) in watched:
             seen.setdefault(m.device.uuid, []).append(m)
     return tuple(
-        fit_drift(
-            board,
-            _times_s(ms),
-            [log(m.energy_per_unit_j) for m in ms],
-            level=level,
-        )
+        fit_drift(board, _times_s(ms), [log(m.energy_per_unit_j) for m in ms], level=level)
         for board, ms in sorted(seen.items())
     )
 
@@ -184,13 +295,3 @@ def exclusion(measurement: Measurement, label: Label, why: str = "") -> Exclusio
         findings=measurement.findings,
         why=why,
     )
-
-
-def less(ratio: Interval) -> Interval:
-    """Return a ratio as the share that is saved."""
-    return Interval(value=1 - ratio.value, low=1 - ratio.high, high=1 - ratio.low)
-
-
-def more(ratio: Interval) -> Interval:
-    """Return a ratio as the share that is added."""
-    return Interval(value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)

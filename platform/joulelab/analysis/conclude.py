@@ -1,27 +1,25 @@
-"""The last step of a study: its answer, with report, plots and table, in the results folder."""
+"""The last step of a study: its answer, with report, plots and table, in the results folder.
 
-import re
+A study can be reported once more from its folder alone, whatever its kind.
+"""
+
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from joulelab.analysis.analyse import analyse_sweep
-from joulelab.analysis.chart import chart_point, curve_points
-from joulelab.analysis.knob_log import KnobLog, KnobStudy, write_knob_log
-from joulelab.analysis.knob_study import KnobPhase, KnobResult, Panel, analyse_knobs
-from joulelab.analysis.knob_table import write_knob_csv
-from joulelab.analysis.knob_wording import sentence as knob_sentence
-from joulelab.analysis.search_result import SearchResult, log_of, write_log
-from joulelab.analysis.search_table import write_search_csv
-from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
-from joulelab.analysis.sweep_table import write_csv
-from joulelab.analysis.wording import phase_names, sentence
-from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.analysis import knob_log, search_result
+from joulelab.analysis.knob_log import KnobLog, KnobStudy, read_knob_log, write_knob_log
+from joulelab.analysis.knob_study import KnobResult, analyse_knobs
+from joulelab.analysis.matrix import Matrix, MatrixRow, matrix_rows
+from joulelab.analysis.search_result import SearchResult, log_of, read_log, result_of, write_log
+from joulelab.analysis.sweep import SweepResult, analyse_sweep
 from joulelab.core.quality import Quality
-from joulelab.searching.space import SearchSpace
+from joulelab.errors import TrackingError
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer, RunMetrics
 
-REPORT, PLOT = "report.html", "study"
-SWEEP_TABLE, KNOB_TABLE, SEARCH_TABLE = "sweep.csv", "study.csv", "search.csv"
+if TYPE_CHECKING:  # matplotlib takes a second
+    from joulelab.analysis.study_report import StudyReport
 
 
 def conclude_sweep(store: ResultStore, objective: str = "edp") -> SweepResult:
@@ -31,38 +29,8 @@ def conclude_sweep(store: ResultStore, objective: str = "edp") -> SweepResult:
         ConfigError: If there is nothing to analyse, or no such objective.
         TrackingError: If the results cannot be read or the answer not be written.
     """
-    from joulelab.analysis.figure_file import save_png_and_svg
-    from joulelab.analysis.plots import can_plot, phase_figure
-    from joulelab.analysis.report import write_report
-
-    measurements = store.read()
-    result = analyse_sweep(measurements, objective)
-    names = file_names(result)
-    named = list(zip(names, result.phases, strict=True))
-    plots = [
-        path.name
-        for name, phase in named
-        if can_plot(phase)
-        for path in save_png_and_svg(phase_figure(phase), store.folder / f"sweep-{name}")
-    ]
-    write_csv(result, store.folder / SWEEP_TABLE)
-    write_report(
-        result,
-        measurements,
-        store.folder / REPORT,
-        header=store.read_study(),
-        traces=store.traces,
-    )
-    prefixed = [(f"{name}." if len(names) > 1 else "", phase) for name, phase in named]
-    answer = Answer(
-        note=sentence(result),
-        summary=tuple(pair for prefix, phase in prefixed for pair in _summary(prefix, phase)),
-        files=(REPORT, SWEEP_TABLE, *plots),
-        chart=tuple(
-            point for prefix, phase in prefixed for point in curve_points(f"curve.{prefix}", phase)
-        ),
-    )
-    store.write_answer(answer)
+    result = analyse_sweep(store.read(), objective)
+    report_of(store, result).write(store)
     return result
 
 
@@ -77,33 +45,9 @@ def conclude_knobs(
         ConfigError: If there is nothing to analyse.
         TrackingError: If the results cannot be read or the answer not be written.
     """
-    from joulelab.analysis.figure_file import save_png_and_svg
-    from joulelab.analysis.knob_plot import knob_figure
-    from joulelab.analysis.report import knob_section, write_page
-
-    measurements = store.read()
-    result = analyse_knobs(measurements, study.grid, quality=quality)
-    answer = knob_sentence(result, study.conclude)
-    drawn = [phase for phase in result.main_phases if len(phase.measured) > 1]
-    panels = panels_of(study, quality)
-    figure = knob_figure(drawn, panels, answer) if drawn else None
-    plots = save_png_and_svg(figure, store.folder / PLOT) if figure else ()
-    write_knob_csv(result, store.folder / KNOB_TABLE)
+    result = analyse_knobs(store.read(), study.grid, quality=quality)
     write_knob_log(store, KnobLog(study=study, quality=tuple(quality)))
-    write_page(
-        store.folder / REPORT,
-        study=result.study,
-        answer=answer,
-        sections=[
-            knob_section(phase, panels, number, measurements)
-            for number, phase in enumerate(result.phases)
-        ],
-        measurements=measurements,
-        header=store.read_study(),
-    )
-    files = (REPORT, KNOB_TABLE, *(path.name for path in plots))
-    summary = tuple(pair for phase in result.phases for pair in _knob_summary(phase))
-    store.write_answer(Answer(note=answer, summary=summary, files=files))
+    report_of(store, result).write(store)
     return result
 
 
@@ -117,114 +61,76 @@ def write_search(
     Raises:
         TrackingError: If the results cannot be read or the answer not be written.
     """
-    from joulelab.analysis.figure_file import save_png_and_svg
-    from joulelab.analysis.search_plot import FIGURES, can_plot_search
-    from joulelab.analysis.search_report import write_search_report
-
-    plots = [
-        path.name
-        for name, draw in FIGURES.items()
-        if can_plot_search(result)
-        for path in save_png_and_svg(draw(result), store.folder / name)
-    ]
-    write_search_csv(result, store.folder / SEARCH_TABLE)
+    known = tuple(
+        RunMetrics(measurement_id=name, values=tuple(values.items()))
+        for name, values in runs.items()
+    )
     write_log(store, log_of(result))
-    write_search_report(
-        result,
-        store.read(),
-        store.folder / REPORT,
-        header=store.read_study(),
-        traces=store.traces,
+    return report_of(store, result, known).write(store)
+
+
+def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]:
+    """Write answer, report, plot and table of a matrix into its folder; return the rows."""
+    from joulelab.analysis.matrix_report import matrix_report
+
+    measurements = store.read()
+    rows = matrix_rows(matrix, measurements)
+    matrix_report(matrix, rows, measurements, store.read_study()).write(store)
+    return rows
+
+
+def report_of(
+    store: ResultStore,
+    result: SweepResult | KnobResult | SearchResult,
+    runs: Sequence[RunMetrics] = (),
+) -> "StudyReport":
+    """Return the report of a study, whose log has been written if its kind has one."""
+    measurements, header = store.read(), store.read_study()
+    if isinstance(result, SweepResult):
+        from joulelab.analysis.sweep_report import sweep_report
+
+        return sweep_report(result, measurements, header=header, traces=store.traces)
+    if isinstance(result, KnobResult):
+        from joulelab.analysis.knob_report import knob_report
+
+        return knob_report(result, read_knob_log(store), measurements, header=header)
+    from joulelab.analysis.search_report import search_report
+
+    return search_report(result, measurements, header=header, traces=store.traces, runs=runs)
+
+
+def report_anew(store: ResultStore, *, max_rows: int = 20, paper: bool = False) -> tuple[Path, ...]:
+    """Write the files of a study again, print what it found, and return its panels for papers.
+
+    Searches and studies of knobs leave a log when they end, or are interrupted; a sweep needs
+    none.
+
+    Raises:
+        TrackingError: If it is of another kind, has not ended, or cannot be read.
+    """
+    known = store.read_answer()
+    report = report_of(store, _result_of(store), known.runs if known else ())
+    report.write(store)
+    report.print(store.folder, max_rows=max_rows)
+    return report.write_panels(store.folder) if paper else ()
+
+
+def _result_of(store: ResultStore) -> SweepResult | KnobResult | SearchResult:
+    """Analyse a study anew, and write its log as it is written now."""
+    measurements, header = store.read(), store.read_study()
+    if (store.folder / search_result.LOG).exists():
+        found = result_of(read_log(store), measurements)
+        write_log(store, log_of(found))
+        return found
+    if (store.folder / knob_log.LOG).exists():
+        log = read_knob_log(store)
+        write_knob_log(store, log)
+        return analyse_knobs(measurements, log.study.grid, quality=log.quality)
+    objective = None if header is None else dict(header.settings).get("objective")
+    if isinstance(objective, str):
+        return analyse_sweep(measurements, objective)
+    raise TrackingError(
+        f"{store.folder} must hold a sweep, or the log of a search ({search_result.LOG}) or of a "
+        f"study of knobs ({knob_log.LOG}), but does not: it has not ended (go on with it with "
+        "--study), is of another kind, or of a version that wrote none."
     )
-    answer = Answer(
-        note=result.sentence,
-        summary=tuple(_search_summary(result)),
-        files=(REPORT, SEARCH_TABLE, *plots),
-        chart=tuple(map(chart_point, result.steps)),
-        runs=tuple(
-            RunMetrics(measurement_id=name, values=tuple(values.items()))
-            for name, values in runs.items()
-        ),
-    )
-    store.write_answer(answer)
-    return answer
-
-
-def file_names(result: SweepResult) -> list[str]:
-    """Name each phase so that a file system and MLflow take it."""
-    return [re.sub(r"[^\w.=-]+", "-", name) for name in phase_names(result)]
-
-
-def panels_of(study: KnobStudy, quality: Sequence[tuple[Quality, ...]]) -> tuple[Panel, ...]:
-    """Return the columns of the plot: the last one shows quality where there is any."""
-    return (*study.panels[:-1], "quality") if any(quality) else study.panels
-
-
-def _summary(prefix: str, phase: PhaseResult) -> list[tuple[str, float]]:
-    """List what a phase recommends and what it found lowest, under the vocabulary's names."""
-    if phase.recommended is None or phase.lowest is None:
-        return []
-    best = _numbers(phase.row(phase.recommended))
-    lowest = _numbers(phase.row(phase.lowest))
-    known = {
-        **{f"best.{prefix}{name}": value for name, value in best.items()},
-        f"best.{prefix}num_in_set": len(phase.members),
-        **{f"lowest.{prefix}{name}": value for name, value in lowest.items()},
-    }
-    return [(name, float(value)) for name, value in known.items() if value is not None]
-
-
-def _numbers(row: SweepRow) -> dict[str, float | None]:
-    figures = row.figures
-    return {
-        "sm_clock_mhz": row.point.sm_clock_mhz,
-        "mem_clock_mhz": row.point.mem_clock_mhz,
-        "power_limit_w": row.point.power_limit_w,
-        "energy_per_unit_j": figures.energy_per_unit_j if figures else None,
-        "time_per_unit_s": figures.time_per_unit_s if figures else None,
-        "saving": figures.saving.value if figures and figures.saving else None,
-        "slowdown": figures.slowdown.value if figures and figures.slowdown else None,
-    }
-
-
-def _knob_summary(phase: KnobPhase) -> list[tuple[str, float]]:
-    """List what the reference and the least energy are, under the names of the vocabulary."""
-    least = min(phase.measured, key=lambda m: m[1].energy_per_unit_j, default=None)
-    first = next((m for m in phase.measured if m[0].case.label == phase.reference), None)
-    return [
-        (f"{name}.{phase.phase}.{quantity}", getattr(found[1], quantity))
-        for name, found in (("best", least), ("first", first))
-        if found is not None
-        for quantity in ("energy_per_unit_j", "time_per_unit_s", "power_w")
-    ]
-
-
-def _search_summary(result: SearchResult) -> list[tuple[str, float]]:
-    """List the answer in numbers, under the names of the vocabulary."""
-    found = result.answer
-    figures, space = found.best.figures, result.problem.space
-    best, fastest = (_axis_numbers(space, c.configuration) for c in (found.best, found.fastest))
-    ratios = (
-        ("energy_ratio", found.energy_ratio),
-        ("time_ratio", found.time_ratio),
-        ("cost_ratio", found.cost_ratio),
-    )
-    known = {
-        **{f"best.{name}": value for name, value in best.items()},
-        **{f"fastest.{name}": value for name, value in fastest.items()},
-        "best.energy_per_unit_j": figures.energy_j,
-        "best.time_per_unit_s": figures.time_s,
-        "best.retention": figures.retention,
-        "best.memory_b": figures.memory_b,
-        **{name: ratio.value for name, ratio in ratios},
-        "num_in_set": len(found.standing.members),
-        "num_unmeasured": len(found.unmeasured),
-        "num_trials": len(result.steps),
-        "pays_after_units": found.pays_after.value if found.pays_after else None,
-    }
-    return [(name, float(value)) for name, value in known.items() if value is not None]
-
-
-def _axis_numbers(space: SearchSpace, configuration: Configuration) -> dict[str, KnobValue]:
-    values = dict(zip(space.axes, space.values(configuration), strict=True))
-    return {name: value for name, value in values.items() if not isinstance(value, str | bool)}

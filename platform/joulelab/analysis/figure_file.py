@@ -1,13 +1,14 @@
 """Figures: what stands above their panels, and their files, whole or not at all."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO, StringIO
 from pathlib import Path
 from textwrap import wrap
 
 import matplotlib as mpl
 from markupsafe import Markup
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from joulelab.analysis import style
@@ -69,6 +70,22 @@ def headed_figure(
         left, top, "\n".join(lines), fontsize=size, fontweight="bold", va="top", linespacing=1.3
     )
     figure.text(left, below, "\n".join(notes), color=MUTED, fontsize=9, va="top", linespacing=1.3)
+    return figure
+
+
+COLUMN_IN, PAGE_IN = 3.5, 7.16
+"""Widths of a column and of a page of two columns, IEEE's; ACM's are 5 % narrower."""
+
+
+def panel_figure(draw: Callable[[Axes], None]) -> Figure:
+    """Return one panel for a paper, as wide as a column of text and without a head."""
+    with mpl.rc_context(RC):
+        figure = Figure(figsize=(COLUMN_IN, 2.5))
+        figure.subplots_adjust(left=0.14, right=0.93, top=0.8, bottom=0.18)
+        axes = figure.add_subplot()
+        draw(axes)
+        title = axes.get_title(loc="left")
+        axes.set_title(title, loc="left", fontsize=8, fontweight="bold", pad=16)
     return figure
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import exp, log
 
+from joulelab.analysis.compared import Figures
 from joulelab.analysis.knob_study import KnobPhase, KnobRow
-from joulelab.analysis.sweep import Figures
 from joulelab.core.additive import Interval
 from joulelab.core.number_format import BITS
 

@@ -45,6 +45,12 @@ class KnobLog:
     study: KnobStudy
     quality: tuple[tuple[Quality, ...], ...]
 
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """The columns of the plot: the last one shows quality where there is any."""
+        panels = self.study.panels
+        return (*panels[:-1], "quality") if any(self.quality) else panels
+
 
 def write_knob_log(store: ResultStore, log: KnobLog) -> None:
     """Write ``log`` into a study's results folder, over an earlier one."""

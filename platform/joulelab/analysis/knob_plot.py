@@ -15,9 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from joulelab.analysis.compared import Figures
 from joulelab.analysis.figure_file import headed_figure, headline
 from joulelab.analysis.knob_findings import crossover, losses
 from joulelab.analysis.knob_study import KnobPhase, KnobRow, Panel
+from joulelab.analysis.labels import Label, write_at_ends, write_labels
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.style import (
     BEST,
@@ -27,14 +29,11 @@ from joulelab.analysis.style import (
     INK,
     MUTED,
     RC,
-    Label,
     is_wide,
     limits,
     plain_log_ticks,
     tidy,
-    write_labels,
 )
-from joulelab.analysis.sweep import Figures
 from joulelab.analysis.wording import board_words
 from joulelab.core.configuration import KnobValue
 
@@ -82,8 +81,6 @@ _TITLES: dict[Panel, str] = {
     "trade": "energy against throughput",
     "quality": "quality against energy",
 }
-_LINE_PT = 11.0
-"""Least distance between two names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +114,14 @@ def draw_panel(axes: Axes, phase: KnobPhase, panel: Panel) -> None:
     if is_pair or phase.axes[-1].places is not None:
         _name_dots(axes, phase, list(curves.values()))
     if len(curves) > 1:
-        ends = [(phase.curve_name(series), dots[-1]) for series, dots in curves.items()]
-        _name_curves(axes, ends, in_line=not is_pair)
+        ends = [
+            Label(
+                x=dots[-1].x, y=dots[-1].y, text=phase.curve_name(series),
+                color=INKS[index % len(INKS)], is_strong=True, size=8.5,
+            )
+            for index, (series, dots) in enumerate(curves.items())
+        ]  # fmt: skip
+        write_at_ends(axes, ends, in_line=not is_pair)
 
 
 def _place(
@@ -243,32 +246,3 @@ def _covered(axes: Axes, dots: Sequence[_Dot]) -> list[tuple[float, float]]:
     ]
     bars = [(d.x, d.y + part * COVERAGE * d.u) for d in dots for part in (-1, -0.5, 0, 0.5, 1)]
     return [*bars, *((float(x), float(y)) for x, y in lines)]
-
-
-def _name_curves(axes: Axes, ends: Sequence[tuple[str, _Dot]], *, in_line: bool) -> None:
-    """Write the name of each curve beside its last dot, no two upon each other.
-
-    They stand right of all dots if ``in_line``.
-    """
-    point = 72 / axes.figure.dpi
-    places = [point * axes.transData.transform((dot.x, dot.y)) for _, dot in ends]
-    right = max(float(x) for x, _ in places)
-    heights = apart([float(y) for _, y in places], _LINE_PT, point * axes.bbox.y1)
-    for index, (name, dot) in enumerate(ends):
-        x, y = (float(part) for part in places[index])
-        axes.annotate(
-            name, (dot.x, dot.y), xytext=((right - x if in_line else 0) + 9, heights[index] - y),
-            textcoords="offset points", va="center", color=INKS[index % len(INKS)], fontsize=8.5,
-            fontweight="bold", annotation_clip=False,
-        )  # fmt: skip
-
-
-def apart(heights: Sequence[float], least: float, ceiling: float) -> list[float]:
-    """Move ``heights`` as little as keeps them ``least`` apart, and all below ``ceiling``."""
-    order = sorted(range(len(heights)), key=lambda i: heights[i])
-    moved = list(heights)
-    for below, above in pairwise(order):
-        moved[above] = max(moved[above], moved[below] + least)
-    for rank, i in enumerate(reversed(order)):
-        moved[i] = min(moved[i], ceiling - rank * least)
-    return moved

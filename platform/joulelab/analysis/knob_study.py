@@ -7,7 +7,11 @@ from math import hypot
 from typing import Literal
 
 from joulelab.analysis.compared import (
+    Exclusion,
+    Figures,
     Fits,
+    Phase,
+    Row,
     comparable,
     drifts_of,
     figures_by_label,
@@ -16,7 +20,6 @@ from joulelab.analysis.compared import (
     observed_clock_mhz,
 )
 from joulelab.analysis.knob_grid import Axis, Case, KnobGrid
-from joulelab.analysis.sweep import Exclusion, Figures, Phase, Row
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
 from joulelab.core.energy import EnergyWindow

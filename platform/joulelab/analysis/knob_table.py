@@ -1,24 +1,24 @@
 """What a study of knobs found as lines of text, and as CSV in SI units."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import partial
 
-from joulelab.analysis.knob_findings import equals, losses, winners
+from joulelab.analysis.knob_findings import Measured, equals, losses, winners
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, quantity, uncertain
 from joulelab.analysis.table import (
     Columns,
+    Frame,
     Line,
+    Quantity,
     Sheet,
-    cells_at,
-    count,
+    frame,
     interval_columns,
-    write_rows,
+    line,
+    plus_minus,
+    sheet,
 )
 from joulelab.core.additive import Interval
-
-MINOR = ("clock", "time of", "power", "throughput")
-"""Heads of columns that go first where there is no room."""
 
 
 def knob_sheet(phase: KnobPhase) -> Sheet:
@@ -27,33 +27,26 @@ def knob_sheet(phase: KnobPhase) -> Sheet:
     best = {row.case.label for row in least}
     same = {other.case.label for row in least for other in equals(phase, row)}
     lost = {loss.row.case.label for loss in losses(phase)}
-    reasons = _reasons(phase)
-    metrics = _metrics(phase)
-    return Sheet(
-        heads=(
-            *((axis.title, "") for axis in phase.axes),
-            ("clock", "MHz"),
-            ("power", "W"),
-            ("energy", f"per {phase.unit}"),
-            ("time", f"per {phase.unit}"),
-            ("throughput", f"{phase.unit}/s"),
-            ("energy of", "the first"),
-            ("time of", "the first"),
-            *((metric.replace("_", " "), "kept") for metric in metrics),
-            ("n", ""),
-        ),
-        lines=tuple(
-            Line(
-                mark=("*" if row.case.label in best else "=" if row.case.label in same else " ")
-                + ("!" if row.case.label in lost else " "),
-                cells=_cells(phase, row, metrics, reasons),
-                is_best=row.case.label in best,
-                in_set=row.case.label in same,
-                has_figures=row.figures is not None,
-            )
-            for row in phase.rows
-        ),
-    )
+    reasons, quantities = _reasons(phase), _quantities(phase)
+
+    def line_of(row: KnobRow) -> Line:
+        label = row.case.label
+        mark = "*" if label in best else "=" if label in same else " "
+        word = "cannot run" if row.is_unsupported else "no figure"
+        return line(
+            row,
+            quantities,
+            (row, row.figures) if row.figures else None,
+            mark=mark + ("!" if label in lost else " "),
+            named=[str(value) for value in row.case.values],
+            why=f"{word} [{reasons.get(row.reason)}]",
+            is_best=label in best,
+            in_set=label in same,
+        )
+
+    named = [(axis.title, "") for axis in phase.axes]
+    minor = ("clock", "time of", "power", "throughput")
+    return sheet(named, quantities, map(line_of, phase.rows), minor)
 
 
 def knob_legend(phase: KnobPhase) -> list[str]:
@@ -70,54 +63,75 @@ def knob_legend(phase: KnobPhase) -> list[str]:
     return [*lines, *(f"[{number}] {reason}" for reason, number in _reasons(phase).items())]
 
 
-def write_knob_csv(result: KnobResult, path: Path) -> None:
-    """Write every combination in every phase to ``path``; what is not known is empty."""
-    axes = [axis.knob for axis in result.phases[0].axes]
+def knob_frame(result: KnobResult) -> Frame:
+    """List every combination in every phase."""
     metrics = sorted({metric for phase in result.phases for metric in _metrics(phase)})
-    scores = [f"{metric}{part}" for metric in metrics for part in ("", "_retention")]
-    heads = [*axes, *_PHASE, *_ROW, "is_best", "loses_to_wider", *scores]
-    rows = [_csv_row(phase, row, metrics) for phase in result.phases for row in phase.rows]
-    write_rows(path, heads, rows)
+    axes = {axis.knob: f"row.case.values.{i}" for i, axis in enumerate(result.phases[0].axes)}
+    scores = {
+        f"{metric}{part}": f"scores.{metric}.{part[1:] or 'score'}"
+        for metric in metrics
+        for part in ("", "_retention")
+    }
+    return frame({**axes, **_COLUMNS, **scores}, _entries(result))
 
 
-_PHASE: Columns = {
-    "workload": "workload", "phase": "phase", "unit": "unit", "device": "device_name",
-}  # fmt: skip
+def _entries(result: KnobResult) -> Iterator[dict[str, object]]:
+    for phase in result.phases:
+        best = {each.case.label for each in winners(phase)}
+        lost = {loss.row.case.label for loss in losses(phase)}
+        for row in phase.rows:
+            label, scores = row.case.label, {each.metric: each for each in row.quality}
+            yield {
+                "phase": phase,
+                "row": row,
+                "scores": scores,
+                "is_best": label in best,
+                "loses": label in lost,
+            }
+
+
 _FIGURES = (
     "power_w", "energy_per_unit_j", "energy_per_unit_u_j", "time_per_unit_s", "time_per_unit_u_s",
 )  # fmt: skip
-_ROW: Columns = {
-    **{name: name for name in ("num_valid", "num_invalid", "reason")},
-    "sm_clock_mhz": "observed_clock_mhz",
-    "power_cap_share": "power_cap_share",
-    **{name: f"figures.{name}" for name in _FIGURES},
-    **interval_columns("energy_ratio", "figures.energy_ratio"),
-    **interval_columns("time_ratio", "figures.time_ratio"),
+_COLUMNS: Columns = {
+    **{name: f"phase.{name}" for name in ("workload", "phase", "unit")},
+    "device": "phase.device_name",
+    **{name: f"row.{name}" for name in ("num_valid", "num_invalid", "reason")},
+    "sm_clock_mhz": "row.observed_clock_mhz",
+    "power_cap_share": "row.power_cap_share",
+    **{name: f"row.figures.{name}" for name in _FIGURES},
+    **interval_columns("energy_ratio", "row.figures.energy_ratio"),
+    **interval_columns("time_ratio", "row.figures.time_ratio"),
+    "is_best": "is_best",
+    "loses_to_wider": "loses",
 }
 
 
-def _cells(
-    phase: KnobPhase, row: KnobRow, metrics: Sequence[str], reasons: dict[str, int]
-) -> tuple[str, ...]:
-    values = [str(value) for value in row.case.values]
-    num = count(row.num_valid, row.num_invalid)
-    figures, is_first = row.figures, row.case.label == phase.reference
-    if figures is None:
-        word = "cannot run" if row.is_unsupported else "no figure"
-        nothing = [""] * (4 + len(metrics))
-        return (*values, "", "", f"{word} [{reasons[row.reason]}]", *nothing, num)
-    return (
-        *values,
-        "" if row.observed_clock_mhz is None else f"{row.observed_clock_mhz:.0f}",
-        f"{figures.power_w:.1f}",
-        uncertain(figures.energy_per_unit_j, figures.energy_per_unit_u_j, "J"),
-        quantity(figures.time_per_unit_s, "s"),
-        quantity(1 / figures.time_per_unit_s, "").rstrip(),
-        _ratio(figures.energy_ratio, is_first=is_first),
-        _ratio(figures.time_ratio, is_first=is_first),
-        *(_kept(row, metric) for metric in metrics),
-        num,
-    )
+def _quantities(phase: KnobPhase) -> list[Quantity[Measured]]:
+    unit = phase.unit
+
+    def ratio(measured: Measured, of: Interval | None) -> str:
+        return _ratio(of, is_first=measured[0].case.label == phase.reference)
+
+    quantities: list[tuple[str, str, Callable[[Measured], str]]] = [
+        ("clock", "MHz", lambda m: _clock(m[0])),
+        ("power", "W", lambda m: f"{m[1].power_w:.1f}"),
+        ("energy", f"per {unit}",
+         lambda m: uncertain(m[1].energy_per_unit_j, m[1].energy_per_unit_u_j, "J")),
+        ("time", f"per {unit}", lambda m: quantity(m[1].time_per_unit_s, "s")),
+        ("throughput", f"{unit}/s", lambda m: quantity(1 / m[1].time_per_unit_s, "").rstrip()),
+        ("energy of", "the first", lambda m: ratio(m, m[1].energy_ratio)),
+        ("time of", "the first", lambda m: ratio(m, m[1].time_ratio)),
+        *(
+            (metric.replace("_", " "), "kept", partial(_kept, metric=metric))
+            for metric in _metrics(phase)
+        ),
+    ]  # fmt: skip
+    return [Quantity(name=name, unit=unit, cell=cell) for name, unit, cell in quantities]
+
+
+def _clock(row: KnobRow) -> str:
+    return "" if row.observed_clock_mhz is None else f"{row.observed_clock_mhz:.0f}"
 
 
 def _ratio(ratio: Interval | None, *, is_first: bool) -> str:
@@ -125,11 +139,11 @@ def _ratio(ratio: Interval | None, *, is_first: bool) -> str:
         return "1" if is_first else ""
     half = ratio.half_width
     decimals = decimals_for(half, digits=1) if half > 1e-4 * ratio.value else 4
-    return f"{ratio.value:.{decimals}f} {PLUS_MINUS} {half:.{decimals}f}"
+    return plus_minus(ratio.value, half, decimals)
 
 
-def _kept(row: KnobRow, metric: str) -> str:
-    for quality in row.quality:
+def _kept(measured: Measured, metric: str) -> str:
+    for quality in measured[0].quality:
         if quality.metric == metric:
             kept = "" if quality.retention is None else f" ({quality.retention:.0%})"
             return f"{quality.score:.3g}{kept}"
@@ -144,25 +158,3 @@ def _reasons(phase: KnobPhase) -> dict[str, int]:
     """Number the reasons for which rows have no figures."""
     found = dict.fromkeys(row.reason for row in phase.rows if row.figures is None)
     return {reason: number for number, reason in enumerate(found, 1)}
-
-
-def _csv_row(phase: KnobPhase, row: KnobRow, metrics: Sequence[str]) -> list[object]:
-    best = {each.case.label for each in winners(phase)}
-    lost = {loss.row.case.label for loss in losses(phase)}
-    known = {quality.metric: quality for quality in row.quality}
-    scores = [
-        value
-        for metric in metrics
-        for value in (
-            (known[metric].score, known[metric].retention) if metric in known else (None, None)
-        )
-    ]
-    label = row.case.label
-    return [
-        *row.case.values,
-        *cells_at(phase, _PHASE),
-        *cells_at(row, _ROW),
-        int(label in best),
-        int(label in lost),
-        *scores,
-    ]

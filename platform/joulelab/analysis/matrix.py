@@ -4,12 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from json import dumps
-from pathlib import Path
 from typing import Literal, get_args
 
 from joulelab.analysis.baseline import BaselineRow, baseline_rows
 from joulelab.analysis.knob_grid import Axis, Case, KnobGrid, knob_grid
-from joulelab.analysis.table import Columns, cells_at, write_rows
+from joulelab.analysis.table import Columns, Frame, frame
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.validity import MAX_THROTTLE_SHARE
@@ -28,14 +27,14 @@ _SEEN = (
     "energy_per_unit_u_j", "time_per_unit_s", "time_per_unit_u_s", "sm_clock_mhz",
     "temperature_c", "power_cap_share", "memory_power_w", "samples_over_counter",
 )  # fmt: skip
-_KNOWN: Columns = {
+COLUMNS: Columns = {
     **{name: name for name in _NAMED},
     "unit": "seen.unit",
     **{name: name for name in ("outcome", "reason")},
     **{name: f"seen.{name}" for name in _SEEN},
     "power_capped": "is_capped",
+    **{name: name for name in ("boards", "knobs")},
 }
-COLUMNS = (*_KNOWN, "boards", "knobs")
 """Columns of the CSV, in SI units; what is not known is empty, boards are UUIDs, knobs JSON."""
 
 
@@ -88,6 +87,12 @@ class MatrixRow:
         share = None if self.seen is None else self.seen.power_cap_share
         return None if share is None else share > MAX_THROTTLE_SHARE
 
+    @property
+    def knobs(self) -> str | None:
+        """What it was run with, as JSON; ``None`` where the workload refuses the cell."""
+        found = self.configuration
+        return None if found is None else dumps(dict(found.knobs))
+
 
 Matrix = Sequence[tuple[Variant, KnobGrid]]
 """Variants, each with its cells."""
@@ -118,9 +123,9 @@ def matrix_rows(matrix: Matrix, measurements: Sequence[Measurement]) -> tuple[Ma
     )
 
 
-def write_matrix_csv(rows: Sequence[MatrixRow], path: Path) -> None:
-    """Write every cell, phase by phase, to ``path``, those without figures with the reason."""
-    write_rows(path, COLUMNS, ([_cell(value) for value in _values(row)] for row in rows))
+def matrix_frame(rows: Sequence[MatrixRow]) -> Frame:
+    """List every cell, phase by phase, those without figures with the reason."""
+    return frame(COLUMNS, rows, digits=6)
 
 
 def _rows(
@@ -159,15 +164,6 @@ def _outcome(case: Case, group: Sequence[Measurement]) -> tuple[Outcome, str]:
     if {finding.reason for finding in findings} == {"unsupported"}:
         return "unsupported", findings[0].detail
     return "invalid", reasons
-
-
-def _values(row: MatrixRow) -> list[object]:
-    knobs = None if row.configuration is None else dumps(dict(row.configuration.knobs))
-    return [*cells_at(row, _KNOWN), " ".join(row.boards), knobs]
-
-
-def _cell(value: object) -> object:
-    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 Knobs = Mapping[str, KnobValue]

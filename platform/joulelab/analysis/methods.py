@@ -6,7 +6,7 @@ from joulelab.analysis.knob_study import KnobPhase
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.quantities import quantity
 from joulelab.analysis.search_result import SearchResult
-from joulelab.analysis.search_wording import constraint_words, objective_name, significant, units_of
+from joulelab.analysis.search_wording import constraint_words, objective_name, payback
 from joulelab.analysis.sweep import PhaseResult
 from joulelab.analysis.wording import boards_words, software_words
 from joulelab.core.configuration import KnobValue
@@ -257,11 +257,7 @@ def _temperatures(result: SearchResult, measurements: Sequence[Measurement]) -> 
 def _price(result: SearchResult) -> str:
     found = result.answer
     spent = f"The search took {quantity(found.spent_j, 'J', digits=3)} of the boards' energy"
-    if found.pays_after is None:
+    after = payback(found, result.problem, of=f"{found.standing.level:.0%} interval ")
+    if not after:
         return f"{spent}; it is not certain that its answer saves energy."
-    low, high = significant(found.pays_after.low), significant(found.pays_after.high)
-    between = "" if low == high else f" ({found.standing.level:.0%} interval {low} to {high})"
-    return (
-        f"{spent}, which its answer has saved after {significant(found.pays_after.value)} "
-        f"{units_of(result.problem)}{between}."
-    )
+    return f"{spent}, which its answer has saved after {after}."

@@ -12,10 +12,11 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from joulelab.analysis.compared import Figures
 from joulelab.analysis.figure_file import headed_figure, headline
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.style import BEST, CAPPED, COVERAGE, CURVE, EQUAL, INK, MUTED, RC, tidy
-from joulelab.analysis.sweep import Figures, PhaseResult, SweepRow
+from joulelab.analysis.sweep import PhaseResult, SweepRow
 from joulelab.analysis.wording import board_words, point_name, sentence
 from joulelab.objectives import EDP, OBJECTIVES
 
@@ -157,7 +158,7 @@ def _draw(axes: Axes, phase: PhaseResult, dots: Sequence[_Dot]) -> None:
     requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=_by_x)
     axes.plot([d.x for d in requested], [d.y for d in requested], color=CURVE, lw=1, alpha=0.35)
     for is_member, color in ((False, CURVE), (True, EQUAL)):
-        some = [dot for dot in requested if (dot.row.point.label in phase.members) == is_member]
+        some = [dot for dot in requested if dot.row.in_set == is_member]
         axes.errorbar(
             [dot.x for dot in some], [dot.y for dot in some], [COVERAGE * dot.u for dot in some],
             fmt="o", color=color, markersize=3.2, elinewidth=0.9, zorder=4 if is_member else 3,
@@ -167,10 +168,10 @@ def _draw(axes: Axes, phase: PhaseResult, dots: Sequence[_Dot]) -> None:
 def _name(axes: Axes, phase: PhaseResult, dots: Sequence[_Dot]) -> None:
     """Name the recommended and the default point, and put a ring around the lowest."""
     for dot in dots:
-        if dot.row.point.label == phase.lowest:
+        if dot.row.is_lowest:
             axes.plot(dot.x, dot.y, "o", color=BEST, markersize=9, fillstyle="none", zorder=5)
-        if dot.row.point.label == phase.recommended:
-            _call_out(axes, dot, point_name(dot.row), color=BEST, marker="o", offset=(0, -9))
+        if dot.row.is_recommended:
+            _call_out(axes, dot, point_name(dot.row.point), color=BEST, marker="o", offset=(0, -9))
         elif dot.row.point.is_default:
             left, right = axes.get_xlim()
             is_far_right = dot.x > left + 0.85 * (right - left)
@@ -195,7 +196,7 @@ def _call_out(
 def _shade(axes: Axes, phase: PhaseResult) -> None:
     """Mark the clocks that may be best, and those that the power cap did not allow."""
     rows = sorted((row for row in phase.rows if row.point.sm_clock_mhz), key=_clock)
-    members = [row.point.label in phase.members for row in rows]
+    members = [row.in_set for row in rows]
     capped = [row.power_capped for row in rows]
     for start, stop in _runs(rows, members):
         axes.axvspan(start, stop, color=EQUAL, alpha=0.15, linewidth=0, zorder=0)

@@ -14,9 +14,9 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.analysis.compared import DEFAULT, comparable, fit_quantities, more, point_label
+from joulelab.analysis.compared import DEFAULT, comparable, fit_quantities, point_label
 from joulelab.analysis.wording import board_words
-from joulelab.core.additive import AdditiveFit, Interval
+from joulelab.core.additive import AdditiveFit, Interval, more
 from joulelab.core.comparison import best_set
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
@@ -55,8 +55,8 @@ class Served:
     """
 
     name: str
-    point: str
-    own: str
+    point: OperatingPoint
+    own: OperatingPoint
     regret: Interval
     change: Interval | None
 
@@ -67,15 +67,15 @@ class Policy:
 
     Attributes:
         mean_regret: Geometric mean of the regrets.
-        equals: Labels of single points indistinguishable from the best single one, that
-            one first; empty for policies of several points.
+        equals: Single points indistinguishable from the best single one, that one first; empty
+            for policies of several points.
     """
 
-    points: tuple[str, ...]
+    points: tuple[OperatingPoint, ...]
     served: tuple[Served, ...]
     mean_regret: float
     worst_regret: float
-    equals: tuple[str, ...]
+    equals: tuple[OperatingPoint, ...]
 
 
 def policies(
@@ -149,15 +149,17 @@ def _policy(
     *,
     level: float,
 ) -> Policy:
-    points = tuple(labels[place] for place in places)
-    served = tuple(_served(each, points, labels, level) for each in applications)
+    chosen = [labels[place] for place in places]
+    known = applications[0].points
+    served = tuple(_served(each, chosen, labels, level) for each in applications)
+    equals = _equals(applications, labels, level) if len(chosen) == 1 else ()
     regrets = np.array([each.regret.value for each in served])
     return Policy(
-        points=points,
+        points=tuple(known[label] for label in chosen),
         served=served,
         mean_regret=float(np.expm1(np.mean(np.log1p(regrets)))),
         worst_regret=float(regrets.max()),
-        equals=_equals(applications, labels, level) if len(points) == 1 else (),
+        equals=tuple(known[label] for label in equals),
     )
 
 
@@ -169,8 +171,8 @@ def _served(
     change = more(fit.ratio(point, DEFAULT, level=level)) if DEFAULT in application.points else None
     return Served(
         name=application.name,
-        point=point,
-        own=own,
+        point=application.points[point],
+        own=application.points[own],
         regret=more(fit.ratio(point, own, level=level)),
         change=change,
     )

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from joulelab.analysis.compared import DEFAULT
 from joulelab.analysis.figure_file import save_figure
 from joulelab.analysis.policy import Application, Policy
 from joulelab.analysis.policy_table import point_words
@@ -53,7 +52,7 @@ def save_policy_plot(
 def _draw(axes: Axes, applications: Sequence[Application], policy: Policy, aim: str) -> None:
     losses = {each.name: _losses(each) for each in applications}
     knob = knob_of({point for each in applications for point in each.points.values()})
-    curves = {each.name: _curves(losses[each.name], each.points, knob) for each in applications}
+    curves = {name: _curves(known, knob) for name, known in losses.items()}
     tidy(axes, f"{aim} above each application's least", "%", KNOBS[knob])
     every = [curve for own in curves.values() for curve in own.values()]
     top = min(_HIGHEST, 1.1 * max(float(above.max()) for _, above in every))
@@ -68,9 +67,8 @@ def _draw(axes: Axes, applications: Sequence[Application], policy: Policy, aim: 
             mean = _mean([own[rest] for own in curves.values()])
             axes.plot(*mean, color=INK, linewidth=2.2)
             _name_end(axes, _name("mean of all", rest), mean, INK)
-    for label in policy.points:
-        value = getattr(applications[0].points[label], knob)
-        _draw_point(axes, label, value, [known[label] for known in losses.values()])
+    for point in policy.points:
+        _draw_point(axes, point, knob, [known[point] for known in losses.values()])
 
 
 def knob_of(points: Collection[OperatingPoint]) -> str:
@@ -88,19 +86,20 @@ def knob_of(points: Collection[OperatingPoint]) -> str:
     raise ConfigError(f"No knob is set at {labels}, so that no axis can show them.")
 
 
-def _draw_point(axes: Axes, label: str, value: float | None, losses: Sequence[float]) -> None:
+def _draw_point(axes: Axes, point: OperatingPoint, knob: str, losses: Sequence[float]) -> None:
     """Mark a point by where it is; one that leaves the knob to the driver, by its mean loss."""
+    value = getattr(point, knob)
     if value is None:
         mean = _mean_loss(losses)
         axes.axhline(mean, color=BEST, linewidth=1.4, linestyle=_DASHES)
         axes.annotate(
-            point_words(label), (0, mean), xycoords=("axes fraction", "data"), xytext=(4, 2),
+            point_words(point), (0, mean), xycoords=("axes fraction", "data"), xytext=(4, 2),
             textcoords="offset points", color=BEST, va="bottom", fontsize=8.5,
         )  # fmt: skip
         return
     axes.axvline(value, color=BEST, linewidth=1.4, linestyle=_DASHES)
     axes.annotate(
-        point_words(label), (value, 1), xycoords=("data", "axes fraction"), xytext=(-2, -4),
+        point_words(point), (value, 1), xycoords=("data", "axes fraction"), xytext=(-2, -4),
         textcoords="offset points", color=BEST, ha="right", va="top", rotation=90, fontsize=8.5,
     )  # fmt: skip
 
@@ -115,29 +114,26 @@ def _mean_loss(losses: Sequence[float]) -> float:
     return float(100 * np.expm1(np.mean(np.log1p(np.array(losses) / 100))))
 
 
-def _losses(application: Application) -> dict[str, float]:
-    """Return percent above the least cost of all points, by their labels."""
-    fit = application.fit
+def _losses(application: Application) -> dict[OperatingPoint, float]:
+    """Return percent above the least cost of all points."""
+    fit, points = application.fit, application.points
     logs = dict(zip(fit.configurations, fit.estimate.tolist(), strict=True))
     least = min(logs.values())
-    return {label: float(100 * np.expm1(log - least)) for label, log in logs.items()}
+    return {points[label]: float(100 * np.expm1(log - least)) for label, log in logs.items()}
 
 
-def _curves(
-    losses: Mapping[str, float], points: Mapping[str, OperatingPoint], knob: str
-) -> dict[str, Curve]:
+def _curves(losses: Mapping[OperatingPoint, float], knob: str) -> dict[OperatingPoint, Curve]:
     """Return percent by the knob's ascending values, for each setting of the others."""
-    found: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    for label, loss in losses.items():
-        point = points[label]
+    found: defaultdict[OperatingPoint, list[tuple[float, float]]] = defaultdict(list)
+    for point, loss in losses.items():
         if (value := getattr(point, knob)) is not None:
-            found[replace(point, **{knob: None}).label].append((value, loss))
+            found[replace(point, **{knob: None})].append((value, loss))
     columns = {rest: np.array(sorted(pairs)) for rest, pairs in found.items()}
     return {rest: (pairs[:, 0], pairs[:, 1]) for rest, pairs in columns.items()}
 
 
-def _name(name: str, rest: str) -> str:
-    return name if rest == DEFAULT else f"{name}, {point_words(rest)}"
+def _name(name: str, rest: OperatingPoint) -> str:
+    return name if rest.is_default else f"{name}, {point_words(rest)}"
 
 
 def _name_end(axes: Axes, name: str, curve: Curve, color: str) -> None:

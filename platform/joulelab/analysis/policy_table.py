@@ -1,13 +1,14 @@
 """Policies in words and as tables for a terminal."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from rich.table import Column, Table
 
-from joulelab.analysis.compared import DEFAULT
 from joulelab.analysis.policy import Policy, Served
-from joulelab.analysis.table import quiet_table
-from joulelab.analysis.wording import percent
+from joulelab.analysis.table import Frame, frame, interval_columns, quiet_table
+from joulelab.analysis.wording import percent, point_name
+from joulelab.core.point import OperatingPoint
 from joulelab.objectives import OBJECTIVES
 
 _NAMED = 6
@@ -41,30 +42,41 @@ def policy_table(policy: Policy, objective: str) -> Table:
     return table
 
 
-def point_words(label: str) -> str:
-    """Write a point's label as text: ``"1095 MHz"``, ``"1095 MHz, 300 W"``."""
-    if label == DEFAULT:
-        return "the driver's default"
-    spaced = label.replace("MHz", " MHz").replace("W", " W")
-    return spaced.replace("mem", "memory ").replace("-", ", ")
+def point_words(point: OperatingPoint) -> str:
+    """Write a point as short as labels of a plot are: ``"1095 MHz, 300 W"``."""
+    return point_name(point, limit="W")
 
 
-def rows_of(policies: Sequence[Policy]) -> list[dict[str, object]]:
-    """Return one row for each policy and application, as a table for files."""
-    return [
+def policy_frame(policies: Sequence[Policy]) -> Frame:
+    """List how every policy serves every application."""
+    return frame(
         {
-            "num_points": len(policy.points),
-            "application": each.name,
-            "point": each.point,
-            "own_best": each.own,
-            "regret": each.regret.value,
-            "regret_low": each.regret.low,
-            "regret_high": each.regret.high,
-            "change": None if each.change is None else each.change.value,
-        }
-        for policy in policies
-        for each in policy.served
-    ]
+            "num_points": "num_points",
+            "application": "served.name",
+            "point": "served.point.label",
+            "own_best": "served.own.label",
+            **interval_columns("regret", "served.regret"),
+            "change": "served.change.value",
+        },
+        [
+            {"num_points": len(policy.points), "served": served}
+            for policy in policies
+            for served in policy.served
+        ],
+    )
+
+
+def policy_fields(policy: Policy) -> dict[str, object]:
+    """Return a policy for JSON, its points by their labels."""
+    return {
+        **asdict(policy),
+        "points": [point.label for point in policy.points],
+        "served": [
+            {**asdict(each), "point": each.point.label, "own": each.own.label}
+            for each in policy.served
+        ],
+        "equals": [point.label for point in policy.equals],
+    }
 
 
 def _cells(served: Served) -> tuple[str, ...]:

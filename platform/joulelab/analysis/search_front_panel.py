@@ -13,6 +13,7 @@ from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from joulelab.analysis.labels import Label, write_labels
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import configuration_name
@@ -24,11 +25,9 @@ from joulelab.analysis.style import (
     INK,
     MUTED,
     PAPER,
-    Label,
     fit_axis,
     is_wide,
     tidy,
-    write_labels,
 )
 
 _QUALITIES = "viridis_r"

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from joulelab.analysis.figure_file import headed_figure, headline
+from joulelab.analysis.figure_file import PAGE_IN, headed_figure, headline
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.search_front_panel import draw_front
 from joulelab.analysis.search_result import SearchResult
@@ -49,6 +49,28 @@ def course_figure(result: SearchResult, *, with_head: bool = True) -> Figure:
 
 FIGURES = {"search-front": front_figure, "search-course": course_figure}
 """Figures of a search, by the stems of their files."""
+
+
+def front_panel(result: SearchResult) -> Figure:
+    """Draw the front for a paper, over two columns of text."""
+    with mpl.rc_context(RC):
+        figure = Figure(figsize=(PAGE_IN, 5.6))
+        figure.subplots_adjust(left=0.08, right=0.94, top=0.9, bottom=0.08, hspace=0.5)
+        draw_front(figure, result, upright=True)
+    return figure
+
+
+def course_panel(result: SearchResult) -> Figure:
+    """Draw the course for a paper, likewise."""
+    with mpl.rc_context(RC):
+        figure = Figure(figsize=(PAGE_IN, 2.5))
+        figure.subplots_adjust(left=0.08, right=0.94, top=0.8, bottom=0.18, wspace=0.16)
+        draw_course(figure, result)
+    return figure
+
+
+PANELS = {"search-front": front_panel, "search-course": course_panel}
+"""Figures for papers, likewise."""
 
 
 def can_plot_search(result: SearchResult) -> bool:

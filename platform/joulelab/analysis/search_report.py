@@ -1,14 +1,18 @@
-"""What a search found as one HTML file, in the look of the reports of sweeps."""
+"""What a search found as a report: page, plots, table and answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+
+from rich.console import Console, RenderableType
 
 from joulelab.analysis.course_plot import courses_plot
 from joulelab.analysis.figure_file import themed_svg
 from joulelab.analysis.methods import search_paragraph
 from joulelab.analysis.quantities import quantity
-from joulelab.analysis.report import MAX_ROWS, Section, write_page
 from joulelab.analysis.search_plot import (
+    FIGURES,
+    PANELS,
     can_plot_search,
     course_caption,
     course_figure,
@@ -16,41 +20,69 @@ from joulelab.analysis.search_plot import (
     front_figure,
 )
 from joulelab.analysis.search_result import SearchResult
-from joulelab.analysis.search_table import chosen_rows, search_legend, search_sheet
+from joulelab.analysis.search_table import (
+    chart_point,
+    chosen_rows,
+    search_frame,
+    search_legend,
+    search_sheet,
+    search_table,
+)
 from joulelab.analysis.search_wording import (
     configuration_name,
     constraint_words,
     objective_name,
+    payback,
     recommendation,
     remarks,
-    significant,
-    units_of,
 )
-from joulelab.core.configuration import KnobValue
+from joulelab.analysis.study_report import MAX_ROWS, Section, StudyReport, heading
+from joulelab.analysis.table import Columns, numbers_at
+from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
-from joulelab.tracking.study import StudyHeader
+from joulelab.searching.space import SearchSpace
+from joulelab.tracking.study import Answer, RunMetrics, StudyHeader
 
+TABLE = "search.csv"
 _JOINED = "\N{NO-BREAK SPACE}"
 
 
-def write_search_report(
+def search_report(
     result: SearchResult,
     measurements: Sequence[Measurement],
-    path: Path,
     *,
     header: StudyHeader | None = None,
     traces: Path | None = None,
-) -> Path:
-    """Write the report of a search to ``path`` and return it."""
+    runs: Sequence[RunMetrics] = (),
+) -> StudyReport:
+    """Put a search into words, tables and plots; ``runs`` are of single measurements."""
     settings = dict(header.settings) if header else {}
-    return write_page(
-        path,
+    can_plot = can_plot_search(result)
+    return StudyReport(
         study=result.study,
-        answer=recommendation(result.answer, result.problem).replace(" %", f"{_JOINED}%"),
-        sections=[_section(result, measurements, settings, traces)],
+        title=recommendation(result.answer, result.problem).replace(" %", f"{_JOINED}%"),
+        answer=Answer(
+            note=result.sentence,
+            summary=tuple(_summary(result)),
+            chart=tuple(map(chart_point, result.steps)),
+            runs=tuple(runs),
+        ),
+        table=TABLE,
+        frame=search_frame(result),
+        figures={stem: partial(draw, result) for stem, draw in FIGURES.items() if can_plot},
+        panels={stem: partial(draw, result) for stem, draw in PANELS.items() if can_plot},
+        sections=lambda: [_section(result, measurements, settings, traces)],
+        tables=partial(_tables, result),
         measurements=measurements,
         header=header,
     )
+
+
+def _tables(
+    result: SearchResult, console: Console, max_rows: int | None
+) -> Iterable[RenderableType]:
+    yield heading(result.problem.space.workload, result.boards[0])
+    yield search_table(result, console, max_rows=max_rows, more=f"{TABLE} has all")
 
 
 def _section(
@@ -122,12 +154,8 @@ def _trials(result: SearchResult) -> str:
 
 
 def _payback(result: SearchResult) -> str:
-    after = result.answer.pays_after
-    if after is None:
-        return "it is not certain that energy is saved"
-    low, high = significant(after.low), significant(after.high)
-    between = "" if low == high else f" ({low} to {high})"
-    return f"after {significant(after.value)} {units_of(result.problem)}{between}"
+    after = payback(result.answer, result.problem)
+    return f"after {after}" if after else "it is not certain that energy is saved"
 
 
 def _lost(result: SearchResult) -> list[tuple[str, str]]:
@@ -145,3 +173,38 @@ def _lost(result: SearchResult) -> list[tuple[str, str]]:
 def _found_at(result: SearchResult) -> int:
     best = result.answer.standing.best
     return next(step.number for step in result.steps if step.outcome.candidate == best)
+
+
+def _summary(result: SearchResult) -> list[tuple[str, float]]:
+    """List the answer in numbers, under the names of the vocabulary."""
+    found, space = result.answer, result.problem.space
+    best, fastest = (_axis_numbers(space, c.configuration) for c in (found.best, found.fastest))
+    counts = {
+        "num_in_set": len(found.standing.members),
+        "num_unmeasured": len(found.unmeasured),
+        "num_trials": len(result.steps),
+    }
+    return [
+        *((f"best.{name}", value) for name, value in best),
+        *((f"fastest.{name}", value) for name, value in fastest),
+        *numbers_at(found, _ANSWER),
+        *((name, float(num)) for name, num in counts.items()),
+        *numbers_at(found, {"pays_after_units": "pays_after.value"}),
+    ]
+
+
+_ANSWER: Columns = {
+    "best.energy_per_unit_j": "best.figures.energy_j",
+    "best.time_per_unit_s": "best.figures.time_s",
+    **{f"best.{name}": f"best.figures.{name}" for name in ("retention", "memory_b")},
+    **{name: f"{name}.value" for name in ("energy_ratio", "time_ratio", "cost_ratio")},
+}
+
+
+def _axis_numbers(space: SearchSpace, configuration: Configuration) -> list[tuple[str, float]]:
+    values = zip(space.axes, space.values(configuration), strict=True)
+    return [
+        (name, float(value))
+        for name, value in values
+        if value is not None and not isinstance(value, str | bool)
+    ]

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from joulelab.analysis.compared import drifts_of, exclusion
+from joulelab.analysis.compared import Exclusion, drifts_of, exclusion
 from joulelab.analysis.search_wording import configuration_name, sentence
-from joulelab.analysis.sweep import Exclusion
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift

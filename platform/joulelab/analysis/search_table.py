@@ -1,8 +1,7 @@
-"""What a search found as lines of text for terminal and page, and as CSV in SI units."""
+"""What a search found as lines of text for terminal and page, and as numbers in SI units."""
 
-from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -12,26 +11,27 @@ from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import objective_name
 from joulelab.analysis.table import (
     Columns,
-    Line,
+    Frame,
+    Quantity,
     Sheet,
-    cells_at,
-    count,
-    fitting,
+    fitting_sheet,
+    frame,
     interval_columns,
-    lay_out,
-    write_rows,
+    line,
+    plus_minus,
+    sheet,
 )
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
 from joulelab.searching.compare import Compared
+from joulelab.searching.course import Step
+from joulelab.tracking.study import ChartPoint
 
 _HEADS = {
     "sm_clock_mhz": ("clock", "MHz"),
     "mem_clock_mhz": ("memory", "MHz"),
     "power_limit_w": ("limit", "W"),
 }
-_MINOR = ("power", "n", "time added", "energy saved")
-"""Heads of columns that go first where there is no room."""
 
 
 def chosen_rows(result: SearchResult, max_rows: int | None) -> list[SearchRow]:
@@ -49,27 +49,25 @@ def chosen_rows(result: SearchResult, max_rows: int | None) -> list[SearchRow]:
 
 def search_sheet(result: SearchResult, rows: Sequence[SearchRow]) -> Sheet:
     """Put ``rows`` into words, with SI prefixes that suit them."""
-    found = [row.found.figures for row in rows if row.found is not None]
-    energy = si_scale(figures.energy_j for figures in found)
-    time = si_scale(figures.time_s for figures in found)
-    quality = (("quality", "% kept"),) if result.has_quality else ()
-    return Sheet(
-        heads=(
-            *(_HEADS.get(name, (name.replace("_", " "), "")) for name in result.problem.space.axes),
-            ("power", "W"),
-            ("energy", f"{energy[1]}J/{result.unit}"),
-            ("time", f"{time[1]}s/{result.unit}"),
-            *(
-                ()
-                if _is_energy(result)
-                else ((f"{objective_name(result.problem)} of", "baseline, %"),)
-            ),
-            ("energy saved", "%"),
-            ("time added", "%"),
-            *quality,
-            ("n", ""),
+    axes = result.problem.space.axes
+    quantities = _quantities(result, rows)
+    return sheet(
+        [_HEADS.get(name, (name.replace("_", " "), "")) for name in axes],
+        quantities,
+        (
+            line(
+                row,
+                quantities,
+                (row, row.found) if row.found else None,
+                mark=("*" if row.is_best else "=" if row.in_set else " ") + _role(result, row),
+                named=[_value(*pair, row) for pair in zip(axes, row.values, strict=True)],
+                why="power-capped" if row.is_capped else row.reason.partition(":")[0],
+                is_best=row.is_best,
+                in_set=row.in_set,
+            )
+            for row in rows
         ),
-        lines=tuple(_line(result, row, energy[0], time[0]) for row in rows),
+        minor=("power", "n", "time added", "energy saved"),
     )
 
 
@@ -104,69 +102,63 @@ def search_table(
     """Lay out what was found as wide as ``console`` allows: columns go, never digits."""
     rows = chosen_rows(result, max_rows)
     legend = search_legend(result, num_shown=len(rows), more=more)
-    return fitting(console, partial(lay_out, search_sheet(result, rows), legend), _MINOR)
+    return fitting_sheet(console, search_sheet(result, rows), legend)
 
 
-def write_search_csv(result: SearchResult, path: Path) -> None:
-    """Write every configuration that was tried to ``path``; what is not known is empty."""
-    write_rows(path, search_columns(result), search_rows(result))
-
-
-def search_columns(result: SearchResult) -> list[str]:
-    """Return the columns of :func:`search_rows`: the axes, then what is known, in SI units."""
-    return [*result.problem.space.axes, "workload", "unit", *_ROW]
-
-
-def search_rows(result: SearchResult) -> list[list[object]]:
-    """List every configuration that was tried; what is not known is ``None``."""
-    workload, unit = result.problem.space.workload, result.unit
-    return [[*row.values, workload, unit, *cells_at(row, _ROW)] for row in result.rows]
+def search_frame(result: SearchResult) -> Frame:
+    """List every configuration that was tried: its values on the axes, then what is known."""
+    axes = {name: f"row.values.{i}" for i, name in enumerate(result.problem.space.axes)}
+    return frame({**axes, **_COLUMNS}, [{"result": result, "row": row} for row in result.rows])
 
 
 _ROLES = (
     "is_baseline", "is_best", "in_set", "on_front", "is_knee", "is_feasible", "is_capped",
 )  # fmt: skip
-_ROW: Columns = {
-    **{name: name for name in ("num_valid", "num_invalid", "reason")},
-    "power_w": "found.figures.power_w",
-    "temperature_c": "found.figures.temperature_c",
-    "memory_b": "found.figures.memory_b",
-    "energy_per_unit_j": "found.figures.energy_j",
-    "energy_per_unit_u_j": "found.figures.energy_u_j",
-    "time_per_unit_s": "found.figures.time_s",
-    "time_per_unit_u_s": "found.figures.time_u_s",
-    "retention": "found.figures.retention",
-    "retention_u": "found.figures.retention_u",
-    **interval_columns("energy_ratio", "found.energy_ratio"),
-    **interval_columns("time_ratio", "found.time_ratio"),
-    **interval_columns("cost_ratio", "found.cost_ratio"),
-    **{name: name for name in _ROLES},
-    "config_hash": "configuration.config_hash",
+_COLUMNS: Columns = {
+    "workload": "result.problem.space.workload",
+    "unit": "result.unit",
+    **{name: f"row.{name}" for name in ("num_valid", "num_invalid", "reason")},
+    **{name: f"row.found.figures.{name}" for name in ("power_w", "temperature_c", "memory_b")},
+    "energy_per_unit_j": "row.found.figures.energy_j",
+    "energy_per_unit_u_j": "row.found.figures.energy_u_j",
+    "time_per_unit_s": "row.found.figures.time_s",
+    "time_per_unit_u_s": "row.found.figures.time_u_s",
+    **{name: f"row.found.figures.{name}" for name in ("retention", "retention_u")},
+    **interval_columns("energy_ratio", "row.found.energy_ratio"),
+    **interval_columns("time_ratio", "row.found.time_ratio"),
+    **interval_columns("cost_ratio", "row.found.cost_ratio"),
+    **{name: f"row.{name}" for name in _ROLES},
+    "config_hash": "row.configuration.config_hash",
 }
+Measured = tuple[SearchRow, Compared]
 
 
-def _line(result: SearchResult, row: SearchRow, energy: float, time: float) -> Line:
-    num = count(row.num_valid, row.num_invalid)
-    axes = [
-        _value(name, value, row)
-        for name, value in zip(result.problem.space.axes, row.values, strict=True)
-    ]
-    if row.found is None:
-        why = "power-capped" if row.is_capped else row.reason.partition(":")[0]
-        num_empty = 4 + result.has_quality - _is_energy(result)
-        cells = [*axes, "", why, *[""] * num_empty, num]
-    else:
-        cells = [*axes, *_cells(result, row, row.found, energy, time), num]
-    return Line(
-        mark=("*" if row.is_best else "=" if row.in_set else " ") + _second_mark(result, row),
-        cells=tuple(cells),
-        is_best=row.is_best,
-        in_set=row.in_set,
-        has_figures=row.found is not None,
-    )
+def _quantities(result: SearchResult, rows: Sequence[SearchRow]) -> list[Quantity[Measured]]:
+    found = [row.found.figures for row in rows if row.found is not None]
+    energy, energy_prefix = si_scale(figures.energy_j for figures in found)
+    time, time_prefix = si_scale(figures.time_s for figures in found)
+    objective = result.problem.objective
+    costs = (
+        (f"{objective_name(result.problem)} of", "baseline, %",
+         lambda m: _cost(m[1].cost_ratio, is_one=m[0].is_baseline)),
+    )  # fmt: skip
+    kept = (("quality", "% kept", lambda m: f"{100 * m[1].figures.retention:.1f}"),)
+    quantities: list[tuple[str, str, Callable[[Any], str]]] = [
+        ("power", "W", lambda m: f"{m[1].figures.power_w:.0f}"),
+        ("energy", f"{energy_prefix}J/{result.unit}",
+         lambda m: _pm(m[1].figures.energy_j * energy, m[1].figures.energy_u_j * energy)),
+        ("time", f"{time_prefix}s/{result.unit}",
+         lambda m: _pm(m[1].figures.time_s * time, m[1].figures.time_u_s * time)),
+        # of energy alone the cost would say what the saving says
+        *(costs if objective.time_exponent or objective.quality_exponent else ()),
+        ("energy saved", "%", lambda m: _change(m[1].energy_ratio, -1, is_zero=m[0].is_baseline)),
+        ("time added", "%", lambda m: _change(m[1].time_ratio, 1, is_zero=m[0].is_baseline)),
+        *(kept if result.has_quality else ()),
+    ]  # fmt: skip
+    return [Quantity(name=name, unit=unit, cell=cell) for name, unit, cell in quantities]
 
 
-def _second_mark(result: SearchResult, row: SearchRow) -> str:
+def _role(result: SearchResult, row: SearchRow) -> str:
     if row.is_capped:
         return "^"
     if row.found is not None and not row.is_feasible:
@@ -182,27 +174,10 @@ def _value(name: str, value: KnobValue, row: SearchRow) -> str:
     return "baseline" if row.is_baseline and name == "sm_clock_mhz" else "default"
 
 
-def _cells(
-    result: SearchResult, row: SearchRow, found: Compared, energy: float, time: float
-) -> list[str]:
-    figures = found.figures
-    shares = [(found.energy_ratio, -1), (found.time_ratio, 1)]
-    kept = figures.retention
-    return [
-        f"{figures.power_w:.0f}",
-        _pm(figures.energy_j * energy, figures.energy_u_j * energy),
-        _pm(figures.time_s * time, figures.time_u_s * time),
-        *(() if _is_energy(result) else (_cost(found.cost_ratio, is_one=row.is_baseline),)),
-        *(_change(share, sign, is_zero=row.is_baseline) for share, sign in shares),
-        *([f"{100 * kept:.1f}"] if result.has_quality and kept is not None else []),
-    ]
-
-
 def _pm(value: float, u: float) -> str:
     if not u > 1e-6 * value:
         return f"{value:.{decimals_for(value, digits=5)}f}"
-    decimals = decimals_for(u)
-    return f"{value:.{decimals}f} {PLUS_MINUS} {u:.{decimals}f}"
+    return plus_minus(value, u, decimals_for(u))
 
 
 def _cost(ratio: Interval | None, *, is_one: bool) -> str:
@@ -221,7 +196,15 @@ def _change(ratio: Interval, sign: int, *, is_zero: bool) -> str:
     return f"{100 * sign * (ratio.value - 1):+.{decimals}f} {PLUS_MINUS} {half:.{decimals}f}"
 
 
-def _is_energy(result: SearchResult) -> bool:
-    """Whether the objective is energy alone, so that its column would say what another says."""
-    objective = result.problem.objective
-    return not (objective.time_exponent or objective.quality_exponent)
+def chart_point(step: Step) -> ChartPoint:
+    """Return a step of a search as numbers: what is not known is absent, never 0."""
+    known = {
+        "trial_cost_ratio": step.cost_ratio,
+        "best_cost_ratio": step.best_cost_ratio if step.is_feasible else None,
+        "search_energy_j": step.spent_j,
+        "num_valid": float(step.num_valid),
+        "num_capped": float(step.num_capped),
+        "num_failed": float(step.num_failed),
+    }
+    values = tuple((name, value) for name, value in known.items() if value is not None)
+    return ChartPoint(step=step.number, values=values)

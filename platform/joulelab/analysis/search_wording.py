@@ -137,6 +137,18 @@ def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> li
     return sentences
 
 
+def payback(found: Answer, problem: Problem, *, of: str = "") -> str:
+    """Say after how many units of work a search has saved what it took; ``""`` if it may never.
+
+    ``of`` stands before the ends of the interval.
+    """
+    if found.pays_after is None:
+        return ""
+    low, high = significant(found.pays_after.low), significant(found.pays_after.high)
+    between = "" if low == high else f" ({of}{low} to {high})"
+    return f"{significant(found.pays_after.value)} {units_of(problem)}{between}"
+
+
 def significant(value: float) -> str:
     """Write a large count to three digits: ``"298,000"``."""
     return f"{float(f'{value:.3g}'):,.0f}"

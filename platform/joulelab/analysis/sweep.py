@@ -1,84 +1,30 @@
 """What a sweep found: every operating point with its error bars, and the set that may be best."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from math import inf
+from statistics import fmean
 
-from joulelab.core.additive import Interval
+from joulelab.analysis.compared import (
+    DEFAULT,
+    Figures,
+    Phase,
+    Row,
+    comparable,
+    drifts_of,
+    figures_by_label,
+    fit_quantities,
+    mean_of,
+    observed_clock_mhz,
+    point_label,
+)
+from joulelab.core.comparison import BestSet, best_set
 from joulelab.core.configuration import KnobValue
-from joulelab.core.device import DeviceIdentity
-from joulelab.core.drift import Drift
-from joulelab.core.measurement import Finding
+from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.validity import MAX_THROTTLE_SHARE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """What an operating point costs, on the average board, per unit of work.
-
-    Uncertainties are standard ones (k = 1) from repeats and readings. The sensor's own class
-    (some 5 % between boards) is common to all points and not in them.
-
-    Attributes:
-        power_w: Mean board power under load, in watts.
-        energy_per_unit_j: Energy, in joules (gross, idle power included).
-        cost: The objective, in its unit.
-        saving: Share of energy saved against the default point (0.2 is 20 % less), with its
-            confidence interval; ``None`` without a valid default.
-        slowdown: Relative time added against the default point (0.02 is 2 % more), likewise.
-        on_front: Whether no other point takes both less energy and less time.
-    """
-
-    power_w: float
-    energy_per_unit_j: float
-    energy_per_unit_u_j: float
-    time_per_unit_s: float
-    time_per_unit_u_s: float
-    edp_js: float
-    edp_u_js: float
-    ed2p_js2: float
-    ed2p_u_js2: float
-    cost: float
-    cost_u: float
-    saving: Interval | None
-    slowdown: Interval | None
-    in_set: bool
-    on_front: bool
-
-    @property
-    def energy_ratio(self) -> Interval | None:
-        """Energy over that of the default point; ``None`` without a valid default."""
-        s = self.saving
-        return s and Interval(value=1 - s.value, low=1 - s.high, high=1 - s.low)
-
-    @property
-    def time_ratio(self) -> Interval | None:
-        """Time over that of the default point; likewise."""
-        s = self.slowdown
-        return s and Interval(value=1 + s.value, low=1 + s.low, high=1 + s.high)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """What is compared, in one phase.
-
-    Attributes:
-        num_valid: Measurements that count.
-        num_invalid: Measurements that broke the validity contract, or could not be made.
-        observed_clock_mhz: Median SM clock under load; ``None`` if unread.
-        power_cap_share: Mean share of the time (0 to 1) that the power cap held the clocks
-            down; ``None`` if unread.
-        figures: What it costs; ``None`` without a valid measurement.
-    """
-
-    num_valid: int
-    num_invalid: int
-    observed_clock_mhz: float | None
-    power_cap_share: float | None
-    figures: Figures | None
-
-
-RowT_co = TypeVar("RowT_co", bound=Row, covariant=True)
+from joulelab.errors import ConfigError
+from joulelab.objectives import Objective, without_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +32,27 @@ class SweepRow(Row):
     """One operating point of a sweep.
 
     Attributes:
+        is_recommended: Whether it is the point to use.
+        is_lowest: Whether its objective is the lowest.
         reported: What the workload reported of its own work, such as a server's latencies: means
             of the measurements that count, by name.
     """
 
     point: OperatingPoint
     reasons: tuple[str, ...]
+    is_recommended: bool
+    is_lowest: bool
     reported: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def in_set(self) -> bool:
+        """Whether it is statistically indistinguishable from the lowest."""
+        return self.figures is not None and self.figures.in_set
+
+    @property
+    def on_front(self) -> bool:
+        """Whether no other point takes both less energy and less time."""
+        return self.figures is not None and self.figures.on_front
 
     @property
     def power_capped(self) -> bool:
@@ -107,55 +67,10 @@ class SweepRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exclusion:
-    """A measurement that does not count, and why, where its findings do not say."""
-
-    measurement_id: str
-    label: str
-    board: str
-    findings: tuple[Finding, ...]
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase(Generic[RowT_co]):
-    """One phase of one workload, on boards of one product.
-
-    Attributes:
-        unit: Unit of work, in the singular.
-        drifts: Trend of the sentinels on each board.
-    """
-
-    workload: str
-    phase: str
-    unit: str
-    device_name: str
-    boards: tuple[DeviceIdentity, ...]
-    rows: tuple[RowT_co, ...]
-    level: float
-    drifts: tuple[Drift, ...]
-    exclusions: tuple[Exclusion, ...]
-
-    @property
-    def title(self) -> str:
-        """Workload and phase, short."""
-        return self.workload if self.phase == self.workload else f"{self.workload} {self.phase}"
-
-    @property
-    def measured(self) -> tuple[tuple[RowT_co, Figures], ...]:
-        """Rows that have figures, with them."""
-        return tuple((row, row.figures) for row in self.rows if row.figures is not None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseResult(Phase[SweepRow]):
     """One phase of a sweep; its operating points are the default, then by descending clock.
 
     Attributes:
-        recommended: Label of the point to use, the fastest of ``members``, or the driver's default
-            if that is among them; ``None`` without a valid measurement. Where the optimum is flat
-            this stays put, while ``lowest`` goes with the noise.
-        lowest: Label of the point of lowest objective; ``None`` likewise.
         members: The confidence set: labels of the points that are statistically
             indistinguishable from the lowest, itself included, the lowest objective first.
         repeat_sd: Relative standard deviation of one measurement's energy about the fit;
@@ -165,8 +80,6 @@ class PhaseResult(Phase[SweepRow]):
 
     knobs: tuple[tuple[str, KnobValue], ...]
     objective: str
-    recommended: str | None
-    lowest: str | None
     members: tuple[str, ...]
     repeat_sd: float | None
     dof: int
@@ -176,6 +89,30 @@ class PhaseResult(Phase[SweepRow]):
     def default(self) -> SweepRow | None:
         """Row of the driver's default point; ``None`` if it was not measured."""
         return next((row for row in self.rows if row.point.is_default), None)
+
+    @property
+    def best(self) -> SweepRow | None:
+        """The point to use; ``None`` without a valid measurement.
+
+        It is the fastest of ``members``, or the driver's default if that is among them. Where the
+        optimum is flat this stays put, while :attr:`least` goes with the noise.
+        """
+        return next((row for row in self.rows if row.is_recommended), None)
+
+    @property
+    def least(self) -> SweepRow | None:
+        """The point of lowest objective; likewise."""
+        return next((row for row in self.rows if row.is_lowest), None)
+
+    @property
+    def recommended(self) -> str | None:
+        """Label of the point to use; likewise."""
+        return None if self.best is None else self.best.point.label
+
+    @property
+    def lowest(self) -> str | None:
+        """Label of the point of lowest objective; likewise."""
+        return None if self.least is None else self.least.point.label
 
     def row(self, label: str) -> SweepRow:
         """Return the row of the point called ``label``."""
@@ -188,3 +125,110 @@ class SweepResult:
 
     study: str
     phases: tuple[PhaseResult, ...]
+
+
+def analyse_sweep(
+    measurements: Sequence[Measurement], objective: str = "edp", *, level: float = 0.95
+) -> SweepResult:
+    """Compare the operating points of a sweep, all measured in one study.
+
+    ``objective`` is what is to be low: ``"energy"``, ``"time"``, ``"edp"``, ``"ed2p"``, or one of
+    a plug-in; ``level`` the confidence of intervals and of the set that may be best.
+
+    Raises:
+        UnknownNameError: If there is no such objective.
+        ConfigError: If quality counts in it; if there are no measurements, or of more than one
+            study.
+    """
+    aim = without_quality(objective)
+    studies = {m.study for m in measurements}
+    if len(studies) != 1:
+        raise ConfigError(f"A sweep needs measurements of one study, got {sorted(studies)}.")
+    groups: dict[object, list[Measurement]] = {}
+    for m in measurements:
+        is_hardware = m.device.backend not in {"simulated", "replay"}
+        asked = (m.configuration.workload, m.configuration.knobs, m.phase)
+        key = (*asked, m.device.name, is_hardware)
+        groups.setdefault(key, []).append(m)
+    phases = tuple(_phase(group, aim, level) for group in groups.values())
+    return SweepResult(study=studies.pop(), phases=phases)
+
+
+def _phase(group: list[Measurement], objective: Objective, level: float) -> PhaseResult:
+    counted, exclusions = comparable(group, point_label, DEFAULT)
+    fits = fit_quantities(counted, point_label, objective) if counted else None
+    found = best_set(fits.objective, level=level) if fits else None
+    members = found.members if found else ()
+    figures = (
+        figures_by_label(fits, reference=DEFAULT, members=members, level=level) if fits else {}
+    )
+    first = group[0]
+    return PhaseResult(
+        workload=first.configuration.workload,
+        knobs=first.configuration.knobs,
+        phase=first.phase,
+        unit=first.unit,
+        device_name=first.device.name,
+        boards=tuple({m.device.uuid: m.device for m in group}.values()),
+        objective=objective.name,
+        level=level,
+        rows=_rows(group, counted, figures, found),
+        members=members,
+        repeat_sd=fits.energy.residual_sd if fits else None,
+        dof=fits.energy.dof if fits else 0,
+        drifts=drifts_of(counted, point_label, level),
+        exclusions=exclusions,
+        source=counted[0].windows[0].source if counted else "",
+    )
+
+
+def _recommended(found: BestSet, figures: Mapping[str, Figures]) -> str:
+    """Choose of the points that may be best: the default if that may, else the fastest."""
+    if DEFAULT in found.members:
+        return DEFAULT
+    return min(found.members, key=lambda label: figures[label].time_per_unit_s)
+
+
+def _rows(
+    group: Sequence[Measurement],
+    counted: Sequence[Measurement],
+    figures: Mapping[str, Figures],
+    found: BestSet | None,
+) -> tuple[SweepRow, ...]:
+    recommended = _recommended(found, figures) if found else None
+    valid: dict[str, list[Measurement]] = {}
+    for m in counted:
+        valid.setdefault(point_label(m), []).append(m)
+    asked: dict[OperatingPoint, list[Measurement]] = {}
+    for m in group:
+        asked.setdefault(m.configuration.point, []).append(m)
+    return tuple(
+        SweepRow(
+            point=point,
+            num_valid=len(valid.get(point.label, ())),
+            num_invalid=sum(not m.valid for m in asked[point]),
+            reasons=tuple(dict.fromkeys(f.reason for m in asked[point] for f in m.findings)),
+            observed_clock_mhz=observed_clock_mhz(asked[point]),
+            power_cap_share=mean_of([m.observed.power_cap_share for m in asked[point]]),
+            figures=figures.get(point.label),
+            is_recommended=point.label == recommended,
+            is_lowest=found is not None and point.label == found.best,
+            reported=_reported(valid.get(point.label, ())),
+        )
+        for point in sorted(asked, key=_place)
+    )
+
+
+def _reported(measurements: Sequence[Measurement]) -> tuple[tuple[str, float], ...]:
+    reported: dict[str, list[float]] = {}
+    for m in measurements:
+        for name, value in m.figures:
+            reported.setdefault(name, []).append(value)
+    return tuple((name, fmean(values)) for name, values in reported.items())
+
+
+def _place(point: OperatingPoint) -> tuple[bool, float, float, float]:
+    """Order points: the default, then from the highest clock and limit down."""
+    knobs = (point.sm_clock_mhz, point.mem_clock_mhz, point.power_limit_w)
+    clock, memory, limit = (-inf if knob is None else -float(knob) for knob in knobs)
+    return (not point.is_default, clock, memory, limit)

@@ -2,70 +2,75 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from statistics import median
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from joulelab.analysis.compared import Figures
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
-from joulelab.analysis.sweep import Figures, PhaseResult, SweepResult, SweepRow
+from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.analysis.table import (
     Columns,
-    Line,
+    Frame,
+    Quantity,
     Sheet,
-    cells_at,
-    count,
-    fitting,
+    fitting_sheet,
+    frame,
     interval_columns,
-    lay_out,
-    write_rows,
+    line,
+    plus_minus,
+    sheet,
 )
 from joulelab.core.additive import Interval
 from joulelab.objectives import ED2P, EDP, ENERGY, OBJECTIVES, TIME
 
-_PHASE: Columns = {"workload": "workload", "phase": "phase", "device": "device_name"}
-_ROW: Columns = {
-    "sm_clock_mhz": "point.sm_clock_mhz",
-    "mem_clock_mhz": "point.mem_clock_mhz",
-    "power_limit_w": "point.power_limit_w",
-    "observed_sm_clock_mhz": "observed_clock_mhz",
-    **{name: name for name in ("power_cap_share", "num_valid", "num_invalid")},
-}
 _FIGURES = (
     "power_w", "energy_per_unit_j", "energy_per_unit_u_j", "time_per_unit_s", "time_per_unit_u_s",
     "edp_js", "edp_u_js", "ed2p_js2", "ed2p_u_js2",
 )  # fmt: skip
-_COSTS: Columns = {
-    **{name: f"figures.{name}" for name in _FIGURES},
-    **interval_columns("saving", "figures.saving"),
-    **interval_columns("slowdown", "figures.slowdown"),
+_COLUMNS: Columns = {
+    "workload": "phase.workload",
+    "phase": "phase.phase",
+    "device": "phase.device_name",
+    "sm_clock_mhz": "row.point.sm_clock_mhz",
+    "mem_clock_mhz": "row.point.mem_clock_mhz",
+    "power_limit_w": "row.point.power_limit_w",
+    "observed_sm_clock_mhz": "row.observed_clock_mhz",
+    **{name: f"row.{name}" for name in ("power_cap_share", "num_valid", "num_invalid", "reasons")},
+    **{name: f"row.figures.{name}" for name in _FIGURES},
+    **interval_columns("saving", "row.figures.saving"),
+    **interval_columns("slowdown", "row.figures.slowdown"),
+    **{name: f"row.{name}" for name in ("is_recommended", "is_lowest", "in_set", "on_front")},
+    **{name: f"phase.{name}" for name in ("unit", "objective")},
+    **{name: f"row.figures.{name}" for name in ("cost", "cost_u")},
 }
-_AIM: Columns = {"cost": "figures.cost", "cost_u": "figures.cost_u"}
-COLUMNS = (
-    *_PHASE, *_ROW, "reasons", *_COSTS, "is_recommended", "is_lowest", "in_set", "on_front",
-    "unit", "objective", *_AIM,
-)  # fmt: skip
+COLUMNS = tuple(_COLUMNS)
 """Columns of every CSV, in SI units; shares are 0 to 1; ``cost`` is the objective's value. What the
 workload reported follows them."""
 
 
-def sheet(phase: PhaseResult, rows: Sequence[SweepRow]) -> Sheet:
+def sweep_sheet(phase: PhaseResult, rows: Sequence[SweepRow]) -> Sheet:
     """Put ``rows`` of ``phase`` into words, with SI prefixes that suit them."""
-    columns = _columns(phase, rows)
-    return Sheet(
-        heads=(
-            ("clock", "MHz"),
-            ("power", "W"),
-            *((column.name, column.unit) for column in columns),
-            ("energy saved", "%"),
-            ("time added", "%"),
-            ("n", ""),
+    quantities = _quantities(phase, rows)
+    return sheet(
+        [("clock", "MHz")],
+        quantities,
+        (
+            line(
+                row,
+                quantities,
+                (row, row.figures) if row.figures else None,
+                mark=_place(row) + ("^" if row.power_capped else " "),
+                named=[_clock(row)],
+                why=row.reasons[0] if row.reasons else "not compared",
+                is_best=row.is_recommended,
+                in_set=row.in_set,
+            )
+            for row in rows
         ),
-        lines=tuple(_line(phase, row, columns) for row in rows),
+        minor=("ED2P", "EDP", "power"),
     )
 
 
@@ -78,9 +83,8 @@ def selection(phase: PhaseResult, max_rows: int | None) -> list[SweepRow]:
     rows = phase.rows
     if max_rows is None or len(rows) <= max_rows:
         return list(rows)
-    members = [i for i, row in enumerate(rows) if row.point.label in phase.members]
-    marked = {phase.recommended, phase.lowest}
-    named = [i for i, r in enumerate(rows) if r.point.is_default or r.point.label in marked]
+    members = [i for i, row in enumerate(rows) if row.in_set]
+    named = [i for i, r in enumerate(rows) if r.point.is_default or r.is_recommended or r.is_lowest]
     kept = {0, len(rows) - 1, *named, *members[:1], *members[-1:]}
     others = [i for i, row in enumerate(rows) if i not in kept and row.figures is not None]
     num = min(max(max_rows - len(kept), 0), len(others))
@@ -91,15 +95,10 @@ def selection(phase: PhaseResult, max_rows: int | None) -> list[SweepRow]:
 def fitting_table(
     phase: PhaseResult, console: Console, *, max_rows: int | None = 20, more: str = ""
 ) -> Table:
-    """Lay out a phase as wide as ``console`` allows: less wanted columns go, never digits.
-
-    Rows are those of :func:`selection`; ``more`` says how to see all.
-    """
+    """Lay out the rows of :func:`selection` for a terminal; ``more`` says how to see all."""
     shown = selection(phase, max_rows)
     caption = legend(phase, num_shown=len(shown), more=more)
-    return fitting(
-        console, partial(lay_out, sheet(phase, shown), caption), ("ED2P", "EDP", "power")
-    )
+    return fitting_sheet(console, sweep_sheet(phase, shown), caption)
 
 
 def legend(phase: PhaseResult, *, num_shown: int, more: str = "") -> list[str]:
@@ -138,94 +137,68 @@ def reported_table(phase: PhaseResult) -> Table | None:
     return table
 
 
-def write_csv(result: SweepResult, path: Path) -> None:
-    """Write every operating point of every phase to ``path``; what is not known is empty."""
-    write_rows(path, columns(result), sweep_rows(result))
-
-
-def columns(result: SweepResult) -> tuple[str, ...]:
-    """Name the columns of :func:`sweep_rows`."""
-    return (*COLUMNS, *(f"figures.{name}" for name in _reported(result)))
-
-
-def sweep_rows(result: SweepResult) -> list[list[object]]:
-    """List every operating point of every phase; what is not known is ``None``."""
-    names = _reported(result)
-    return [
-        [*_csv_row(phase, row), *map(dict(row.reported).get, names)]
+def sweep_frame(result: SweepResult) -> Frame:
+    """List every operating point of every phase."""
+    names = dict.fromkeys(
+        name for phase in result.phases for row in phase.rows for name, _ in row.reported
+    )
+    entries = [
+        {"phase": phase, "row": row, "reported": tuple(map(dict(row.reported).get, names))}
         for phase in result.phases
         for row in phase.rows
     ]
+    reported = {f"figures.{name}": f"reported.{place}" for place, name in enumerate(names)}
+    return frame({**_COLUMNS, **reported}, entries)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Column:
-    """A column of quantities: value and, where it is shown, standard uncertainty of a row."""
-
-    name: str
-    unit: str
-    factor: float
-    decimals: int
-    values: Callable[[Figures], tuple[float, float | None]]
-
-    def cell(self, figures: Figures) -> str:
-        value, u = self.values(figures)
-        text = f"{value * self.factor:.{self.decimals}f}"
-        if u is None:
-            return text
-        return f"{text} {PLUS_MINUS} {u * self.factor:.{self.decimals}f}"
+Measured = tuple[SweepRow, Figures]
+Values = Callable[[Figures], tuple[float, float | None]]
+"""Value of a quantity and, where it is shown, its standard uncertainty."""
 
 
-def _columns(phase: PhaseResult, shown: Sequence[SweepRow]) -> list[_Column]:
+def _quantities(phase: PhaseResult, shown: Sequence[SweepRow]) -> list[Quantity[Measured]]:
     figures = [row.figures for row in shown if row.figures is not None]
-
-    def column(
-        name: str, unit: str, values: Callable[[Figures], tuple[float, float | None]]
-    ) -> _Column:
-        found = [values(f) for f in figures]
-        factor, prefix = si_scale(value for value, _ in found)
-        uncertainties = [u * factor for _, u in found if u]
-        scaled = [value * factor for value, _ in found]
-        decimals = (
-            decimals_for(median(uncertainties))
-            if uncertainties
-            else decimals_for(max(scaled, default=1.0), digits=4)
-        )
-        return _Column(
-            name=name, unit=f"{prefix}{unit}", factor=factor, decimals=decimals, values=values
-        )
-
     per, aim = f"/{phase.unit}", OBJECTIVES[phase.objective]
     columns = [
-        column("energy", f"J{per}", lambda f: (f.energy_per_unit_j, f.energy_per_unit_u_j)),
-        column("time", f"s{per}", lambda f: (f.time_per_unit_s, f.time_per_unit_u_s)),
-        column(EDP.label, EDP.unit, lambda f: (f.edp_js, None)),
-        column(ED2P.label, ED2P.unit, lambda f: (f.ed2p_js2, None)),
+        _column(
+            "energy", f"J{per}", figures, lambda f: (f.energy_per_unit_j, f.energy_per_unit_u_j)
+        ),
+        _column("time", f"s{per}", figures, lambda f: (f.time_per_unit_s, f.time_per_unit_u_s)),
+        _column(EDP.label, EDP.unit, figures, lambda f: (f.edp_js, None)),
+        _column(ED2P.label, ED2P.unit, figures, lambda f: (f.ed2p_js2, None)),
     ]
     if aim not in (ENERGY, TIME, EDP, ED2P):
-        columns.append(column(aim.label, aim.unit, lambda f: (f.cost, None)))
-    return columns
+        columns.append(_column(aim.label, aim.unit, figures, lambda f: (f.cost, None)))
+    return [
+        Quantity(name="power", unit="W", cell=lambda m: f"{m[1].power_w:.1f}"),
+        *columns,
+        Quantity(name="energy saved", unit="%", cell=lambda m: _share(m[1].saving, m[0])),
+        Quantity(name="time added", unit="%", cell=lambda m: _share(m[1].slowdown, m[0])),
+    ]
 
 
-def _line(phase: PhaseResult, row: SweepRow, columns: Sequence[_Column]) -> Line:
-    label, figures = row.point.label, row.figures
-    is_best, is_lowest = label == phase.recommended, label == phase.lowest
-    place = "*" if is_best else "<" if is_lowest else "=" if label in phase.members else " "
-    num = count(row.num_valid, row.num_invalid)
-    if figures is None:
-        why = row.reasons[0] if row.reasons else "not compared"
-        cells = [_clock(row), "", why, *[""] * (len(columns) + 1), num]
-    else:
-        quantities = [column.cell(figures) for column in columns]
-        shares = [_share(share, row) for share in (figures.saving, figures.slowdown)]
-        cells = [_clock(row), f"{figures.power_w:.1f}", *quantities, *shares, num]
-    return Line(
-        mark=place + ("^" if row.power_capped else " "),
-        cells=tuple(cells),
-        is_best=is_best,
-        in_set=label in phase.members,
-        has_figures=figures is not None,
+def _column(name: str, unit: str, figures: Sequence[Figures], values: Values) -> Quantity[Measured]:
+    """Write a quantity with the prefix and the decimals that suit all ``figures``."""
+    found = [values(each) for each in figures]
+    factor, prefix = si_scale(value for value, _ in found)
+    uncertainties = [u * factor for _, u in found if u]
+    decimals = (
+        decimals_for(median(uncertainties))
+        if uncertainties
+        else decimals_for(max((value * factor for value, _ in found), default=1.0), digits=4)
     )
+
+    def cell(measured: Measured) -> str:
+        value, u = values(measured[1])
+        if u is None:
+            return f"{value * factor:.{decimals}f}"
+        return plus_minus(value * factor, u * factor, decimals)
+
+    return Quantity(name=name, unit=f"{prefix}{unit}", cell=cell)
+
+
+def _place(row: SweepRow) -> str:
+    return "*" if row.is_recommended else "<" if row.is_lowest else "=" if row.in_set else " "
 
 
 def _clock(row: SweepRow) -> str:
@@ -244,30 +217,8 @@ def _share(interval: Interval | None, row: SweepRow) -> str:
 
 
 def _rule(phase: PhaseResult) -> str:
-    if phase.recommended is not None and phase.row(phase.recommended).point.is_default:
+    if phase.best is not None and phase.best.point.is_default:
         return (
             f"the driver's default, which may have the lowest {OBJECTIVES[phase.objective].label}"
         )
     return "the fastest of those that are < or ="
-
-
-def _reported(result: SweepResult) -> list[str]:
-    names = (name for phase in result.phases for row in phase.rows for name, _ in row.reported)
-    return list(dict.fromkeys(names))
-
-
-def _csv_row(phase: PhaseResult, row: SweepRow) -> list[object]:
-    label = row.point.label
-    return [
-        *cells_at(phase, _PHASE),
-        *cells_at(row, _ROW),
-        " ".join(row.reasons),
-        *cells_at(row, _COSTS),
-        int(label == phase.recommended),
-        int(label == phase.lowest),
-        int(label in phase.members),
-        int(row.figures is not None and row.figures.on_front),
-        phase.unit,
-        phase.objective,
-        *cells_at(row, _AIM),
-    ]

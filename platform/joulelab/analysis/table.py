@@ -3,7 +3,9 @@
 import csv
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from rich import box
 from rich.console import Console
@@ -12,10 +14,85 @@ from rich.measure import Measurement
 from rich.padding import PaddingDimensions
 from rich.table import Column, Table
 
+from joulelab.analysis.compared import Counts
+from joulelab.analysis.quantities import PLUS_MINUS
 from joulelab.tracking.durable import whole_text
 
 Columns = Mapping[str, str]
-"""Names of columns, and where in a row each is found: ``{"power_w": "figures.power_w"}``."""
+"""Names of columns, and where in an entry each is found: ``{"power_w": "row.figures.power_w"}``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Results as numbers in SI units, row by row; what is not known is ``None``."""
+
+    columns: tuple[str, ...]
+    rows: list[list[object]]
+
+    def write(self, path: Path) -> None:
+        """Write it to ``path`` as CSV; ``None`` is empty."""
+        with whole_text(path) as file:
+            writer = csv.writer(file)
+            writer.writerow(self.columns)
+            writer.writerows(self.rows)
+
+
+def frame(columns: Columns, entries: Iterable[object], *, digits: int | None = None) -> Frame:
+    """List what every entry holds for each column, floats to so many ``digits``.
+
+    Steps of a path are names in a mapping, places in a tuple, or attributes. Yes and no become
+    numbers, and several values words with spaces between.
+    """
+
+    def cell(entry: object, path: str) -> object:
+        value = _plain(_at(entry, path.split(".")))
+        return f"{value:.{digits}g}" if digits and isinstance(value, float) else value
+
+    rows = [[cell(entry, path) for path in columns.values()] for entry in entries]
+    return Frame(columns=tuple(columns), rows=rows)
+
+
+def numbers_at(entry: object, columns: Columns) -> list[tuple[str, float]]:
+    """Return the numbers of one entry that are known, by the names of their columns."""
+    found = ((name, _at(entry, path.split("."))) for name, path in columns.items())
+    return [(name, float(value)) for name, value in found if isinstance(value, int | float)]
+
+
+def interval_columns(name: str, path: str) -> Columns:
+    """Return the columns of an interval: its value and both ends."""
+    ends = {"": "value", "_low": "low", "_high": "high"}
+    return {f"{name}{end}": f"{path}.{part}" for end, part in ends.items()}
+
+
+def _at(found: Any, path: Sequence[str]) -> object:
+    for name in path:
+        if isinstance(found, Mapping):
+            found = found.get(name)
+        elif isinstance(found, tuple):
+            found = found[int(name)]
+        elif found is not None:
+            found = getattr(found, name)
+    return found
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, tuple):
+        return " ".join("=".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in value)
+    return value
+
+
+RowT = TypeVar("RowT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity(Generic[RowT]):
+    """A column of what rows with figures cost: its head, and what is written for a row."""
+
+    name: str
+    unit: str
+    cell: Callable[[RowT], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +108,64 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """Lines under common heads, which are a name and a unit each."""
+    """Lines under common heads, which are a name and a unit each.
+
+    Attributes:
+        minor: Heads of columns that go first where there is no room.
+    """
 
     heads: tuple[tuple[str, str], ...]
     lines: tuple[Line, ...]
+    minor: tuple[str, ...] = ()
+
+
+def line(
+    row: Counts,
+    quantities: Sequence[Quantity[RowT]],
+    measured: RowT | None,
+    *,
+    mark: str,
+    named: Sequence[str],
+    why: str,
+    is_best: bool,
+    in_set: bool,
+) -> Line:
+    """Put a row into words: how it is named, its quantities, and how often it was measured.
+
+    ``why`` stands in place of the energy where it was not ``measured``.
+    """
+    cells = ["" if each.name != "energy" else why for each in quantities]
+    if measured is not None:
+        cells = [each.cell(measured) for each in quantities]
+    num = f"{row.num_valid}-{row.num_invalid}" if row.num_invalid else f"{row.num_valid}"
+    return Line(
+        mark=mark,
+        cells=(*named, *cells, num),
+        is_best=is_best,
+        in_set=in_set,
+        has_figures=measured is not None,
+    )
+
+
+def sheet(
+    named: Sequence[tuple[str, str]],
+    quantities: Sequence[Quantity[RowT]],
+    lines: Iterable[Line],
+    minor: tuple[str, ...],
+) -> Sheet:
+    """Put lines under their heads: of what names them, of quantities, and of the count."""
+    heads = (*named, *((each.name, each.unit) for each in quantities), ("n", ""))
+    return Sheet(heads=heads, lines=tuple(lines), minor=minor)
+
+
+def fitting_sheet(console: Console, found: Sheet, legend: Sequence[str]) -> Table:
+    """Lay lines out as wide as ``console`` allows: less wanted columns go, never digits."""
+    return fitting(console, partial(lay_out, found, legend), found.minor)
+
+
+def plus_minus(value: float, u: float, decimals: int) -> str:
+    """Write a number and its uncertainty to so many decimals."""
+    return f"{value:.{decimals}f} {PLUS_MINUS} {u:.{decimals}f}"
 
 
 def lay_out(found: Sheet, caption: Sequence[str], without: Collection[str] = ()) -> Table:
@@ -77,36 +208,6 @@ def grid_table(title: str, *columns: Column, padding: PaddingDimensions) -> Tabl
     table = Table.grid(*columns, padding=padding)
     table.title, table.title_justify, table.title_style = title, "left", "bold"
     return table
-
-
-def count(num_valid: int, num_invalid: int) -> str:
-    """Write how many measurements count, minus how many do not."""
-    return f"{num_valid}-{num_invalid}" if num_invalid else f"{num_valid}"
-
-
-def cells_at(row: object, columns: Columns) -> list[object]:
-    """Return what ``row`` holds for each column: a number for yes and no, ``None`` for nothing."""
-    return [_cell(row, path) for path in columns.values()]
-
-
-def interval_columns(name: str, path: str) -> Columns:
-    """Return the columns of an interval: its value and both ends."""
-    ends = {"": "value", "_low": "low", "_high": "high"}
-    return {f"{name}{end}": f"{path}.{part}" for end, part in ends.items()}
-
-
-def write_rows(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write ``rows`` below their heads to ``path`` as CSV; ``None`` is empty."""
-    with whole_text(path) as file:
-        writer = csv.writer(file)
-        writer.writerow(heads)
-        writer.writerows(rows)
-
-
-def _cell(found: object, path: str) -> object:
-    for name in path.split("."):
-        found = None if found is None else getattr(found, name)
-    return int(found) if isinstance(found, bool) else found
 
 
 def _style(line: Line) -> str:

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from math import floor, log10
 
-from joulelab.analysis.compared import more
 from joulelab.analysis.quantities import uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
-from joulelab.core.additive import Interval
+from joulelab.core.additive import Interval, more
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.measurement import Measurement
+from joulelab.core.point import OperatingPoint
 from joulelab.objectives import OBJECTIVES
 from joulelab.provenance import UNKNOWN_VERSION
 
@@ -50,13 +50,15 @@ def _software(version: str, git_sha: str | None) -> str:
     return f"{name} (commit {commit[:8]}{', with changes' if changes else ''})"
 
 
-def point_name(row: SweepRow) -> str:
-    """Write an operating point, ``"1095 MHz"`` or ``"the driver's default"``."""
-    point = row.point
+def point_name(point: OperatingPoint, *, limit: str = "W limit") -> str:
+    """Write an operating point, ``"1095 MHz"`` or ``"the driver's default"``.
+
+    ``limit`` stands behind the number of a power limit.
+    """
     parts = [
         "" if point.sm_clock_mhz is None else f"{point.sm_clock_mhz} MHz",
         "" if point.mem_clock_mhz is None else f"memory {point.mem_clock_mhz} MHz",
-        "" if point.power_limit_w is None else f"{point.power_limit_w:g} W limit",
+        "" if point.power_limit_w is None else f"{point.power_limit_w:g} {limit}",
     ]
     return ", ".join(part for part in parts if part) or "the driver's default"
 
@@ -101,26 +103,26 @@ def board_words(board: DeviceIdentity) -> str:
 
 def _recommendation(phase: PhaseResult) -> str:
     aim = OBJECTIVES[phase.objective].label
-    if phase.recommended is None:
+    best, default = phase.best, phase.default
+    if best is None:
         return f"No recommendation: none of {len(phase.exclusions)} measurements is valid."
-    best, default = phase.row(phase.recommended), phase.default
-    lowest = best if phase.lowest is None else phase.row(phase.lowest)
+    lowest, use = phase.least or best, _upper(point_name(best.point))
     if len(phase.measured) == 1:
-        return f"{_upper(point_name(best))}: {_cost(phase, best)}; no other point was measured."
+        return f"{use}: {_cost(phase, best)}; no other point was measured."
     if default is None or default.figures is None:
         return (
-            f"{_upper(point_name(best))}: {_cost(phase, best)}; there is no valid measurement of "
+            f"{use}: {_cost(phase, best)}; there is no valid measurement of "
             f"the driver's default to compare it with{_choice(phase)}."
         )
     if lowest.point.is_default:
         return f"The driver's default has the lowest {aim}, {_cost(phase, best)}{_others(phase)}."
     if best.point.is_default:
         return (
-            f"No saving is shown: {point_name(lowest)} has the lowest {aim} ({_change(lowest)}), "
-            f"but the driver's default is among the {len(phase.members) - 1} points that are "
-            "statistically indistinguishable from it."
+            f"No saving is shown: {point_name(lowest.point)} has the lowest {aim} "
+            f"({_change(lowest)}), but the driver's default is among the {len(phase.members) - 1} "
+            "points that are statistically indistinguishable from it."
         )
-    return f"{_upper(point_name(best))}: {_change(best)} against the default clock{_choice(phase)}."
+    return f"{use}: {_change(best)} against the default clock{_choice(phase)}."
 
 
 def _change(row: SweepRow) -> str:
@@ -144,16 +146,16 @@ def _cost(phase: PhaseResult, row: SweepRow) -> str:
 def _choice(phase: PhaseResult) -> str:
     """Say why it is this point, and which has the lowest objective."""
     aim, points, num = OBJECTIVES[phase.objective].label, _points(phase), len(phase.members)
-    if phase.lowest is None or num == 1:
+    if phase.least is None or num == 1:
         return f"; every other {points} is worse"
-    if phase.lowest == phase.recommended:
+    if phase.least.is_recommended:
         return (
             f"; the lowest {aim}, and the fastest of {num} {points}s that are statistically "
             "indistinguishable from it"
         )
     return (
         f"; the fastest of {num} {points}s that are statistically indistinguishable from the "
-        f"lowest {aim}, at {point_name(phase.row(phase.lowest))}"
+        f"lowest {aim}, at {point_name(phase.least.point)}"
     )
 
 

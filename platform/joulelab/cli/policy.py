@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 from rich.console import Console
 
 from joulelab.analysis.policy import Application, Policy, applications_of, policies
-from joulelab.analysis.policy_table import policy_table, policy_words, rows_of
+from joulelab.analysis.policy_table import policy_fields, policy_frame, policy_table, policy_words
 from joulelab.errors import ConfigError
 from joulelab.objectives import OBJECTIVES
 from joulelab.tracking.durable import check_file, write_whole
@@ -48,7 +48,7 @@ class PolicyCommand:
         applications = self._applications()
         found = policies(applications, most_points=self.points)
         if self.json:
-            print(json.dumps([asdict(policy) for policy in found], indent=2))
+            print(json.dumps([policy_fields(policy) for policy in found], indent=2))
         else:
             self._print(found)
         self._write(applications, found)
@@ -76,7 +76,8 @@ class PolicyCommand:
         if self.out is not None:
             import pandas as pd
 
-            table = pd.DataFrame(rows_of(found))
+            frame = policy_frame(found)
+            table = pd.DataFrame(frame.rows, columns=frame.columns)
             if self.out.suffix == ".csv":
                 write_whole(self.out, table.to_csv(index=False))
             else:

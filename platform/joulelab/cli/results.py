@@ -115,7 +115,7 @@ class Report:
     def run(self) -> int:
         """Write the files of every study below the folder, and print what it found."""
         check_range("--max-rows", self.max_rows, 1, _MOST_ROWS)
-        from joulelab.analysis.reprint import report_anew
+        from joulelab.analysis.conclude import report_anew
 
         for folder in study_folders(self.results_dir):
             with StudyLock(folder):

@@ -52,6 +52,16 @@ class Interval:
         return not self.low <= value <= self.high
 
 
+def less(ratio: Interval) -> Interval:
+    """Return a ratio as the share that is saved, or the other way round."""
+    return Interval(value=1 - ratio.value, low=1 - ratio.high, high=1 - ratio.low)
+
+
+def more(ratio: Interval) -> Interval:
+    """Return a ratio as the share that is added."""
+    return Interval(value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AdditiveFit:
     """Effects of configurations, with boards taken out.

@@ -101,12 +101,13 @@ class MeasureResult(StudyResult):
     def report(self, path: str | Path) -> Path:
         """Write a report as an HTML page that needs no other file, and return its path."""
         require(*ANALYSIS)
-        from joulelab.analysis.analyse import analyse_sweep
-        from joulelab.analysis.report import write_report
+        from joulelab.analysis.sweep import analyse_sweep
+        from joulelab.analysis.sweep_report import sweep_report
 
         measurements = self.measurements
         header = ResultStore(self.folder).read_study()
-        return write_report(analyse_sweep(measurements), measurements, Path(path), header=header)
+        report = sweep_report(analyse_sweep(measurements), measurements, header=header)
+        return report.write_page(Path(path))
 
     @override
     def __str__(self) -> str:
@@ -149,17 +150,18 @@ class SweepStudy(StudyResult):
             MeasurementError: If nothing was measured validly.
         """
         phase = self.phase()
-        if phase.recommended is None:
+        if phase.best is None:
             raise MeasurementError("Nothing was measured validly: see `to_frame()` for reasons.")
-        return phase.row(phase.recommended)
+        return phase.best
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row for each operating point and phase, in SI units, as ``sweep.csv`` has."""
         import pandas as pd
 
-        from joulelab.analysis.sweep_table import columns, sweep_rows
+        from joulelab.analysis.sweep_table import sweep_frame
 
-        return pd.DataFrame(sweep_rows(self.result), columns=list(columns(self.result)))
+        found = sweep_frame(self.result)
+        return pd.DataFrame(found.rows, columns=found.columns)
 
     def plot(self, path: str | Path | None = None, *, phase: str | None = None) -> "Figure":
         """Draw energy, time and objective over the clock; also into ``path``.
@@ -176,10 +178,10 @@ class SweepStudy(StudyResult):
 
     def report(self, path: str | Path) -> Path:
         """Write the report as an HTML page that needs no other file, and return its path."""
-        from joulelab.analysis.report import write_report
+        from joulelab.analysis.sweep_report import sweep_report
 
         header = ResultStore(self.folder).read_study()
-        return write_report(self.result, self.measurements, Path(path), header=header)
+        return sweep_report(self.result, self.measurements, header=header).write_page(Path(path))
 
     @override
     def __str__(self) -> str:
@@ -229,9 +231,10 @@ class SearchStudy(StudyResult):
         """Return one row for each configuration tried, in SI units, as ``search.csv`` has."""
         import pandas as pd
 
-        from joulelab.analysis.search_table import search_columns, search_rows
+        from joulelab.analysis.search_table import search_frame
 
-        return pd.DataFrame(search_rows(self.result), columns=search_columns(self.result))
+        found = search_frame(self.result)
+        return pd.DataFrame(found.rows, columns=found.columns)
 
     def plot(self, path: str | Path | None = None) -> "Figure":
         """Draw energy against time of everything that was measured; also into ``path``.
@@ -247,10 +250,10 @@ class SearchStudy(StudyResult):
 
     def report(self, path: str | Path) -> Path:
         """Write the report as an HTML page that needs no other file, and return its path."""
-        from joulelab.analysis.search_report import write_search_report
+        from joulelab.analysis.search_report import search_report
 
         header = ResultStore(self.folder).read_study()
-        return write_search_report(self.result, self.measurements, Path(path), header=header)
+        return search_report(self.result, self.measurements, header=header).write_page(Path(path))
 
     @override
     def __str__(self) -> str:

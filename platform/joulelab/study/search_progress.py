@@ -9,8 +9,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 from typing_extensions import override
 
-from joulelab.analysis.chart import chart_point
 from joulelab.analysis.quantities import quantity
+from joulelab.analysis.search_table import chart_point
 from joulelab.analysis.search_wording import configuration_name, objective_name
 from joulelab.searching.base import Outcome
 from joulelab.searching.course import Course

@@ -3,7 +3,7 @@ import re
 from synthetic_results import measurement
 
 from joulelab.analysis.baseline import baseline_rows
-from joulelab.analysis.baseline_report import save_baseline_plot
+from joulelab.analysis.cell_plots import save_baseline_plot
 from joulelab.core.measurement import Finding
 
 LOST = Finding(reason="device_lost", detail="It fell off the bus.")

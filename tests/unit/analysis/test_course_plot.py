@@ -5,8 +5,9 @@ import pytest
 from synthetic_results import measurement, sweep
 
 from joulelab import PowerTrace
-from joulelab.analysis.conclude import REPORT, conclude_sweep
+from joulelab.analysis.conclude import conclude_sweep
 from joulelab.analysis.course_plot import TrialCourse, course_figure, courses_plot
+from joulelab.analysis.study_report import REPORT
 from joulelab.core.course import Course, SlowLook
 from joulelab.core.device import Activity, DeviceState, Look
 from joulelab.core.record import Record

@@ -8,13 +8,15 @@ import pytest
 from synthetic_results import measurement, sweep
 
 from joulelab import EnergyWindow
-from joulelab.analysis.analyse import analyse_sweep
-from joulelab.analysis.figure_file import headline
+from joulelab.analysis.figure_file import COLUMN_IN, headline
 from joulelab.analysis.knob_grid import Axis, knob_grid
+from joulelab.analysis.knob_log import KnobLog, KnobStudy
 from joulelab.analysis.knob_plot import knob_figure
+from joulelab.analysis.knob_report import knob_report
 from joulelab.analysis.knob_study import analyse_knobs
-from joulelab.analysis.paper import COLUMN_IN, save_knob_panels, save_sweep_panels
 from joulelab.analysis.plots import phase_figure
+from joulelab.analysis.sweep import analyse_sweep
+from joulelab.analysis.sweep_report import sweep_report
 
 CLOCKS_MHZ = tuple(range(300, 1951, 75))
 THROUGHPUTS = (17900, 31400, 33800, 34630, 34640, 34200, 35550, 34180)
@@ -24,8 +26,13 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @pytest.fixture(scope="module")
-def phase():
-    return analyse_sweep(sweep(CLOCKS_MHZ)).phases[0]
+def result():
+    return analyse_sweep(sweep(CLOCKS_MHZ))
+
+
+@pytest.fixture(scope="module")
+def phase(result):
+    return result.phases[0]
 
 
 @pytest.fixture(scope="module")
@@ -108,13 +115,20 @@ def test_dots_that_lie_together_all_have_names_that_lie_upon_nothing(crowded):
         assert not any(box.contains(x, y) for _, box in found)
 
 
-def test_figures_for_papers_are_pdf_of_a_columns_width(phase, crowded, tmp_path):
-    panels = save_sweep_panels(phase, tmp_path / "sweep")
-    knobs = save_knob_panels(crowded.phases[0], ["energy", "trade"], tmp_path / "study")
+def test_figures_for_papers_are_pdf_of_a_columns_width(result, crowded, tmp_path):
+    batch = Axis(knob="batch", values=BATCHES, title="batch")
+    grid = knob_grid("llama", {"model": "tiny"}, [batch])
+    log = KnobLog(
+        study=KnobStudy(grid=grid, about="batches", panels=("energy", "trade")), quality=()
+    )
+
+    panels = sweep_report(result, sweep(CLOCKS_MHZ)).write_panels(tmp_path)
+    knobs = knob_report(crowded, log, [], header=None).write_panels(tmp_path)
 
     assert [path.name for path in panels] == [
-        "sweep-energy.pdf", "sweep-time.pdf", "sweep-edp.pdf", "sweep-trade-off.pdf",
-    ]  # fmt: skip
+        f"sweep-llama-decode-{name}.pdf" for name in ("energy", "time", "edp", "trade-off")
+    ]
+    assert [path.name for path in knobs] == ["study-decode-energy.pdf", "study-decode-trade.pdf"]
     for path in (*panels, *knobs):
         width, _ = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+)", path.read_bytes()).groups()
         assert float(width) == pytest.approx(72 * COLUMN_IN)

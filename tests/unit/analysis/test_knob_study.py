@@ -9,13 +9,12 @@ from rich.console import Console
 from synthetic_results import header, measurement
 
 from joulelab import Configuration, EnergyWindow
-from joulelab.analysis.conclude import conclude_knobs
+from joulelab.analysis.conclude import conclude_knobs, report_of
 from joulelab.analysis.knob_findings import crossover, equals, losses, winners
 from joulelab.analysis.knob_grid import Axis, knob_grid
 from joulelab.analysis.knob_log import LOG, KnobStudy
-from joulelab.analysis.knob_plot import apart
 from joulelab.analysis.knob_study import analyse_knobs, summed
-from joulelab.analysis.knob_table import write_knob_csv
+from joulelab.analysis.knob_table import knob_frame
 from joulelab.analysis.knob_wording import (
     conclude_batches,
     conclude_formats,
@@ -24,7 +23,7 @@ from joulelab.analysis.knob_wording import (
     conclude_steps,
     sentence,
 )
-from joulelab.analysis.reprint import print_knobs
+from joulelab.analysis.labels import apart
 from joulelab.cli.main import main
 from joulelab.core.measurement import Finding
 from joulelab.core.quality import Quality
@@ -264,10 +263,10 @@ def concluded(tmp_path):
 
 
 def test_what_cannot_run_is_a_row_with_its_reason_in_the_table(concluded):
-    store, told, result = concluded
+    store, _, result = concluded
     console = Console(width=100, file=StringIO())
 
-    print_knobs(result, told, store.folder, console=console)
+    report_of(store, result).print(store.folder, console=console)
 
     text = console.file.getvalue()
     assert "cannot run [1]" in text
@@ -321,7 +320,7 @@ def test_nothing_is_said_of_an_unknown_subject():
 
 def test_the_csv_holds_every_combination_in_si_units(concluded, tmp_path):
     _, _, result = concluded
-    write_knob_csv(result, tmp_path / "study.csv")
+    knob_frame(result).write(tmp_path / "study.csv")
 
     with (tmp_path / "study.csv").open() as file:
         rows = {(row["precision"], row["batch"]): row for row in csv.DictReader(file)}

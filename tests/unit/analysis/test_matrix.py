@@ -9,15 +9,17 @@ from rich.console import Console
 from synthetic_results import header, measurement
 
 from joulelab import EnergyWindow
+from joulelab.analysis.cell_plots import can_plot_matrix, matrix_figure
+from joulelab.analysis.conclude import conclude_matrix
+from joulelab.analysis.figure_file import save_png_and_svg
 from joulelab.analysis.matrix import (
     Variant,
     configurations,
+    matrix_frame,
     matrix_rows,
     phases_of,
-    write_matrix_csv,
 )
-from joulelab.analysis.matrix_plot import save_matrix_plot
-from joulelab.analysis.matrix_table import conclude_matrix, matrix_table
+from joulelab.analysis.matrix_report import matrix_table
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.tracking.store import ResultStore
@@ -101,7 +103,7 @@ def test_the_csv_holds_figures_reasons_and_the_knobs_to_measure_it_again(tmp_pat
     [configuration] = configurations(cells)
     rows = matrix_rows(cells, [measured(configuration, "gemm", 3.0, cap_share=0.9)])
 
-    write_matrix_csv(rows, tmp_path / "table.csv")
+    matrix_frame(rows).write(tmp_path / "table.csv")
 
     with (tmp_path / "table.csv").open() as file:
         first, second = csv.DictReader(file)
@@ -150,7 +152,7 @@ def test_the_plot_shows_energy_over_the_reference_and_why_a_cell_has_none(tmp_pa
         measured(fp16, "gemm", findings=(finding,)),
     ]
 
-    paths = save_matrix_plot(matrix_rows(cells, known), tmp_path / "plot")
+    paths = save_png_and_svg(matrix_figure(matrix_rows(cells, known)), tmp_path / "plot")
 
     assert [path.name for path in paths] == ["plot.png", "plot.svg"]
     drawn = (tmp_path / "plot.svg").read_text()
@@ -164,10 +166,9 @@ def test_a_ratio_across_boards_is_marked(tmp_path):
     known = [measured(fp32, "gemm", 9.0), measured(bf16, "gemm", 2.0)]
     other = replace(known[0].device, uuid="GPU-other")
 
-    save_matrix_plot(matrix_rows(cells, known), tmp_path / "one")
-    save_matrix_plot(
-        matrix_rows(cells, [replace(known[0], device=other), known[1]]), tmp_path / "two"
-    )
+    save_png_and_svg(matrix_figure(matrix_rows(cells, known)), tmp_path / "one")
+    apart = matrix_rows(cells, [replace(known[0], device=other), known[1]])
+    save_png_and_svg(matrix_figure(apart), tmp_path / "two")
 
     assert "4.50 --" in (tmp_path / "one.svg").read_text()
     assert "4.50* --" in (tmp_path / "two.svg").read_text()
@@ -180,7 +181,7 @@ def test_a_program_without_the_reference_is_compared_with_its_first_format(tmp_p
     phase = phases_of(fp32)[0]
     known += [measured(fp32, phase, 4.0), measured(fp16, phase, 1.0)]
 
-    save_matrix_plot(matrix_rows(cells, known), tmp_path / "plot")
+    save_png_and_svg(matrix_figure(matrix_rows(cells, known)), tmp_path / "plot")
 
     drawn = (tmp_path / "plot.svg").read_text()
     assert "(over fp32)" in drawn
@@ -190,5 +191,5 @@ def test_a_program_without_the_reference_is_compared_with_its_first_format(tmp_p
 def test_without_the_reference_there_is_no_plot(tmp_path):
     cells = matrix(GEMM, precisions=("fp32",))
 
-    assert save_matrix_plot(matrix_rows(cells, []), tmp_path / "plot") == ()
+    assert not can_plot_matrix(matrix_rows(cells, []))
     assert list(tmp_path.iterdir()) == []

@@ -12,18 +12,17 @@ import pytest
 from rich.console import Console
 from synthetic_results import board, energy_j, header, measurement, sweep
 
-from joulelab.analysis.analyse import analyse_sweep
-from joulelab.analysis.conclude import conclude_sweep
+from joulelab.analysis.conclude import conclude_sweep, report_of
 from joulelab.analysis.figure_file import save_png_and_svg, svg_of
 from joulelab.analysis.frames import measurements_frame
 from joulelab.analysis.plots import can_plot, phase_figure
-from joulelab.analysis.report import write_report
-from joulelab.analysis.reprint import print_sweep
+from joulelab.analysis.sweep import analyse_sweep
+from joulelab.analysis.sweep_report import sweep_report
 from joulelab.analysis.sweep_table import (
     COLUMNS,
     fitting_table,
     reported_table,
-    write_csv,
+    sweep_frame,
 )
 from joulelab.analysis.wording import sentence
 from joulelab.cli.main import main
@@ -64,6 +63,10 @@ def printed(table):
     console = Console(width=100, file=StringIO())
     console.print(table)
     return console.file.getvalue()
+
+
+def page_of(folder, result, measurements, **options):
+    return sweep_report(result, measurements, **options).write_page(folder / "r.html").read_text()
 
 
 class Tags(HTMLParser):
@@ -136,7 +139,7 @@ def test_the_whole_table_can_be_asked_for(phase):
 
 
 def test_the_csv_holds_every_point_in_si_units(result, phase, tmp_path):
-    write_csv(result, tmp_path / "sweep.csv")
+    sweep_frame(result).write(tmp_path / "sweep.csv")
 
     with (tmp_path / "sweep.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -163,7 +166,7 @@ def test_what_the_workload_told_stands_beside_each_clock(tmp_path):
         return replace(each, figures=(("ttft_p50_s", 90 / clock_mhz),))
 
     result = analyse_sweep([telling(each) for each in sweep(CLOCKS_MHZ)])
-    write_csv(result, tmp_path / "sweep.csv")
+    sweep_frame(result).write(tmp_path / "sweep.csv")
 
     with (tmp_path / "sweep.csv").open() as file:
         rows = {row["sm_clock_mhz"]: row for row in csv.DictReader(file)}
@@ -219,7 +222,7 @@ def test_odd_sweeps_can_be_plotted(change, tmp_path):
 
 
 def test_the_report_stands_alone_and_is_whole(measurements, result, tmp_path):
-    text = write_report(result, measurements, tmp_path / "r.html", header=header()).read_text()
+    text = page_of(tmp_path, result, measurements, header=header())
 
     tags = Tags(text)
     assert tags.open == []
@@ -241,7 +244,7 @@ def test_the_report_stands_alone_and_is_whole(measurements, result, tmp_path):
 
 
 def test_the_first_thing_in_a_report_is_the_answer(measurements, result, phase, tmp_path):
-    text = write_report(result, measurements, tmp_path / "r.html").read_text()
+    text = page_of(tmp_path, result, measurements)
 
     headline = re.search(r"<h1>(.*?)</h1>", text)[1]
     assert headline.startswith(f"{phase.row(phase.recommended).point.sm_clock_mhz} MHz: -")
@@ -250,7 +253,7 @@ def test_the_first_thing_in_a_report_is_the_answer(measurements, result, phase, 
 def test_a_report_of_hardware_has_no_notice(tmp_path):
     rows = [replace(m, device=replace(m.device, backend="nvml")) for m in sweep(CLOCKS_MHZ)]
 
-    text = write_report(analyse_sweep(rows), rows, tmp_path / "r.html").read_text()
+    text = page_of(tmp_path, analyse_sweep(rows), rows)
 
     assert "simulated or replayed" not in text
 
@@ -258,7 +261,7 @@ def test_a_report_of_hardware_has_no_notice(tmp_path):
 def test_plots_of_one_report_share_no_ids(tmp_path):
     rows = sweep(CLOCKS_MHZ) + sweep(CLOCKS_MHZ, phase="prefill", seed=1)
 
-    text = write_report(analyse_sweep(rows), rows, tmp_path / "r.html").read_text()
+    text = page_of(tmp_path, analyse_sweep(rows), rows)
 
     first, second = (set(re.findall(r'\bid="([^"]+)"', svg)) for svg in text.split("<svg")[1:])
     assert first
@@ -268,7 +271,7 @@ def test_plots_of_one_report_share_no_ids(tmp_path):
 def test_a_report_warns_of_drift(tmp_path):
     rows = sweep(CLOCKS_MHZ, num_boards=1, noise=0.001, drift_per_minute=0.001)
 
-    text = write_report(analyse_sweep(rows), rows, tmp_path / "r.html").read_text()
+    text = page_of(tmp_path, analyse_sweep(rows), rows)
 
     assert "while it was measured" in text
 
@@ -276,7 +279,7 @@ def test_a_report_warns_of_drift(tmp_path):
 def test_a_report_of_nothing_valid_says_so(tmp_path):
     rows = [measurement(1500, findings=[CAPPED])]
 
-    text = write_report(analyse_sweep(rows), rows, tmp_path / "r.html").read_text()
+    text = page_of(tmp_path, analyse_sweep(rows), rows)
 
     assert "No recommendation: none of 1 measurements is valid." in text
     assert "<svg" not in text
@@ -332,10 +335,10 @@ def test_the_conclusion_gives_the_answer_in_words_and_numbers(concluded):
 
 
 def test_a_concluded_sweep_is_printed_with_its_answer_and_its_files(concluded):
-    store, answer, _ = concluded
+    store, answer, result = concluded
     console = Console(width=100, file=StringIO())
 
-    print_sweep(store.folder, console=console)
+    report_of(store, result).print(store.folder, console=console)
 
     text = console.file.getvalue()
     assert "llama prefill on simulated Invented GPU" in text
@@ -349,7 +352,7 @@ def test_devices_of_other_names_are_kept_apart_in_the_report(tmp_path):
     rows = sweep(CLOCKS_MHZ)
     rows += [replace(m, device=other) for m in sweep(CLOCKS_MHZ, num_boards=1)]
 
-    text = write_report(analyse_sweep(rows), rows, tmp_path / "r.html").read_text()
+    text = page_of(tmp_path, analyse_sweep(rows), rows)
 
     assert "Another &lt;GPU&gt;" in text
     assert "Another <GPU>" not in text
@@ -359,7 +362,7 @@ def test_analysing_needs_no_plotting_library():
     root = Path(__file__).parents[3]
     code = (
         f"import sys; sys.path[:0] = [{str(root / 'platform')!r}]\n"
-        "import joulelab.analysis.analyse, joulelab.analysis.wording\n"
+        "import joulelab.analysis.sweep, joulelab.analysis.wording\n"
         "print([m for m in ('matplotlib', 'pandas', 'scipy', 'rich') if m in sys.modules])"
     )
 

@@ -9,7 +9,7 @@ from synthetic_results import sweep
 
 from joulelab.analysis.policy import Application, applications_of, policies
 from joulelab.analysis.policy_plot import knob_of, save_policy_plot
-from joulelab.analysis.policy_table import point_words, policy_words, rows_of
+from joulelab.analysis.policy_table import point_words, policy_fields, policy_frame, policy_words
 from joulelab.core.additive import fit_additive
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, MeasurementError
@@ -31,8 +31,8 @@ def test_one_clock_lies_between_the_optima_and_its_regrets_are_the_costs_there()
 
     [policy] = policies([low, high], most_points=1)
 
-    assert policy.points == ("1000MHz",)
-    assert policy.served[0].own == "800MHz"
+    assert policy.points == (at(1000),)
+    assert policy.served[0].own == at(800)
     assert policy.served[0].regret.value == pytest.approx(np.expm1(np.log(1.25) ** 2))
     assert policy.served[1].regret.value == pytest.approx(np.expm1(np.log(1.2) ** 2))
     assert policy.worst_regret == policy.served[0].regret.value
@@ -47,7 +47,7 @@ def test_an_application_that_loses_more_pulls_the_clock_its_way():
 
     [policy] = policies([flat, steep], most_points=1)
 
-    assert policy.points == ("1500MHz",)
+    assert policy.points == (at(1500),)
 
 
 def test_as_many_clocks_as_optima_leave_no_regret_and_end_the_policies():
@@ -56,9 +56,9 @@ def test_as_many_clocks_as_optima_leave_no_regret_and_end_the_policies():
     one, two = policies(every, most_points=4)
 
     assert one.worst_regret > 0
-    assert set(two.points) == {"700MHz", "1200MHz"}
+    assert set(two.points) == {at(700), at(1200)}
     assert two.worst_regret == two.mean_regret == 0
-    assert [each.point for each in two.served] == ["700MHz", "1200MHz", "1200MHz"]
+    assert [each.point for each in two.served] == [at(700), at(1200), at(1200)]
     assert not two.equals
 
 
@@ -68,9 +68,9 @@ def test_clocks_that_readings_cannot_tell_apart_are_equals():
         [application("a", 1000, u=0.02), application("b", 1040, u=0.02)], most_points=1
     )
 
-    assert sure[0].equals == ("1000MHz",)
-    assert set(unsure[0].equals) >= {"900MHz", "1000MHz", "1100MHz"}
-    assert "600MHz" not in unsure[0].equals
+    assert sure[0].equals == (at(1000),)
+    assert set(unsure[0].equals) >= {at(900), at(1000), at(1100)}
+    assert at(600) not in unsure[0].equals
 
 
 def test_the_drivers_default_is_chosen_where_no_clock_is_better(tmp_path):
@@ -79,7 +79,7 @@ def test_the_drivers_default_is_chosen_where_no_clock_is_better(tmp_path):
 
     [policy] = policies(every, most_points=1)
 
-    assert policy.points == ("default",)
+    assert policy.points == (at(),)
     assert policy.mean_regret == 0
     assert policy.served[0].change.value == 0
     assert policy_words(policy, "edp").startswith("The driver's default for 2 applications")
@@ -94,7 +94,7 @@ def test_points_that_an_application_lacks_are_left_out_and_none_is_an_error():
 
     [policy] = policies([whole, half], most_points=1)
 
-    assert policy.points[0] in half.fit.configurations
+    assert policy.points[0] in half.points.values()
     with pytest.raises(MeasurementError, match="the same clocks"):
         policies([whole, other])
 
@@ -142,9 +142,11 @@ def test_a_policy_is_told_drawn_and_tabulated(tmp_path):
     assert words.startswith("1000 MHz for 2 applications: ")
     assert "at worst (low)" in words
     assert "<svg" in path.read_text()
-    rows = rows_of(found)
+    table = policy_frame(found)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert len(rows) == 4
     assert rows[0]["regret"] == found[0].served[0].regret.value
+    assert rows[0]["point"] == policy_fields(found[0])["points"][0] == "1000MHz"
 
 
 def over(name, costs):

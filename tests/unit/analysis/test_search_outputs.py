@@ -14,14 +14,13 @@ from rich.console import Console
 from search_surfaces import Surface, large_space, problem_on
 from synthetic_results import board, header, measurement, provenance
 
-from joulelab.analysis.chart import chart_point
-from joulelab.analysis.conclude import REPORT
-from joulelab.analysis.conclude import SEARCH_TABLE as TABLE
-from joulelab.analysis.reprint import print_search
+from joulelab.analysis.conclude import report_of
 from joulelab.analysis.search_plot import front_figure
+from joulelab.analysis.search_report import TABLE
 from joulelab.analysis.search_result import LOG, SearchMethod, read_log
 from joulelab.analysis.search_result import result_of as restored
-from joulelab.analysis.search_table import chosen_rows, search_table
+from joulelab.analysis.search_table import chart_point, chosen_rows, search_table
+from joulelab.analysis.study_report import REPORT
 from joulelab.cli.main import main
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, Observed
@@ -217,7 +216,7 @@ def test_what_was_found_is_printed_with_the_places_of_its_files(search):
     store, result = search
     console = Console(width=100, file=StringIO())
 
-    print_search(store.folder, result, console=console)
+    report_of(store, result).print(store.folder, console=console)
 
     text = console.file.getvalue()
     assert "Choose " in text

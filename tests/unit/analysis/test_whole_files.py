@@ -9,12 +9,12 @@ import sys
 import pytest
 from synthetic_results import header, sweep
 
-from joulelab.analysis.analyse import analyse_sweep
-from joulelab.analysis.baseline import write_baseline_csv
+from joulelab.analysis.baseline import baseline_frame, baseline_rows
 from joulelab.analysis.figure_file import save_png_and_svg
 from joulelab.analysis.plots import phase_figure
-from joulelab.analysis.report import write_report
-from joulelab.analysis.sweep_table import write_csv
+from joulelab.analysis.sweep import analyse_sweep
+from joulelab.analysis.sweep_report import sweep_report
+from joulelab.analysis.sweep_table import sweep_frame
 from joulelab.cli.main import main
 from joulelab.core.record import Record
 from joulelab.errors import TrackingError
@@ -64,9 +64,9 @@ def write_plot(measurements, path):
 
 
 WRITERS = {
-    "report.html": lambda m, path: write_report(analyse_sweep(m), m, path),
-    "sweep.csv": lambda m, path: write_csv(analyse_sweep(m), path),
-    "baseline.csv": write_baseline_csv,
+    "report.html": lambda m, path: sweep_report(analyse_sweep(m), m).write_page(path),
+    "sweep.csv": lambda m, path: sweep_frame(analyse_sweep(m)).write(path),
+    "baseline.csv": lambda m, path: baseline_frame(baseline_rows(m)).write(path),
     "plot.png": write_plot,
 }
 

@@ -7,8 +7,8 @@ from reference_data import reference_csv
 from synthetic_results import measurement, sweep
 from synthetic_runs import rows_by_law
 
-from joulelab.analysis.analyse import analyse_sweep
-from joulelab.analysis.sweep_table import write_csv
+from joulelab.analysis.sweep import analyse_sweep
+from joulelab.analysis.sweep_table import sweep_frame
 from joulelab.cli.power_models import OfTable
 from joulelab.core.record import Record
 from joulelab.errors import ConfigError
@@ -53,7 +53,7 @@ def test_the_table_of_a_sweep_of_ours_is_read_with_the_default_once(tmp_path):
     rows = [*sweep((1000, 1500, 2000), num_boards=1), *sweep((1000,), phase="prefill")]
     rows = [replace(m, device=replace(m.device, name="NVIDIA H200")) for m in rows]
     (decode, prefill) = (result := analyse_sweep(rows)).phases
-    write_csv(result, tmp_path / "sweep.csv")
+    sweep_frame(result).write(tmp_path / "sweep.csv")
 
     runs = read_csv(tmp_path / "sweep.csv")
 
@@ -72,7 +72,7 @@ def test_a_sweep_whose_knobs_its_table_does_not_hold_is_refused_with_what_to_giv
     rows = [measurement(1000), replace(measurement(minute=1), configuration=wider)]
     points = [replace(m.configuration, point=rows[0].configuration.point) for m in rows]
     rows = [replace(m, configuration=c) for m, c in zip(rows, points, strict=True)]
-    write_csv(analyse_sweep(rows), tmp_path / "sweep.csv")
+    sweep_frame(analyse_sweep(rows)).write(tmp_path / "sweep.csv")
 
     with pytest.raises(ConfigError, match="Give the results folder of the study"):
         read_csv(tmp_path / "sweep.csv")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from synthetic_results import STUDY, board, energy_j, measurement, power_w, sweep, time_s
 
-from joulelab.analysis.analyse import analyse_sweep
+from joulelab.analysis.sweep import analyse_sweep
 from joulelab.core.measurement import Finding
 from joulelab.errors import ConfigError, UnknownNameError
 

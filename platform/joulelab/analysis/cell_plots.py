@@ -1,7 +1,4 @@
-"""Every workload in every number format as one picture: energy over that of a reference format.
-
-Drawn on a figure of its own, without pyplot and its global state.
-"""
+"""Workloads at the driver's own clocks as pictures: a bar for each, and a cell for each format."""
 
 from collections.abc import Mapping, Sequence
 from math import log2
@@ -13,9 +10,21 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from joulelab.analysis.baseline import BaselineRow, cost, row_name, varying_knobs
 from joulelab.analysis.figure_file import save_png_and_svg
 from joulelab.analysis.matrix import MatrixRow
-from joulelab.analysis.style import BEST, CURVE, INK, PAPER, RC
+from joulelab.analysis.quantities import PLUS_MINUS
+from joulelab.analysis.style import (
+    BEST,
+    CAPPED,
+    COVERAGE,
+    CURVE,
+    INK,
+    MUTED,
+    PAPER,
+    RC,
+    tidy,
+)
 
 _OFTEN = 2.0
 """Doublings of energy at which the colour is full."""
@@ -28,16 +37,16 @@ _WITHOUT = {
 _LABEL_IN, _CELL_IN = 3.6, (0.85, 0.24)
 
 
-def save_matrix_plot(
-    rows: Sequence[MatrixRow], stem: Path, *, reference: str = "bf16"
-) -> tuple[Path, ...]:
-    """Write the picture as ``stem``.png and ``stem``.svg; returns no paths if there is nothing."""
-    lines = _lines(rows)
-    if not any(_energy_j(line.get(reference)) for line in lines.values()):
-        return ()
+def can_plot_matrix(rows: Sequence[MatrixRow], *, reference: str = "bf16") -> bool:
+    """Whether any cell of the ``reference`` format has a figure."""
+    return any(_energy_j(line.get(reference)) for line in _lines(rows).values())
+
+
+def matrix_figure(rows: Sequence[MatrixRow], *, reference: str = "bf16") -> Figure:
+    """Draw the energy of every format over that of ``reference``, a cell each."""
     with mpl.rc_context(RC):
-        figure = _figure(lines, list(dict.fromkeys(row.precision for row in rows)), reference)
-    return save_png_and_svg(figure, stem)
+        precisions = list(dict.fromkeys(row.precision for row in rows))
+        return _figure(_lines(rows), precisions, reference)
 
 
 def _lines(rows: Sequence[MatrixRow]) -> dict[str, dict[str, MatrixRow]]:
@@ -147,3 +156,44 @@ def _log_ratio(line: Mapping[str, MatrixRow], precision: str, reference: str) ->
 
 def _energy_j(row: MatrixRow | None) -> float | None:
     return None if row is None or row.seen is None else row.seen.energy_per_unit_j
+
+
+def save_baseline_plot(rows: Sequence[BaselineRow], stem: Path) -> tuple[Path, ...]:
+    """Write the picture as ``stem``.png and ``stem``.svg; returns no paths if nothing is valid."""
+    valid = [row for row in rows if row.power_w is not None]
+    if not valid:
+        return ()
+    with mpl.rc_context(RC):
+        figure = _baseline_figure(valid)
+    return save_png_and_svg(figure, stem)
+
+
+def _baseline_figure(rows: Sequence[BaselineRow]) -> Figure:
+    figure = Figure(figsize=(9, 1.2 + 0.28 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
+    devices = ", ".join(sorted({row.device for row in rows}))
+    tidy(axes, f"Power at the driver's own clocks on {devices}", "", "W")
+    places = range(len(rows))
+    powers_w = [row.power_w or 0.0 for row in rows]
+    expanded_w = [COVERAGE * (row.power_u_w or 0.0) for row in rows]
+    idle_w = [row.idle_power_w or 0.0 for row in rows]
+    axes.barh(places, powers_w, color=CURVE, height=0.66, label="under load")
+    axes.barh(places, idle_w, color=CAPPED, height=0.66, label="at rest")
+    axes.errorbar(powers_w, places, xerr=expanded_w, fmt="none", ecolor=INK, elinewidth=0.9)
+    for place, row in enumerate(rows):
+        axes.annotate(
+            cost(row), (powers_w[place] + expanded_w[place], place), xytext=(6, 0),
+            textcoords="offset points", va="center", color=MUTED, fontsize=8,
+        )  # fmt: skip
+    names = [row_name(row, varying_knobs(rows, row.workload)) for row in rows]
+    axes.set_yticks(places, names, color=INK)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlim(0, 1.75 * max(powers_w))
+    axes.grid(visible=False, axis="y")
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=8)
+    axes.annotate(
+        f"bars: {PLUS_MINUS} k={COVERAGE}; costs: {PLUS_MINUS} standard uncertainty", (0, 1),
+        xycoords="axes fraction", xytext=(0, 5), textcoords="offset points", color=MUTED,
+        fontsize=8.5,
+    )  # fmt: skip
+    return figure

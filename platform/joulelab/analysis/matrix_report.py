@@ -1,11 +1,13 @@
-"""The table of every workload in every number format, for a terminal, and its page."""
+"""Every workload in every number format as a report: page, picture, table and answer."""
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from rich.table import Column, Table
 
-from joulelab.analysis.conclude import REPORT
+from joulelab.analysis.cell_plots import can_plot_matrix, matrix_figure
+from joulelab.analysis.knob_report import knob_sections
 from joulelab.analysis.knob_study import KnobPhase, Panel, analyse_knobs
 from joulelab.analysis.knob_wording import conclude_formats, sentence
 from joulelab.analysis.matrix import (
@@ -13,34 +15,40 @@ from joulelab.analysis.matrix import (
     Matrix,
     MatrixRow,
     configurations,
-    matrix_rows,
-    write_matrix_csv,
+    matrix_frame,
 )
 from joulelab.analysis.quantities import uncertain
+from joulelab.analysis.study_report import StudyReport
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.core.measurement import Measurement
-from joulelab.tracking.store import ResultStore
-from joulelab.tracking.study import Answer
+from joulelab.tracking.study import Answer, StudyHeader
 
 TABLE, PLOT = "workloads.csv", "workloads"
 _PANELS: tuple[Panel, ...] = ("energy", "throughput")
 
 
-def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]:
-    """Write answer, report, plot and table of a matrix into its folder; return the rows."""
-    from joulelab.analysis.matrix_plot import save_matrix_plot
-
-    measurements = store.read()
-    rows = matrix_rows(matrix, measurements)
-    write_matrix_csv(rows, store.folder / TABLE)
+def matrix_report(
+    matrix: Matrix,
+    rows: Sequence[MatrixRow],
+    measurements: Sequence[Measurement],
+    header: StudyHeader | None,
+) -> StudyReport:
+    """Put a matrix into words, a table and a picture."""
     phases, sentences = _analysed(matrix, measurements)
     answer = "\n".join([tally(rows), *sentences])
-    if measurements:
-        _write_page(store, answer, phases, measurements)
-    plots = save_matrix_plot(rows, store.folder / PLOT)
-    files = (*((REPORT,) if measurements else ()), TABLE, *(path.name for path in plots))
-    store.write_answer(Answer(note=answer, summary=(), files=files))
-    return rows
+    return StudyReport(
+        study=measurements[0].study if measurements else "",
+        title=answer,
+        answer=Answer(note=answer),
+        table=TABLE,
+        frame=matrix_frame(rows),
+        figures={PLOT: partial(matrix_figure, rows)} if can_plot_matrix(rows) else {},
+        panels={},
+        sections=partial(knob_sections, phases, _PANELS, measurements),
+        tables=lambda _console, _max_rows: [matrix_table(rows)],
+        measurements=measurements,
+        header=header,
+    )
 
 
 def tally(rows: Sequence[MatrixRow]) -> str:
@@ -106,22 +114,3 @@ def _analysed(
             lines = sentence(result, conclude_formats).splitlines()
             sentences += [f"{variant.name}: {line}" for line in lines]
     return phases, sentences
-
-
-def _write_page(
-    store: ResultStore,
-    answer: str,
-    phases: Sequence[KnobPhase],
-    measurements: Sequence[Measurement],
-) -> None:
-    from joulelab.analysis.report import knob_section, write_page
-
-    header = store.read_study()
-    write_page(
-        store.folder / REPORT,
-        study=measurements[0].study,
-        answer=answer,
-        sections=[knob_section(phase, _PANELS, n, measurements) for n, phase in enumerate(phases)],
-        measurements=measurements,
-        header=header,
-    )

@@ -1,0 +1,151 @@
+"""Where names stand in a plot: beside what they name, and not upon anything else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+
+from matplotlib.axes import Axes
+
+_LETTER_PT, _LINE_PT = 5.1, 10.0
+_OFFSETS_PT = (8.0, 18.0, 32.0, 48.0)
+_END_PT = 11.0
+"""Least distance between two names at the ends of curves."""
+_UPON = 50.0
+"""How bad it is to lie upon another name, or outside."""
+
+Box = tuple[float, float, float, float]
+Place = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """A name to be written beside a dot in data; one that ``can_go`` is left out in a crowd."""
+
+    x: float
+    y: float
+    text: str
+    color: str
+    is_strong: bool
+    size: float = 9.0
+    can_go: bool = False
+
+
+def write_labels(axes: Axes, labels: Sequence[Label], dots: Sequence[tuple[float, float]]) -> None:
+    """Write ``labels``, the first with the free choice, each where it covers the fewest ``dots``.
+
+    The axes' limits are set already; dots are in data.
+    """
+    point = 72 / axes.figure.dpi
+    places = [_at(axes, x, y, point) for x, y in dots]
+    bounds = tuple(point * edge for edge in axes.bbox.extents)
+    taken: list[Box] = []
+    for label in labels:
+        x, y = _at(axes, label.x, label.y, point)
+        letter = _LETTER_PT * label.size / 9 * (1.08 if label.is_strong else 1.0)
+        width = letter * len(label.text)
+        badness, offset, box = min(
+            (_badness(o, box, places, taken, bounds) + _across((x, y), o, taken), o, box)
+            for o, box in ((o, _box(x, y, width, o)) for o in _offsets())
+        )
+        if label.can_go and badness >= _UPON:
+            continue
+        taken.append(box)
+        axes.annotate(
+            label.text, (label.x, label.y), xytext=offset, textcoords="offset points",
+            ha="left" if offset[0] > 0 else "right" if offset[0] < 0 else "center",
+            va="center" if offset[1] == 0 else "bottom" if offset[1] > 0 else "top",
+            color=label.color, fontsize=label.size,
+            fontweight="bold" if label.is_strong else "normal",
+            arrowprops=_leader(offset, label.color), zorder=9, annotation_clip=False,
+        )  # fmt: skip
+
+
+def _leader(offset: tuple[float, float], color: str) -> dict[str, object] | None:
+    if max(map(abs, offset)) <= _OFFSETS_PT[0]:
+        return None
+    across, up = (0.5 - 0.5 * (part > 0) + 0.5 * (part < 0) for part in offset)
+    line = {"arrowstyle": "-", "color": color, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 4}
+    return {**line, "relpos": (across, up)}
+
+
+def _offsets() -> list[tuple[float, float]]:
+    """Return where a name may stand, the nearest places first."""
+    return [
+        (x * step, y * step)
+        for step in _OFFSETS_PT
+        for x, y in product((1, -1, 0), (0, 1, -1))
+        if x or y
+    ]
+
+
+def _at(axes: Axes, x: float, y: float, point: float) -> tuple[float, float]:
+    found = point * axes.transData.transform((x, y))
+    return float(found[0]), float(found[1])
+
+
+def _box(x: float, y: float, width: float, offset: tuple[float, float]) -> Box:
+    right, up = offset
+    left = x + right - (0 if right > 0 else width if right < 0 else width / 2)
+    bottom = y + up - (_LINE_PT / 2 if up == 0 else 0 if up > 0 else _LINE_PT)
+    return left, bottom, left + width, bottom + _LINE_PT
+
+
+def _across(dot: Place, offset: Place, taken: Sequence[Box]) -> float:
+    """Return how bad it is that the line from a dot to its name crosses other names."""
+    if max(map(abs, offset)) <= _OFFSETS_PT[0]:
+        return 0.0
+    line = [(dot[0] + k / 8 * offset[0], dot[1] + k / 8 * offset[1]) for k in range(1, 8)]
+    crossed = sum(
+        any(left <= x <= right and bottom <= y <= top for x, y in line)
+        for left, bottom, right, top in taken
+    )
+    return _UPON / 2 * crossed
+
+
+def _badness(
+    offset: tuple[float, float],
+    box: Box,
+    dots: Sequence[tuple[float, float]],
+    taken: Sequence[Box],
+    bounds: tuple[float, ...],
+) -> float:
+    """Return how much a place covers, and how far off it is."""
+    left, bottom, right, top = box
+    outside = left < bounds[0] or bottom < bounds[1] or right > bounds[2] or top > bounds[3]
+    margin = 4.0
+    covered = sum(
+        left - margin < x < right + margin and bottom - margin < y < top + margin for x, y in dots
+    )
+    crossed = sum(
+        left < other[2] and other[0] < right and bottom < other[3] and other[1] < top
+        for other in taken
+    )
+    return _UPON * (outside + crossed) + 2 * covered + max(map(abs, offset)) / 20
+
+
+def write_at_ends(axes: Axes, ends: Sequence[Label], *, in_line: bool) -> None:
+    """Write each of ``ends`` beside its dot, the last of a curve, no two upon each other.
+
+    They stand right of all dots if ``in_line``.
+    """
+    point = 72 / axes.figure.dpi
+    places = [_at(axes, end.x, end.y, point) for end in ends]
+    right = max(x for x, _ in places)
+    heights = apart([y for _, y in places], _END_PT, point * axes.bbox.y1)
+    for end, (x, y), height in zip(ends, places, heights, strict=True):
+        axes.annotate(
+            end.text, (end.x, end.y), xytext=((right - x if in_line else 0) + 9, height - y),
+            textcoords="offset points", va="center", color=end.color, fontsize=end.size,
+            fontweight="bold", annotation_clip=False,
+        )  # fmt: skip
+
+
+def apart(heights: Sequence[float], least: float, ceiling: float) -> list[float]:
+    """Move ``heights`` as little as keeps them ``least`` apart, and all below ``ceiling``."""
+    order = sorted(range(len(heights)), key=lambda i: heights[i])
+    moved = list(heights)
+    for below, above in pairwise(order):
+        moved[above] = max(moved[above], moved[below] + least)
+    for rank, i in enumerate(reversed(order)):
+        moved[i] = min(moved[i], ceiling - rank * least)
+    return moved

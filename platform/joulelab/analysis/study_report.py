@@ -1,0 +1,206 @@
+"""A study's report, whatever its kind: printed, tabulated, drawn, and as one HTML file."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Protocol
+
+from jinja2 import Environment
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from rich.console import Console, RenderableType
+
+from joulelab.analysis.compared import Exclusion
+from joulelab.analysis.figure_file import save_figure, save_png_and_svg
+from joulelab.analysis.methods import uncertainty_statement
+from joulelab.analysis.table import Frame, Sheet
+from joulelab.analysis.wording import NOT_HARDWARE, board_words, percent
+from joulelab.core.device import DeviceIdentity
+from joulelab.core.drift import Drift
+from joulelab.core.measurement import Measurement
+from joulelab.tracking.durable import write_whole
+from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import Answer, StudyHeader
+
+REPORT = "report.html"
+MAX_ROWS = 24
+"""Of a table on a page; all are below it."""
+
+
+class Found(Protocol):
+    """What a section is of: a phase of a sweep or of a study of knobs, or a search."""
+
+    @property
+    def boards(self) -> tuple[DeviceIdentity, ...]:
+        """The boards that it was measured on."""
+
+    @property
+    def exclusions(self) -> tuple[Exclusion, ...]:
+        """What does not count."""
+
+    @property
+    def drifts(self) -> tuple[Drift, ...]:
+        """Trends of the sentinels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One section of a report, as the template takes it.
+
+    ``whole`` is the table of all rows where ``sheet`` leaves some out, ``courses`` single trials
+    over time, ``course`` the best so far over trials.
+    """
+
+    name: str
+    answer: str
+    found: Found
+    plot: Markup | None
+    caption: str
+    sheet: Sheet
+    legend: Sequence[str]
+    methods: str
+    level: float
+    whole: Sheet | None = None
+    whole_name: str = "operating points"
+    courses: Markup | None = None
+    remarks: Sequence[str] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    course: Markup | None = None
+    course_caption: str = ""
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Why measurements were left out, and how often."""
+        return Counter(f.reason for e in self.found.exclusions for f in e.findings)
+
+    @property
+    def drifting(self) -> list[Drift]:
+        """Trends that are worth a notice."""
+        return [drift for drift in self.found.drifts if drift.exceeds(0.01)]
+
+    @property
+    def uncertainty(self) -> str:
+        """What the error bars hold and what they do not."""
+        return uncertainty_statement(self.level)
+
+    @property
+    def device(self) -> str:
+        """The boards' product."""
+        return board_words(self.found.boards[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyReport:
+    """What a study found, with all that shows it.
+
+    Attributes:
+        title: What stands above the page.
+        answer: What was found in words and numbers, without the names of files.
+        table: Name of the file that holds ``frame``.
+        figures: What draws its figures, by the stems of their files.
+        panels: What draws single panels for papers, likewise.
+        sections: Makes the sections of the page.
+        tables: Yields heads and tables for a terminal, each of so many rows at most.
+    """
+
+    study: str
+    title: str
+    answer: Answer
+    table: str
+    frame: Frame
+    figures: Mapping[str, Callable[[], Figure]]
+    panels: Mapping[str, Callable[[], Figure]]
+    sections: Callable[[], Sequence[Section]]
+    tables: Callable[[Console, int | None], Iterable[RenderableType]]
+    measurements: Sequence[Measurement]
+    header: StudyHeader | None
+
+    def write(self, store: ResultStore) -> Answer:
+        """Write answer, page, figures and table into the study's results folder.
+
+        Raises:
+            TrackingError: If one cannot be written.
+        """
+        plots = [
+            path.name
+            for stem, draw in self.figures.items()
+            for path in save_png_and_svg(draw(), store.folder / stem)
+        ]
+        self.frame.write(store.folder / self.table)
+        pages = [self.write_page(store.folder / REPORT).name] if self.measurements else []
+        answer = replace(self.answer, files=(*pages, self.table, *plots))
+        store.write_answer(answer)
+        return answer
+
+    def write_page(self, path: Path) -> Path:
+        """Write one HTML file that needs nothing else to ``path`` and return it."""
+        folder = files("joulelab.analysis")
+        environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        environment.filters["percent"] = percent
+        page = environment.from_string((folder / "report.html.j2").read_text(encoding="utf-8"))
+        sections = self.sections()
+        boards = {board.uuid: board for section in sections for board in section.found.boards}
+        text = page.render(
+            css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
+            study=self.study,
+            answer=self.title.splitlines(),
+            sections=sections,
+            devices=[boards[uuid] for uuid in sorted(boards)],
+            header=self.header,
+            origin=_origin(self.measurements),
+            not_hardware=any(board.backend in NOT_HARDWARE for board in boards.values()),
+        )
+        write_whole(path, text)
+        return path
+
+    def write_panels(self, folder: Path) -> tuple[Path, ...]:
+        """Write every panel for papers as PDF into ``folder`` and return their paths."""
+        paths = {folder / f"{stem}.pdf": draw for stem, draw in self.panels.items()}
+        for path, draw in paths.items():
+            save_figure(draw(), path)
+        return tuple(paths)
+
+    def print(
+        self, folder: Path, *, max_rows: int | None = 20, console: Console | None = None
+    ) -> None:
+        """Print tables, the answer, and where in its results folder the rest is."""
+        console = console or Console()
+        if not console.is_terminal:
+            console.width = max(console.width, 100)
+        for each in self.tables(console, max_rows):
+            console.print(each)
+        console.print(self.answer.note, style="bold", highlight=False, markup=False)
+        written = ResultStore(folder).read_answer()
+        for file in written.files if written is not None else ():
+            console.print(f"  {folder / file}", soft_wrap=True, highlight=False)
+
+
+def heading(name: str, board: DeviceIdentity) -> str:
+    """Return what stands above a table in a terminal."""
+    return f"\n[bold]{name}[/] on {board_words(board)}"
+
+
+def _origin(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
+    """List what is known of where the measurements came from, each value once."""
+    found = [m.provenance for m in measurements]
+    times = sorted(p.started_at for p in found)
+
+    def each(name: str) -> str:
+        return ", ".join(sorted({str(v) for p in found if (v := getattr(p, name)) is not None}))
+
+    known = [
+        ("joulelab", each("joulelab_version")),
+        ("commit", each("git_sha")),
+        ("machines", each("hostname")),
+        ("Python", each("python_version")),
+        ("PyTorch", each("torch_version")),
+        ("weights", each("weights")),
+        ("licence", each("licence")),
+        ("first measurement", times[0]),
+        ("last measurement", times[-1]),
+        ("SLURM job", each("slurm_job_id")),
+        ("Ray job", each("ray_job_id")),
+    ]
+    return [(name, value) for name, value in known if value]

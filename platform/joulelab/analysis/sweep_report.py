@@ -1,0 +1,186 @@
+"""What a sweep found as a report: page, plots, table, answer, and curves for a tracking store."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+
+from joulelab.analysis.course_plot import courses_plot
+from joulelab.analysis.figure_file import panel_figure, themed_svg
+from joulelab.analysis.methods import methods_paragraph
+from joulelab.analysis.plots import can_plot, phase_figure, phase_panels
+from joulelab.analysis.study_report import MAX_ROWS, Section, StudyReport, heading
+from joulelab.analysis.sweep import PhaseResult, SweepResult
+from joulelab.analysis.sweep_table import (
+    fitting_table,
+    legend,
+    reported_table,
+    selection,
+    sweep_frame,
+    sweep_sheet,
+)
+from joulelab.analysis.table import Columns, numbers_at
+from joulelab.analysis.wording import phase_names, point_name, sentence
+from joulelab.core.configuration import KnobValue
+from joulelab.core.measurement import Measurement
+from joulelab.core.point import OperatingPoint
+from joulelab.objectives import OBJECTIVES
+from joulelab.tracking.study import Answer, ChartPoint, StudyHeader
+
+TABLE = "sweep.csv"
+
+
+def sweep_report(
+    result: SweepResult,
+    measurements: Sequence[Measurement],
+    *,
+    header: StudyHeader | None = None,
+    traces: Path | None = None,
+) -> StudyReport:
+    """Put a sweep into words, tables and plots."""
+    named = dict(zip(_file_names(result), result.phases, strict=True))
+    drawn = {f"sweep-{name}": phase for name, phase in named.items() if can_plot(phase)}
+    prefixed = [(f"{name}." if len(named) > 1 else "", phase) for name, phase in named.items()]
+    settings = dict(header.settings) if header else {}
+
+    def sections() -> list[Section]:
+        return [
+            _section(result, number, measurements, settings, traces)
+            for number in range(len(result.phases))
+        ]
+
+    return StudyReport(
+        study=result.study,
+        title=sentence(result),
+        answer=Answer(
+            note=sentence(result),
+            summary=tuple(pair for prefix, phase in prefixed for pair in _summary(prefix, phase)),
+            chart=tuple(
+                point
+                for prefix, phase in prefixed
+                for point in _curve_points(f"curve.{prefix}", phase)
+            ),
+        ),
+        table=TABLE,
+        frame=sweep_frame(result),
+        figures={stem: partial(phase_figure, phase) for stem, phase in drawn.items()},
+        panels={
+            f"{stem}-{name}": partial(panel_figure, draw)
+            for stem, phase in drawn.items()
+            for name, draw in phase_panels(phase).items()
+        },
+        sections=sections,
+        tables=partial(_tables, result),
+        measurements=measurements,
+        header=header,
+    )
+
+
+def _tables(
+    result: SweepResult, console: Console, max_rows: int | None
+) -> Iterable[RenderableType]:
+    for name, phase in zip(phase_names(result), result.phases, strict=True):
+        yield heading(name, phase.boards[0])
+        yield fitting_table(phase, console, max_rows=max_rows, more=f"{TABLE} has all")
+        if (reported := reported_table(phase)) is not None:
+            yield reported
+
+
+def _file_names(result: SweepResult) -> list[str]:
+    """Name each phase so that a file system and MLflow take it."""
+    return [re.sub(r"[^\w.=-]+", "-", name) for name in phase_names(result)]
+
+
+def _section(
+    result: SweepResult,
+    number: int,
+    measurements: Sequence[Measurement],
+    settings: Mapping[str, KnobValue],
+    traces: Path | None,
+) -> Section:
+    phase = result.phases[number]
+    shown = selection(phase, MAX_ROWS)
+    has_plot = can_plot(phase)
+    return Section(
+        name=phase_names(result)[number],
+        answer=sentence(phase),
+        found=phase,
+        caption=_caption(phase),
+        plot=themed_svg(phase_figure(phase, with_head=False), f"p{number}-") if has_plot else None,
+        sheet=sweep_sheet(phase, shown),
+        courses=courses_plot(_trials(phase, measurements), traces, f"t{number}-"),
+        legend=legend(phase, num_shown=len(phase.rows)),
+        whole=sweep_sheet(phase, phase.rows) if len(shown) < len(phase.rows) else None,
+        methods=methods_paragraph(phase, measurements, settings),
+        level=phase.level,
+    )
+
+
+def _trials(
+    phase: PhaseResult, measurements: Sequence[Measurement]
+) -> list[tuple[str, Measurement]]:
+    """Name a trial at the driver's default and one at the best point."""
+    wanted = [row for row, _ in phase.measured if row.point.is_default]
+    wanted += [row for row, _ in phase.measured if row.is_recommended]
+    trials = {row.point.label: point_name(row.point) for row in wanted}
+    boards = {board.uuid for board in phase.boards}
+    found: dict[str, Measurement] = {}
+    for m in measurements:
+        of_phase = (m.configuration.workload, m.configuration.knobs, m.phase) == (
+            phase.workload,
+            phase.knobs,
+            phase.phase,
+        )
+        label = m.configuration.point.label
+        if m.valid and of_phase and m.device.uuid in boards and label in trials:
+            found.setdefault(label, m)
+    return [(name, found[label]) for label, name in trials.items() if label in found]
+
+
+def _caption(phase: PhaseResult) -> str:
+    aim = OBJECTIVES[phase.objective].label
+    return (
+        f"Energy, time and {aim} per {phase.unit} over the requested SM clock, and energy against "
+        "time. Green: clocks that are statistically indistinguishable from the one of the lowest "
+        f"{aim}, which has a ring ({100 * phase.level:.0f} %); the one that is named is the "
+        "fastest of them. Bars: expanded uncertainty, k=2. The thick line is the Pareto front."
+    )
+
+
+def _summary(prefix: str, phase: PhaseResult) -> list[tuple[str, float]]:
+    """List what a phase recommends and what it found lowest, under the vocabulary's names."""
+    if phase.best is None or phase.least is None:
+        return []
+    return [
+        *((f"best.{prefix}{name}", value) for name, value in numbers_at(phase.best, _ANSWER)),
+        (f"best.{prefix}num_in_set", float(len(phase.members))),
+        *((f"lowest.{prefix}{name}", value) for name, value in numbers_at(phase.least, _ANSWER)),
+    ]
+
+
+_COSTS = ("energy_per_unit_j", "time_per_unit_s", "power_w", "edp_js")
+_ANSWER: Columns = {
+    **{name: f"point.{name}" for name in ("sm_clock_mhz", "mem_clock_mhz", "power_limit_w")},
+    **{name: f"figures.{name}" for name in _COSTS[:2]},
+    **{name: f"figures.{name}.value" for name in ("saving", "slowdown")},
+}
+
+
+def _curve_points(prefix: str, phase: PhaseResult) -> Iterator[ChartPoint]:
+    """Yield what every requested SM clock of a phase costs; the step is the clock in MHz.
+
+    Points of another power limit or memory clock lie on curves of their own, whose names say so.
+    """
+    for row, figures in sorted(phase.measured, key=lambda each: each[0].point.sm_clock_mhz or 0):
+        if row.point.sm_clock_mhz is None:
+            continue
+        rest = replace(row.point, sm_clock_mhz=None)
+        suffix = "" if rest == OperatingPoint() else f" at {rest.label}"
+        yield ChartPoint(
+            step=row.point.sm_clock_mhz,
+            values=tuple((f"{prefix}{name}{suffix}", getattr(figures, name)) for name in _COSTS),
+            revised=True,
+        )
