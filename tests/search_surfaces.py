@@ -21,6 +21,12 @@ def large_space():
     )
 
 
+def medium_space():
+    """Four hundred configurations: a quarter of the clocks."""
+    axes = {"sm_clock_mhz": CLOCKS_MHZ[::4], "batch": BATCHES, "precision": tuple(SPEED)}
+    return SearchSpace("vit", axes)
+
+
 def small_space():
     return SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ[::20], "batch": (1, 64)})
 

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 from rich.console import Console
-from search_surfaces import Surface, large_space, problem_on
+from search_surfaces import Surface, large_space, medium_space, problem_on
 from synthetic_results import board, header, measurement, provenance
 
 from joulelab.analysis.conclude import report_of
@@ -318,17 +318,18 @@ def test_what_is_no_study_that_ended_cannot_be_told_again(tmp_path, capsys):
 
 
 def test_a_log_of_a_search_holds_all_that_it_was_asked(tmp_path):
-    cells = {cell: Kept(retention=0.98, outputs="a", u=0.001) for cell in large_space().cells}
+    space = medium_space()
+    cells = {cell: Kept(retention=0.98, outputs="a", u=0.001) for cell in space.cells}
     limit = Constraint(quantity="memory_b", bound=24e9)
-    problem = replace(problem_on(large_space(), "qep", [limit]), qualities=cells, confidence=0.9)
+    problem = replace(problem_on(space, "qep", [limit]), qualities=cells, confidence=0.9)
     evidence, course = Evidence(problem), Course(problem)
-    outcome = outcome_of([measured(large_space(), 0, 0)])
+    outcome = outcome_of([measured(space, 0, 0)])
     figures = replace(outcome.figures, retention=0.98, retention_u=0.001)
     for collection in (evidence, course):
         told = {"spent_j": 5.0} if collection is course else {}
         collection.add(replace(outcome, figures=figures), **told)
     store = ResultStore(tmp_path)
-    store.append(Record(measurement=measured(large_space(), 0, 0), trace=None))
+    store.append(Record(measurement=measured(space, 0, 0), trace=None))
     result = conclude_search(store, evidence, course, METHOD)
 
     again = restored(read_log(store), store.read())
