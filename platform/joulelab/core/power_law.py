@@ -30,7 +30,7 @@ _LEAST_LOG = 1e-12
 
 def height(clock: _Number, ridge: float | Array, span: float | Array) -> _Number:
     """Return how far a clock is above the ridge, over ``span``; 0 below it."""
-    above = clock - ridge
+    above: _Number = clock - ridge  # type: ignore[assignment]
     return (above + abs(above)) / (2.0 * span)  # type: ignore[return-value]
 
 

@@ -4,7 +4,7 @@ import pytest
 from synthetic_runs import runs_by_law
 
 from joulelab.errors import ConfigError
-from joulelab.power_models.members.regressions import LogLinearModel
+from joulelab.power_models.members.regressions import MeanModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, sweep
 from joulelab.power_models.serving import (
@@ -22,7 +22,7 @@ def runs():
 
 @pytest.fixture(scope="module")
 def model(runs):
-    return OperatingModel(power=LogLinearModel(), time=LogLinearModel("time_s")).fit(runs)
+    return OperatingModel(power=MeanModel(), time=MeanModel("time_s")).fit(runs)
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_the_run_holds_scores_domain_and_origin(registered_store):
     client = MlflowClient(uri, uri)
     run = client.get_run(registered.run_id)
 
-    assert run.data.metrics["application.cold.power_w.mean"] < 0.1
+    assert 0.0 < run.data.metrics["application.cold.power_w.mean"] < 0.2  # of the mean alone
     assert 0 < run.data.metrics["application.cold.energy_j.coverage"] <= 1
     assert run.data.metrics["application.cold.baseline.maximum_clock.regret.edp.mean"] > 0
     assert run.data.tags["joulelab.data_hash"] == model.power.data_hash
