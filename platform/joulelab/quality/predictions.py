@@ -147,7 +147,7 @@ class TokenAgreement(NextTokens):
 
     @override
     def compared(self, ours: FloatArray, theirs: FloatArray) -> FloatArray:
-        return np.equal(ours.argmax(axis=1), theirs.argmax(axis=1))
+        return np.asarray(ours.argmax(axis=1) == theirs.argmax(axis=1), dtype=np.float64)
 
 
 class Surprise(NamedTuple):

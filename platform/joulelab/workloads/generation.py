@@ -165,7 +165,8 @@ def traced_cost(workload: NetworkWorkload[Any]) -> WorkloadCost:
         generation = Generation(network, settings)
         formats.store_in(network, settings.precision)
         weights_b = float(_weights_b(network))
-        options = {"network": network, "tf32_matmul": settings.precision == "tf32"}
+        tf32 = settings.precision == "tf32"
+        options: dict[str, Any] = {"network": network, "tf32_matmul": tf32}
         read, calls = trace_counted(generation.prefill, **options)
         prefill = PhaseCost(
             phase="prefill",
