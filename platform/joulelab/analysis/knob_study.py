@@ -83,15 +83,17 @@ class KnobPhase(Phase[KnobRow]):
 
     def energy_ratio(self, row: KnobRow, other: KnobRow) -> Interval:
         """Return the energy per unit of ``row`` over that of ``other``, both with figures."""
-        if self.fits is None:
-            raise ConfigError("There are no measurements to compare.")
-        return self.fits.energy.ratio(row.case.label, other.case.label, level=self.level)
+        return self._fits.energy.ratio(row.case.label, other.case.label, level=self.level)
 
     def time_ratio(self, row: KnobRow, other: KnobRow) -> Interval:
         """Return the time per unit of ``row`` over that of ``other``, both with figures."""
+        return self._fits.time.ratio(row.case.label, other.case.label, level=self.level)
+
+    @property
+    def _fits(self) -> Fits:
         if self.fits is None:
             raise ConfigError("There are no measurements to compare.")
-        return self.fits.time.ratio(row.case.label, other.case.label, level=self.level)
+        return self.fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from joulelab.analysis.compared import Exclusion, drifts_of, exclusion
+from joulelab.analysis.compared import Counts, Exclusion, drifts_of, exclusion
 from joulelab.analysis.search_wording import configuration_name, sentence
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceIdentity
@@ -49,7 +49,7 @@ class SearchMethod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchRow:
+class SearchRow(Counts):
     """One configuration that a search tried.
 
     Attributes:
@@ -64,8 +64,6 @@ class SearchRow:
     configuration: Configuration
     values: tuple[KnobValue, ...]
     found: Compared | None
-    num_valid: int
-    num_invalid: int
     reason: str
     is_capped: bool
     is_feasible: bool
