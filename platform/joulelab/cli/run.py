@@ -3,6 +3,7 @@
 What is imported here before the program starts delays it; so the rest is imported while it runs.
 """
 
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ import tyro
 
 from joulelab.cli.program_options import ClockOptions, parse_before_dashes
 from joulelab.errors import ConfigError, JouleLabError
-from joulelab.running.child import Child
+from joulelab.running.child import HELD, Child
 
 if TYPE_CHECKING:  # these would bring numpy before the program has started
     from joulelab.core.device import DeviceAddress
@@ -63,7 +64,7 @@ class Run(ClockOptions):
             it cannot be started.
         """
         _ = self.point  # refuses what an observer cannot do
-        self._check()
+        self._check_held()
         child = Child(self.program)
         with ExitStack() as stack:
             named = self._named()
@@ -79,6 +80,14 @@ class Run(ClockOptions):
                 child.wait()  # whatever became of the measurement
         self._tell(use)
         return use.exit_code
+
+    def _check_held(self) -> None:
+        """Check with signals held back, so that no thread of what it imports takes the program's."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+        try:
+            self._check()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _check(self) -> None:
         if not self.program:

@@ -19,7 +19,8 @@ PASSED_ON = (
     signal.SIGUSR2,
 )
 _PR_SET_CHILD_SUBREAPER = 36
-_HELD = {*PASSED_ON, signal.SIGCHLD}
+HELD = {*PASSED_ON, signal.SIGCHLD}
+"""What is held back while a program runs; a thread that does not would take it."""
 _LOOK_S = 1.0
 """The program's end is looked for this often should the kernel not tell of it."""
 
@@ -43,7 +44,7 @@ class Child:
         self.pid: int | None = None
         self.started_s = self.ended_s = 0.0
         self.status = 0
-        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
         self._turn = threading.Lock()
         self._thread = threading.Thread(target=self._attend, name="joulelab-child", daemon=True)
         self._thread.start()
@@ -70,7 +71,7 @@ class Child:
     def wait(self) -> float:
         """Wait until it has ended; return how long it ran, in seconds."""
         self._thread.join()
-        while signal.sigtimedwait(_HELD, 0) is not None:
+        while signal.sigtimedwait(HELD, 0) is not None:
             pass  # were meant for it and came too late
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         return self.ended_s - self.started_s
@@ -84,7 +85,7 @@ class Child:
 
     def _attend(self) -> None:
         while not self._has_ended():
-            caught = signal.sigtimedwait(_HELD, _LOOK_S)
+            caught = signal.sigtimedwait(HELD, _LOOK_S)
             if caught is None or caught.si_signo == signal.SIGCHLD:
                 continue
             with self._turn:

@@ -13,6 +13,8 @@ from joulelab.errors import ConfigError, MeasurementError
 
 _LONGEST_LINE_B = 2**24
 _DONE = "[DONE]"
+_TEXTS = ("content", "reasoning_content", "reasoning")
+"""Where pieces of an answer hold text; vLLM has renamed the second to the third."""
 HIDDEN = "***"
 
 
@@ -228,11 +230,11 @@ async def _events(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
 
 
 def _has_text(event: Mapping[str, Any]) -> bool:
-    for choice in event.get("choices") or ():
-        delta = choice.get("delta") or {}
-        if choice.get("text") or delta.get("content") or delta.get("reasoning_content"):
-            return True
-    return False
+    choices = event.get("choices") or ()
+    deltas = [choice.get("delta") or {} for choice in choices]
+    return any(choice.get("text") for choice in choices) or any(
+        delta.get(name) for delta in deltas for name in _TEXTS
+    )
 
 
 def _tokens(event: Mapping[str, Any], before: int | None) -> int | None:

@@ -23,7 +23,9 @@ RUNNING_S = 5.0
 _URL = "http://127.0.0.1:8000"
 _PORT = "{port}"
 _PAGES = ("/health", "/v1/models")
-"""A server that answers one of these with 200 is ready."""
+"""The first of these that a server has tells whether it is ready: llama.cpp lists its model while
+it loads it."""
+_MISSING = (404, 405, 501)
 _FORBIDDEN = (401, 403)
 _LOOK_S = 0.3
 _IDENTITY = ("command", "url", "pid", "key_variable", "timeout_s")
@@ -206,8 +208,8 @@ class Deployment:
             except (OSError, EOFError, ValueError, IndexError):
                 continue
             _require_allowed(status)
-            if status == 200:
-                return True
+            if status not in _MISSING:
+                return status == 200
         return False
 
     async def _first_model(self) -> str:
