@@ -40,14 +40,13 @@ from joulelab.analysis.estimates.overview import contrast_table, overview
 from joulelab.analysis.estimates.wording import (
     answer,
     answers,
-    bound_shares,
     confidence_words,
     headline,
     memory_words,
     ranked,
     unknown_words,
 )
-from joulelab.estimator.estimate import Confidence, EnergySplit, Event
+from joulelab.estimator.estimate import Confidence, EnergySplit, Event, bound_shares
 from joulelab.estimator.opportunities import Opportunity
 
 TOO_LARGE = replace(MEMORY, weight_b=92e9)  # 107 GB of 80 GB
@@ -75,7 +74,7 @@ def test_the_first_sentence_says_what_it_costs_per_unit_and_what_sets_the_time()
 def test_bound_shares_weigh_phases_by_their_time():
     copying = phase("copying", groups=(COPY,), latency_s=30e-3)
 
-    shares = bound_shares(estimate(phases=(phase(), copying)))
+    shares = bound_shares((phase(), copying))
 
     assert shares == {"memory": pytest.approx(0.8), "launch": pytest.approx(0.2)}
     assert list(shares) == ["memory", "launch"]
