@@ -240,7 +240,7 @@ class PhaseEstimate:
     @property
     def bound_shares(self) -> dict[Bound, float]:
         """Share of the time that each bound sets, largest first."""
-        return bound_shares((self,))
+        return _shares((group.bound, group.elapsed_s) for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,10 +300,17 @@ class Estimate:
 
 def bound_shares(phases: Iterable[PhaseEstimate]) -> dict[Bound, float]:
     """Return the share of the time of ``phases`` that each bound sets, largest first."""
+    return _shares(
+        (bound, share * phase.latency_s)
+        for phase in phases
+        for bound, share in phase.bound_shares.items()
+    )
+
+
+def _shares(parts: Iterable[tuple[Bound, float]]) -> dict[Bound, float]:
     times: dict[Bound, float] = {}
-    for phase in phases:
-        for group in phase.groups:
-            times[group.bound] = times.get(group.bound, 0.0) + group.elapsed_s
+    for bound, time_s in parts:
+        times[bound] = times.get(bound, 0.0) + time_s
     total_s = sum(times.values())
     ordered = sorted(times.items(), key=lambda item: -item[1])
     return {bound: time_s / total_s for bound, time_s in ordered if total_s > 0}

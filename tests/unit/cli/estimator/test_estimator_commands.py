@@ -336,12 +336,10 @@ def test_spaces_around_commas_do_not_matter():
 
 @pytest.mark.parametrize("command", ["estimate-sweep", "memory"])
 @pytest.mark.parametrize("suffix", ["json", "csv", "md", "html"])
-def test_sweeps_and_memory_are_written_as_what_they_show(
-    joulelab, small, tmp_path, command, suffix
-):
+def test_sweeps_and_memory_are_written_as_shown(joulelab, small, tmp_path, command, suffix):
     path = tmp_path / f"answer.{suffix}"
 
-    code, _, err = joulelab(command, "--model", small, "--device", "h100", "--out", path)
+    code, _, err = joulelab(command, "--model", f"{small}:Small", "--device", "h100", "--out", path)
 
     assert code == 0, err
     text = path.read_text()
@@ -351,7 +349,7 @@ def test_sweeps_and_memory_are_written_as_what_they_show(
 def test_a_sweep_in_csv_has_a_line_for_each_clock(joulelab, small, tmp_path):
     path = tmp_path / "sweep.csv"
 
-    joulelab("estimate-sweep", "--model", small, "--device", "h100", "--out", path)
+    joulelab("estimate-sweep", "--model", f"{small}:Small", "--device", "h100", "--out", path)
 
     rows = list(csv.DictReader(path.open()))
     best = min(rows, key=lambda row: float(row["latency_s"]) * float(row["energy_j"]))
@@ -371,7 +369,7 @@ def test_a_sweep_in_csv_has_a_line_for_each_clock(joulelab, small, tmp_path):
 def test_a_limit_that_is_missed_is_said_and_shows_in_the_exit_code(
     joulelab, small, option, kept, broken
 ):
-    words = ("estimate", "--model", small, "--device", "h100", "--quick", option)
+    words = ("estimate", "--model", f"{small}:Small", "--device", "h100", "--quick", option)
 
     assert joulelab(*words, kept)[0] == 0
     code, _, err = joulelab(*words, broken)
@@ -393,7 +391,7 @@ def test_a_limit_that_is_missed_is_said_and_shows_in_the_exit_code(
 def test_what_a_device_cannot_do_is_refused_before_anything_is_traced(joulelab, small, words):
     command, *rest = words
 
-    code, _, err = joulelab(command, "--model", small, "--device", "h100", *rest)
+    code, _, err = joulelab(command, "--model", f"{small}:Small", "--device", "h100", *rest)
 
     assert code == 2
     assert "Tracing" not in err
