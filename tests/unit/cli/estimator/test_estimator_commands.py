@@ -351,7 +351,7 @@ def test_a_sweep_in_csv_has_a_line_for_each_clock(joulelab, small, tmp_path):
 
     joulelab("estimate-sweep", "--model", f"{small}:Small", "--device", "h100", "--out", path)
 
-    rows = list(csv.DictReader(path.open()))
+    rows = list(csv.DictReader(path.read_text().splitlines()))
     best = min(rows, key=lambda row: float(row["latency_s"]) * float(row["energy_j"]))
     assert [row["clock_mhz"] for row in rows if row["is_best"] == "1"] == [best["clock_mhz"]]
     assert sum(row["is_default"] == "1" for row in rows) == 1
