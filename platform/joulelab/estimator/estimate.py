@@ -40,21 +40,13 @@ class EnergySplit:
 
     def times(self, factor: float) -> "EnergySplit":
         """Return every component times ``factor``."""
-        return EnergySplit(
-            compute_j=self.compute_j * factor,
-            memory_j=self.memory_j * factor,
-            static_j=self.static_j * factor,
-        )
+        return EnergySplit(**{f"{name}_j": self.of(name) * factor for name in COMPONENTS})
 
     @classmethod
     def total(cls, energies: Iterable["EnergySplit"]) -> "EnergySplit":
         """Add ``energies`` up, component by component."""
         found = list(energies)
-        return cls(
-            compute_j=sum(energy.compute_j for energy in found),
-            memory_j=sum(energy.memory_j for energy in found),
-            static_j=sum(energy.static_j for energy in found),
-        )
+        return cls(**{f"{name}_j": sum(each.of(name) for each in found) for name in COMPONENTS})
 
     @property
     def shares(self) -> dict[Component, float]:
