@@ -232,7 +232,7 @@ class PhaseEstimate:
     @property
     def bound_shares(self) -> dict[Bound, float]:
         """Share of the time that each bound sets, largest first."""
-        return _shares((group.bound, group.elapsed_s) for group in self.groups)
+        return time_shares((group.bound, group.elapsed_s) for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,16 +290,8 @@ class Estimate:
         return all(phase.memory.fits for phase in self.phases)
 
 
-def bound_shares(phases: Iterable[PhaseEstimate]) -> dict[Bound, float]:
-    """Return the share of the time of ``phases`` that each bound sets, largest first."""
-    return _shares(
-        (bound, share * phase.latency_s)
-        for phase in phases
-        for bound, share in phase.bound_shares.items()
-    )
-
-
-def _shares(parts: Iterable[tuple[Bound, float]]) -> dict[Bound, float]:
+def time_shares(parts: Iterable[tuple[Bound, float]]) -> dict[Bound, float]:
+    """Return the share of all time that each bound sets, largest first."""
     times: dict[Bound, float] = {}
     for bound, time_s in parts:
         times[bound] = times.get(bound, 0.0) + time_s

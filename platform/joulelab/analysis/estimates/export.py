@@ -8,6 +8,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from joulelab.analysis.estimates.wording import bound_shares
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import (
     COMPONENTS,
@@ -15,7 +16,6 @@ from joulelab.estimator.estimate import (
     Estimate,
     GroupEstimate,
     PhaseEstimate,
-    bound_shares,
 )
 from joulelab.estimator.question import Cell
 from joulelab.hardware.processor import Processor

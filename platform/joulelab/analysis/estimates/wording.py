@@ -1,6 +1,6 @@
 """Words about estimates: what a cell costs, which of several is best, and how sure it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from joulelab.analysis.quantities import quantity
@@ -12,7 +12,7 @@ from joulelab.estimator.estimate import (
     Estimate,
     MemoryEstimate,
     PhaseEstimate,
-    bound_shares,
+    time_shares,
 )
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.question import Cell
@@ -101,6 +101,15 @@ def point_words(point: OperatingPoint) -> list[str]:
 def _times(cell: Cell, name: str) -> str:
     num = 1 if cell.estimate is None else cell.estimate.num_devices
     return name if num == 1 else f"{num} x {name}"
+
+
+def bound_shares(phases: Iterable[PhaseEstimate]) -> dict[Bound, float]:
+    """Return the share of the time of ``phases`` that each bound sets, largest first."""
+    return time_shares(
+        (bound, share * phase.latency_s)
+        for phase in phases
+        for bound, share in phase.bound_shares.items()
+    )
 
 
 def time_words(estimate: Estimate) -> str:

@@ -40,13 +40,14 @@ from joulelab.analysis.estimates.overview import contrast_table, overview
 from joulelab.analysis.estimates.wording import (
     answer,
     answers,
+    bound_shares,
     confidence_words,
     headline,
     memory_words,
     ranked,
     unknown_words,
 )
-from joulelab.estimator.estimate import Confidence, EnergySplit, Event, bound_shares
+from joulelab.estimator.estimate import Confidence, EnergySplit, Event
 from joulelab.estimator.opportunities import Opportunity
 
 TOO_LARGE = replace(MEMORY, weight_b=92e9)  # 107 GB of 80 GB
