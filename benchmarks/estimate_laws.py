@@ -5,8 +5,8 @@ from math import fsum, inf
 
 import numpy as np
 
-from joulelab.estimator.architecture.base import COMPONENTS
 from joulelab.estimator.estimate import (
+    COMPONENTS,
     EnergySplit,
     Estimate,
     Event,

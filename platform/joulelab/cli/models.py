@@ -2,8 +2,11 @@
 
 import importlib
 import json
+import re
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import tyro
@@ -92,14 +95,26 @@ class Models:
 
     def run(self) -> int:
         """Print the names; 1 if none is left."""
-        found = self._chosen()
+        found = self.chosen()
         if self.json:
             print(json.dumps(found, indent=2))
         else:
             _show(found)
-        return int(not any(found.values()))
+        if any(found.values()):
+            return 0
+        print(f"joulelab models: {self._nothing()}", file=sys.stderr)
+        return 1
 
-    def _chosen(self) -> Mapping[str, Sequence[str]]:
+    def _nothing(self) -> str:
+        """Say that no name holds the text, and which parts of names come close to it."""
+        names = (name for names in replace(self, filter="").chosen().values() for name in names)
+        parts = {part for name in names for part in re.split(r"[^a-z0-9.]+", name.lower())}
+        close = get_close_matches(self.filter.lower(), parts)
+        hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        return f"No name of a model holds {self.filter!r}.{hint}"
+
+    def chosen(self) -> Mapping[str, Sequence[str]]:
+        """Return the names that are asked for, by source."""
         from joulelab.estimator.models import model_names
 
         known = model_names()

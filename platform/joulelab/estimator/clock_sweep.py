@@ -71,8 +71,9 @@ def sweep(
 def _curves(
     question: Question, tracer: Tracer, combination: Combination, clocks_mhz: Sequence[int]
 ) -> Iterator[Curve]:
-    processor, traced = combination.processor, tracer.of(combination)
+    processor = combination.processor
     clocks = clock_grid(processor, clocks_mhz)
+    traced = tracer.of(combination)
     limit_w = question.point.power_limit_w
     found = predict.totals(
         traced,

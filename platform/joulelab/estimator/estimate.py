@@ -1,8 +1,8 @@
 """What the estimator answers: time, energy and memory, and where they go."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from joulelab.core.cost import Pipe
 from joulelab.core.point import OperatingPoint
@@ -16,6 +16,8 @@ Bound = Literal["compute", "memory", "launch", "power"]
 
 Component = Literal["compute", "memory", "static"]
 """What energy is spent on: operations, moving data, being on."""
+
+COMPONENTS: tuple[Component, ...] = get_args(Component)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +40,19 @@ class EnergySplit:
 
     def times(self, factor: float) -> "EnergySplit":
         """Return every component times ``factor``."""
-        return EnergySplit(
-            compute_j=self.compute_j * factor,
-            memory_j=self.memory_j * factor,
-            static_j=self.static_j * factor,
-        )
+        return EnergySplit(**{f"{name}_j": self.of(name) * factor for name in COMPONENTS})
+
+    @classmethod
+    def total(cls, energies: Iterable["EnergySplit"]) -> "EnergySplit":
+        """Add ``energies`` up, component by component."""
+        found = list(energies)
+        return cls(**{f"{name}_j": sum(each.of(name) for each in found) for name in COMPONENTS})
+
+    @property
+    def shares(self) -> dict[Component, float]:
+        """Each component's share of the total; 0 where there is none."""
+        total_j = self.total_j
+        return {name: self.of(name) / total_j if total_j else 0.0 for name in COMPONENTS}
 
     @property
     def total_j(self) -> float:
@@ -127,15 +137,21 @@ class MemoryEstimate:
     @property
     def peak_b(self) -> float:
         """Everything together at its peak."""
-        return (
-            self.weight_b
-            + self.activation_b
-            + self.kv_b
-            + self.input_b
-            + self.gradient_b
-            + self.optimizer_b
-            + self.workspace_b
-        )
+        return sum(self.parts.values(), start=0.0)
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What takes memory, by what it is called, without what takes none."""
+        parts = {
+            "weights": self.weight_b,
+            "activations": self.activation_b,
+            "KV cache": self.kv_b,
+            "inputs": self.input_b,
+            "gradients": self.gradient_b,
+            "optimizer": self.optimizer_b,
+            "workspace": self.workspace_b,
+        }
+        return {name: part_b for name, part_b in parts.items() if part_b > 0}
 
     @property
     def fits(self) -> bool:
@@ -203,6 +219,21 @@ class PhaseEstimate:
     concurrency: Concurrency
     events: tuple[Event, ...] = ()
 
+    @property
+    def time_per_unit_s(self) -> float:
+        """Time of one unit of work."""
+        return self.latency_s / self.work
+
+    @property
+    def energy_per_unit_j(self) -> float:
+        """Energy of one unit of work."""
+        return self.energy.total_j / self.work
+
+    @property
+    def bound_shares(self) -> dict[Bound, float]:
+        """Share of the time that each bound sets, largest first."""
+        return time_shares((group.bound, group.elapsed_s) for group in self.groups)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
@@ -257,3 +288,13 @@ class Estimate:
     def fits(self) -> bool:
         """Whether every phase fits the device's memory."""
         return all(phase.memory.fits for phase in self.phases)
+
+
+def time_shares(parts: Iterable[tuple[Bound, float]]) -> dict[Bound, float]:
+    """Return the share of all time that each bound sets, largest first."""
+    times: dict[Bound, float] = {}
+    for bound, time_s in parts:
+        times[bound] = times.get(bound, 0.0) + time_s
+    total_s = sum(times.values())
+    ordered = sorted(times.items(), key=lambda item: -item[1])
+    return {bound: time_s / total_s for bound, time_s in ordered if total_s > 0}

@@ -11,6 +11,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Estimate, Mode
 from joulelab.estimator.opportunities import Opportunity
+from joulelab.estimator.pricing.power import requested
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.registry import unknown_name
@@ -129,10 +130,12 @@ class Tracer:
         """Return the model of ``combination``; if several devices share it, what one runs.
 
         Raises:
-            ConfigError: If it cannot be traced, or the device lacks the precision.
+            ConfigError: If it cannot be traced, or the device lacks the precision, the clock or
+                the power limit.
         """
         model, precision, batch = combination.model, combination.precision, combination.batch
         check_precision(precision, combination.processor)
+        requested(combination.processor, (self._question.point,))
         if (model, precision, batch) not in self._traced:
             self._progress(f"Tracing {model}, {precision}, batch {batch}")
             self._traced[model, precision, batch] = self._trace(model, precision, batch)

@@ -29,16 +29,11 @@ _DTYPES: Mapping[Pipe, str] = {
     "tensor_fp8": "float8_e4m3fn",
     "tensor_int8": "int8",
 }
+# Weights of four bits are brought to half precision before they are multiplied.
 _ELEMENT_B: Mapping[str, float] = {
-    "float64": 8.0,
-    "float32": 4.0,
-    "float16": 2.0,
-    "bfloat16": 2.0,
-    "int4": 2.0,
-    "float8_e4m3fn": 1.0,
-    "float8_e5m2": 1.0,
-    "int8": 1.0,
-    "uint8": 1.0,
+    **dict.fromkeys(("float64", "int64"), 8.0),
+    **dict.fromkeys(("float16", "bfloat16", "int16", "int4"), 2.0),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "int8", "uint8", "bool"), 1.0),
 }
 _FEW_COLUMNS = 4
 """Output channels per group up to which a grouped convolution uses plain units."""
@@ -63,7 +58,7 @@ def is_quantised(precision: str) -> bool:
 
 
 def element_b(dtype: str) -> float:
-    """Return the bytes of one matrix operand of format ``dtype``, as PyTorch names it."""
+    """Return the bytes of one operand of format ``dtype``, as PyTorch names it."""
     return _ELEMENT_B.get(dtype, 4.0)
 
 

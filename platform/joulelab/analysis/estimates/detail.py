@@ -1,6 +1,6 @@
 """One estimate in full for the terminal: time, energy, memory, and how sure it is."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from rich.console import Group, RenderableType
@@ -14,7 +14,6 @@ from joulelab.analysis.estimates.wording import (
     differing,
     headline,
     memory_words,
-    phase_bound_shares,
     unknown_words,
     value_of,
 )
@@ -39,20 +38,6 @@ def detail(cell: Cell) -> RenderableType:
             lines += [Text(), opportunity_table(cell.opportunities)]
         lines += [Text(), *_trust(cell.estimate)]
     return Group(*lines)
-
-
-def memory_parts(memory: MemoryEstimate) -> dict[str, float]:
-    """Return what takes memory, in bytes, without what takes none."""
-    parts = {
-        "weights": memory.weight_b,
-        "activations": memory.activation_b,
-        "KV cache": memory.kv_b,
-        "inputs": memory.input_b,
-        "gradients": memory.gradient_b,
-        "optimizer": memory.optimizer_b,
-        "workspace": memory.workspace_b,
-    }
-    return {name: part_b for name, part_b in parts.items() if part_b > 0}
 
 
 def bars_table(
@@ -83,11 +68,9 @@ def _phase(phase: PhaseEstimate, estimate: Estimate) -> RenderableType:
 
 
 def _energy(phase: PhaseEstimate) -> Table:
-    parts = (phase.energy.compute_j, phase.energy.memory_j, phase.energy.static_j)
-    shares = component_shares(phase.energy)
     rows = [
-        (name, share, quantity(part, "J", digits=3), COMPONENT_MARKS[name][1])
-        for (name, share), part in zip(shares.items(), parts, strict=True)
+        (name, share, quantity(phase.energy.of(name), "J", digits=3), COMPONENT_MARKS[name][1])
+        for name, share in phase.energy.shares.items()
     ]
     return bars_table(f"Energy {quantity(phase.energy.total_j, 'J', digits=3)}", rows)
 
@@ -95,7 +78,7 @@ def _energy(phase: PhaseEstimate) -> Table:
 def _time(phase: PhaseEstimate) -> Table:
     rows = [
         (bound, share, quantity(share * phase.latency_s, "s", digits=3), BOUND_COLORS[bound])
-        for bound, share in phase_bound_shares(phase).items()
+        for bound, share in phase.bound_shares.items()
     ]
     return bars_table(f"Time {quantity(phase.latency_s, 's', digits=3)} set by", rows)
 
@@ -110,7 +93,7 @@ def _facts(phase: PhaseEstimate, estimate: Estimate) -> Iterator[RenderableType]
 def _fact_rows(phase: PhaseEstimate, estimate: Estimate) -> Mapping[str, RenderableType]:
     width = phase.concurrency
     fits = "" if phase.memory.fits else "bold red"
-    parts = memory_parts(phase.memory).items()
+    parts = phase.memory.parts.items()
     made_of = ", ".join(f"{name} {quantity(part_b, 'B', digits=3)}" for name, part_b in parts)
     return {
         "power": _power_words(phase, estimate),
@@ -156,7 +139,7 @@ def memory_table(phase: str, memory: MemoryEstimate) -> RenderableType:
     """Lay out the parts of ``memory``, its timeline below."""
     rows = [
         (name, part_b / memory.peak_b, quantity(part_b, "B", digits=3), _STYLES[name])
-        for name, part_b in memory_parts(memory).items()
+        for name, part_b in memory.parts.items()
     ]
     lines: list[RenderableType] = [
         Text(f"{phase}: {memory_words(memory)}", style="" if memory.fits else "bold red"),
@@ -221,7 +204,7 @@ def coarse(values: Sequence[float], *, most: int = 300) -> list[float]:
 
 _EIGHTHS = " \u258f\u258e\u258d\u258c\u258b\u258a\u2589"
 _FULL = "\u2588"
-COMPONENT_MARKS = {
+COMPONENT_MARKS: Mapping[str, tuple[str, str]] = {
     "compute": (_FULL, "blue"),
     "memory": ("\u2593", "green"),
     "static": ("\u2591", "bright_black"),
@@ -246,36 +229,14 @@ def bar(share: float, *, width: int = 20, style: str = "blue") -> Text:
 
 def stacked_bar(energy: EnergySplit, *, width: int = 12) -> Text:
     """Draw the three components side by side, together ``width`` characters."""
-    shares = component_shares(energy)
     drawn, edge, done = Text(), 0.0, 0
-    for name, share in shares.items():
+    for name, share in energy.shares.items():
         block, style = COMPONENT_MARKS[name]
         edge += share
         stop = round(width * edge)
         drawn.append(block * (stop - done), style=style)
         done = stop
     return drawn
-
-
-def component_shares(energy: EnergySplit) -> dict[str, float]:
-    """Return each component's share of the energy."""
-    parts = {
-        "compute": energy.compute_j,
-        "memory": energy.memory_j,
-        "static": energy.static_j,
-    }
-    total_j = energy.total_j
-    return {name: part / total_j if total_j else 0.0 for name, part in parts.items()}
-
-
-def energy_sum(energies: Iterable[EnergySplit]) -> EnergySplit:
-    """Add energies up, component by component."""
-    found = list(energies)
-    return EnergySplit(
-        compute_j=sum(energy.compute_j for energy in found),
-        memory_j=sum(energy.memory_j for energy in found),
-        static_j=sum(energy.static_j for energy in found),
-    )
 
 
 def component_legend() -> Text:

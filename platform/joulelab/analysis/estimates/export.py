@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -10,7 +10,13 @@ from typing import Any
 
 from joulelab.analysis.estimates.wording import bound_shares
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Estimate, GroupEstimate, PhaseEstimate
+from joulelab.estimator.estimate import (
+    COMPONENTS,
+    EnergySplit,
+    Estimate,
+    GroupEstimate,
+    PhaseEstimate,
+)
 from joulelab.estimator.question import Cell
 from joulelab.hardware.processor import Processor
 from joulelab.provenance import joulelab_version
@@ -49,7 +55,7 @@ def to_json(cells: Sequence[Cell], *, with_groups: bool = True) -> str:
 
 def to_csv(cells: Sequence[Cell]) -> str:
     """Write a row for each phase of each cell; what is not known is empty."""
-    return _csv(CELL_COLUMNS, (row for cell in cells for row in _rows(cell)))
+    return to_rows(CELL_COLUMNS, (row for cell in cells for row in _rows(cell)))
 
 
 def groups_to_csv(cells: Sequence[Cell]) -> str:
@@ -61,10 +67,11 @@ def groups_to_csv(cells: Sequence[Cell]) -> str:
         for phase in estimate.phases
         for group in phase.groups
     )
-    return _csv(GROUP_COLUMNS, rows)
+    return to_rows(GROUP_COLUMNS, rows)
 
 
-def _csv(columns: Sequence[str], rows: Iterator[Mapping[str, object]]) -> str:
+def to_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Write ``rows`` as CSV below the names of their columns."""
     written = StringIO(newline="")
     writer = csv.DictWriter(written, columns)
     writer.writeheader()
@@ -109,15 +116,11 @@ def _device(processor: Processor) -> dict[str, Any]:
 
 def _totals(estimate: Estimate) -> dict[str, Any]:
     phases = estimate.phases
+    energy = EnergySplit.total(phase.energy for phase in phases)
     return {
         "latency_s": estimate.latency_s,
         "roofline_s": sum(phase.roofline_s for phase in phases),
-        "energy_j": {
-            "compute": sum(phase.energy.compute_j for phase in phases),
-            "memory": sum(phase.energy.memory_j for phase in phases),
-            "static": sum(phase.energy.static_j for phase in phases),
-            "total": estimate.energy_j,
-        },
+        "energy_j": {**{name: energy.of(name) for name in COMPONENTS}, "total": estimate.energy_j},
         "power_w": estimate.power_w,
         "peak_power_w": max(phase.peak_power_w for phase in phases),
         "cap_w": estimate.cap_w * estimate.num_devices,
@@ -125,7 +128,7 @@ def _totals(estimate: Estimate) -> dict[str, Any]:
         / estimate.latency_s,
         "edp_js": estimate.edp_js,
         "fits": estimate.fits,
-        "time_set_by": dict(bound_shares(estimate)),
+        "time_set_by": bound_shares(phases),
     }
 
 
@@ -177,8 +180,8 @@ def _figures(phase: PhaseEstimate) -> dict[str, object]:
         "roofline_s": phase.roofline_s,
         "energy_j": phase.energy.total_j,
         **asdict(phase.energy),
-        "energy_per_unit_j": phase.energy.total_j / phase.work,
-        "time_per_unit_s": phase.latency_s / phase.work,
+        "energy_per_unit_j": phase.energy_per_unit_j,
+        "time_per_unit_s": phase.time_per_unit_s,
         "edp_js": phase.energy.total_j * phase.latency_s,
         "power_w": phase.power_w,
         "peak_power_w": phase.peak_power_w,
@@ -227,14 +230,14 @@ def _packed(values: Mapping[Any, float]) -> str:
 SUFFIXES = (".json", ".csv", ".html")
 
 
-def check_target(path: Path) -> None:
+def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Refuse a file that could not be written, before anything is computed.
 
     Raises:
-        ConfigError: If the suffix is none of :data:`SUFFIXES`, or no such file can be made.
+        ConfigError: If the suffix is none of ``suffixes``, or no such file can be made.
     """
-    if path.suffix not in SUFFIXES:
-        known = ", ".join(SUFFIXES)
+    if path.suffix not in suffixes:
+        known = ", ".join(suffixes)
         raise ConfigError(f"The file must end in one of {known}, got {str(path)!r}.")
     check_file(path)
 

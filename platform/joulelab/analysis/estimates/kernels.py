@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.analysis.estimates.detail import COMPONENT_MARKS, bar, energy_sum, stacked_bar
+from joulelab.analysis.estimates.detail import COMPONENT_MARKS, bar, stacked_bar
 from joulelab.analysis.quantities import quantity
 from joulelab.analysis.table import grid_table, numbers, quiet_table, words
 from joulelab.estimator.architecture.base import kappa
@@ -82,7 +82,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def _energy(groups: Alike) -> EnergySplit:
-    return energy_sum(group.energy for group in groups)
+    return EnergySplit.total(group.energy for group in groups)
 
 
 def _cells(groups: Alike, name: str, total_j: float) -> list[str | Text]:

@@ -14,11 +14,8 @@ from joulelab.analysis.estimates.wording import (
     confidence_words,
     device_words,
     differing,
-    energy_per_work_j,
     last_phase,
     memory_words,
-    phase_bound_shares,
-    time_per_work_s,
     unknown_words,
     value_of,
     varying,
@@ -80,10 +77,10 @@ def _figures(estimate: Estimate, phase: PhaseEstimate, per: str) -> Mapping[str,
     capped = phase.throttled_fraction > _CAPPED
     own = "" if per else f"/{estimate.unit}"
     memory = quantity(phase.memory.peak_b, "B", digits=3)
-    bound, share = next(iter(phase_bound_shares(phase).items()), ("", 0.0))
+    bound, share = next(iter(phase.bound_shares.items()), ("", 0.0))
     return {
-        "time": quantity(phase.latency_s / phase.work, f"s{own}", digits=3),
-        "energy": quantity(phase.energy.total_j / phase.work, f"J{own}", digits=3),
+        "time": quantity(phase.time_per_unit_s, f"s{own}", digits=3),
+        "energy": quantity(phase.energy_per_unit_j, f"J{own}", digits=3),
         "power": Text(f"{phase.power_w:.3g}" + "^" * capped, style="red" if capped else ""),
         "energy into": stacked_bar(phase.energy),
         "set by": f"{bound} {share:.0%}",
@@ -122,8 +119,8 @@ def contrast_table(cells: Sequence[Cell]) -> Table | None:
     found = [cell for cell in cells if cell.estimate is not None]
     if len(found) < 2 or len({c.estimate.unit for c in found if c.estimate}) > 1:
         return None
-    energies = [energy_per_work_j(cell) for cell in found]
-    times = [time_per_work_s(cell) for cell in found]
+    energies = [last_phase(cell).energy_per_unit_j for cell in found]
+    times = [last_phase(cell).time_per_unit_s for cell in found]
     products = [energy * time for energy, time in zip(energies, times, strict=True)]
     several = max(len(cell.estimate.phases) for cell in found if cell.estimate) > 1
     what = f" of {last_phase(found[0]).phase}" if several else ""

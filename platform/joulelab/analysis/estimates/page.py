@@ -7,7 +7,6 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from joulelab.analysis.estimates.detail import memory_parts
 from joulelab.analysis.estimates.kernels import (
     EventNode,
     count_words,
@@ -30,7 +29,6 @@ from joulelab.analysis.estimates.wording import (
     device_words,
     headline,
     memory_words,
-    phase_bound_shares,
     setting_words,
     unknown_words,
     value_of,
@@ -123,7 +121,7 @@ def _phase(phase: PhaseEstimate, processor: Processor, prefix: str) -> dict[str,
     return {
         "phase": phase,
         "bounds": _bounds(phase),
-        "memory_parts": memory_parts(phase.memory),
+        "memory_parts": phase.memory.parts,
         "roofline": themed_svg(roofline_figure(phase, processor), f"{prefix}r-")
         if dots(phase)
         else None,
@@ -135,7 +133,7 @@ def _phase(phase: PhaseEstimate, processor: Processor, prefix: str) -> dict[str,
 
 
 def _bounds(phase: PhaseEstimate) -> str:
-    return ", ".join(f"{bound} {share:.0%}" for bound, share in phase_bound_shares(phase).items())
+    return ", ".join(f"{bound} {share:.0%}" for bound, share in phase.bound_shares.items())
 
 
 def _lines(root: EventNode) -> list[tuple[int, EventNode, float]]:

@@ -7,8 +7,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from joulelab.analysis.estimates.detail import coarse, component_shares, energy_sum
-from joulelab.analysis.estimates.wording import cell_name, last_phase, phase_bound_shares
+from joulelab.analysis.estimates.detail import coarse
+from joulelab.analysis.estimates.wording import cell_name, last_phase
 from joulelab.analysis.quantities import quantity, si_scale
 from joulelab.analysis.style import BEST, CAPPED, CURVE, EQUAL, INK, MUTED, RC, tidy
 from joulelab.estimator.estimate import (
@@ -50,9 +50,9 @@ def comparison_figure(cells: Sequence[Cell]) -> Figure:
     energies: list[Bar] = []
     times: list[Bar] = []
     for phase in map(last_phase, cells):
-        energy_j, time_s = phase.energy.total_j / phase.work, phase.latency_s / phase.work
-        bounds = {str(bound): share for bound, share in phase_bound_shares(phase).items()}
-        shares = component_shares(phase.energy)
+        energy_j, time_s = phase.energy_per_unit_j, phase.time_per_unit_s
+        bounds = {str(bound): share for bound, share in phase.bound_shares.items()}
+        shares = phase.energy.shares
         energies.append((energy_j, shares, quantity(energy_j, "J", digits=3)))
         times.append((time_s, bounds, quantity(time_s, "s", digits=3)))
     with mpl.rc_context(RC):
@@ -68,7 +68,7 @@ def stack_figure(phase: PhaseEstimate) -> Figure:
     bars = [
         (
             energy.total_j,
-            component_shares(energy),
+            energy.shares,
             f"{quantity(energy.total_j, 'J', digits=3)}, "
             f"{energy.total_j / phase.energy.total_j:.0%}",
         )
@@ -105,14 +105,14 @@ def _by_module(
         path = group.module.split(".")[:depth]
         name = ".".join("*" if starred and part.isdigit() else part for part in path)
         named.setdefault(name or OUTSIDE, []).append(group.energy)
-    return {name: energy_sum(energies) for name, energies in named.items()}
+    return {name: EnergySplit.total(energies) for name, energies in named.items()}
 
 
 def _with_rest(found: Mapping[str, EnergySplit], max_parts: int) -> dict[str, EnergySplit]:
     costliest = sorted(found, key=lambda name: -found[name].total_j)[: max_parts - 1]
     rest = [energy for name, energy in found.items() if name not in costliest]
     kept = {name: energy for name, energy in found.items() if name in costliest}
-    return {**kept, f"{len(rest)} others": energy_sum(rest)}
+    return {**kept, f"{len(rest)} others": EnergySplit.total(rest)}
 
 
 def _rows(names: Sequence[str], *, num_panels: int = 1) -> tuple[Figure, list[Axes]]:

@@ -1,12 +1,19 @@
 """Words about estimates: what a cell costs, which of several is best, and how sure it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from joulelab.analysis.quantities import quantity
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Bound, Confidence, Estimate, MemoryEstimate, PhaseEstimate
+from joulelab.estimator.estimate import (
+    Bound,
+    Confidence,
+    Estimate,
+    MemoryEstimate,
+    PhaseEstimate,
+    time_shares,
+)
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.question import Cell
 from joulelab.hardware.processor import Processor
@@ -91,37 +98,23 @@ def point_words(point: OperatingPoint) -> list[str]:
     return clock + limit
 
 
-def bound_shares(estimate: Estimate) -> dict[Bound, float]:
-    """Return the share of the latency that each bound sets, largest first."""
-    times: dict[Bound, float] = {}
-    for phase in estimate.phases:
-        for bound, share in phase_bound_shares(phase).items():
-            times[bound] = times.get(bound, 0.0) + share * phase.latency_s
-    return _shares(times)
-
-
-def phase_bound_shares(phase: PhaseEstimate) -> dict[Bound, float]:
-    """Return the share of the phase's time that each bound sets, largest first."""
-    times: dict[Bound, float] = {}
-    for group in phase.groups:
-        times[group.bound] = times.get(group.bound, 0.0) + group.elapsed_s
-    return _shares(times)
-
-
 def _times(cell: Cell, name: str) -> str:
     num = 1 if cell.estimate is None else cell.estimate.num_devices
     return name if num == 1 else f"{num} x {name}"
 
 
-def _shares(times: Mapping[Bound, float]) -> dict[Bound, float]:
-    total_s = sum(times.values())
-    ordered = sorted(times.items(), key=lambda item: -item[1])
-    return {bound: time_s / total_s for bound, time_s in ordered if total_s > 0}
+def bound_shares(phases: Iterable[PhaseEstimate]) -> dict[Bound, float]:
+    """Return the share of the time of ``phases`` that each bound sets, largest first."""
+    return time_shares(
+        (bound, share * phase.latency_s)
+        for phase in phases
+        for bound, share in phase.bound_shares.items()
+    )
 
 
 def time_words(estimate: Estimate) -> str:
     """Say what sets most of the time."""
-    shares = bound_shares(estimate)
+    shares = bound_shares(estimate.phases)
     if not shares:
         return "It runs nothing on the device."
     bound, share = next(iter(shares.items()))
@@ -169,8 +162,8 @@ def change_words(opportunity: Opportunity) -> tuple[str, str]:
 
 def per_work(phase: PhaseEstimate, unit: str) -> tuple[str, str]:
     """Write time and energy per unit of work."""
-    time = quantity(phase.latency_s / phase.work, f"s/{unit}", digits=3)
-    return time, quantity(phase.energy.total_j / phase.work, f"J/{unit}", digits=3)
+    time = quantity(phase.time_per_unit_s, f"s/{unit}", digits=3)
+    return time, quantity(phase.energy_per_unit_j, f"J/{unit}", digits=3)
 
 
 def _cost(estimate: Estimate, phase: PhaseEstimate) -> str:
@@ -209,11 +202,11 @@ def answer(cells: Sequence[Cell]) -> str:
     projected = [cell for cell in fitting if _of(cell).confidence.tier == "D"]
     if not (real and projected):
         return _best(fitting, cells)
-    frugal = min(projected, key=energy_per_work_j)
-    if energy_per_work_j(frugal) >= min(map(energy_per_work_j, real)):
+    frugal = min(projected, key=_energy_j)
+    if _energy_j(frugal) >= min(map(_energy_j, real)):
         return _best(real, cells)
     unit = _of(frugal).unit
-    least = quantity(energy_per_work_j(frugal), f"J/{unit}", digits=3)
+    least = quantity(_energy_j(frugal), f"J/{unit}", digits=3)
     return f"{_best(real, cells)} {cell_name(frugal, cells)} is projected at {least}."
 
 
@@ -235,24 +228,20 @@ def last_phase(cell: Cell) -> PhaseEstimate:
     return _of(cell).phases[-1]
 
 
-def energy_per_work_j(cell: Cell) -> float:
-    """Return the energy of a unit of the last phase's work."""
-    phase = last_phase(cell)
-    return phase.energy.total_j / phase.work
+def _energy_j(cell: Cell) -> float:
+    return last_phase(cell).energy_per_unit_j
 
 
-def time_per_work_s(cell: Cell) -> float:
-    """Return the time of a unit of the last phase's work."""
-    phase = last_phase(cell)
-    return phase.latency_s / phase.work
+def _time_s(cell: Cell) -> float:
+    return last_phase(cell).time_per_unit_s
 
 
 def _best(fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
-    frugal, fast = min(fitting, key=energy_per_work_j), min(fitting, key=time_per_work_s)
+    frugal, fast = min(fitting, key=_energy_j), min(fitting, key=_time_s)
     unit, phase = _of(frugal).unit, last_phase(frugal)
     what = f" of {phase.phase}" if len(_of(frugal).phases) > 1 else ""
-    least = quantity(energy_per_work_j(frugal), f"J/{unit}", digits=3)
-    time = quantity(time_per_work_s(fast), f"s/{unit}", digits=3)
+    least = quantity(_energy_j(frugal), f"J/{unit}", digits=3)
+    time = quantity(_time_s(fast), f"s/{unit}", digits=3)
     sentence = f"Least energy{what}: {cell_name(frugal, cells)} with {least}"
     caveat = _caveat(frugal, fitting, cells)
     if frugal is fast:
@@ -266,8 +255,8 @@ def _caveat(frugal: Cell, fitting: Sequence[Cell], cells: Sequence[Cell]) -> str
     surer = [cell for cell in fitting if _of(cell).confidence.tier < tier]
     if not surer:
         return ""
-    first = min(surer, key=energy_per_work_j)
-    least = quantity(energy_per_work_j(first), f"J/{_of(first).unit}", digits=3)
+    first = min(surer, key=_energy_j)
+    least = quantity(_energy_j(first), f"J/{_of(first).unit}", digits=3)
     return (
         f" But its energy is of confidence {tier}, {TIER_WORDS[tier]}: of those surer than that, "
         f"{cell_name(first, cells)} needs least, {least} (confidence {_of(first).confidence.tier})."
@@ -277,7 +266,7 @@ def _caveat(frugal: Cell, fitting: Sequence[Cell], cells: Sequence[Cell]) -> str
 def _rank(cell: Cell) -> tuple[int, float]:
     if cell.estimate is None:
         return 2, 0.0
-    return int(not cell.estimate.fits), energy_per_work_j(cell)
+    return int(not cell.estimate.fits), _energy_j(cell)
 
 
 def _of(cell: Cell) -> Estimate:

@@ -1,5 +1,6 @@
 """``joulelab estimate`` and its kin: what models cost on devices, before anything runs."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from joulelab.analysis.estimates.export import check_target, to_json, write_cell
 from joulelab.analysis.estimates.kernels import event_table, group_table
 from joulelab.analysis.estimates.overview import contrast_table, overview
 from joulelab.analysis.estimates.wording import answers, cell_name, ranked
+from joulelab.cli.estimator.bounds import Limits, check_limits, keeping, missed
 from joulelab.cli.terminal import progress, terminal
 from joulelab.cli.words import Formats, KnobWords, Names, Numbers, knob_values, names, numbers
 from joulelab.core.point import OperatingPoint
@@ -93,6 +95,10 @@ class Estimate(Asking):
         events: Break energies down to architectural events.
         quick: Do not look for what would save energy, which needs some more traces.
         strict: Refuse operators without a cost formula, and whatever a device cannot do.
+        max_latency_s: Longest time of one execution, for the exit code.
+        max_energy_j: Most energy of one execution.
+        max_power_w: Most mean power of all devices together.
+        max_memory_b: Most memory of each device.
         out: Write a file as well: .json, .csv or .html.
     """
 
@@ -103,12 +109,17 @@ class Estimate(Asking):
     events: bool = False
     quick: bool = False
     strict: bool = False
+    max_latency_s: float | None = None
+    max_energy_j: float | None = None
+    max_power_w: float | None = None
+    max_memory_b: float | None = None
     out: Path | None = None
 
     def run(self) -> int:
-        """Predict, print and write; 1 if nothing of it fits its device's memory."""
+        """Predict, print and write; 1 if nothing fits its device's memory and the limits."""
         if self.out is not None:
             check_target(self.out)
+        check_limits(self.limits)
         cells = self.predict()
         if self.json:
             print(to_json(cells))
@@ -118,7 +129,20 @@ class Estimate(Asking):
             write_cells(cells, self.out, per_group=self.per_group)
             if not self.json:
                 print(f"Written to {self.out}")
-        return int(not any(cell.estimate is not None and cell.estimate.fits for cell in cells))
+        for cell in cells:
+            for reason in missed(cell.estimate, self.limits) if cell.estimate else ():
+                print(f"{cell_name(cell, cells)}: {reason}.", file=sys.stderr)
+        return int(not keeping(cells, self.limits))
+
+    @property
+    def limits(self) -> Limits:
+        """What the answer is to keep to."""
+        return {
+            "latency": self.max_latency_s,
+            "energy": self.max_energy_j,
+            "power": self.max_power_w,
+            "memory": self.max_memory_b,
+        }
 
     def predict(self) -> tuple[Cell, ...]:
         """Return every combination that was asked for."""

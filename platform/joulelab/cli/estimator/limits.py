@@ -1,13 +1,16 @@
 """``joulelab estimate-sweep`` and ``joulelab memory``: the best clock, and the largest batch."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from joulelab.analysis.estimates.answer_file import SUFFIXES, Answer, write_answer
 from joulelab.analysis.estimates.detail import fit_sentence, fits_table, memory_table
+from joulelab.analysis.estimates.export import check_target
 from joulelab.analysis.estimates.overview import (
     around_table,
     best_curve,
@@ -23,6 +26,7 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.api import Fit, fits
 from joulelab.estimator.clock_sweep import Curve, sweep
 from joulelab.estimator.estimate import Mode
+from joulelab.objectives import without_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,34 +41,45 @@ class Sweep(Asking):
             the whole range of each device.
         mode: How kernels are launched.
         power_limit_w: Power limit of each device; by default its own.
+        out: Write a file as well: .json, .csv, .md or .html.
     """
 
     objective: str = "edp"
     clock_mhz: Annotated[str | None, tyro.conf.arg(metavar="MHZ[,MHZ...]")] = None
     mode: Mode = "eager"
     power_limit_w: float | None = None
+    out: Path | None = None
 
     def run(self) -> int:
-        """Predict and print."""
+        """Predict, print and write."""
+        if self.out is not None:
+            check_target(self.out, SUFFIXES)
+        without_quality(self.objective)
         question = self.question(
             mode=self.mode, point=OperatingPoint(power_limit_w=self.power_limit_w)
         )
         clocks = () if self.clock_mhz is None else clock_list(self.clock_mhz)
         with progress() as report:
             curves = sweep(question, clocks_mhz=clocks, progress=report)
+        answer = self._answer(curves)
         if self.json:
-            print(
-                json.dumps({"curves": [_curve_fields(curve, self.objective) for curve in curves]})
-            )
+            print(json.dumps(answer.content))
         else:
-            self._show(curves)
+            console = terminal()
+            console.print(*answer.sentences, style="bold")
+            console.print(*answer.tables, sep="\n")
+        if self.out is not None:
+            write_answer(answer, self.out)
         return 0
 
-    def _show(self, curves: Sequence[Curve]) -> None:
-        console = terminal()
-        console.print(sweep_sentence(curves, self.objective), style="bold")
-        console.print(optima_table(curves, self.objective))
-        console.print(around_table(best_curve(curves, self.objective), self.objective))
+    def _answer(self, curves: Sequence[Curve]) -> Answer:
+        aim = self.objective
+        return Answer(
+            content={"curves": [_curve_fields(curve, aim) for curve in curves]},
+            rows=[row for curve in curves for row in _curve_rows(curve, aim)],
+            sentences=[sweep_sentence(curves, aim)],
+            tables=[optima_table(curves, aim), around_table(best_curve(curves, aim), aim)],
+        )
 
 
 def clock_list(words: str) -> tuple[int, ...]:
@@ -89,18 +104,49 @@ def _curve_fields(curve: Curve, objective: str) -> dict[str, object]:
     return {**content, "best_mhz": curve.clocks_mhz[curve.best(objective)]}
 
 
+def _curve_rows(curve: Curve, objective: str) -> Iterator[Mapping[str, object]]:
+    best, costs = curve.best(objective), curve.costs(objective)
+    for place, clock_mhz in enumerate(curve.clocks_mhz):
+        yield {
+            "model": curve.model,
+            "device": curve.processor.key,
+            "precision": curve.precision,
+            "batch": curve.batch,
+            "phase": curve.phase,
+            "work": curve.work,
+            "unit": curve.unit,
+            "clock_mhz": clock_mhz,
+            "latency_s": curve.latency_s[place],
+            "energy_j": curve.energy_j[place],
+            "power_w": curve.energy_j[place] / curve.latency_s[place],
+            "cost_over_best": costs[place] / costs[best],
+            "is_default": int(place == curve.default),
+            "is_best": int(place == best),
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory(Asking):
-    """Show the memory that models need: parts, timeline, and the largest batch that fits."""
+    """Show the memory that models need: parts, timeline, and the largest batch that fits.
+
+    Attributes:
+        out: Write a file as well: .json, .csv, .md or .html.
+    """
+
+    out: Path | None = None
 
     def run(self) -> int:
-        """Trace and print; 1 if something does not fit."""
+        """Trace, print and write; 1 if something does not fit."""
+        if self.out is not None:
+            check_target(self.out, SUFFIXES)
         with progress() as report:
             found = fits(self.question(), progress=report)
         if self.json:
-            print(json.dumps({"memory": [_fit_fields(fit) for fit in found]}, indent=2))
+            print(json.dumps(_memory_fields(found), indent=2))
         else:
             _show(found)
+        if self.out is not None:
+            write_answer(_memory_answer(found), self.out)
         return int(not all(fit.worst.fits for fit in found))
 
 
@@ -114,6 +160,36 @@ def _show(found: Sequence[Fit]) -> None:
     for phase, memory in found[0].phases.items():
         console.print()
         console.print(memory_table(phase, memory))
+
+
+def _memory_answer(found: Sequence[Fit]) -> Answer:
+    return Answer(
+        content=_memory_fields(found),
+        rows=[row for fit in found for row in _fit_rows(fit)],
+        sentences=[fit_sentence(fit) for fit in found],
+        tables=[fits_table(found)],
+    )
+
+
+def _memory_fields(found: Sequence[Fit]) -> dict[str, object]:
+    return {"memory": [_fit_fields(fit) for fit in found]}
+
+
+def _fit_rows(fit: Fit) -> Iterator[Mapping[str, object]]:
+    for phase, memory in fit.phases.items():
+        parts = asdict(memory)
+        del parts["timeline_b"]
+        yield {
+            "model": fit.model,
+            "device": fit.processor.key,
+            "precision": fit.precision,
+            "batch": fit.batch,
+            "phase": phase,
+            **parts,
+            "peak_b": memory.peak_b,
+            "fits": int(memory.fits),
+            "largest_batch": fit.largest_batch,
+        }
 
 
 def _fit_fields(fit: Fit) -> dict[str, object]:

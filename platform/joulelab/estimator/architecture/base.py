@@ -8,14 +8,11 @@ kappa, is kept (see docs/adr/0005-events-are-shares.md).
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, isfinite
-from typing import get_args
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.architecture.work import GroupWork
-from joulelab.estimator.estimate import Component, EnergySplit, Event
+from joulelab.estimator.estimate import COMPONENTS, Component, EnergySplit, Event
 from joulelab.hardware.processor import Processor
-
-COMPONENTS: tuple[Component, ...] = get_args(Component)
 
 
 @dataclass(frozen=True, slots=True)

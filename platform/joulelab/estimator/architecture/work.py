@@ -6,30 +6,13 @@ from math import ceil
 
 from joulelab.core.cost import Pipe
 from joulelab.estimator.estimate import EnergySplit
+from joulelab.tracing.precision import dtype_on, element_b
 from joulelab.tracing.program import MATRIX_KINDS, Kind, MatrixShape, Operator
-
-OPERAND_B: Mapping[Pipe, int] = {
-    "fp64": 8,
-    "fp32": 4,
-    "fp16": 2,
-    "tensor_fp64": 8,
-    "tensor_tf32": 4,
-    "tensor_fp16": 2,
-    "tensor_bf16": 2,
-    "tensor_fp8": 1,
-    "tensor_int8": 1,
-}
-"""Bytes of an operand on each pipe."""
 
 ACCUMULATOR_B = 4
 """Bytes of a partial sum: every matrix unit here adds up in 32 bits."""
 
 _ROUNDING = 1e-12
-_DTYPE_B = {
-    **dict.fromkeys(("float64", "int64"), 8),
-    **dict.fromkeys(("bfloat16", "float16", "int16"), 2),
-    **dict.fromkeys(("int8", "uint8", "float8_e4m3fn", "float8_e5m2", "bool"), 1),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +43,7 @@ class Product:
     @property
     def operand_b(self) -> int:
         """Bytes of an operand."""
-        return OPERAND_B[self.pipe]
+        return int(element_b(dtype_on(self.pipe)))
 
     @property
     def on_matrix_units(self) -> bool:
@@ -176,7 +159,7 @@ class GroupWork:
     def element_b(self) -> float:
         """Bytes of an element of its widest operator by traffic."""
         widest = max(self.operators, key=lambda operator: operator.moved_b, default=None)
-        return 4 if widest is None else _DTYPE_B.get(widest.dtype, 4)
+        return element_b(widest.dtype if widest else "float32")
 
     @property
     def cycles(self) -> float:

@@ -10,6 +10,7 @@ from joulelab.core.cost import Pipe
 from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.hardware.processor import Processor
+from joulelab.tracing.precision import element_b
 from joulelab.tracing.program import MATRIX_KINDS, Kind, MatrixShape, Operator
 
 AnchorMode = Literal["graph", "eager", "idle"]
@@ -31,7 +32,6 @@ _PIPES: dict[str, Pipe] = {
     "float8": "tensor_fp8",
     "int8": "tensor_int8",
 }
-_ELEMENT_B = {"float64": 8, "float32": 4, "tf32": 4, "float8": 1, "int8": 1}
 _STORED = {"tf32": "float32", "float8": "float8_e4m3fn"}
 _COLUMNS = ("name", "kind", "dtype", "mode", "time_s", "flop", "moved_b")
 
@@ -85,14 +85,14 @@ class Anchor:
     @property
     def operator(self) -> Operator:
         """What one call does, in the estimator's terms."""
-        element_b = _ELEMENT_B.get(self.dtype, 2)
-        weight_b = self._weight_b(element_b)
-        written_b = min(self.elements * element_b, self.moved_b - weight_b)
+        stored = _STORED.get(self.dtype, self.dtype)
+        weight_b = self._weight_b(element_b(stored))
+        written_b = min(self.elements * element_b(stored), self.moved_b - weight_b)
         kind: Kind = self.kind  # type: ignore[assignment]
         return Operator(
             name=self.name,
             kind=kind,
-            dtype=_STORED.get(self.dtype, self.dtype),
+            dtype=stored,
             pipe=_PIPES[self.dtype] if kind in MATRIX_KINDS else "fp32",
             flop=self.flop,
             read_b=self.moved_b - weight_b - written_b,
@@ -103,12 +103,12 @@ class Anchor:
             outputs=(1,),
         )
 
-    def _weight_b(self, element_b: int) -> float:
+    def _weight_b(self, operand_b: float) -> float:
         """What a cold call reads anew counts as parameters, which are not left in a cache."""
         if self.shape is None or (self.kind == "attention" and not self.is_cold):
             return 0.0
         operands = 2 if self.kind == "attention" else 1
-        return float(operands * self.shape.batch * self.shape.n * self.shape.k * element_b)
+        return float(operands * self.shape.batch * self.shape.n * self.shape.k * operand_b)
 
 
 def read_anchors(path: Path) -> tuple[Anchor, ...]:

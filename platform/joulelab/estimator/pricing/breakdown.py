@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from joulelab.core.physics import OVERHEAD_SHARE
 from joulelab.errors import ConfigError
 from joulelab.estimator.architecture import GroupWork, scaled, summed
@@ -83,7 +81,7 @@ def phase_estimate(result: PhaseRun, where: Conditions, *, events: bool) -> Phas
     phase, settled = result.plan.phase, result.settled
     sequence = result.plan.table.sequence
     groups = _Groups(result, where).estimates(events=events)
-    energy = _sum([group.energy for group in groups])
+    energy = EnergySplit.total(group.energy for group in groups)
     latency_s = sum(group.elapsed_s for group in groups)
     device_s = settled.device_s[0, sequence]
     throttled_s = float(device_s[settled.throttled[0, sequence]].sum()) * phase.count
@@ -217,9 +215,3 @@ def _name(main: Operator, members: Sequence[Operator]) -> str:
     shown = " + ".join(names[:_NAMES_SHOWN])
     more = f" + {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     return f"{main.module}: {shown}{more}" if main.module else f"{shown}{more}"
-
-
-def _sum(energies: Sequence[EnergySplit]) -> EnergySplit:
-    columns = np.array([(e.compute_j, e.memory_j, e.static_j) for e in energies])
-    compute_j, memory_j, static_j = columns.sum(axis=0).tolist()
-    return EnergySplit(compute_j=compute_j, memory_j=memory_j, static_j=static_j)

@@ -82,7 +82,7 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     timing, cache, memory = processor.timing, processor.last_cache, processor.memory
     streamed = timing.memory_efficiency * _stream_efficiency(table, processor)
     runs_on = np.array(pipes, dtype=object)
-    flop = {pipe: table.per_group(table.flop * (runs_on == pipe)) for pipe in set(pipes)}
+    flop = {pipe: table.per_group(table.flop * (runs_on == pipe)) for pipe in dict.fromkeys(pipes)}
     moved_b = {cache.name: cache_b + layout.cache_b, memory.name: memory_b + layout.memory_b}
     return GroupCosts(
         core_s_mhz=_side_by_side(table, processor, pipes, core_s_mhz),

@@ -75,7 +75,7 @@ def test_the_first_sentence_says_what_it_costs_per_unit_and_what_sets_the_time()
 def test_bound_shares_weigh_phases_by_their_time():
     copying = phase("copying", groups=(COPY,), latency_s=30e-3)
 
-    shares = bound_shares(estimate(phases=(phase(), copying)))
+    shares = bound_shares((phase(), copying))
 
     assert shares == {"memory": pytest.approx(0.8), "launch": pytest.approx(0.2)}
     assert list(shares) == ["memory", "launch"]

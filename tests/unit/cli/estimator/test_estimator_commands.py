@@ -332,3 +332,73 @@ def test_knobs_are_numbers_truths_or_text():
 
 def test_spaces_around_commas_do_not_matter():
     assert numbers("1, 8 ,64", "batch") == (1, 8, 64)
+
+
+@pytest.mark.parametrize("command", ["estimate-sweep", "memory"])
+@pytest.mark.parametrize("suffix", ["json", "csv", "md", "html"])
+def test_sweeps_and_memory_are_written_as_shown(joulelab, small, tmp_path, command, suffix):
+    path = tmp_path / f"answer.{suffix}"
+
+    code, _, err = joulelab(command, "--model", f"{small}:Small", "--device", "h100", "--out", path)
+
+    assert code == 0, err
+    text = path.read_text()
+    assert "h100_sxm" in text if suffix in ("json", "csv") else "NVIDIA H100" in text
+
+
+def test_a_sweep_in_csv_has_a_line_for_each_clock(joulelab, small, tmp_path):
+    path = tmp_path / "sweep.csv"
+
+    joulelab("estimate-sweep", "--model", f"{small}:Small", "--device", "h100", "--out", path)
+
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    best = min(rows, key=lambda row: float(row["latency_s"]) * float(row["energy_j"]))
+    assert [row["clock_mhz"] for row in rows if row["is_best"] == "1"] == [best["clock_mhz"]]
+    assert sum(row["is_default"] == "1" for row in rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "kept", "broken"),
+    [
+        ("--max-latency-s", "1", "1e-6"),
+        ("--max-energy-j", "10", "1e-6"),
+        ("--max-power-w", "700", "1"),
+        ("--max-memory-b", "1e9", "1"),
+    ],
+)
+def test_a_limit_that_is_missed_is_said_and_shows_in_the_exit_code(
+    joulelab, small, option, kept, broken
+):
+    words = ("estimate", "--model", f"{small}:Small", "--device", "h100", "--quick", option)
+
+    assert joulelab(*words, kept)[0] == 0
+    code, _, err = joulelab(*words, broken)
+    assert code == 1
+    assert "is above" in err
+    assert joulelab(*words, "-1")[0] == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("estimate", "--clock-mhz", "99999"),
+        ("estimate", "--power-limit-w", "1"),
+        ("estimate-sweep", "--clock-mhz", "99999"),
+        ("estimate-sweep", "--power-limit-w", "1"),
+        ("estimate-sweep", "--objective", "nothing"),
+    ],
+)
+def test_what_a_device_cannot_do_is_refused_before_anything_is_traced(joulelab, small, words):
+    command, *rest = words
+
+    code, _, err = joulelab(command, "--model", f"{small}:Small", "--device", "h100", *rest)
+
+    assert code == 2
+    assert "Tracing" not in err
+
+
+def test_a_filter_that_no_model_has_suggests_one(joulelab):
+    code, _, err = joulelab("models", "vitt")
+
+    assert code == 1
+    assert "Did you mean 'vit'" in err

@@ -12,6 +12,7 @@ from joulelab.estimator.architecture.common import (
     static_events,
 )
 from joulelab.hardware.processor import Figure
+from joulelab.tracing.precision import element_b
 
 
 def by_path(found):
@@ -93,3 +94,14 @@ def test_a_product_of_unknown_shape_is_a_cube_of_as_many_operations():
 
     assert product.shape.m == product.shape.n == product.shape.k == 100
     assert product.flop == pytest.approx(3 * operator.flop)
+
+
+@pytest.mark.parametrize(("dtype", "size_b"), [("int4", 2), ("int8", 1), ("int64", 8), ("bool", 1)])
+def test_an_element_has_one_size_wherever_it_is_counted(dtype, size_b):
+    """Weights of four bits took two bytes in products, which are in half precision, and four here.
+
+    Their products were right; streams of them moved half as many elements as they have.
+    """
+    work = group(replace(streaming(100.0, 100.0), dtype=dtype))
+
+    assert work.element_b == element_b(dtype) == size_b
