@@ -214,7 +214,8 @@ class _Solved:
 
     def inverse(self) -> Array:
         """Return the inverse of the equations, of the configurations alone."""
-        return np.diag(1.0 / self._count) + self._across @ self._solve @ self._across.T
+        by_boards = self._across @ self._solve @ self._across.T
+        return np.asarray(np.diag(1.0 / self._count) + by_boards)
 
     def stated(self) -> Array:
         """Return the covariance of the estimates that follows from the stated uncertainties."""
@@ -235,7 +236,8 @@ class _Solved:
         """Return sums by configuration and board."""
         at = self._configuration * self._num_boards + self._board
         size = len(self._count) * self._num_boards
-        return np.bincount(at, values, minlength=size).reshape(-1, self._num_boards)
+        sums = np.bincount(at, values, minlength=size).astype(np.float64)
+        return sums.reshape(-1, self._num_boards)
 
     def _drawn_together(self, equations: Array, right: Array, board_sd: float) -> Array:
         """Return equations that say that each board is as the average, as measurements say it.
