@@ -101,7 +101,7 @@ class Belief:
         cell = observed.rows.cell
         self._of_cells = covariances.of_cells[:, cell[:, None], cell]
         self._alike = self._missed_alike()
-        self.noise = start.noise if start is not None and goes_on else 1.0
+        self.noise: float = start.noise if start is not None and goes_on else 1.0
         self.weights: Weights = self._unknown.start(None if start is None else start.weights)
         self._error = self._error_at(self.weights)
         for _ in range(1 if goes_on else _NUM_NOISE_ROUNDS):
