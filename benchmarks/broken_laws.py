@@ -31,6 +31,9 @@ CLOCKS_MHZ = tuple(range(1410, 509, -15))
 _FEW_CLOCKS_MHZ = CLOCKS_MHZ[::4]
 _BATCHES = (1, 4, 16, 32, 64, 128)
 _LIMITS_W = tuple(range(180, 481, 30))
+_DESK_CLOCKS_MHZ, _DESK_LIMITS_W = tuple(range(2400, 599, -75)), tuple(range(300, 601, 25))
+_LAPTOP_CLOCKS_MHZ, _LAPTOP_W = tuple(range(2100, 299, -30)), 80.0
+_MEMORY_CLOCKS_MHZ = (9501, 7001, 5001, 810)
 _FORMATS = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 _CAP_W = 260.0
 _AT_LIMIT = 0.97
@@ -111,7 +114,22 @@ def made() -> list[Table]:
         _table("caps nobody tells", batches, _capped),
         _table("clock x limit", {**clocks, "power_limit_w": _LIMITS_W}, _limited),
         _table("batch x limit", {"batch": _BATCHES, "power_limit_w": _LIMITS_W}, _limited),
-        _table("core x memory clock", {**clocks, "mem_clock_mhz": (9501, 5001, 810)}, _memory),
+        _table(
+            "fine clock x limit, memory",
+            {"sm_clock_mhz": _DESK_CLOCKS_MHZ, "power_limit_w": _DESK_LIMITS_W},
+            _desk,
+        ),
+        _table("laptop at its own cap", {"sm_clock_mhz": _LAPTOP_CLOCKS_MHZ}, _laptop, noise=0.01),
+        _table("core x memory clock", {**clocks, "mem_clock_mhz": _MEMORY_CLOCKS_MHZ}, _memory),
+        _table(
+            "core x memory clock, batches",
+            {
+                "sm_clock_mhz": _FEW_CLOCKS_MHZ,
+                "mem_clock_mhz": _MEMORY_CLOCKS_MHZ,
+                "batch": _BATCHES[2:],
+            },
+            _memory,
+        ),
         _table("formats alike in nothing", {**few, "precision": _FORMATS}, _rough),
         _table("noise 2 %", batches, _lawful, noise=0.02, stated=0.005),
         _table("noise 5 %", batches, _with_time(_kinked), noise=0.05, stated=0.005),
@@ -217,10 +235,32 @@ def _held(x: float, at: Mapping[str, KnobValue], factor: float) -> tuple[float, 
         x -= 2e-3
 
 
+def _desk(at: Mapping[str, KnobValue]) -> tuple[float, float]:
+    """Return time and power of a large board that memory bounds, whose caches cross at a clock."""
+    x = at["sm_clock_mhz"] / _DESK_CLOCKS_MHZ[0]
+    while True:
+        bound = 1.0 if x > 0.52 else 1.06
+        time_s = bound * (max(1.0, 0.7 / x) + 0.2 / x)
+        power_w = 95.0 + 190.0 * x * (1.0 + 1.2 * max(0.0, x - 0.62)) ** 2 + 220.0 / time_s
+        if power_w <= at["power_limit_w"] or x < 0.2:
+            return time_s, power_w
+        x -= 2e-3
+
+
+def _laptop(at: Mapping[str, KnobValue]) -> tuple[float, float]:
+    """Return time and power of a laptop, which holds its clock at a cap that nobody tells."""
+    x = at["sm_clock_mhz"] / _LAPTOP_CLOCKS_MHZ[0]
+    while True:
+        power_w = 14.0 + 30.0 * x + 95.0 * x * (1.0 + max(0.0, x - 0.55)) ** 2
+        if power_w <= _LAPTOP_W:
+            return 0.3 + 0.7 / x, power_w
+        x -= 2e-3
+
+
 def _memory(at: Mapping[str, KnobValue]) -> tuple[float, float]:
     x, memory = at["sm_clock_mhz"] / CLOCKS_MHZ[0], at["mem_clock_mhz"]
-    moved = {9501: 0.8, 5001: 1.1, 810: 6.0}[memory]
-    drawn_w = {9501: 45.0, 5001: 22.0, 810: 8.0}[memory]
+    moved = {9501: 0.8, 7001: 0.9, 5001: 1.1, 810: 6.0}[memory] * (1.0 + 4.0 / at.get("batch", 64))
+    drawn_w = {9501: 45.0, 7001: 31.0, 5001: 22.0, 810: 8.0}[memory]
     time_s = max(1.0 / x, moved) + 0.15 * min(1.0 / x, moved)
     return time_s, 35.0 + drawn_w + 120.0 * x * (1.0 + max(0.0, x - 0.7)) ** 2 / (x * time_s)
 

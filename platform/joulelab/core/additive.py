@@ -20,6 +20,7 @@ from joulelab.core.statistics import student_quantile
 from joulelab.errors import ConfigError, MeasurementError
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 
 _LEAST_SD = 1e-4
 """Of measurements: what repeats show by luck, or nobody states, is not less."""
@@ -157,46 +158,116 @@ def fit_additive(
             "measure a common configuration on every board (sentinels do that)."
         )
     names = tuple(dict.fromkeys(configurations))
-    design, y = _design(configurations, names, boards), np.asarray(logarithms, dtype=np.float64)
-    effects, _, rank, _ = np.linalg.lstsq(design, y, rcond=None)
-    k, dof = len(names), num - int(rank)
-    variance = float(np.sum((y - design @ effects) ** 2)) / dof if dof else 0.0
-    u, drawn = np.asarray(stated_u, dtype=np.float64), design[:0]
-    if board_sd is not None:
-        error_sd = max(sqrt(variance if dof else float(np.mean(u**2))), _LEAST_SD)
-        drawn = _drawn_together(design, y, k, error_sd, board_sd)
-        u = np.append(u, np.full(len(drawn), error_sd))
-    rows = np.vstack([design, drawn])  # of full column rank: tied, or drawn together
-    solve = np.linalg.solve(rows.T @ rows, rows.T)
+    places, on = _numbered(configurations, names), _numbered(boards, tuple(dict.fromkeys(boards)))
+    u = np.asarray(stated_u, dtype=np.float64)
+    found = _Solved(places, on, np.asarray(logarithms, dtype=np.float64), u, board_sd)
     return AdditiveFit(
         configurations=names,
-        estimate=solve[:k, :num] @ y,
-        scatter=variance * (solve @ solve.T)[:k, :k],
-        stated=((solve * np.square(u)) @ solve.T)[:k, :k],
-        dof=dof,
-        residual_sd=sqrt(variance) if dof else None,
+        estimate=found.estimate,
+        scatter=found.variance * found.inverse(),
+        stated=found.stated(),
+        dof=found.dof,
+        residual_sd=sqrt(found.variance) if found.dof else None,
     )
 
 
-def _drawn_together(
-    design: Array, y: Array, num_configurations: int, error_sd: float, board_sd: float
-) -> Array:
-    """Return rows that say that each board is as the average, each as wrong as a measurement.
+def estimates(
+    configuration: Index, board: Index, logarithms: Array, stated_u: Array, board_sd: float
+) -> tuple[Array, Array]:
+    """Return the estimates of :func:`fit_additive` and the effects of boards, without errors.
 
-    How far boards lie apart is what they are expected to and what they show, taken together in a
-    few steps of expectation and maximisation.
+    Args:
+        configuration: Numbers of what each measurement measured, from 0 on without a gap.
+        board: Numbers of the boards, likewise.
+        logarithms: What each found.
+        stated_u: Its standard uncertainty.
+        board_sd: Standard deviation of boards of this kind.
     """
-    k, num_others = num_configurations, design.shape[1] - num_configurations
-    coding = np.vstack([np.eye(num_others), np.full((1, num_others), -1.0)])
-    rows, sd = np.hstack([np.zeros((len(coding), k)), coding]), board_sd
-    measured, drawn, right = design.T @ design, rows.T @ rows, design.T @ y
-    for _ in range(_EM_STEPS):
-        inverse = np.linalg.inv(measured + (error_sd / sd) ** 2 * drawn)
-        effects = coding @ (inverse @ right)[k:]
-        left = error_sd**2 * np.einsum("bi,ij,bj->b", coding, inverse[k:, k:], coding)
-        seen = float(np.sum(effects**2 + left))
-        sd = sqrt((_EXPECTED * board_sd**2 + seen) / (_EXPECTED + num_others))
-    return np.asarray(rows * (error_sd / sd))
+    found = _Solved(configuration, board, logarithms, stated_u, board_sd)
+    return found.estimate, found.board_effect
+
+
+class _Solved:
+    """The least squares of :func:`fit_additive`, solved for the boards first.
+
+    Of each configuration only its means count: the equations that are left are as many as boards.
+    """
+
+    def __init__(
+        self, configuration: Index, board: Index, y: Array, u: Array, board_sd: float | None
+    ) -> None:
+        self._num_boards = int(board.max()) + 1
+        self._configuration, self._board = configuration, board
+        num_others = self._num_boards - 1  # board effects sum to 0
+        self._coding = np.vstack([np.eye(num_others), np.full((1, num_others), -1.0)])
+        self._count = np.bincount(configuration).astype(np.float64)
+        self._across = self._table(np.ones_like(y)) @ self._coding / self._count[:, None]
+        means = np.bincount(configuration, y) / self._count
+        own = self._coding.T @ (np.bincount(board)[:, None] * self._coding)
+        equations = own - self._across.T @ (self._count[:, None] * self._across)
+        right = self._coding.T @ np.bincount(board, y) - self._across.T @ (self._count * means)
+        effects = np.linalg.lstsq(equations, right, rcond=None)[0]
+        missed = (
+            y - (means - self._across @ effects)[configuration] - (self._coding @ effects)[board]
+        )
+        self.dof = len(y) - len(means) - int(np.linalg.matrix_rank(equations))
+        self.variance = float(np.sum(missed**2)) / self.dof if self.dof else 0.0
+        self._u, self._drawn = u, np.zeros((num_others, num_others))
+        if board_sd is not None:
+            spread = sqrt(self.variance if self.dof else float(np.mean(u**2)))
+            self._error_sd = max(spread, _LEAST_SD)
+            self._drawn = self._drawn_together(equations, right, board_sd)
+        self._solve = np.linalg.inv(equations + self._drawn)  # tied, or drawn together
+        self._effects = self._solve @ right
+        self.estimate: Array = means - self._across @ self._effects
+        self.board_effect: Array = self._coding @ self._effects
+
+    def inverse(self) -> Array:
+        """Return the inverse of the equations, of the configurations alone."""
+        by_boards = self._across @ self._solve @ self._across.T
+        return np.asarray(np.diag(1.0 / self._count) + by_boards)
+
+    def stated(self) -> Array:
+        """Return the covariance of the estimates that follows from the stated uncertainties."""
+        squared, by_board = self._u**2, self._across @ self._solve
+        own = np.bincount(self._configuration, squared)
+        across = self._table(squared) @ self._coding
+        boards = self._coding.T @ (np.bincount(self._board, squared)[:, None] * self._coding)
+        if self._drawn.any():
+            boards += self._error_sd**2 * self._drawn
+        by_mean = (own[:, None] * self._across - across) / self._count[:, None]
+        together = self._across.T @ (own[:, None] * self._across - across)
+        together += boards - across.T @ self._across
+        found = by_mean @ by_board.T
+        found += found.T + by_board @ together @ by_board.T
+        return np.asarray(np.diag(own / self._count**2) + found)
+
+    def _table(self, values: Array) -> Array:
+        """Return sums by configuration and board."""
+        at = self._configuration * self._num_boards + self._board
+        size = len(self._count) * self._num_boards
+        sums = np.bincount(at, values, minlength=size).astype(np.float64)
+        return sums.reshape(-1, self._num_boards)
+
+    def _drawn_together(self, equations: Array, right: Array, board_sd: float) -> Array:
+        """Return equations that say that each board is as the average, as measurements say it.
+
+        How far boards lie apart is what they are expected to and what they show, taken together in
+        a few steps of expectation and maximisation.
+        """
+        sd, drawn, coding = board_sd, self._coding.T @ self._coding, self._coding
+        for _ in range(_EM_STEPS):
+            inverse = np.linalg.inv(equations + (self._error_sd / sd) ** 2 * drawn)
+            effects = coding @ (inverse @ right)
+            left = self._error_sd**2 * np.einsum("bi,ij,bj->b", coding, inverse, coding)
+            seen = float(np.sum(effects**2 + left))
+            sd = sqrt((_EXPECTED * board_sd**2 + seen) / (_EXPECTED + self._num_boards - 1))
+        return np.asarray(drawn * (self._error_sd / sd) ** 2)
+
+
+def _numbered(names: Sequence[str], known: Sequence[str]) -> Index:
+    number = {name: place for place, name in enumerate(known)}
+    return np.array([number[name] for name in names], dtype=np.intp)
 
 
 def tied(configurations: Sequence[str], boards: Sequence[str], reference: str) -> list[bool]:
@@ -214,22 +285,6 @@ def tied(configurations: Sequence[str], boards: Sequence[str], reference: str) -
                 reached_boards.add(board)
         grown = len(reached_configurations) + len(reached_boards) > before
     return [configuration in reached_configurations for configuration in configurations]
-
-
-def _design(configurations: Sequence[str], names: Sequence[str], boards: Sequence[str]) -> Array:
-    """Columns for configurations, then for all boards but the last; board effects sum to 0."""
-    place = {name: i for i, name in enumerate(names)}
-    board_place = {board: i for i, board in enumerate(dict.fromkeys(boards))}
-    num_boards = len(board_place)
-    design = np.zeros((len(configurations), len(names) + num_boards - 1))
-    for row, configuration, board in zip(design, configurations, boards, strict=True):
-        row[place[configuration]] = 1.0
-        j = board_place[board]
-        if j < num_boards - 1:
-            row[len(names) + j] = 1.0
-        else:
-            row[len(names) :] = -1.0
-    return design
 
 
 def _difference_u(covariance: Array, i: int) -> Array:

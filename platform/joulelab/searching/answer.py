@@ -28,7 +28,7 @@ class Answer:
             energy, time and quality together, by time.
         knee: The one of ``front`` nearest to the best of each quantity.
         spent_j: Energy spent searching.
-        pays_after: Units of work after which the search has paid for itself, as an interval;
+        pays_after: Units of work after which the search pays for itself, as an interval;
             ``None`` if it is not certain that energy is saved.
         failed: Configurations that were tried and never measured: were one of them the best,
             the answer would be another one.

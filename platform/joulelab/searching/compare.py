@@ -42,7 +42,7 @@ def compared(evidence: Evidence, *, level: float = LEVEL) -> dict[Configuration,
     cost, costed = cost_fit(evidence, evidence.measured)
 
     def ratio(fit: AdditiveFit, configuration: Configuration) -> Interval:
-        return fit.ratio(configuration.config_hash, baseline.config_hash, level=level)
+        return fit.ratio(evidence.name(configuration), evidence.name(baseline), level=level)
 
     return {
         each: Compared(
@@ -58,7 +58,7 @@ def compared(evidence: Evidence, *, level: float = LEVEL) -> dict[Configuration,
 def _average(
     evidence: Evidence, configuration: Configuration, energy: AdditiveFit, time: AdditiveFit
 ) -> Figures:
-    name = configuration.config_hash
+    name = evidence.name(configuration)
     energy_j, time_s = energy.value(name), time.value(name)
     return replace(
         combined(evidence.repeats(configuration)),

@@ -90,6 +90,10 @@ class Evidence:
         """Figures of the baseline; ``None`` before it was measured."""
         return self._means.get(self.problem.space.baseline)
 
+    def name(self, configuration: Configuration) -> str:
+        """Return a configuration's name in fits: its place in the space."""
+        return str(self.problem.space.index(configuration))
+
     def mean(self, configuration: Configuration) -> Figures | None:
         """Return the repeats of a configuration taken together; ``None`` without any."""
         return self._means.get(configuration)
@@ -108,8 +112,10 @@ class Evidence:
         Raises:
             MeasurementError: If a bounded quantity was not measured.
         """
-        problem = self.problem
-        if not problem.constraints:
+        return self._judged(configuration, self.problem.constraints)
+
+    def _judged(self, configuration: Configuration, constraints: Sequence[Constraint]) -> Judgement:
+        if not constraints:
             return FREE
         references: dict[Against, Figures | None] = {
             "cell": self.reference(configuration),
@@ -118,9 +124,17 @@ class Evidence:
         return judge(
             self._means[configuration],
             references,
-            problem.constraints,
-            confidence=problem.confidence,
+            constraints,
+            confidence=self.problem.confidence,
         )
+
+    def probability(self, configuration: Configuration, constraint: Constraint) -> float:
+        """Return how likely a measured configuration keeps to one constraint.
+
+        Raises:
+            MeasurementError: If its quantity was not measured.
+        """
+        return self._judged(configuration, (constraint,)).probability
 
     def reference(self, configuration: Configuration) -> Figures | None:
         """Return figures of the same knobs at the driver's clock; ``None`` if not measured."""

@@ -62,13 +62,13 @@ def standing(evidence: Evidence, *, level: float = LEVEL) -> Standing | None:
             level=level,
         )
     kept = [each for each in ranked if evidence.judgement(each).is_feasible]
-    fit, fitted = cost_fit(evidence, kept)
-    by_name = {each.config_hash: each for each in fitted}
-    best, *equals = (by_name[name] for name in best_set(fit, level=level).members)
+    fit, _ = cost_fit(evidence, kept)
+    space = evidence.problem.space
+    best, *equals = (space[int(name)] for name in best_set(fit, level=level).members)
     doubtful = _doubtful(evidence, ranked, best, level)
-    lows = _lows(fit, equals, best, level) | doubtful
+    lows = _lows(evidence, fit, equals, best, level) | doubtful
     exact, _ = _fit_of_exact_quality(evidence, kept)
-    open_lows = _lows(exact, equals, best, level) | doubtful
+    open_lows = _lows(evidence, exact, equals, best, level) | doubtful
     return Standing(
         best=best,
         members=(best, *lows),
@@ -94,7 +94,7 @@ def fit_of(
         board_sd: By how much that logarithm differs between boards of one kind.
 
     Returns:
-        The fit, by ``config_hash``, and the configurations in it: those of finite logarithms.
+        The fit, by :meth:`Evidence.name`, and the configurations in it: those of finite logarithms.
     """
     rows = [
         (configuration, figures.board, quantity(figures))
@@ -103,7 +103,7 @@ def fit_of(
     ]
     rows = [row for row in rows if isfinite(row[2].log)]
     fit = fit_additive(
-        [configuration.config_hash for configuration, _, _ in rows],
+        [evidence.name(configuration) for configuration, _, _ in rows],
         [board for _, board, _ in rows],
         [cost.log for _, _, cost in rows],
         [cost.u for _, _, cost in rows],
@@ -149,11 +149,15 @@ def _quality_error(
 
 
 def _lows(
-    fit: AdditiveFit, configurations: Sequence[Configuration], best: Configuration, level: float
+    evidence: Evidence,
+    fit: AdditiveFit,
+    configurations: Sequence[Configuration],
+    best: Configuration,
+    level: float,
 ) -> dict[Configuration, float]:
     """Return the least that each may cost over ``best``."""
     return {
-        each: fit.ratio(each.config_hash, best.config_hash, level=level).low
+        each: fit.ratio(evidence.name(each), evidence.name(best), level=level).low
         for each in configurations
     }
 
@@ -176,5 +180,5 @@ def _doubtful(
         if not evidence.judgement(each).is_feasible and evidence.judgement(each).probability > least
     ]
     fit, fitted = cost_fit(evidence, [best, *doubtful])
-    lows = _lows(fit, fitted, best, level)
+    lows = _lows(evidence, fit, fitted, best, level)
     return {each: low for each, low in lows.items() if each != best and low < 1.0}

@@ -47,6 +47,17 @@ def test_a_line_turns_from_what_is_usual_to_what_was_seen():
     assert both.at(np.array([250.0]))[0] == pytest.approx(55.0)
 
 
+def test_temperatures_that_follow_power_are_told_closely_and_those_that_scatter_are_not():
+    power_w = np.linspace(100.0, 300.0, 6)
+    scattered = np.array([3.0, -3.0, 3.0, -3.0, 3.0, -3.0])
+
+    _, exact_c = warmth_line(power_w, 30 + 0.1 * power_w).at(power_w)
+    _, loose_c = warmth_line(power_w, 30 + 0.1 * power_w + scattered).at(power_w)
+
+    assert exact_c.max() < 1.5
+    assert loose_c.min() > 3.0
+
+
 @dataclass
 class Warming(Surface):
     """A board whose power grows by 0.3 % a kelvin, and whose room gets warmer and colder.

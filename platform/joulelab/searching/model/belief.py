@@ -78,7 +78,9 @@ class Belief:
         num_boards: How many boards there are.
         working: Expected log-odds of the share of time in which the device works.
         missed: What the law misses, and misses alike nearby; ``None`` where it is trusted.
-        start: A belief that is expected to be near this one; ``None`` for the prior.
+        start: A belief that is expected to be near this one, of the same measurements or the first
+            of them; ``None`` for the prior.
+        goes_on: Whether that is this belief before the last measurements, so that little moves.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Belief:
         working: float = BOUND[0],
         missed: Missed | None = None,
         start: "Belief | None" = None,
+        goes_on: bool = False,
     ) -> None:
         self._covariances, self._observed = covariances, observed
         self._missed = missed
@@ -98,11 +101,12 @@ class Belief:
         cell = observed.rows.cell
         self._of_cells = covariances.of_cells[:, cell[:, None], cell]
         self._alike = self._missed_alike()
-        self.noise = 1.0
-        self.weights: Weights = self._unknown.start() if start is None else start.weights
-        for _ in range(_NUM_NOISE_ROUNDS):
+        self.noise: float = start.noise if start is not None and goes_on else 1.0
+        self.weights: Weights = self._unknown.start(None if start is None else start.weights)
+        self._error = self._error_at(self.weights)
+        for _ in range(1 if goes_on else _NUM_NOISE_ROUNDS):
             around = self._around()
-            self.weights, share_unknown = self._most_likely(around, self.weights)
+            share_unknown = self._find_likeliest(around, is_near=goes_on)
             self.noise = self._scaled_noise(around, share_unknown)
         self._conclude()
 
@@ -175,32 +179,38 @@ class Belief:
     def _variance(self) -> Array:
         return ((self._observed.u**2 + _MISFIT**2) * self.noise).ravel()
 
-    def _most_likely(self, around: Array, weights: Weights) -> tuple[Weights, float]:
-        """Return weights, and how many of the readings they do not follow."""
-        least, own = np.inf, cho_factor(around, lower=True)
+    def _find_likeliest(self, around: Array, *, is_near: bool) -> float:
+        """Move to the most likely weights, and return how many of the readings they do not follow.
+
+        Args:
+            around: Covariance of readings around the law.
+            is_near: Whether the first step, too, must lower the misfit.
+        """
+        own = cho_factor(around, lower=True)
+        least = self._misfit_of(own, self.weights, self._error) if is_near else np.inf
         for _ in range(_NUM_STEPS):
-            self._measured = self._readings(weights)
+            self._measured = self._readings(self.weights)
             solve = cho_factor(self._law_prior() + around, lower=True)
-            wanted = self._wanted(cho_solve(solve, self._error(weights)))
-            weights, found = self._stepped(own, weights, wanted, least)
+            found = self._step(own, self._wanted(cho_solve(solve, self._linear_error())), least)
             if least - found < _ENOUGH:
                 break
             least = found
-        return weights, float(
-            np.sum(self._variance() * np.diag(cho_solve(solve, np.eye(len(around)))))
-        )
+        return float(np.sum(self._variance() * np.diag(cho_solve(solve, np.eye(len(around))))))
 
     def _law_prior(self) -> Array:
         return self._covariances.law(self._measured, self._measured, self._unknown.shared_variance)
 
-    def _error(self, weights: Weights) -> Array:
+    def _error_at(self, weights: Weights) -> Array:
+        """Return how far readings are from the law; shape ``(2 m,)``."""
+        return (self._observed.logs - self._unknown.logs(self._observed.rows, weights)).ravel()
+
+    def _linear_error(self) -> Array:
         """Return how far readings are from the prior mean, of the law made linear."""
-        rows = self._observed.rows
-        missed = (self._observed.logs - self._unknown.logs(rows, weights)).ravel()
+        weights = self.weights
         moved = np.repeat(np.einsum("pij,jp->ip", self._of_cells, weights.of_cell), 2, axis=0)
         linear = np.sum(self._measured.of_cell * moved, axis=1)
         by_shared = self._measured.shared @ (self._unknown.shared_variance * weights.shared)
-        return np.asarray(missed + linear + by_shared)
+        return np.asarray(self._error + linear + by_shared)
 
     def _wanted(self, pull: Array) -> Weights:
         of_reading = self._measured.of_cell * pull[:, None]
@@ -209,39 +219,39 @@ class Belief:
             shared=pull @ self._measured.shared,
         )
 
-    def _stepped(
-        self, own: tuple[Array, bool], weights: Weights, wanted: Weights, least: float
-    ) -> tuple[Weights, float]:
-        """Return weights towards ``wanted`` that lower the misfit, and the misfit there."""
-        rows = self._observed.rows
+    def _step(self, own: tuple[Array, bool], wanted: Weights, least: float) -> float:
+        """Move towards ``wanted`` as far as it lowers the misfit, and return the misfit there."""
         for length in _LENGTHS:
-            tried = weights.towards(wanted, length)
-            moved = np.einsum("pij,jp->ip", self._of_cells, tried.of_cell)
-            far = np.sum(tried.of_cell * moved) + self._unknown.shared_variance @ tried.shared**2
+            tried = self.weights.towards(wanted, length)
             with np.errstate(all="ignore"):  # a step too far, which the next line notices
-                error = self._observed.logs - self._unknown.logs(rows, tried)
+                error = self._error_at(tried)
                 if np.isfinite(error).all():
-                    found = float(error.ravel() @ cho_solve(own, error.ravel()) + far)
+                    found = self._misfit_of(own, tried, error)
                     if found < least:
-                        return tried, found
-        return weights, least
+                        self.weights, self._error = tried, error
+                        return found
+        return least
+
+    def _misfit_of(self, own: tuple[Array, bool], weights: Weights, error: Array) -> float:
+        """Return squared errors and squared distances from the prior mean, in deviations."""
+        moved = np.einsum("pij,jp->ip", self._of_cells, weights.of_cell)
+        far = np.sum(weights.of_cell * moved) + self._unknown.shared_variance @ weights.shared**2
+        return float(error @ cho_solve(own, error) + far)
 
     def _scaled_noise(self, around: Array, share_unknown: float) -> float:
-        rows, stated = self._observed.rows, self._variance()
-        error = self._observed.logs - self._unknown.logs(rows, self.weights)
-        own = stated * cho_solve(cho_factor(around, lower=True), error.ravel())
+        stated = self._variance()
+        own = stated * cho_solve(cho_factor(around, lower=True), self._error)
         shown = float(np.sum(own**2 / (stated / self.noise)))
         return max(1.0, (_NOISE_WORTH + shown) / (_NOISE_WORTH + share_unknown))
 
     def _conclude(self) -> None:
         """Work out what measurements tell, with the law made linear where it is likeliest."""
-        rows, around = self._observed.rows, self._around()
+        around = self._around()
         self._measured = self._readings(self.weights)
         self._root: Array = np.asarray(np.linalg.cholesky(self._law_prior() + around))
-        error = self._error(self.weights)
-        self.log_evidence = _log_density(error, self._root) + self._log_noise_prior()
-        missed = (self._observed.logs - self._unknown.logs(rows, self.weights)).ravel()
-        self._residual = cho_solve(cho_factor(around, lower=True), missed)
+        density = _log_density(self._linear_error(), self._root)
+        self.log_evidence = density + self._log_noise_prior()
+        self._residual = cho_solve(cho_factor(around, lower=True), self._error)
 
     def _log_noise_prior(self) -> float:
         """Return the logarithm of how likely so much more scatter than stated is beforehand."""

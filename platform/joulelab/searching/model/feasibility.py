@@ -22,6 +22,12 @@ Array = NDArray[np.float64]
 _PART_SD = 0.1
 """How far the share of a request's part may move with the clock, relative: an estimate, since the
 decode waits for memory where the prefill computes."""
+_DIRECTION = {"power_w": 1.0, "temperature_c": 1.0} | dict.fromkeys(
+    ("slowdown", "latency_s", "ttft_s", "tpot_s", "throughput_per_s"), -1.0
+)
+"""Where along clocks and power limits a quantity gets no better: at higher or at lower ones."""
+_SURPRISE = 0.05
+"""How likely it does nevertheless."""
 
 
 class Feasibility:
@@ -30,12 +36,16 @@ class Feasibility:
     Args:
         evidence: What was measured; it may grow.
         cell: Number of each configuration's cell; shape ``(n,)``.
+        place: Where it is on the axes of the operating point; shape ``(n, 2)``.
         kernel: What cells have in common.
     """
 
-    def __init__(self, evidence: Evidence, cell: NDArray[np.intp], kernel: CellKernel) -> None:
+    def __init__(
+        self, evidence: Evidence, cell: NDArray[np.intp], place: Array, kernel: CellKernel
+    ) -> None:
         space = evidence.problem.space
         self._evidence, self._cell, self._kernel = evidence, cell, kernel
+        self._place = place
         self._known_quality = _known_quality(evidence.problem)
         self._reference = _references(space)
         self._request_size = _request_sizes(space, cell)
@@ -53,12 +63,33 @@ class Feasibility:
         """
         total = np.ones(len(self._cell))
         for constraint in self._evidence.problem.constraints:
-            total *= self._probability(constraint, belief, rows, logs, valid)
+            found = self._probability(constraint, belief, rows, logs, valid)
+            total *= self._as_next_to(constraint, found)
         for configuration in self._evidence.measured:
             if not self._evidence.lacks_reference(configuration):
                 place = self._evidence.problem.space.index(configuration)
                 total[place] = self._evidence.judgement(configuration).probability
         return total
+
+    def _as_next_to(self, constraint: Constraint, found: Array) -> Array:
+        """Return probabilities as what was measured of the same cell allows.
+
+        What breaks a bound on power does so at higher clocks as well, what keeps to one on time
+        keeps to it there.
+        """
+        if (direction := _DIRECTION.get(constraint.quantity)) is None:
+            return found
+        for each in self._evidence.measured:
+            if self._evidence.lacks_reference(each):
+                continue
+            known = self._evidence.probability(each, constraint)
+            at = self._evidence.problem.space.index(each)
+            away = direction * (self._place - self._place[at])
+            same = self._cell == self._cell[at]
+            worse, better = (same & (side * away >= 0.0).all(axis=1) for side in (1.0, -1.0))
+            found[worse] = np.minimum(found[worse], max(known, _SURPRISE))
+            found[better] = np.maximum(found[better], min(known, 1.0 - _SURPRISE))
+        return found
 
     def _probability(
         self,

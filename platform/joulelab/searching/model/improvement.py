@@ -16,7 +16,6 @@ from scipy.special import ndtr  # type: ignore[import-untyped]
 
 from joulelab.searching.model.belief import Belief, Seen
 from joulelab.searching.model.forecast import SIDES, Forecast
-from joulelab.searching.model.rows import Rows
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -57,45 +56,76 @@ class Improvement:
     chance: Array
 
 
-def improvement(forecast: Forecast, places: Index, best: int, out: Sequence[int]) -> Improvement:
-    """Return by how much configurations are expected to improve on ``best``.
+class Improvements:
+    """By how much configurations are expected to improve on one, while trials go out one by one.
+
+    What is out counts as known in how far it narrows the beliefs. Most is worked out once.
 
     Args:
         forecast: What is expected of every configuration.
-        places: Of the configurations.
         best: Place of what is to be improved on.
-        out: Places whose trials are out: they count as known in how far they narrow the beliefs.
+        places: Of the configurations.
     """
-    costs = forecast.costs(np.array([best, *places]))
-    ahead = forecast.log_cost[best] - np.minimum(forecast.log_cost[places], _LOST)
-    at = forecast.rows.at(np.array(out, dtype=np.intp))
-    expected, chance = np.zeros((2, len(places)))
-    parts = zip(forecast.belief.parts, costs.seen, costs.apart, strict=True)
-    for (weight, belief), cost, apart in parts:
-        variance = _variance(belief, cost, at, forecast.noise) + forecast.own_variance[places]
-        mean, deviation = ahead + apart[0] - apart[1:], np.maximum(np.sqrt(variance), 1e-9)
-        expected += weight * _mean_above(mean, deviation)
-        chance += weight * ndtr((mean - MATTERS) / deviation)
-    return Improvement(expected=expected, chance=chance)
+
+    def __init__(self, forecast: Forecast, best: int, places: Index) -> None:
+        self.forecast, self.best, self.places = forecast, best, places
+        costs = forecast.costs(np.array([best, *places]))
+        log_cost = np.minimum(forecast.log_cost[places], _LOST)
+        ahead = forecast.log_cost[best] - log_cost
+        self._ahead = ahead + costs.apart[:, :1] - costs.apart[:, 1:]
+        self._parts = [
+            (weight, _Costs(belief, seen, forecast))
+            for (weight, belief), seen in zip(forecast.belief.parts, costs.seen, strict=True)
+        ]
+
+    def after(self, out: Sequence[int]) -> Improvement:
+        """Return what is expected once trials at ``out`` are known; they only grow in number."""
+        expected, chance = np.zeros((2, len(self.places)))
+        for ahead, (weight, costs) in zip(self._ahead, self._parts, strict=True):
+            variance = costs.variance(out) + self.forecast.own_variance[self.places]
+            deviation = np.maximum(np.sqrt(variance), 1e-9)
+            expected += weight * _mean_above(ahead, deviation)
+            chance += weight * ndtr((ahead - MATTERS) / deviation)
+        return Improvement(expected=expected, chance=chance)
 
 
-def _variance(belief: Belief, cost: Seen, out: Rows, noise: float) -> Array:
-    """Return the variance of each cost less the first, once ``out`` is known."""
-    own, one = belief.variance(cost, cost), cost.at(np.zeros(1, dtype=np.intp))
-    found = own + own[0] - 2.0 * belief.covariance(cost, one)[:, 0]
-    if len(out.cell):
-        known = _known_by(belief, cost, out, noise)
-        found -= np.sum((known - known[:, :1]) ** 2, axis=0)
-    return np.asarray(np.maximum(found[1:], 0.0))
+class _Costs:
+    """Costs as one hypothesis sees them, and how they vary with readings of what is out.
 
+    Args:
+        belief: The hypothesis.
+        costs: That which others are compared with, and the others.
+        forecast: What is expected of every configuration.
+    """
 
-def _known_by(belief: Belief, cost: Seen, out: Rows, noise: float) -> Array:
-    """Return what readings at ``out`` will tell, in whose terms these are one each."""
-    readings = [belief.see(out, side) for side in SIDES]
-    shown = np.block([[belief.covariance(a, b) for b in readings] for a in readings])
-    across = np.vstack([belief.covariance(each, cost) for each in readings])
-    root = np.linalg.cholesky(shown + noise * np.eye(len(shown)))
-    return np.asarray(solve_triangular(root, across, lower=True))
+    def __init__(self, belief: Belief, costs: Seen, forecast: Forecast) -> None:
+        self._belief, self._costs, self._forecast = belief, costs, forecast
+        own = belief.variance(costs, costs)
+        with_first = belief.covariance(costs, costs.at(np.zeros(1, dtype=np.intp)))[:, 0]
+        self._own = own + own[0] - 2.0 * with_first
+        self._readings: list[Seen] = []
+        self._shown = np.zeros((0, 0))
+        self._across = np.zeros((0, len(own)))
+
+    def variance(self, out: Sequence[int]) -> Array:
+        """Return the variance of each cost less the first, once ``out`` is known."""
+        for place in out[len(self._readings) // len(SIDES) :]:
+            rows = self._forecast.rows.at(np.array([place], dtype=np.intp))
+            for side in SIDES:
+                self._take(self._belief.see(rows, side))
+        found = self._own.copy()
+        if self._readings:
+            noise = self._forecast.noise * np.eye(len(self._shown))
+            root = np.linalg.cholesky(self._shown + noise)
+            known = solve_triangular(root, self._across, lower=True)
+            found -= np.sum((known - known[:, :1]) ** 2, axis=0)
+        return np.asarray(np.maximum(found[1:], 0.0))
+
+    def _take(self, reading: Seen) -> None:
+        self._readings.append(reading)
+        column = np.vstack([self._belief.covariance(each, reading) for each in self._readings])
+        self._shown = np.block([[self._shown, column[:-1]], [column.T]])
+        self._across = np.vstack([self._across, self._belief.covariance(reading, self._costs)])
 
 
 def _mean_above(ahead: Array, deviation: Array) -> Array:

@@ -12,7 +12,7 @@ from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.beside import widest_gap
 from joulelab.searching.model.equals import expected_equals
 from joulelab.searching.model.forecast import Forecast, Forecaster
-from joulelab.searching.model.improvement import Improvement, improvement, promising
+from joulelab.searching.model.improvement import Improvement, Improvements, promising
 from joulelab.searching.model.infeasible import surely_infeasible
 from joulelab.searching.model.lookahead import lowest_after
 from joulelab.searching.model.threads import one_thread
@@ -67,6 +67,7 @@ class ModelGuided(Strategy):
         self._identical: set[int] = set()
         self._infeasible = surely_infeasible(problem)
         self._forecast: Forecast | None = None
+        self._improvements: Improvements | None = None
         del seed
 
     @override
@@ -190,10 +191,15 @@ class ModelGuided(Strategy):
             confidence = self.evidence.problem.confidence
             worth = np.where(forecast.feasible >= confidence, saved, forecast.feasible)
             return Improvement(expected=np.where(free, worth, -1.0), chance=free.astype(np.float64))
-        places = promising(forecast, free)
-        gain, feasible = improvement(forecast, places, best, self._out), forecast.feasible[places]
+        known = self._improvements
+        if known is None or known.best != best or known.forecast is not forecast:
+            known = self._improvements = Improvements(forecast, best, promising(forecast, free))
+        at = np.flatnonzero(free[known.places])
+        gain, places = known.after(self._out), known.places[at]
+        feasible = forecast.feasible[places]
         # Squared: at even odds a trial beyond a bound would be half of all near it.
-        found[places], chance[places] = gain.expected * feasible**2, gain.chance * feasible
+        found[places] = gain.expected[at] * feasible**2
+        chance[places] = gain.chance[at] * feasible
         return Improvement(expected=found, chance=chance)
 
     def _best(self, forecast: Forecast) -> int | None:
