@@ -49,7 +49,7 @@ class EnergySplit:
         return cls(**{f"{name}_j": sum(each.of(name) for each in found) for name in COMPONENTS})
 
     @property
-    def shares(self) -> dict[Component, float]:
+    def shares(self) -> dict[str, float]:
         """Each component's share of the total; 0 where there is none."""
         total_j = self.total_j
         return {name: self.of(name) / total_j if total_j else 0.0 for name in COMPONENTS}

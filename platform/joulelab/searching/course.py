@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from joulelab.core.configuration import Configuration
-from joulelab.searching.base import Outcome
+from joulelab.searching.base import Figures, Outcome
 from joulelab.searching.evidence import Problem
 from joulelab.searching.leader import Leader
 
@@ -80,3 +80,7 @@ class Course:
         )
         self.steps.append(step)
         return step
+
+    def cost_ratio(self, figures: Figures) -> float | None:
+        """Return the cost of a trial that was added over the baseline's, as steps have it."""
+        return self._leader.ratio(figures)

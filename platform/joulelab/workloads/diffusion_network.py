@@ -135,8 +135,9 @@ class LatentDenoising(Denoising):
             generator.manual_seed(self._seed + index)
         text = self._known.text
         # Drawn alike for every precision: before 2.13, torch drew others in 16 bits on CPUs.
-        noise = randn_tensor(self._shape, generator=self._generators, device=text.device)
-        return noise.to(text.dtype)
+        drawn = randn_tensor(self._shape, generator=self._generators, device=text.device)
+        noise: torch.Tensor = drawn.to(text.dtype)
+        return noise
 
     @override
     def step(self, index: int) -> None:

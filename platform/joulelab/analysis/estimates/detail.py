@@ -20,7 +20,14 @@ from joulelab.analysis.estimates.wording import (
 from joulelab.analysis.quantities import quantity
 from joulelab.analysis.table import grid_table, numbers, quiet_table, words
 from joulelab.estimator.api import Fit
-from joulelab.estimator.estimate import Bound, EnergySplit, Estimate, MemoryEstimate, PhaseEstimate
+from joulelab.estimator.estimate import (
+    COMPONENTS,
+    Bound,
+    EnergySplit,
+    Estimate,
+    MemoryEstimate,
+    PhaseEstimate,
+)
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.question import Cell
 
@@ -69,8 +76,13 @@ def _phase(phase: PhaseEstimate, estimate: Estimate) -> RenderableType:
 
 def _energy(phase: PhaseEstimate) -> Table:
     rows = [
-        (name, share, quantity(phase.energy.of(name), "J", digits=3), COMPONENT_MARKS[name][1])
-        for name, share in phase.energy.shares.items()
+        (
+            name,
+            phase.energy.shares[name],
+            quantity(phase.energy.of(name), "J", digits=3),
+            COMPONENT_MARKS[name][1],
+        )
+        for name in COMPONENTS
     ]
     return bars_table(f"Energy {quantity(phase.energy.total_j, 'J', digits=3)}", rows)
 
