@@ -82,7 +82,7 @@ class Run(ClockOptions):
         return use.exit_code
 
     def _check_held(self) -> None:
-        """Check with signals held back: no thread that an import starts may take the program's."""
+        """Check with signals held back: threads of what it imports would take the program's."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
         try:
             self._check()
