@@ -104,18 +104,16 @@ def test_repeats_tell_that_each_configuration_goes_its_own_way():
 
 
 @pytest.mark.parametrize("broken", [Contended, Plateau, Stepped])
-def test_the_best_is_found_where_the_law_fails(broken):
-    """Neighbours are up to 2 % apart: three readings of each may take one for the other by luck."""
-    surface, problem, regrets = broken(CLOCKS, noise=0.005), problem_on(CLOCKS), []
-    for seed in range(3):
-        race = Race(problem, ModelGuided(problem), num_trials=40)
-        searched(race, surface, most=40, seed=seed)
-        regrets.append(surface.log_edp(race.standing().best) - surface.log_edp(surface.best()))
+@pytest.mark.parametrize("seed", range(2))
+def test_the_best_is_found_where_the_law_fails(broken, seed):
+    surface = broken(CLOCKS, noise=0.005)
+    problem = problem_on(CLOCKS)
+    race = Race(problem, ModelGuided(problem), num_trials=40)
 
-    _, median, most = sorted(regrets)
+    searched(race, surface, most=40, seed=seed)
 
-    assert median < 0.01
-    assert most < 0.02
+    chosen = race.standing().best
+    assert surface.log_edp(chosen) - surface.log_edp(surface.best()) < 0.01
 
 
 @pytest.mark.parametrize("seed", range(3))

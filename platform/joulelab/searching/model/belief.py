@@ -78,9 +78,7 @@ class Belief:
         num_boards: How many boards there are.
         working: Expected log-odds of the share of time in which the device works.
         missed: What the law misses, and misses alike nearby; ``None`` where it is trusted.
-        start: A belief that is expected to be near this one, of the same measurements or the first
-            of them; ``None`` for the prior.
-        goes_on: Whether that is this belief before the last measurements, so that little moves.
+        start: A belief that is expected to be near this one; ``None`` for the prior.
     """
 
     def __init__(
@@ -93,7 +91,6 @@ class Belief:
         working: float = BOUND[0],
         missed: Missed | None = None,
         start: "Belief | None" = None,
-        goes_on: bool = False,
     ) -> None:
         self._covariances, self._observed = covariances, observed
         self._missed = missed
@@ -101,12 +98,12 @@ class Belief:
         cell = observed.rows.cell
         self._of_cells = covariances.of_cells[:, cell[:, None], cell]
         self._alike = self._missed_alike()
-        self.noise: float = start.noise if start is not None and goes_on else 1.0
-        self.weights: Weights = self._unknown.start(None if start is None else start.weights)
+        self.noise = 1.0
+        self.weights: Weights = self._unknown.start() if start is None else start.weights
         self._error = self._error_at(self.weights)
-        for _ in range(1 if goes_on else _NUM_NOISE_ROUNDS):
+        for _ in range(_NUM_NOISE_ROUNDS):
             around = self._around()
-            share_unknown = self._find_likeliest(around, is_near=goes_on)
+            share_unknown = self._find_likeliest(around)
             self.noise = self._scaled_noise(around, share_unknown)
         self._conclude()
 
@@ -179,15 +176,9 @@ class Belief:
     def _variance(self) -> Array:
         return ((self._observed.u**2 + _MISFIT**2) * self.noise).ravel()
 
-    def _find_likeliest(self, around: Array, *, is_near: bool) -> float:
-        """Move to the most likely weights, and return how many of the readings they do not follow.
-
-        Args:
-            around: Covariance of readings around the law.
-            is_near: Whether the first step, too, must lower the misfit.
-        """
-        own = cho_factor(around, lower=True)
-        least = self._misfit_of(own, self.weights, self._error) if is_near else np.inf
+    def _find_likeliest(self, around: Array) -> float:
+        """Move to the most likely weights; return how many of the readings they do not follow."""
+        least, own = np.inf, cho_factor(around, lower=True)
         for _ in range(_NUM_STEPS):
             self._measured = self._readings(self.weights)
             solve = cho_factor(self._law_prior() + around, lower=True)

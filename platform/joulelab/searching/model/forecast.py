@@ -27,9 +27,6 @@ SIDES = ((1.0, 0.0), (0.0, 1.0))
 """Weights of the logarithms of time and power that make one of them."""
 _AT_LIMIT = 1e-3
 """How near to the limit a logarithm of power is at it: the clock is found in steps."""
-_FEW, _ANEW = 8, 8
-"""Measurements from which on beliefs go on from those before the last ones, and after how many they
-begin anew: the most likely parameters may be others than those next to the last."""
 _NEAR_LIMIT = 0.2
 """The same in a cell of which nothing but the cap is known: the next clock leaves it some room."""
 
@@ -133,8 +130,6 @@ class Forecaster:
         self._asked_w = CAP_SHARE * np.array(limits_w)
         self._places = np.column_stack([np.log(self.ratio), _relative(self._asked_w)])
         self._bounds = Feasibility(evidence, self.cell, self._places, CellKernel(self._cells))
-        self._last: Hypotheses | None = None
-        self._num = self._num_boards = 0
 
     def forecast(self) -> Forecast:
         """Return what is expected now; at least one configuration must have been measured."""
@@ -142,7 +137,7 @@ class Forecaster:
         valid = [each for each in self._evidence.outcomes if each.seen is not None]
         boards = {f.board: None for f in (each.seen for each in valid) if f is not None}
         observed = self._observed(valid, list(boards))
-        belief = self._believed(observed, len(boards))
+        belief = Hypotheses(self._covariances, observed, self._board, len(boards))
         rows = self._rows(valid)
         expected = belief.expected(rows)
         exponent = 1.0 + problem.objective.time_exponent
@@ -169,16 +164,6 @@ class Forecaster:
             rows=rows,
             time_exponent=exponent,
         )
-
-    def _believed(self, observed: Observed, num_boards: int) -> Hypotheses:
-        """Return what the measurements tell, going on from the last time where that is near."""
-        num, before = len(observed.logs), self._last
-        if num < _FEW or num % _ANEW == 0 or num_boards != self._num_boards:
-            before = None
-        if before is None or num != self._num:
-            before = Hypotheses(self._covariances, observed, self._board, num_boards, before=before)
-        self._last, self._num, self._num_boards = before, num, num_boards
-        return before
 
     def _is_capped(self, logs: Array, rows: Rows) -> NDArray[np.bool_]:
         known = {self.cell[self._evidence.problem.space.index(c)] for c in self._evidence.measured}

@@ -9,7 +9,6 @@ open, and by how far the hypotheses are apart.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,12 +70,6 @@ class Hypotheses:
         observed: What was measured.
         board: What is expected of the board.
         num_boards: How many boards there are.
-        before: What the first of these measurements told, on as many boards; ``None`` to begin
-            from what is believed of any program.
-
-    Attributes:
-        beliefs: What follows from each hypothesis, the lawful ones first.
-        first: Number of the likelier of those.
     """
 
     def __init__(
@@ -85,30 +78,19 @@ class Hypotheses:
         observed: Observed,
         board: BoardPrior,
         num_boards: int = 1,
-        *,
-        before: "Hypotheses | None" = None,
     ) -> None:
-        believe = partial(Belief, covariances, observed, board, num_boards)
-        lawful = [
-            believe(working=working, **_start(before, number))
-            for number, working in enumerate(BOUND)
-        ]
-        self.first = int(np.argmax([belief.log_evidence for belief in lawful]))
-        if before is not None and before.first != self.first:
-            before = None
-        likelier = partial(believe, working=BOUND[self.first])
-        lawless = [
-            likelier(missed=missed, **_start(before, len(BOUND) + number, lawful[self.first]))
-            for number, missed in enumerate(_MISSED)
-        ]
-        self.beliefs = lawful + lawless
-        support = np.array([belief.log_evidence for belief in self.beliefs]) + np.log(_PRIOR)
+        lawful = [Belief(covariances, observed, board, num_boards, working=each) for each in BOUND]
+        first = int(np.argmax([belief.log_evidence for belief in lawful]))
+        likelier = partial(Belief, covariances, observed, board, num_boards, working=BOUND[first])
+        lawless = [likelier(missed=missed, start=lawful[first]) for missed in _MISSED]
+        self._beliefs = lawful + lawless
+        support = np.array([belief.log_evidence for belief in self._beliefs]) + np.log(_PRIOR)
         weights = np.exp(support - support.max())
         self._support: Array = weights / weights[: len(BOUND)].max()
         weights = np.maximum(weights / weights.sum(), _LEAST)
         self.weights: Array = np.where(weights < _NEGLIGIBLE, 0.0, weights)
         self.weights /= self.weights.sum()
-        likeliest = self.beliefs[int(np.argmax(self.weights))]
+        likeliest = self._beliefs[int(np.argmax(self.weights))]
         self.noise = likeliest.noise
         self.misfit = likeliest.misfit()
 
@@ -120,7 +102,7 @@ class Hypotheses:
     @property
     def parts(self) -> Sequence[tuple[float, Belief]]:
         """How likely each hypothesis is, and what follows from it."""
-        every = zip(self.weights, self.beliefs, strict=True)
+        every = zip(self.weights, self._beliefs, strict=True)
         return [(weight, belief) for weight, belief in every if weight]
 
     def expected(self, rows: Rows) -> Array:
@@ -166,7 +148,7 @@ class Hypotheses:
         """
         normals, lawful = _normals(), self._support[: len(BOUND)]
         ends = np.round(np.cumsum(lawful / lawful.sum()) * len(normals)).astype(np.intp)
-        parts = zip(self.beliefs, np.split(normals, ends[:-1]), strict=False)
+        parts = zip(self._beliefs, np.split(normals, ends[:-1]), strict=False)
         cell = int(rows.cell[0])
         found = [drawn(belief.of_cell(cell), rows, part) for belief, part in parts if len(part)]
         return np.concatenate(found)
@@ -184,13 +166,6 @@ class Hypotheses:
     ) -> Sequence[tuple[float, Belief, Seen, Seen]]:
         pairs = zip(self.parts, one.seen, other.seen, strict=True)
         return [(weight, belief, a, b) for (weight, belief), a, b in pairs]
-
-
-def _start(before: Hypotheses | None, number: int, near: Belief | None = None) -> dict[str, Any]:
-    """Return where a belief begins: where it was before, or at one that is near, if any is."""
-    if before is None:
-        return {"start": near}
-    return {"start": before.beliefs[number], "goes_on": True}
 
 
 @cache

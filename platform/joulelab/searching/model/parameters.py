@@ -72,13 +72,11 @@ class Parameters:
         self.shared_mean = np.concatenate([board, np.zeros(num), [POWER_PER_K]])
         self.shared_variance = np.square(np.concatenate([prior.sd, offsets, [POWER_PER_K_SD]]))
 
-    def start(self, known: Weights | None = None) -> Weights:
-        """Return weights of the prior mean, or those that are known of the first measurements."""
-        of_cell = np.zeros((len(self._cell), _NUM_CELL))
-        if known is None:
-            return Weights(of_cell=of_cell, shared=np.zeros_like(self.shared_mean))
-        of_cell[: len(known.of_cell)] = known.of_cell
-        return Weights(of_cell=of_cell, shared=known.shared)
+    def start(self) -> Weights:
+        """Return weights of the prior mean."""
+        return Weights(
+            of_cell=np.zeros((len(self._cell), _NUM_CELL)), shared=np.zeros_like(self.shared_mean)
+        )
 
     def shared(self, weights: Weights) -> Array:
         """Return what is common to all, the board's parameters first; shape ``(q,)``."""
