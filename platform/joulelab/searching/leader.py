@@ -94,7 +94,7 @@ class Leader:
     def ratio(self, figures: Figures) -> float | None:
         """Return the cost of a trial over the baseline's, with its board taken out."""
         cost = cost_of(self._evidence.problem.objective, figures)
-        if not isfinite(cost.log):
+        if not isfinite(cost.log) or figures.board not in self._boards:
             return None
         return self._over_baseline(cost.log - float(self._effect[self._boards[figures.board]]))
 
