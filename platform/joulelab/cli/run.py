@@ -67,6 +67,7 @@ class Run(ClockOptions):
         self._check_held()
         child = Child(self.program)
         with ExitStack() as stack:
+            stack.callback(child.leave)
             named = self._named()
             settings = None if self.point.is_default else self._settings(stack, named)
             try:

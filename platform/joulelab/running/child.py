@@ -33,7 +33,8 @@ class Child:
     leaves behind becomes a child of this process, so that it can be named.
 
     From its making on, signals are held back in this thread and in those that it starts; so it
-    must be made before there are others. A signal that comes before the program ends this process.
+    must be made before there are others, and left in the end, whether the program was started or
+    not. A signal that comes before the program ends this process.
 
     Args:
         command: The program and its arguments.
@@ -44,6 +45,7 @@ class Child:
         self.pid: int | None = None
         self.started_s = self.ended_s = 0.0
         self.status = 0
+        self._is_left = False
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
         self._turn = threading.Lock()
         self._thread = threading.Thread(target=self._attend, name="joulelab-child", daemon=True)
@@ -71,10 +73,17 @@ class Child:
     def wait(self) -> float:
         """Wait until it has ended; return how long it ran, in seconds."""
         self._thread.join()
+        return self.ended_s - self.started_s
+
+    def leave(self) -> None:
+        """Hold signals back no longer; a program that was started must have been waited for."""
+        self._is_left = True
+        if self._thread.ident is not None and self._thread.is_alive():  # it never started
+            signal.pthread_kill(self._thread.ident, signal.SIGCHLD)
+        self._thread.join()
         while signal.sigtimedwait(HELD, 0) is not None:
             pass  # were meant for it and came too late
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-        return self.ended_s - self.started_s
 
     def outlived_by(self) -> tuple[int, ...]:
         """Return the processes that it left behind and that still run.
@@ -97,7 +106,7 @@ class Child:
     def _has_ended(self) -> bool:
         with self._turn:
             if self.pid is None:
-                return False
+                return self._is_left
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid:
             self.ended_s = time.monotonic()

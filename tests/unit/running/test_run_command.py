@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from contextlib import suppress
@@ -339,6 +340,19 @@ def test_a_request_that_cannot_be_carried_out_is_refused_before_anything_runs(
     assert found == code
     assert said in " ".join(capsys.readouterr().err.split())
     assert not lab.result_path.exists()
+
+
+def test_signals_reach_a_process_whose_program_never_started(lab):
+    """They stayed held back: in one that went on, Ctrl-C and SIGTERM did nothing any more."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    code = main(
+        ["run", "--device", "simulated", "--store", str(lab.store), "--", "no-such-program"]
+    )
+
+    assert code == 127
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == held
+    assert "joulelab-child" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_a_device_that_nobody_knows_is_refused_before_the_program_starts(lab, tmp_path):
