@@ -1,9 +1,10 @@
 """Energy between unannounced instants, from samples and a counter whose truth is known."""
 
+from itertools import accumulate
+
 import numpy as np
 import pytest
 from reference_data import reference_csv
-from scipy.signal import lfilter
 
 from joulelab.core.counter import EnergyCounter
 from joulelab.core.curve import EnergyCurve
@@ -111,7 +112,7 @@ def moving_power(random, correlation_s, stop_s, mean_w=690.0, share=0.05):
     num = round(stop_s / step_s)
     keeps = np.exp(-step_s / correlation_s)
     pushes = random.standard_normal(num) * np.sqrt(1 - keeps**2)
-    strays = lfilter([1.0], [1.0, -keeps], pushes)
+    strays = np.array(list(accumulate(pushes, lambda before, push: keeps * before + push)))
     energy_j = np.concatenate(([0.0], np.cumsum(mean_w * (1 + share * strays) * step_s)))
     return np.arange(num + 1) * step_s, energy_j
 
