@@ -19,7 +19,6 @@ import csv
 import math
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from counter_polling import Polling
 
 from joulelab.core.clock import MonotonicClock
 from joulelab.core.counter import EnergyCounter
@@ -84,34 +84,6 @@ class Recording:
     samples: PowerTrace
     own: CounterPolls
     dense: CounterPolls
-
-
-class Polling:
-    """Reads the counter of a device all the time, from another thread."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._polls: list[tuple[float, float, float]] = []
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._poll)
-
-    def __enter__(self) -> "Polling":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._thread.join()
-
-    def _poll(self) -> None:
-        while not self._ends.wait(0.001):
-            before_s = time.monotonic()
-            energy_j = self._device.read_energy_j()
-            self._polls.append((before_s, time.monotonic(), energy_j))
-
-    def polls(self) -> CounterPolls:
-        """Return all reads so far."""
-        return CounterPolls.of(self._polls.copy())
 
 
 def work_until(work: Work, at_s: float) -> None:

@@ -14,7 +14,6 @@ import json
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tyro
+from counter_polling import Polling
 from figures import Figure
 from look_loss import loss_of_work, noted
 from rich.console import Console
@@ -31,7 +31,6 @@ from rich.table import Table
 from joulelab import Monitor
 from joulelab.core.clock import MonotonicClock
 from joulelab.core.counter import EnergyCounter
-from joulelab.core.ticks import CounterPolls
 from joulelab.devices.base import Device
 from joulelab.devices.choice import find_visible
 from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
@@ -159,34 +158,6 @@ def at_tick(device: Device, work: Callable[[], None]) -> tuple[float, float]:
     return time.monotonic(), now_j
 
 
-class Polling:
-    """Reads the counter of a device all the time, from another thread."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-        self._polls: list[tuple[float, float, float]] = []
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._poll)
-
-    def __enter__(self) -> "Polling":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._thread.join()
-
-    def _poll(self) -> None:
-        while not self._ends.wait(0.001):
-            before_s = time.monotonic()
-            energy_j = self._device.read_energy_j()
-            self._polls.append((before_s, time.monotonic(), energy_j))
-
-    def counter(self) -> EnergyCounter:
-        """Return the counter over the time of the reads."""
-        return EnergyCounter(CounterPolls.of(self._polls))
-
-
 def compared(
     device: Device, monitor: Monitor, load: str, work: Callable[[], None], *, length_s: float
 ) -> list[Compared]:
@@ -201,7 +172,7 @@ def compared(
             work_for(work, length_s)
             measured.append((start_s, time.monotonic(), monitor.end(window)))
         work_for(work, 0.5)
-    counter = polling.counter()
+    counter = EnergyCounter(polling.polls())
     references = [counter.window(start_s, stop_s) for start_s, stop_s, _ in measured]
     return [
         Compared(
