@@ -8,9 +8,10 @@ from joulelab.searching.model.belief import Belief
 from joulelab.searching.model.cells import CellKernel, Spread
 from joulelab.searching.model.covariances import Covariances
 from joulelab.searching.model.fields import QUALITY, field
-from joulelab.searching.model.law import log_time_power, slopes
+from joulelab.searching.model.law import log_time_power
 from joulelab.searching.model.priors import ANY_BOARD
 from joulelab.searching.model.rows import Observed, Rows
+from joulelab.searching.model.slopes import slopes
 from joulelab.searching.model.threads import one_thread
 
 INF = np.array([np.inf])
@@ -119,11 +120,26 @@ def test_linear_algebra_uses_one_thread_for_as_long_as_it_is_asked_to():
 
 
 def test_slopes_are_those_of_the_law():
-    found = slopes(LAW, np.array([0.5]), INF)[0]
+    found = slopes(LAW, np.array([0.5]), INF, INF)[0]
 
     assert found[0, 0] == pytest.approx(1.0)
     assert found[1, 0] == pytest.approx(0.0, abs=1e-6)
     assert found[1, 7] == pytest.approx(100 / 165, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("limit_w", "asked_w"), [(np.inf, np.inf), (120.0, np.inf), (np.inf, 150.0), (120.0, 150.0)]
+)
+def test_slopes_are_differences_of_the_law_also_where_a_limit_holds_the_clock(limit_w, asked_w):
+    ratio, at = np.array([0.95]), (np.array([limit_w]), np.array([asked_w]))
+    law, step = LAW.copy(), 1e-5
+    law[0, 1:3] = 1.0, -0.4
+
+    found = slopes(law, ratio, *at)[0]
+
+    for number, moved in enumerate(step * np.eye(law.shape[1])):
+        up, down = (log_time_power(law + side * moved, ratio, *at)[0] for side in (1.0, -1.0))
+        assert found[:, number] == pytest.approx((up - down) / (2 * step), abs=1e-6)
 
 
 def test_covariances_of_cells_are_covariances():

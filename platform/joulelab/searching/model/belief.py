@@ -97,14 +97,17 @@ class Belief:
         self._unknown = Parameters(covariances, observed, board, num_boards, working)
         cell = observed.rows.cell
         self._of_cells = covariances.of_cells[:, cell[:, None], cell]
+        self._of_readings = self._of_cells.repeat(2, axis=1).repeat(2, axis=2)
         self._alike = self._missed_alike()
         self.noise = 1.0
         self.weights: Weights = self._unknown.start() if start is None else start.weights
         self._error = self._error_at(self.weights)
         for _ in range(_NUM_NOISE_ROUNDS):
             around = self._around()
-            share_unknown = self._find_likeliest(around)
-            self.noise = self._scaled_noise(around, share_unknown)
+            noise = self._scaled_noise(around, self._find_likeliest(around))
+            if noise == self.noise:
+                break
+            self.noise = noise
         self._conclude()
 
     def expected(self, rows: Rows) -> Array:
@@ -189,7 +192,11 @@ class Belief:
         return float(np.sum(self._variance() * np.diag(cho_solve(solve, np.eye(len(around))))))
 
     def _law_prior(self) -> Array:
-        return self._covariances.law(self._measured, self._measured, self._unknown.shared_variance)
+        measured = self._measured
+        found = (measured.shared * self._unknown.shared_variance) @ measured.shared.T
+        of_cell = measured.of_cell.T
+        across = of_cell[:, :, None] * self._of_readings * of_cell[:, None, :]
+        return np.asarray(found + across.sum(axis=0))
 
     def _error_at(self, weights: Weights) -> Array:
         """Return how far readings are from the law; shape ``(2 m,)``."""

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.searching.model.belief import CellBelief
-from joulelab.searching.model.law import log_time_power, slopes
+from joulelab.searching.model.law import log_time_power
 from joulelab.searching.model.rows import Rows
+from joulelab.searching.model.slopes import slopes
 
 Array = NDArray[np.float64]
 

@@ -33,12 +33,11 @@ BOARD_PARAMETERS: Final = ("constant", "knee", "ridge", "voltage", "bend", "stee
 """Logs of P0, k, x0, g, p and s."""
 NUM_PARAMETERS: Final = len(CELL_PARAMETERS) + len(BOARD_PARAMETERS)
 
-_PEAK, _OF_BOARD = CELL_PARAMETERS.index("peak"), len(CELL_PARAMETERS)
-_STEP = 1e-5
-_LEAST_RATIO = 0.05
-_LATEST_RIDGE = 0.98
-_LEAST_STEEPNESS = 1.0  # far softer than any limit acts; on the way there a step can lead beyond
-_LEAST_LOG = 1e-12
+PEAK, _OF_BOARD = CELL_PARAMETERS.index("peak"), len(CELL_PARAMETERS)
+LEAST_RATIO: Final = 0.05
+LATEST_RIDGE: Final = 0.98
+LEAST_STEEPNESS: Final = 1.0
+"""Far softer than any limit acts; on the way there a step can lead beyond."""
 
 
 def log_time_power(
@@ -55,87 +54,45 @@ def log_time_power(
     Returns:
         Shape ``(n, 2)``.
     """
-    held = _clock(parameters, ratio, limit_w, asked_w)
-    share, power_w = _share_and_power(parameters, held)
+    held = clock(parameters, ratio, limit_w, asked_w)
+    share, power_w = share_and_power(parameters, held)
     return np.column_stack([parameters[:, 0] + np.log(share), np.log(power_w)])
 
 
-def slopes(parameters: Array, ratio: Array, limit_w: Array, asked_w: Array | None = None) -> Array:
-    """Return the derivatives of :func:`log_time_power`; shape ``(n, 2, 13)``.
-
-    The clock that a limit holds is found once, and followed from there.
-    """
-    steps = _STEP * np.concatenate([np.eye(NUM_PARAMETERS), -np.eye(NUM_PARAMETERS)])
-    moved = (parameters + steps[:, None, :]).reshape(-1, NUM_PARAMETERS)
-    near = _clock(parameters, ratio, limit_w, asked_w)
-    tiled = [None if each is None else np.tile(each, len(steps)) for each in (asked_w, near)]
-    at = np.tile(ratio, len(steps)), np.tile(limit_w, len(steps))
-    share, power_w = _share_and_power(moved, _clock(moved, *at, *tiled))
-    logs = np.stack([moved[:, 0] + np.log(share), np.log(power_w)], axis=1)
-    up, down = logs.reshape(2, NUM_PARAMETERS, len(parameters), 2)
-    return np.asarray(((up - down) / (2 * _STEP)).transpose(1, 2, 0))
-
-
-def _clock(
-    parameters: Array,
-    ratio: Array,
-    limit_w: Array,
-    asked_w: Array | None,
-    near: Array | None = None,
-) -> Array:
-    """Return the clock at which each row runs, over the highest.
-
-    Args:
-        parameters: As for :func:`log_time_power`, like those that follow.
-        ratio: The clock that is asked for.
-        limit_w: Where the board's own limit lies.
-        asked_w: The limit that is asked for.
-        near: Where parameters next to these run; then it is followed from there.
-    """
+def clock(parameters: Array, ratio: Array, limit_w: Array, asked_w: Array | None) -> Array:
+    """Return the clock at which each row runs, over the highest; as :func:`log_time_power`."""
     if np.isinf(limit_w).all() and (asked_w is None or np.isinf(asked_w).all()):
         return ratio
-    power_w, most_w = _share_and_power(parameters, ratio)[1], limit_w
+    power_w, most_w = share_and_power(parameters, ratio)[1], limit_w
     if asked_w is not None:
-        most_w = _softened_w(parameters, power_w, limit_w, asked_w)
-    found, over = ratio.copy(), np.flatnonzero(power_w > most_w if near is None else near < ratio)
-    if near is None:
-        found[over] = power_law.held_clock(
-            lambda clock: _share_and_power(parameters[over], clock)[1],
-            most_w[over],
-            _LEAST_RATIO,
-            ratio[over],
-        )
-    else:
-        found[over] = _followed(parameters[over], near[over], most_w[over])
+        most_w = softened_w(parameters, power_w, limit_w, asked_w)
+    found, over = ratio.copy(), np.flatnonzero(power_w > most_w)
+    found[over] = power_law.held_clock(
+        lambda clock: share_and_power(parameters[over], clock)[1],
+        most_w[over],
+        LEAST_RATIO,
+        ratio[over],
+    )
     return found
 
 
-def _followed(parameters: Array, near: Array, limit_w: Array) -> Array:
-    """Return the clock ratio at which power is the limit, one Newton step from ``near``."""
-    steps = (_STEP, 0.0, -_STEP)
-    up, here, down = (np.log(_share_and_power(parameters, near + step)[1]) for step in steps)
-    slope = np.maximum((up - down) / (2 * _STEP), _LEAST_LOG)
-    moved = near + (np.log(limit_w) - here) / slope
-    return np.asarray(np.where(near > _LEAST_RATIO, moved, near))
-
-
-def _softened_w(parameters: Array, power_w: Array, limit_w: Array, asked_w: Array) -> Array:
+def softened_w(parameters: Array, power_w: Array, limit_w: Array, asked_w: Array) -> Array:
     """Return the most that may be drawn, by the mean over a step."""
     most_w, asked = limit_w.copy(), np.flatnonzero(np.isfinite(asked_w))
-    steepness = np.maximum(np.exp(parameters[asked, -1]), _LEAST_STEEPNESS)
-    peak = np.exp(parameters[asked, _PEAK])
+    steepness = np.maximum(np.exp(parameters[asked, -1]), LEAST_STEEPNESS)
+    peak = np.exp(parameters[asked, PEAK])
     over = steepness * np.log(power_w[asked] * peak / asked_w[asked])
     soft_w = power_w[asked] * np.exp(-np.logaddexp(0.0, over) / steepness)
     most_w[asked] = np.minimum(most_w[asked], soft_w)
     return np.asarray(most_w)
 
 
-def _share_and_power(parameters: Array, ratio: Array) -> tuple[Array, Array]:
+def share_and_power(parameters: Array, ratio: Array) -> tuple[Array, Array]:
     """Return time over that at the highest clock, and power in watts, at a clock that is held."""
     constant, knee, start, gain, bend, _ = np.exp(parameters[:, _OF_BOARD:]).T
     share = power_law.relative_time(ratio, parameters[:, 1:3], knee)
-    clocked, pipes, memory = np.exp(parameters[:, 3:_PEAK]).T
-    start = np.minimum(start, _LATEST_RIDGE)
+    clocked, pipes, memory = np.exp(parameters[:, 3:PEAK]).T
+    start = np.minimum(start, LATEST_RIDGE)
     above = power_law.height(ratio, start, 1.0 - start)
     squared = power_law.voltage(above**bend, gain) ** 2
     core = clocked * ratio + pipes / share

@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from joulelab.searching.cost import BOARD_POWER_SD, BOARD_TIME_SD
 from joulelab.searching.model.covariances import Covariances
-from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS, log_time_power, slopes
+from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS, log_time_power
 from joulelab.searching.model.priors import BoardPrior
 from joulelab.searching.model.rows import Observed, Rows
+from joulelab.searching.model.slopes import slopes
 from joulelab.searching.model.warmth import POWER_PER_K, POWER_PER_K_SD
 
 Array = NDArray[np.float64]
@@ -58,7 +59,7 @@ class Parameters:
         num_boards: int,
         working: float,
     ) -> None:
-        self._covariances, self._cell = covariances, observed.rows.cell
+        self._num, self._across = len(observed.logs), covariances.of_cells[:, :, observed.rows.cell]
         first_log_time, first_log_power = observed.logs[0]
         self._cell_mean = np.array(_CELL_MEAN) + np.array([0, 0, 0, 1, 1, 1, 0]) * first_log_power
         self._cell_mean[:2] += first_log_time, working
@@ -75,7 +76,7 @@ class Parameters:
     def start(self) -> Weights:
         """Return weights of the prior mean."""
         return Weights(
-            of_cell=np.zeros((len(self._cell), _NUM_CELL)), shared=np.zeros_like(self.shared_mean)
+            of_cell=np.zeros((self._num, _NUM_CELL)), shared=np.zeros_like(self.shared_mean)
         )
 
     def shared(self, weights: Weights) -> Array:
@@ -91,10 +92,8 @@ class Parameters:
 
     def of_cells(self, cell: NDArray[np.intp], weights: Weights) -> Array:
         """Return the parameters of cells; shape ``(n, 7)``."""
-        known, places = np.unique(cell, return_inverse=True)
-        across = self._covariances.of_cells[:, known[:, None], self._cell]
-        moved = np.einsum("pij,jp->ip", across, weights.of_cell)
-        return np.asarray((self._cell_mean + moved)[places])
+        moved = (self._across @ weights.of_cell.T[:, :, None])[:, :, 0]
+        return np.asarray(self._cell_mean + moved.T[cell])
 
     def logs(self, rows: Rows, weights: Weights) -> Array:
         """Return logarithms of time and power by the law; shape ``(n, 2)``."""
