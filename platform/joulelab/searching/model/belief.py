@@ -6,13 +6,14 @@ linear there (Laplace's approximation). All is written in the space of the data,
 what was never measured, only what is asked for is computed.
 """
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular  # type: ignore[import-untyped]
 
-from joulelab.searching.model.covariances import Covariances, Missed, Sums
+from joulelab.searching.model.covariances import Covariances, Missed, Seen, Sums
 from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS
 from joulelab.searching.model.parameters import Parameters, Weights
 from joulelab.searching.model.priors import BOUND, BoardPrior
@@ -48,24 +49,6 @@ class CellBelief:
     covariance: Array
     measured: Rows
     variance: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seen:
-    """Quantities of some configurations, and what measurements tell of them.
-
-    Attributes:
-        sums: The quantities.
-        known: Covariances with what was measured, in whose terms these are one each; shape
-            ``(2 m, n)``.
-    """
-
-    sums: Sums
-    known: Array
-
-    def at(self, places: NDArray[np.intp]) -> "Seen":
-        """Return some of them."""
-        return Seen(sums=self.sums.at(places), known=self.known[:, places])
 
 
 class Belief:
@@ -127,9 +110,25 @@ class Belief:
             weights: Of time and of power in the sum.
         """
         design = self._unknown.design(rows, self.weights)
-        sums = _sums(rows, np.array(weights), *design)
-        across = self._prior(self._measured, sums)
-        return Seen(sums=sums, known=solve_triangular(self._root, across, lower=True))
+        return self._seen(_sums(rows, np.array(weights), *design))
+
+    def see_readings(self, rows: Rows) -> Seen:
+        """Return logarithms of time and power of each row, one after the other."""
+        return self._seen(self._readings(rows))
+
+    def after(self, readings: Seen, root: Array) -> "Belief":
+        """Return what is believed once readings are known, but for where the likeliest lies.
+
+        Args:
+            readings: As :meth:`see_readings` has them.
+            root: Cholesky factor of their covariance.
+        """
+        found, (size, more) = copy(self), readings.known.shape
+        found._measured = self._measured.and_then(readings.sums)  # noqa: SLF001 - its own copy
+        found._root = np.block(  # noqa: SLF001
+            [[self._root, np.zeros((size, more))], [readings.known.T, root]]
+        )
+        return found
 
     def covariance(self, one: Seen, other: Seen) -> Array:
         """Return what is left of the covariances of two sets of quantities."""
@@ -183,20 +182,21 @@ class Belief:
         """Move to the most likely weights; return how many of the readings they do not follow."""
         least, own = np.inf, cho_factor(around, lower=True)
         for _ in range(_NUM_STEPS):
-            self._measured = self._readings(self.weights)
+            self._measured = self._readings(self._observed.rows)
             solve = cho_factor(self._law_prior() + around, lower=True)
             found = self._step(own, self._wanted(cho_solve(solve, self._linear_error())), least)
             if least - found < _ENOUGH:
                 break
             least = found
-        return float(np.sum(self._variance() * np.diag(cho_solve(solve, np.eye(len(around))))))
+        inverse = solve_triangular(solve[0], np.eye(len(around)), lower=True)
+        return float(self._variance() @ np.sum(inverse**2, axis=0))
 
     def _law_prior(self) -> Array:
         measured = self._measured
         found = (measured.shared * self._unknown.shared_variance) @ measured.shared.T
-        of_cell = measured.of_cell.T
-        across = of_cell[:, :, None] * self._of_readings * of_cell[:, None, :]
-        return np.asarray(found + across.sum(axis=0))
+        for alike, by_parameter in zip(self._of_readings, measured.of_cell.T, strict=True):
+            found += by_parameter[:, None] * alike * by_parameter
+        return np.asarray(found)
 
     def _error_at(self, weights: Weights) -> Array:
         """Return how far readings are from the law; shape ``(2 m,)``."""
@@ -245,7 +245,7 @@ class Belief:
     def _conclude(self) -> None:
         """Work out what measurements tell, with the law made linear where it is likeliest."""
         around = self._around()
-        self._measured = self._readings(self.weights)
+        self._measured = self._readings(self._observed.rows)
         self._root: Array = np.asarray(np.linalg.cholesky(self._law_prior() + around))
         density = _log_density(self._linear_error(), self._root)
         self.log_evidence = density + self._log_noise_prior()
@@ -255,16 +255,19 @@ class Belief:
         """Return the logarithm of how likely so much more scatter than stated is beforehand."""
         return -_NOISE_WORTH / 2 * float(np.log(self.noise) + 1.0 / self.noise - 1.0)
 
+    def _seen(self, sums: Sums) -> Seen:
+        across = self._prior(self._measured, sums)
+        return Seen(sums=sums, known=solve_triangular(self._root, across, lower=True))
+
     def _prior(self, one: Sums, other: Sums) -> Array:
         found = self._covariances.law(one, other, self._unknown.shared_variance)
         if self._missed is not None:
             found += self._covariances.missed(one, other, self._missed)
         return found
 
-    def _readings(self, weights: Weights) -> Sums:
-        """Return time and power of every measurement, one after the other."""
-        rows = self._observed.rows
-        design = self._unknown.design(rows, weights)
+    def _readings(self, rows: Rows) -> Sums:
+        """Return time and power of each row, one after the other."""
+        design = self._unknown.design(rows, self.weights)
         time, power = (_sums(rows, each, *design) for each in np.eye(2))
         return time.beside(power)
 

@@ -79,11 +79,38 @@ class Sums:
         """Return some of them."""
         return Sums(**{field.name: getattr(self, field.name)[places] for field in fields(self)})
 
+    def and_then(self, other: "Sums") -> "Sums":
+        """Return all of these, and then those of ``other``."""
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        return Sums(**{name: np.concatenate(pair) for name, pair in pairs.items()})
+
     def beside(self, other: "Sums") -> "Sums":
         """Return each, followed by its like of ``other``."""
         pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
         both = {name: np.stack(pair, axis=1) for name, pair in pairs.items()}
         return Sums(**{name: b.reshape(2 * len(b), *b.shape[2:]) for name, b in both.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Seen:
+    """Quantities of some configurations, and what measurements tell of them.
+
+    Attributes:
+        sums: The quantities.
+        known: Covariances with what was measured, in whose terms these are one each; shape
+            ``(2 m, n)``.
+    """
+
+    sums: Sums
+    known: Array
+
+    def at(self, places: NDArray[np.intp]) -> "Seen":
+        """Return some of them."""
+        return Seen(sums=self.sums.at(places), known=self.known[:, places])
+
+    def after(self, known: Array) -> "Seen":
+        """Return the same with covariances with further readings; shape ``(2 k, n)``."""
+        return Seen(sums=self.sums, known=np.vstack([self.known, known]))
 
 
 class Covariances:
@@ -102,12 +129,11 @@ class Covariances:
     def law(self, one: Sums, other: Sums, shared_variance: Array) -> Array:
         """Return covariances by the law, shape ``(len(one), len(other))``."""
         found = (one.shared * shared_variance) @ other.shared.T
-        order = np.argsort(one.cell, kind="stable")
-        known, starts = np.unique(one.cell[order], return_index=True)
-        across = self.of_cells[:, known[:, None], other.cell] * other.of_cell.T[:, None, :]
-        for number, places in enumerate(np.split(order, starts[1:])):
-            found[places] += one.of_cell[places] @ across[:, number]
-        return found
+        for cells, by_one, by_other in zip(
+            self.of_cells, one.of_cell.T, other.of_cell.T, strict=True
+        ):
+            found += by_one[:, None] * cells[one.cell][:, other.cell] * by_other
+        return np.asarray(found)
 
     def law_variance(self, one: Sums, other: Sums, shared_variance: Array) -> Array:
         """Return covariances by the law of each with its like, shape ``(n,)``."""

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, qmc  # type: ignore[import-untyped]
 
-from joulelab.searching.model.belief import Belief, Seen
-from joulelab.searching.model.covariances import Covariances, Missed
+from joulelab.searching.model.belief import Belief
+from joulelab.searching.model.covariances import Covariances, Missed, Seen
 from joulelab.searching.model.draws import drawn
 from joulelab.searching.model.law import NUM_PARAMETERS
 from joulelab.searching.model.priors import BOUND, BoardPrior

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular  # type: ignore[import-untyped]
 from scipy.special import ndtr  # type: ignore[import-untyped]
 
-from joulelab.searching.model.belief import Belief, Seen
-from joulelab.searching.model.forecast import SIDES, Forecast
+from joulelab.searching.model.belief import Belief
+from joulelab.searching.model.covariances import Seen
+from joulelab.searching.model.forecast import Forecast
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -82,7 +83,7 @@ class Improvements:
         """Return what is expected once trials at ``out`` are known; they only grow in number."""
         expected, chance = np.zeros((2, len(self.places)))
         for ahead, (weight, costs) in zip(self._ahead, self._parts, strict=True):
-            variance = costs.variance(out) + self.forecast.own_variance[self.places]
+            variance = costs.variance_after(out) + self.forecast.own_variance[self.places]
             deviation = np.maximum(np.sqrt(variance), 1e-9)
             expected += weight * _mean_above(ahead, deviation)
             chance += weight * ndtr((ahead - MATTERS) / deviation)
@@ -103,29 +104,27 @@ class _Costs:
         own = belief.variance(costs, costs)
         with_first = belief.covariance(costs, costs.at(np.zeros(1, dtype=np.intp)))[:, 0]
         self._own = own + own[0] - 2.0 * with_first
-        self._readings: list[Seen] = []
-        self._shown = np.zeros((0, 0))
-        self._across = np.zeros((0, len(own)))
+        self._num_known = 0
 
-    def variance(self, out: Sequence[int]) -> Array:
+    def variance_after(self, out: Sequence[int]) -> Array:
         """Return the variance of each cost less the first, once ``out`` is known."""
-        for place in out[len(self._readings) // len(SIDES) :]:
-            rows = self._forecast.rows.at(np.array([place], dtype=np.intp))
-            for side in SIDES:
-                self._take(self._belief.see(rows, side))
-        found = self._own.copy()
-        if self._readings:
-            noise = self._forecast.noise * np.eye(len(self._shown))
-            root = np.linalg.cholesky(self._shown + noise)
-            known = solve_triangular(root, self._across, lower=True)
-            found -= np.sum((known - known[:, :1]) ** 2, axis=0)
-        return np.asarray(np.maximum(found[1:], 0.0))
+        if len(out) > self._num_known:
+            self._take(out[self._num_known :])
+        return np.asarray(np.maximum(self._own[1:], 0.0))
 
-    def _take(self, reading: Seen) -> None:
-        self._readings.append(reading)
-        column = np.vstack([self._belief.covariance(each, reading) for each in self._readings])
-        self._shown = np.block([[self._shown, column[:-1]], [column.T]])
-        self._across = np.vstack([self._across, self._belief.covariance(reading, self._costs)])
+    def _take(self, places: Sequence[int]) -> None:
+        """Let readings at more places be known."""
+        rows = self._forecast.rows.at(np.array(places, dtype=np.intp))
+        readings = self._belief.see_readings(rows)
+        shown = self._belief.covariance(readings, readings)
+        shown += self._forecast.noise * np.eye(len(shown))
+        root = np.asarray(np.linalg.cholesky(shown), dtype=np.float64)
+        across = self._belief.covariance(readings, self._costs)
+        known = solve_triangular(root, across, lower=True)
+        self._own -= np.sum((known - known[:, :1]) ** 2, axis=0)
+        self._costs = self._costs.after(known)
+        self._belief = self._belief.after(readings, root)
+        self._num_known += len(places)
 
 
 def _mean_above(ahead: Array, deviation: Array) -> Array:
