@@ -82,6 +82,11 @@ class Account:
         """Trials that were begun and have not ended."""
         return self.num_begun - self._num_ended
 
+    @property
+    def lacks_energy(self) -> bool:
+        """Whether energy is bounded and what a trial takes is not known yet."""
+        return self.budget.energy_j is not None and not self._num_ended
+
     def spend(self, energy_j: float) -> None:
         """Note what an attempt took."""
         self.energy_j += energy_j

@@ -175,6 +175,8 @@ class SearchQueue(StudyTrials):
     @property
     def most_out(self) -> float:
         """How many trials may be under way at once, besides what the pool gives a GPU ahead."""
+        if self.account.lacks_energy:
+            return 1
         return self._num_gpus if self._has_few else inf
 
     @property

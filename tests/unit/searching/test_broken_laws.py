@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from search_surfaces import CLOCKS_MHZ, Surface, large_space, problem_on, searched
+from search_surfaces import BATCHES, CLOCKS_MHZ, Surface, large_space, problem_on, searched
 
 from joulelab.searching.answer import answer
 from joulelab.searching.evidence import Evidence
@@ -114,6 +114,43 @@ def test_the_best_is_found_where_the_law_fails(broken, seed):
 
     chosen = race.standing().best
     assert surface.log_edp(chosen) - surface.log_edp(surface.best()) < 0.01
+
+
+BESIDE_A_STEP_MHZ = {
+    *range(510, 900, 30),
+    690,
+    855,
+    885,
+    915,
+    945,
+    975,
+    1035,
+    1095,
+    1140,
+    1335,
+    1410,
+}
+
+
+def test_a_search_looks_beside_what_reads_lowest_where_the_model_prefers_another():
+    """It ended with clocks measured on both sides of the best, next to a step, and not that one."""
+    space = SearchSpace(
+        "vit", {"sm_clock_mhz": CLOCKS_MHZ, "batch": BATCHES}, knobs={"precision": "bf16"}
+    )
+    surface, strategy, random = (
+        Stepped(space, noise=0.005),
+        ModelGuided(problem_on(space)),
+        Random(1),
+    )
+    strategy.tell(surface.outcome(space.baseline, random))
+    for each in space:
+        clock_mhz, batch = each.point.sm_clock_mhz, dict(each.knobs)["batch"]
+        if clock_mhz in (BESIDE_A_STEP_MHZ if batch == 128 else {1005}):
+            strategy.tell(surface.outcome(each, random))
+
+    asked = [outcome.candidate for outcome in searched(strategy, surface, most=10)]
+
+    assert surface.best() in asked
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -181,7 +181,20 @@ def test_where_gpus_have_few_trials_each_not_all_begin_with_a_sentinel():
     assert queue.take(gpus[0]) is None  # what it asked for next would not know what these tell
 
 
-def test_where_the_budget_is_of_joules_a_first_sentinel_comes_with_every_ten_trials():
+def test_where_the_budget_is_of_joules_one_trial_tells_what_others_take(measured):
+    """Two trials of each of four GPUs took 160 kJ of a budget of 12 kJ."""
+    queue = queue_of(Scripted(CANDIDATES), gpus="abcd", budget=Budget(energy_j=1e-3))
+
+    taken = [queue.take(uuid) for uuid in "abcd"]
+
+    assert [trial is None for trial in taken] == [False, True, True, True]
+    assert not queue.is_done
+    queue.note(measured(taken[0]))
+    assert queue.take("b") is None
+    assert queue.stopped_by == "the budget of 0.001 J"
+
+
+def test_where_the_budget_is_of_joules_a_first_sentinel_comes_with_every_ten_trials(measured):
     queue = queue_of(
         Scripted(CANDIDATES * 9),
         gpus="abcd",
@@ -189,7 +202,10 @@ def test_where_the_budget_is_of_joules_a_first_sentinel_comes_with_every_ten_tri
         sentinel=Sentinel(configuration=gemm()),
     )
 
-    taken = [queue.take(uuid) for uuid in "abcd" * 9]
+    first = queue.take("a")
+    queue.note(measured(first))
+
+    taken = [first, *(queue.take(uuid) for uuid in ("bcd" + "abcd" * 8))]
 
     assert [number for number, trial in enumerate(taken) if trial.sentinel] == [0, 10, 21, 31]
 

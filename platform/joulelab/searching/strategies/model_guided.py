@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
 from joulelab.searching.base import Outcome, Strategy
+from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.beside import widest_gap
 from joulelab.searching.model.equals import expected_equals
@@ -152,8 +153,13 @@ class ModelGuided(Strategy):
         if (choice := self._best(forecast)) is None:
             return None
         free = free & ~forecast.is_capped & (forecast.feasible >= _EVEN)
-        is_lawless = forecast.belief.is_lawless
-        return widest_gap(forecast.rows, choice, tried, free, is_lawless=is_lawless)
+        for each in dict.fromkeys((choice, self._lowest(forecast))):
+            gap = widest_gap(
+                forecast.rows, each, tried, free, is_lawless=forecast.belief.is_lawless
+            )
+            if gap is not None:
+                return gap
+        return None
 
     def _free(self) -> NDArray[np.bool_]:
         """Return which configurations may be asked for."""
@@ -208,6 +214,17 @@ class ModelGuided(Strategy):
         tried = np.array([*measured, *self._out])
         kept = tried[forecast.feasible[tried] >= self.evidence.problem.confidence]
         return int(kept[np.argmin(forecast.log_cost[kept])]) if len(kept) else None
+
+    def _lowest(self, forecast: Forecast) -> int:
+        """Return what reads lowest, which the answer goes by: beside a step it is not the best."""
+        objective = self.evidence.problem.objective
+        read = {
+            self._space.index(each): cost_of(objective, figures).log
+            for each in self.evidence.measured
+            if (figures := self.evidence.mean(each)) is not None
+        }
+        likely = [at for at in read if forecast.feasible[at] >= self.evidence.problem.confidence]
+        return min(likely or read, key=read.__getitem__)
 
     def _beyond(self, place: int) -> set[int]:
         """Return the places of clocks that the cap makes the same as that at ``place``."""
