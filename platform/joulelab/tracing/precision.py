@@ -12,6 +12,8 @@ from joulelab.tracing.program import MATRIX_KINDS, Operator, Program
 PRECISIONS: tuple[str, ...] = tuple(FORMATS)
 """Names of number formats."""
 
+_USUAL = ("bf16", "fp16", "fp32")
+"""What is proposed in place of a format that is missing, the best first."""
 _FP16: tuple[Pipe, ...] = ("tensor_fp16", "fp16")
 # What a product traced on a pipe may run on, the preferred pipe first. Single precision on TF32
 # units is an offer that PyTorch makes for convolutions, so it falls back to plain units.
@@ -114,8 +116,10 @@ def check_precision(precision: str, processor: Processor) -> None:
     """
     if not supports(precision, processor):
         known = [name for name in PRECISIONS if supports(name, processor)]
+        usual = next((name for name in _USUAL if name in known), known[0])
         raise ConfigError(
-            f"{processor.product_name} has no {precision} units; it has {', '.join(known)}."
+            f"{processor.product_name} has no {precision} units; it has {', '.join(known)}. "
+            f"Ask for one of these, as with --precision {usual}."
         )
 
 
