@@ -236,6 +236,14 @@ class PhaseEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostRange:
+    """What the same takes behind other hosts: behind the fastest known and the slowest."""
+
+    latency_s: tuple[float, float]
+    energy_j: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """A model on a device.
 
@@ -248,6 +256,7 @@ class Estimate:
         data_energy_j: Lowest and highest energy that operands' data alone may lead to; the
             estimate is for random-like data, the high end.
         without_formula: Operators that have no cost formula, with their share of all bytes.
+        host_range: Where the host sets the time and is not known; else ``None``.
     """
 
     model: str
@@ -263,6 +272,13 @@ class Estimate:
     confidence: Confidence
     data_energy_j: tuple[float, float]
     without_formula: Mapping[str, float] = field(default_factory=dict)
+    host_range: HostRange | None = None
+
+    @property
+    def launch_share(self) -> float:
+        """Share of the time that launching kernels sets, 0..1."""
+        launch_s = sum(one.latency_s * one.bound_shares.get("launch", 0.0) for one in self.phases)
+        return launch_s / self.latency_s
 
     @property
     def latency_s(self) -> float:

@@ -172,6 +172,21 @@ def _cost(estimate: Estimate, phase: PhaseEstimate) -> str:
     return f"{name}{time}, {energy} at {quantity(phase.power_w, 'W', digits=3)}"
 
 
+def host_words(estimate: Estimate) -> str:
+    """Say what other hosts would make of it; nothing where that is small, or the host is known."""
+    found = estimate.host_range
+    if found is None:
+        return ""
+    times, energies = (
+        " to ".join(quantity(one, unit, digits=3) for one in pair)
+        for pair, unit in ((found.latency_s, "s"), (found.energy_j, "J"))
+    )
+    return (
+        f"Launching kernels sets {estimate.launch_share:.0%} of the time: {times} and {energies} "
+        "behind the fastest and the slowest host known (--host, joulelab calibrate --host)"
+    )
+
+
 def _errors(confidence: Confidence) -> str:
     if confidence.time_error is None and confidence.energy_error is None:
         return "never compared with a measurement"
