@@ -16,13 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from scipy.optimize import least_squares
 
+from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.pricing.kernel_class import kernel_class
 from joulelab.estimator.pricing.power import settle
@@ -38,6 +39,8 @@ from joulelab.tracing.program import MatrixShape, Operator
 _ROOT = Path(__file__).parents[1]
 _TOGETHER = {"rearrangement": "copying"}
 """Classes that a profile does not tell apart."""
+_OF_PIPES = ("product",)
+"""Classes that reach what their pipe does, which is measured with large products."""
 _NO_KERNELS = ("Activity Buffer", "Runtime", "cuda", "Lazy", "Command", "ProfilerStep")
 _LEAST_CASES = 3
 _CALLS_APART = 0.25
@@ -86,7 +89,7 @@ def read_evidence(folder: Path) -> dict[str, list[Evidence]]:
         rows = [row for row in csv.DictReader(file) if row["name"] in profiles]
     evidence: dict[str, list[Evidence]] = defaultdict(list)
     for row in rows:
-        found = _plan_of(row)
+        found = plan_of(row)
         measured = profiled(profiles[row["name"]], training=row["phase"] == "train")
         for name, table in _tables(found).items():
             calls = measured.calls[name]
@@ -102,7 +105,8 @@ def read_evidence(folder: Path) -> dict[str, list[Evidence]]:
     return evidence
 
 
-def _plan_of(row: Mapping[str, str]) -> Plan:
+def plan_of(row: Mapping[str, str], mode: str = "eager") -> Plan:
+    """Return the plan of a row of networks.csv."""
     model = f"{_ROOT / row['model']}" if ".py:" in row["model"] else row["model"]
     traced = trace_model(
         model,
@@ -111,7 +115,7 @@ def _plan_of(row: Mapping[str, str]) -> Plan:
         training=row["phase"] == "train",
         **json.loads(row["knobs"]),
     )
-    return next(one for one in plan(traced, "eager") if one.phase.phase == row["phase"])
+    return next(one for one in plan(traced, cast("Mode", mode)) if one.phase.phase == row["phase"])
 
 
 def _tables(found: Plan) -> dict[str, WorkTable]:
@@ -214,7 +218,8 @@ def _scalars(name: str, evidence: Sequence[Evidence]) -> list[str]:
         for one in evidence
         for found, operator in zip(one.table.classes, one.table.operators, strict=True)
     }
-    names = [f"{found}_float32" if wide else found for found, wide in sorted(seen)]
+    kept = sorted(one for one in seen if one[0] not in _OF_PIPES)
+    names = [f"{found}_float32" if wide else found for found, wide in kept]
     return [f"timing.least_s.{name}", *(f"timing.kind_efficiency.{one}" for one in names)]
 
 

@@ -90,7 +90,8 @@ class GroupEstimate:
         roofline_s: Least time that peak rates allow at the default clock.
         bound: What sets its time.
         clock_mhz: Core clock at which it runs: lower than requested where the power cap binds.
-        power_w: Power while it runs, never above the cap.
+        power_w: Power while it runs; for so short it may exceed the cap, which boards hold over
+            many kernels.
         energy: Where its energy goes, waiting included.
     """
 
@@ -202,7 +203,7 @@ class PhaseEstimate:
     Attributes:
         roofline_s: Least time that peak rates allow.
         power_w: Mean power, never above the cap.
-        peak_power_w: Power of the group that draws most, never above the cap.
+        peak_power_w: Power of the group that draws most, up to the cap.
         throttled_fraction: Share of the latency in which the power cap holds the clock down.
     """
 

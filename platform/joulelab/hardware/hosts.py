@@ -20,13 +20,13 @@ FASTEST, SLOWEST = "fast", "slow"
 """Between which hosts the answer for an unknown one is."""
 
 _FOLDER = "hosts"
-_LAUNCHES = 1.77
+LAUNCHES = 1.77
 """Launches of a program over those of a loop around one operator: arguments, views, checks."""
-_MODULES = 5.02
+MODULES = 5.02
 """Modules entered, over an empty one's call: their Python around operators."""
-_VIEWS = 4.73
+VIEWS = 4.73
 """Calls that launch nothing, over a view in a loop."""
-_TRAINING = 1.6
+TRAINING = 1.6
 """Host time of a step of training over that of its kernels in inference: the gradient's graph.
 Fitted together to programs on one H100's host (experiments/results/h100_kernels)."""
 _HALF = ("float16", "bfloat16")
@@ -59,15 +59,15 @@ def on_host(processor: Processor, host: Host) -> Processor:
     timing = replace(
         processor.timing,
         eager_launch_s=_launches(host.operator_s),
-        module_s=_MODULES * host.module_s,
-        view_s=_VIEWS * host.operator_s["view"],
-        training_launch=_TRAINING,
+        module_s=MODULES * host.module_s,
+        view_s=VIEWS * host.operator_s["view"],
+        training_launch=TRAINING,
     )
     return replace(processor, timing=timing)
 
 
 def _launches(operator_s: Mapping[str, float]) -> dict[str, float]:
-    call_s = {name: _LAUNCHES * one for name, one in operator_s.items()}
+    call_s = {name: LAUNCHES * one for name, one in operator_s.items()}
     norm_s, copy_s = call_s["layer_norm"], call_s["add"]
     return {
         "default": copy_s,

@@ -31,7 +31,7 @@ class Settled:
     Attributes:
         core_s: Time that the units alone would take.
         memory_s: Time that the memories alone would take.
-        power_w: Mean power meanwhile, never above the cap.
+        power_w: Mean power meanwhile; that of all together is never above the cap.
         compute_j: Energy of operations and of the units that they keep busy.
         memory_j: Energy of moving bytes and of the units that this keeps busy.
         static_j: Energy of being powered and clocked.

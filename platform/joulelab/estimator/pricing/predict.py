@@ -186,7 +186,7 @@ def _columns(result: PhaseRun, num_devices: int) -> tuple[Array, Array, Array, A
         result.latency_s * executions,
         result.energy_j * executions * num_devices,
         result.roofline_s * executions,
-        result.settled.power_w.max(axis=-1),
+        np.minimum(result.settled.power_w.max(axis=-1), result.where.cap_w),
     )
 
 
