@@ -131,7 +131,7 @@ def _tables(found: Plan) -> dict[str, WorkTable]:
 
 def _tabulated(program: Any, part: Sequence[Operator], training: bool) -> WorkTable:
     """Tabulate a part of a program; classes stay those within the whole."""
-    groups = [(index,) for index in range(len(part))]
+    groups = tuple((index,) for index in range(len(part)))
     table = tabulate(replace(program, operators=tuple(part), live_b=()), groups)
     classes = tuple(kernel_class(one, training=training) for one in table.operators)
     return replace(table, classes=classes)

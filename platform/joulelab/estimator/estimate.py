@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from joulelab.core.cost import Pipe
 from joulelab.core.point import OperatingPoint
-from joulelab.hardware.processor import Tier
+from joulelab.estimator.trust import Confidence, HostRange
 
 Mode = Literal["eager", "graph", "compiled"]
 """Kernel by kernel from Python; the same kernels captured once; fused kernels, captured."""
@@ -178,25 +178,6 @@ class Concurrency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Confidence:
-    """How far to trust an estimate.
-
-    Attributes:
-        tier: A calibrated on this device, B on its class, C datasheet alone, D projected.
-        time_error: Held-out mean absolute relative error of time; ``None`` if never compared.
-        energy_error: The same of energy.
-        num_points: Measurements behind them.
-        note: What a reader must know, e.g. that there is no silicon.
-    """
-
-    tier: Tier
-    time_error: float | None = None
-    energy_error: float | None = None
-    num_points: int = 0
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEstimate:
     """One phase of a model on a device; figures are for all its executions.
 
@@ -234,14 +215,6 @@ class PhaseEstimate:
     def bound_shares(self) -> dict[Bound, float]:
         """Share of the time that each bound sets, largest first."""
         return time_shares((group.bound, group.elapsed_s) for group in self.groups)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostRange:
-    """What the same takes behind other hosts: behind the fastest known and the slowest."""
-
-    latency_s: tuple[float, float]
-    energy_j: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

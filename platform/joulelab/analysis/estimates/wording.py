@@ -8,7 +8,6 @@ from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import (
     Bound,
-    Confidence,
     Estimate,
     MemoryEstimate,
     PhaseEstimate,
@@ -16,6 +15,7 @@ from joulelab.estimator.estimate import (
 )
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.question import Cell
+from joulelab.estimator.trust import Confidence
 from joulelab.hardware.processor import Processor
 
 BOUND_WORDS: Mapping[Bound, str] = {
@@ -182,8 +182,8 @@ def host_words(estimate: Estimate) -> str:
         for pair, unit in ((found.latency_s, "s"), (found.energy_j, "J"))
     )
     return (
-        f"Launching kernels sets {estimate.launch_share:.0%} of the time: {times} and {energies} "
-        "behind the fastest and the slowest host known (--host, joulelab calibrate --host)"
+        f"Launching kernels sets {estimate.launch_share:.0%} of the time: {times} and {energies} over "
+        "known hosts; joulelab calibrate --host measures yours, for --host."
     )
 
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Confidence, Estimate, Mode
+from joulelab.estimator.estimate import Estimate, Mode
 from joulelab.estimator.pricing.breakdown import phase_estimate
 from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
+from joulelab.estimator.trust import Confidence
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.precision import check_precision
 from joulelab.tracing.program import ALL_REDUCE, TracedModel

@@ -11,15 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.core.cost import Pipe
-from joulelab.core.physics import STEP_S
 from joulelab.core.power_law import roofline_s, starvation
 from joulelab.errors import ConfigError
-from joulelab.estimator.pricing.kernel_class import FIRST_CONVOLUTION, GROUPED_CONVOLUTION
+from joulelab.estimator.pricing.kernel_rates import (
+    efficiency,
+    overhead_s,
+    pipes_of,
+    stream_efficiency,
+    waits_s,
+)
 from joulelab.estimator.pricing.matrix_work import ACTIVATION_SHARE, layout_work, utilisation
-from joulelab.estimator.pricing.table import Shapes, WorkTable, kind_name
+from joulelab.estimator.pricing.table import Shapes, WorkTable
 from joulelab.hardware.processor import Processor
-from joulelab.tracing.precision import is_matrix, pipe_on
-from joulelab.tracing.program import MATRIX_KINDS
+from joulelab.tracing.precision import is_matrix
 
 Array = NDArray[np.float64]
 
@@ -32,12 +36,6 @@ other data passes through."""
 _QUERY_BLOCK = 32
 """Queries that fused attention on plain units works on together, fewer or not: with one query and
 576 keys it takes on an H200 what 32 would."""
-_NARROW_GROUP = 32
-"""Channels of a group up to which one kernel computes all groups of a convolution: on an H100, 32
-groups of up to 32 channels take 11 us (ResNeXt-50), 4 to 36 groups of 56 each (RegNetY-8GF)."""
-_WINDOW_PROLOGUE = 27.0
-"""Elements of a window of few channels that take as long as what precedes them: windows of 27 reach
-half the rate of large ones on an H100 (VGG, MobileNet, ResNet, ViT)."""
 _HOP_S = 2e-6
 """Time of one step of a ring over directly linked devices, beyond its bytes; estimated."""
 
@@ -82,23 +80,23 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
         ConfigError: If matrix work has a format that the processor lacks, or if it sums over
             several devices and has no link.
     """
-    pipes = _pipes(table, processor)
+    pipes = pipes_of(table, processor)
     core_s_mhz, fill = _core(table, processor, pipes)
     cache_b, memory_b = _served(table, processor)
     link_b, link_s = _link(table, processor, num_devices)
     layout = layout_work(table, processor, pipes)
     timing, cache, memory = processor.timing, processor.last_cache, processor.memory
-    streamed = timing.memory_efficiency * _stream_efficiency(table, processor)
+    streamed = timing.memory_efficiency * stream_efficiency(table, processor)
     runs_on = np.array(pipes, dtype=object)
     flop = {pipe: table.per_group(table.flop * (runs_on == pipe)) for pipe in dict.fromkeys(pipes)}
-    waits_s = _waits_s(table, core_s_mhz / processor.default_clock_mhz)
+    waiting_s = waits_s(table, core_s_mhz / processor.default_clock_mhz)
     moved_b = {cache.name: cache_b + layout.cache_b, memory.name: memory_b + layout.memory_b}
     return GroupCosts(
         core_s_mhz=_side_by_side(table, processor, pipes, core_s_mhz),
         tensor_s_mhz=_tensor_s_mhz(table, processor, flop),
         cache_s=cache_b / (streamed * cache.bandwidth_b_per_s),
         memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
-        fixed_s=_overhead_s(table, processor) + layout.seconds + link_s + waits_s,
+        fixed_s=overhead_s(table, processor) + layout.seconds + link_s + waiting_s,
         fill=_group_fill(table, core_s_mhz, fill),
         flop_j=sum(
             (flop[pipe] * processor.power.flop_j[pipe] for pipe in flop),
@@ -110,20 +108,6 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
         moved_b={**moved_b, LINK: link_b} if link_b.any() else moved_b,
         peak_s=_peak_s(processor, flop, cache_b, memory_b, link_b),
     )
-
-
-def _pipes(table: WorkTable, processor: Processor) -> list[Pipe]:
-    """Return the pipe of each operator row.
-
-    Kernels that take images channel by channel multiply windows of few channels on plain units.
-    """
-    pipes = [pipe_on(operator, processor) for operator in table.operators]
-    if processor.timing.layout_efficiency is None:
-        return pipes
-    return [
-        "fp32" if found == FIRST_CONVOLUTION and pipe.startswith("tensor_") else pipe
-        for found, pipe in zip(table.classes, pipes, strict=True)
-    ]
 
 
 def memory_side_s(
@@ -150,7 +134,7 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
     rates = np.array([processor.flop_per_clock[pipe] for pipe in pipes])
     reached = rates * np.array(
         [
-            timing.pipe_efficiency[pipe] * _efficiency(table, row, processor)
+            timing.pipe_efficiency[pipe] * efficiency(table, row, processor)
             for row, pipe in enumerate(pipes)
         ]
     )
@@ -223,45 +207,6 @@ def _group_fill(table: WorkTable, core_s_mhz: Array, fill: Array) -> Array:
     total = table.per_group(core_s_mhz)
     used = table.per_group(core_s_mhz * fill)
     return np.divide(used, total, out=np.ones_like(total), where=total > 0)
-
-
-def _overhead_s(table: WorkTable, processor: Processor) -> Array:
-    """Return the least time of each group: that of matrix work is longer where that is known."""
-    return np.array([_least_s(table, row, processor) for row in table.main])
-
-
-def _waits_s(table: WorkTable, core_s: Array) -> Array:
-    """Return by how much steps of recurrent layers, each waiting for the last, exceed work."""
-    steps = np.array([one.steps * (one.kind == "gemm") for one in table.operators])
-    return table.per_group(np.maximum(0.0, STEP_S * steps - core_s))
-
-
-def _least_s(table: WorkTable, row: int, processor: Processor) -> float:
-    """Return the least time of an operator row; wide groups run one kernel after the other."""
-    operator, timing = table.operators[row], processor.timing
-    least_s = timing.overhead_s(table.classes[row], kind_name(operator) in MATRIX_KINDS)
-    is_wide = table.classes[row] == GROUPED_CONVOLUTION and table.shapes.n[row] > _NARROW_GROUP
-    return least_s * float(table.shapes.batch[row]) if is_wide else least_s
-
-
-def _efficiency(table: WorkTable, row: int, processor: Processor) -> float:
-    operator, found = table.operators[row], table.classes[row]
-    reached = processor.timing.efficiency((found, kind_name(operator)), operator.dtype)
-    if found != FIRST_CONVOLUTION:
-        return reached
-    k = float(table.shapes.k[row])
-    return reached * k / (k + _WINDOW_PROLOGUE)
-
-
-def _stream_efficiency(table: WorkTable, processor: Processor) -> Array:
-    """Return what each group reaches of a stream's bandwidth: of the kinds that only stream."""
-    is_matrix_work = [table.operators[row].kind in MATRIX_KINDS for row in table.main]
-    return np.array(
-        [
-            1.0 if matrix_work else _efficiency(table, row, processor)
-            for row, matrix_work in zip(table.main, is_matrix_work, strict=True)
-        ]
-    )
 
 
 def _served(table: WorkTable, processor: Processor) -> tuple[Array, Array]:

@@ -261,7 +261,7 @@ def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
     if toggle != 1.0:
         costs = replace(costs, flop_j=toggle * costs.flop_j, cache_j=toggle * costs.cache_j)
     sequence = plan.table.sequence
-    counts = np.bincount(sequence, minlength=plan.table.num_rows)
+    counts = np.bincount(sequence, minlength=plan.table.num_rows).astype(np.float64)
     settled = settle(costs, where.processor, where.clock_mhz, where.held_w, counts)
     elapsed = elapsed_s(
         settled.device_s[:, sequence],
