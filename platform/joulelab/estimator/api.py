@@ -25,8 +25,8 @@ from joulelab.tracing.program import TracedModel
 _CLOCKS_TO_TRY = 16
 _MAX_TRACES = 4
 _PROGRAMS = 1.4
-"""Factor within which nine of ten programs are of what their calls take on a known host: the standard
-deviation of the logarithm is 0.29 over those that the factors of hosts were fitted to."""
+"""Factor within which nine of ten programs are of what their calls take on a known host: over those
+that the factors of hosts were fitted to, the logarithm's standard deviation is 0.29."""
 _LAUNCH_SHARE = 0.1
 """Share of the time that launches set, from which it is said what other hosts would make of it."""
 

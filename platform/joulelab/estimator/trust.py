@@ -26,7 +26,7 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRange:
-    """What the same takes behind hosts from the fastest to the slowest known: nine of ten programs."""
+    """What nine of ten programs take behind hosts from the fastest to the slowest known."""
 
     latency_s: tuple[float, float]
     energy_j: tuple[float, float]
