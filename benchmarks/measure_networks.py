@@ -2,7 +2,7 @@
 """Measure time and energy of networks that no fit of the estimator has seen, on one GPU.
 
 Usage: PYTHONPATH=platform:actors python3 benchmarks/measure_networks.py OUT_FOLDER
-           [--budget-s 1000] [--only NAME...] [--dry-run]
+           [--budget-s 1000] [--only NAME...] [--fitting] [--dry-run]
 
 Needs PyTorch with CUDA, torchvision, timm, transformers and nvidia-ml-py. NVML is only read: no
 setter is called. Each case becomes a line of ``networks.csv`` as soon as it is measured, in an
@@ -12,6 +12,7 @@ fails leaves its reason. ``networks.json`` says on what it ran, and how fast the
 
 import argparse
 import csv
+import gzip
 import json
 import os
 import platform
@@ -31,6 +32,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # networks come from configuration
 import torch
 from energy_poller import EnergyPoller
 from estimator_anchors import NvmlSensors, Sensors, TrialSensors
+from fitting_networks import fitting_cases
 from host_speed import host_speed
 from network_loops import LoopMaker
 from network_points import Case, all_cases
@@ -57,16 +59,26 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="folder for networks.csv and networks.json")
     parser.add_argument("--budget-s", type=float, default=1000.0, help="no case starts after it")
     parser.add_argument("--only", nargs="+", default=[""], help="only names that start so")
+    parser.add_argument(
+        "--fitting",
+        action="store_true",
+        help="the networks that constants are fitted to, in shorter windows, and their kernels",
+    )
     parser.add_argument("--dry-run", action="store_true", help="one step each on the CPU, no GPU")
     settings = parser.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
     begin_s = time.monotonic()
-    chosen = [case for case in all_cases() if case.name.startswith(tuple(settings.only))]
+    cases = fitting_cases() if settings.fitting else all_cases()
+    chosen = [case for case in cases if case.name.startswith(tuple(settings.only))]
     device, sensors, uuid = _device(is_trial=settings.dry_run)
     with EnergyPoller("" if settings.dry_run else uuid) as poller:
         runner = Runner(device, sensors, poller, LoopMaker(device), uuid)
-        runner.scale = 0.005 if settings.dry_run else 1.0
+        runner.scale = 0.005 if settings.dry_run else 0.5 if settings.fitting else 1.0
+        runner.profiles = {} if settings.fitting and not settings.dry_run else None
         _run(runner, chosen, settings.out, begin_s, settings.budget_s)
+        if runner.profiles:
+            with gzip.open(settings.out / "kernels.json.gz", "wt") as file:
+                json.dump(runner.profiles, file)
     return 0
 
 

@@ -6,7 +6,8 @@ H200. Families are told beside those that are alone in theirs.
 """
 
 
-def _hf(model_type: str, **options: object) -> str:
+def of_transformers(model_type: str, **options: object) -> str:
+    """Return a network of transformers by its type and what differs from its defaults."""
     values = "&".join(f"{name}={_json(value)}" for name, value in options.items())
     return f"hf:{model_type}?{values}" if values else f"hf:{model_type}"
 
@@ -15,8 +16,9 @@ def _json(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _llama(width: int, inner: int, layers: int, heads: int, kv_heads: int, **more: object) -> str:
-    return _hf(
+def llama(width: int, inner: int, layers: int, heads: int, kv_heads: int, **more: object) -> str:
+    """Return a language model of the Llama kind."""
+    return of_transformers(
         str(more.pop("kind", "llama")),
         hidden_size=width,
         intermediate_size=inner,
@@ -27,8 +29,9 @@ def _llama(width: int, inner: int, layers: int, heads: int, kv_heads: int, **mor
     )
 
 
-def _pythia(width: int, layers: int, heads: int) -> str:
-    return _hf(
+def pythia(width: int, layers: int, heads: int) -> str:
+    """Return a language model of the Pythia suite."""
+    return of_transformers(
         "gpt_neox",
         hidden_size=width,
         intermediate_size=4 * width,
@@ -44,9 +47,9 @@ _LLAMA3 = {"vocab_size": 128256, "tie_word_embeddings": True}
 # Geometries are those of the published config.json of each.
 LANGUAGE = {
     "gpt2": "gpt2",
-    "llama-3.2-1b": _llama(2048, 8192, 16, 32, 8, head_dim=64, **_LLAMA3),
-    "qwen3-0.6b": _llama(1024, 3072, 28, 16, 8, **_QWEN3),
-    "opt-1.3b": _hf(
+    "llama-3.2-1b": llama(2048, 8192, 16, 32, 8, head_dim=64, **_LLAMA3),
+    "qwen3-0.6b": llama(1024, 3072, 28, 16, 8, **_QWEN3),
+    "opt-1.3b": of_transformers(
         "opt",
         hidden_size=2048,
         ffn_dim=8192,
@@ -54,16 +57,16 @@ LANGUAGE = {
         num_attention_heads=32,
         word_embed_proj_dim=2048,
     ),
-    "pythia-410m": _pythia(1024, 24, 16),
-    "mixtral-small": _llama(
+    "pythia-410m": pythia(1024, 24, 16),
+    "mixtral-small": llama(
         1024, 3584, 12, 16, 4, kind="mixtral", num_local_experts=8, num_experts_per_tok=2
     ),
     "gpt2-xl": "gpt2-xl",
-    "mamba-130m": _hf("mamba", hidden_size=768, num_hidden_layers=24),
-    "llama-3.2-3b": _llama(3072, 8192, 28, 24, 8, head_dim=128, **_LLAMA3),
-    "phi-1.5": _llama(2048, 8192, 24, 32, 32, kind="phi", vocab_size=51200),
+    "mamba-130m": of_transformers("mamba", hidden_size=768, num_hidden_layers=24),
+    "llama-3.2-3b": llama(3072, 8192, 28, 24, 8, head_dim=128, **_LLAMA3),
+    "phi-1.5": llama(2048, 8192, 24, 32, 32, kind="phi", vocab_size=51200),
     "qwen2.5-0.5b": "qwen2.5-0.5b",
-    "qwen3-1.7b": _llama(2048, 6144, 28, 16, 8, **_QWEN3),
+    "qwen3-1.7b": llama(2048, 6144, 28, 16, 8, **_QWEN3),
 }
 _OWN = "benchmarks/network_modules.py"
 
@@ -72,7 +75,7 @@ ENCODERS = {
     "distilbert": ("hf:distilbert", 256),
     "deberta-v3-base": (f"{_OWN}:Deberta", 32),
     "roberta-large": (
-        _hf(
+        of_transformers(
             "roberta",
             hidden_size=1024,
             intermediate_size=4096,
@@ -86,7 +89,7 @@ ENCODERS = {
     "t5-base-encoder": (f"{_OWN}:T5Encoder", 64),
     "modernbert-base": ("hf:modernbert", 64),
     "albert-base": (
-        _hf(
+        of_transformers(
             "albert",
             embedding_size=128,
             hidden_size=768,

@@ -184,6 +184,13 @@ class StackedLstm(nn.Module):
         return _tokens(batch)
 
 
+class SmallLstm(StackedLstm):
+    """Two LSTM layers, of a third of the width."""
+
+    def __init__(self) -> None:
+        super().__init__(width=512, layers=2)
+
+
 class _Residual(nn.Module):
     """Two convolutions, told the time between them."""
 
@@ -269,6 +276,18 @@ class DiffusionUnet(nn.Module):
     def example_inputs(batch: int) -> dict[str, torch.Tensor]:
         """Return images and embedded times."""
         return {"images": torch.empty(batch, 3, 64, 64), "time": torch.empty(batch, 192)}
+
+
+class PixelUnet(DiffusionUnet):
+    """The same on 32 by 32 pixels, two thirds as wide."""
+
+    def __init__(self) -> None:
+        super().__init__(width=128)
+
+    @staticmethod
+    def example_inputs(batch: int) -> dict[str, torch.Tensor]:
+        """Return images and embedded times."""
+        return {"images": torch.empty(batch, 3, 32, 32), "time": torch.empty(batch, 128)}
 
 
 def _level(inputs: int, outputs: int, time_width: int, *, attends: bool) -> nn.ModuleList:

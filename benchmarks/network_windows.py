@@ -10,6 +10,7 @@ import torch
 from energy_poller import EnergyPoller
 from estimator_anchors import Sensors
 from host_speed import launch_s
+from kernel_profile import kernel_profile
 from network_loops import Loop, LoopMaker, is_finite, num_parameters
 from network_points import Case
 
@@ -24,7 +25,12 @@ _LARGEST_TRIAL = 150e6
 
 @dataclass
 class Runner:
-    """Measures cases on one device."""
+    """Measures cases on one device.
+
+    Attributes:
+        scale: Share of the usual time that warming up and windows take.
+        profiles: Where profiles of kernels go, by case; ``None`` to make none.
+    """
 
     device: str
     sensors: Sensors
@@ -32,6 +38,7 @@ class Runner:
     maker: LoopMaker
     uuid: str
     scale: float = 1.0
+    profiles: dict[str, object] | None = None
 
     @property
     def is_trial(self) -> bool:
@@ -68,6 +75,8 @@ class Runner:
             self._first_round(loop)
             host_s = self._host_s(loop)
             row = self._window(loop, self._warm(loop))
+        if self.profiles is not None and case.mode == "eager":
+            self.profiles[case.name] = kernel_profile(loop)
         memory_b = None if self.is_trial else torch.cuda.max_memory_allocated()
         times = {"host_s": host_s, "host_launch_s": host_launch_s, "first_s": first_s}
         return {**row, **times, "peak_memory_b": memory_b}

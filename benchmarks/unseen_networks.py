@@ -1,9 +1,10 @@
 """How far estimates are from networks that no fit has seen, measured on an H200.
 
-Usage: python benchmarks/unseen_networks.py [CSV] [--each] [--device h200_sxm]
+Usage: python benchmarks/unseen_networks.py [CSV] [--each] [--device h200_sxm] [--host fast]
 
 The table is that of benchmarks/measure_networks.py, by default the one in experiments/results. Each
-question is that of a user's ``joulelab estimate``, with the constants that the project ships.
+question is that of a user's ``joulelab estimate``, with the constants that the project ships, and
+without ``--host`` behind the typical host.
 """
 
 import argparse
@@ -59,9 +60,16 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """Errors of one case: predicted over measured, less 1."""
+    """Errors of one case: predicted over measured, less 1.
+
+    Attributes:
+        launch_share: Share of the predicted time that launching kernels sets.
+        in_range: Whether the measured time is in the range over hosts; ``None`` without one.
+    """
 
     measured: Measured
+    launch_share: float
+    in_range: bool | None
     comparison: Comparison
     time: float
     energy: float
@@ -108,7 +116,7 @@ def _measured(row: Mapping[str, str], device: str) -> Measured:
     return Measured(run=run, mode=row["mode"], num_executions=times, seen=row["seen"] == "1")
 
 
-def compared(measured: Measured) -> Errors:
+def compared(measured: Measured, host: str | None = None) -> Errors:
     """Ask the estimator for what was measured, and compare.
 
     Raises:
@@ -123,6 +131,7 @@ def compared(measured: Measured) -> Errors:
         batch=run.batch,
         mode=run.mode,
         training=run.scenario == "train",
+        host=host,
         **knobs,
     )
     phase = _phase(answer, run.scenario)
@@ -134,20 +143,30 @@ def compared(measured: Measured) -> Errors:
     comparison = Comparison(run=run, predicted=predicted)
     return Errors(
         measured=measured,
+        launch_share=answer.launch_share,
+        in_range=_is_in_range(answer, measured),
         comparison=comparison,
         time=cast("float", comparison.time_error),
         energy=cast("float", comparison.energy_error),
     )
 
 
+def _is_in_range(answer: Estimate, measured: Measured) -> bool | None:
+    """Return whether the time is in the range over hosts, of answers of one phase."""
+    if answer.host_range is None or len(answer.phases) > 1:
+        return None
+    low_s, high_s = answer.host_range.latency_s
+    return low_s <= (measured.run.time_s or 0.0) * measured.num_executions <= high_s
+
+
 def _phase(answer: Estimate, name: str) -> PhaseEstimate:
     return next(phase for phase in answer.phases if phase.phase == name)
 
 
-def unseen_errors(table: Path, device: str) -> list[Errors]:
+def unseen_errors(table: Path, device: str, host: str | None = None) -> list[Errors]:
     """Return the errors of all cases of a table that no fit has seen."""
     unseen = [one for one in read_measured(table, device) if not one.seen]
-    return _all(unseen)[0]
+    return _all(unseen, host)[0]
 
 
 def main() -> int:
@@ -156,13 +175,14 @@ def main() -> int:
     parser.add_argument("csv", type=Path, nargs="?", default=NETWORKS, help="what was measured")
     parser.add_argument("--each", action="store_true", help="print every case, too")
     parser.add_argument("--device", default="h200_sxm", help="as joulelab estimate takes it")
+    parser.add_argument("--host", help="as joulelab estimate takes it")
     settings = parser.parse_args()
     if not settings.csv.is_file():
         _CONSOLE.print(
             f"There is no table {settings.csv}; benchmarks/measure_networks.py makes it."
         )
         return 1
-    found, refused = _all(read_measured(settings.csv, settings.device))
+    found, refused = _all(read_measured(settings.csv, settings.device), settings.host)
     if settings.each:
         _print_each(found)
     _print_groups([one for one in found if not one.measured.seen])
@@ -171,7 +191,7 @@ def main() -> int:
     return 0
 
 
-def _all(measured: Iterable[Measured]) -> tuple[list[Errors], dict[str, str]]:
+def _all(measured: Iterable[Measured], host: str | None) -> tuple[list[Errors], dict[str, str]]:
     found: list[Errors] = []
     refused: dict[str, str] = {}
     # Questions that share a trace follow each other, since the estimator keeps the last of them.
@@ -179,7 +199,7 @@ def _all(measured: Iterable[Measured]) -> tuple[list[Errors], dict[str, str]]:
         measured, key=lambda each: (each.run.model, each.run.scenario, each.run.name)
     ):
         try:
-            found.append(compared(one))
+            found.append(compared(one, host))
         except JouleLabError as error:
             refused[one.run.name] = str(error)
     return found, refused
@@ -206,6 +226,9 @@ def _print_groups(found: Sequence[Errors]) -> None:
         for name in sorted({label(one) for one in errors}):
             _add(table, f"{prefix}{name}", [one for one in errors if label(one) == name])
     _CONSOLE.print(table)
+    ranged = [one.in_range for one in found if one.in_range is not None]
+    if ranged:
+        _CONSOLE.print(f"{fmean(ranged):.0%} of {len(ranged)} times in the range over hosts")
 
 
 def _is_single(one: Errors) -> bool:

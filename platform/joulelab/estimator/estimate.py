@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from joulelab.core.cost import Pipe
 from joulelab.core.point import OperatingPoint
-from joulelab.hardware.processor import Tier
+from joulelab.estimator.trust import Confidence, HostRange
 
 Mode = Literal["eager", "graph", "compiled"]
 """Kernel by kernel from Python; the same kernels captured once; fused kernels, captured."""
@@ -90,7 +90,8 @@ class GroupEstimate:
         roofline_s: Least time that peak rates allow at the default clock.
         bound: What sets its time.
         clock_mhz: Core clock at which it runs: lower than requested where the power cap binds.
-        power_w: Power while it runs, never above the cap.
+        power_w: Power while it runs; for so short it may exceed the cap, which boards hold over
+            many kernels.
         energy: Where its energy goes, waiting included.
     """
 
@@ -177,32 +178,13 @@ class Concurrency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Confidence:
-    """How far to trust an estimate.
-
-    Attributes:
-        tier: A calibrated on this device, B on its class, C datasheet alone, D projected.
-        time_error: Held-out mean absolute relative error of time; ``None`` if never compared.
-        energy_error: The same of energy.
-        num_points: Measurements behind them.
-        note: What a reader must know, e.g. that there is no silicon.
-    """
-
-    tier: Tier
-    time_error: float | None = None
-    energy_error: float | None = None
-    num_points: int = 0
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEstimate:
     """One phase of a model on a device; figures are for all its executions.
 
     Attributes:
         roofline_s: Least time that peak rates allow.
         power_w: Mean power, never above the cap.
-        peak_power_w: Power of the group that draws most, never above the cap.
+        peak_power_w: Power of the group that draws most, up to the cap.
         throttled_fraction: Share of the latency in which the power cap holds the clock down.
     """
 
@@ -248,6 +230,7 @@ class Estimate:
         data_energy_j: Lowest and highest energy that operands' data alone may lead to; the
             estimate is for random-like data, the high end.
         without_formula: Operators that have no cost formula, with their share of all bytes.
+        host_range: Where the host sets the time and is not known; else ``None``.
     """
 
     model: str
@@ -263,6 +246,13 @@ class Estimate:
     confidence: Confidence
     data_energy_j: tuple[float, float]
     without_formula: Mapping[str, float] = field(default_factory=dict)
+    host_range: HostRange | None = None
+
+    @property
+    def launch_share(self) -> float:
+        """Share of the time that launching kernels sets, 0..1."""
+        launch_s = sum(one.latency_s * one.bound_shares.get("launch", 0.0) for one in self.phases)
+        return launch_s / self.latency_s
 
     @property
     def latency_s(self) -> float:

@@ -12,6 +12,7 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Estimate, Mode
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing.power import requested
+from joulelab.hardware.hosts import find_host, on_host
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.registry import unknown_name
@@ -65,6 +66,8 @@ class Question:
         num_devices: Processors that share each model by tensor parallelism.
         training: Whether to take a training step instead of inference.
         knobs: Settings of the models, such as the length of a prompt.
+        host: Host that launches kernels one by one: a name in the catalogue, or a file; ``None``
+            where it is not known.
         events: Whether to break energies down to architectural events.
         strict: Whether an operator without a cost formula is an error.
     """
@@ -78,6 +81,7 @@ class Question:
     num_devices: int = 1
     training: bool = False
     knobs: Mapping[str, KnobValue] = field(default_factory=dict)
+    host: str | None = None
     events: bool = False
     strict: bool = False
 
@@ -99,8 +103,11 @@ class Question:
 
         Raises:
             UnknownNameError: If there is none of that name; says which come close.
+            ConfigError: If the host's file is none.
         """
         found = [PROCESSORS[name] for name in self.devices]
+        if self.host is not None:
+            found = [on_host(processor, find_host(self.host)) for processor in found]
         return list({processor.key: processor for processor in found}.values())
 
     def combinations(self) -> list[Combination]:

@@ -38,7 +38,11 @@ def names_in(folder: str) -> list[str]:
 
 def read_data_file(folder: str, name: str) -> tuple[dict[str, Any], dict[str, Figure]]:
     """Return the values of a data file, nested as its sections, and its figures by dotted name."""
-    text = _DATA.joinpath(folder, f"{name}.toml").read_text(encoding="utf-8")
+    return data_in(_DATA.joinpath(folder, f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def data_in(text: str) -> tuple[dict[str, Any], dict[str, Figure]]:
+    """Return the values and figures of the text of a data file."""
     sections = tomllib.loads(text)
     return _values(sections), dict(figures_in(sections))
 

@@ -5,7 +5,7 @@ CPUs, TPUs and KPUs have a data file each in this form; a GPU's follows from its
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
 
@@ -141,12 +141,17 @@ class ProcessorTiming:
         kernel_overhead_s: Least time on the device of a kernel: filling and draining it.
         stream_overhead_s: The same of kernels that multiply no matrices, where it is known to
             differ: they have no long pipeline to fill.
-        eager_launch_s: Host time to launch one kernel from eager PyTorch, by kind of kernel;
-            ``"default"`` for kinds that are not named.
+        eager_launch_s: Host time to launch one kernel from eager PyTorch, by kind or class of
+            kernel; ``"default"`` for those that are not named.
+        module_s: Host time that entering a module takes.
+        view_s: Host time of a call that launches no kernel.
+        training_launch: Host time of a step of training over that of its kernels in inference.
         graph_launch_s: Time between kernels of a captured graph or a compiled program.
+        least_s: Least time of a kernel within a network, by its class, in place of these two.
         kind_efficiency: Further factor on the reached peak for kinds that stay behind a large
-            GEMM or, where they compute little, behind a copy, e.g. ``{"conv": 0.7}``; with a
-            number format for that one alone: ``"conv_float32"``; 1 where absent.
+            GEMM or, where they compute little, behind a copy, e.g. ``{"conv": 0.7}``, or for
+            classes within networks, e.g. ``{"layer_norm": 0.3}``, which come first; with a number
+            format for that one alone: ``"conv_float32"``; 1 where absent.
         cache_flop_per_b: Operations per byte of main-memory traffic that blocking in the last
             cache allows a product of two-byte elements whose operands exceed it.
         tensor_ceiling_start: Share of the matrix peak beyond which the clock drops though the
@@ -171,21 +176,32 @@ class ProcessorTiming:
     stream_overhead_s: float | None = None
     layout_efficiency: float | None = None
     window_s: float = 0.0
+    least_s: Mapping[str, float] = field(default_factory=dict)
+    module_s: float = 0.0
+    view_s: float = 0.0
+    training_launch: float = 1.0
 
-    def launch_s(self, kind: str) -> float:
-        """Return the host time to launch one kernel of ``kind`` from eager PyTorch."""
-        return self.eager_launch_s.get(kind, self.eager_launch_s["default"])
+    def launch_s(self, *kinds: str) -> float:
+        """Return the host time to launch a kernel of the first known of ``kinds`` eagerly."""
+        known = self.eager_launch_s
+        return next((known[kind] for kind in kinds if kind in known), known["default"])
 
-    def overhead_s(self, is_matrix: bool) -> float:
-        """Return the least time of a kernel that multiplies matrices, or of another."""
+    def overhead_s(self, kernel_class: str, is_matrix: bool) -> float:
+        """Return the least time of a kernel of a class, that multiplies matrices or not."""
+        if kernel_class in self.least_s:
+            return self.least_s[kernel_class]
         if is_matrix or self.stream_overhead_s is None:
             return self.kernel_overhead_s
         return self.stream_overhead_s
 
-    def efficiency(self, kind: str, dtype: str) -> float:
-        """Return the factor of ``kind`` on operands of format ``dtype``, as PyTorch names it."""
+    def efficiency(self, kinds: Sequence[str], dtype: str) -> float:
+        """Return the factor of the first known of ``kinds`` on operands of format ``dtype``.
+
+        Formats as PyTorch names them.
+        """
         known = self.kind_efficiency
-        return known.get(f"{kind}_{dtype}", known.get(kind, 1.0))
+        names = (name for kind in kinds for name in (f"{kind}_{dtype}", kind))
+        return next((known[name] for name in names if name in known), 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +262,10 @@ class Processor:
 
     def without_layout_changes(self) -> "Processor":
         """Return it where images have the layout of the matrix units already."""
-        return replace(self, timing=replace(self.timing, layout_efficiency=None))
+        timing = self.timing
+        known = timing.kind_efficiency.items()
+        others = {name: value for name, value in known if "convolution" not in name}
+        return replace(self, timing=replace(timing, layout_efficiency=None, kind_efficiency=others))
 
     def peak_flop_per_s(self, pipe: Pipe, clock_mhz: float | None = None) -> float:
         """Return the dense peak of ``pipe`` at ``clock_mhz``, by default the default clock.

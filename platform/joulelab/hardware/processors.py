@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 from joulelab.hardware.catalogue import GPUS, Catalogue, names_in, read_data_file
+from joulelab.hardware.hosts import HOSTS, TYPICAL, on_host
 from joulelab.hardware.processor import (
     Family,
     MatrixEngine,
@@ -180,7 +181,7 @@ def _processor(key: str) -> Processor:
     for folder, family in _FOLDERS.items():
         if key in names_in(folder):
             return calibrated(_read_processor(folder, key, family))
-    return calibrated(processor_of(GPUS[key]))
+    return on_host(calibrated(processor_of(GPUS[key])), HOSTS[TYPICAL])
 
 
 PROCESSORS: Catalogue[Processor] = Catalogue(

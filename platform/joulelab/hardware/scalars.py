@@ -48,6 +48,8 @@ def value_of(processor: Processor, name: str) -> float:
         return float(value.get(key, value.get(key.partition("_")[0], 1.0)))
     if field == "eager_launch_s":
         return float(value.get(key, value["default"]))
+    if field == "least_s":
+        return float(value.get(key, holder.kernel_overhead_s))
     if key not in value:
         raise unknown_name(f"{name.removesuffix(f'.{key}')} of {processor.key}", key, value)
     return float(value[key])

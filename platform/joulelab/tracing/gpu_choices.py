@@ -36,11 +36,15 @@ _aten = torch.ops.aten
 def unfused_on_gpu(
     func: torch._ops.OpOverload, args: Sequence[Any]
 ) -> Callable[..., object] | None:
-    """Return what a GPU runs instead of ``func`` if that is attention fused on a CPU alone.
+    """Return what a GPU runs instead of ``func`` if that is fused on a CPU alone.
 
-    On GPUs PyTorch's fused kernels take half precision; single precision only where each query
+    PyTorch calls cuDNN without the bias of a convolution and adds it by a kernel of its own
+    (``cudnn_convolution``, aten/src/ATen/native/Convolution.cpp). Of attention, on
+    GPUs PyTorch's fused kernels take half precision; single precision only where each query
     head has keys of its own; and no double precision.
     """
+    if func is _aten.convolution.default and args[2] is not None:
+        return _convolution_and_bias
     if func not in _UNFUSED:
         return None
     unfused, first = _UNFUSED[func]
@@ -48,6 +52,15 @@ def unfused_on_gpu(
     shares_keys = query.shape[-3] != key.shape[-3]
     dtypes = (torch.float64, torch.float32) if shares_keys else (torch.float64,)
     return unfused if query.dtype in dtypes else None
+
+
+def _convolution_and_bias(
+    image: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *args: Any
+) -> torch.Tensor:
+    result = _aten.convolution.default(image, weight, None, *args)
+    positions = [1] * (result.dim() - 2)
+    added: torch.Tensor = result.add_(bias.view(1, -1, *positions))
+    return added
 
 
 def _unfused_attention(

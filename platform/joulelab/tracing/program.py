@@ -35,12 +35,16 @@ class MatrixShape:
         m: Rows of the result; output positions times batch of a convolution, queries of attention.
         n: Columns of the result; output channels per group, keys of attention.
         k: Length of each dot product; input channels per group times kernel size, head size.
+        window: Elements of a convolution's window, one channel; 1 of other work.
+        pixels: Positions in one result of a convolution; 0 of other work, or where not known.
     """
 
     batch: int
     m: int
     n: int
     k: int
+    window: int = 1
+    pixels: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,7 @@ class Operator:
         contiguous: Share of the bytes whose innermost stride is one element, 0..1.
         stage: Part of the step.
         has_formula: Whether its operations are known; if not, ``flop`` is 0.
+        calls_before: Calls of operators since the last kernel that launch none: views, allocation.
     """
 
     name: str
@@ -90,6 +95,7 @@ class Operator:
     contiguous: float = 1.0
     stage: Stage = "forward"
     has_formula: bool = True
+    calls_before: int = 0
 
     @property
     def moved_b(self) -> float:

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -113,6 +114,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._describer = describer
         self._calls = RepeatedCalls()
         self._in_optimizer = False
+        self._calls_before = 0
         self._gradients: dict[int, Storage] = {}
 
     @property
@@ -163,9 +165,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._storages.of(tensor)  # first seen here, it was passed in
         for tensor in tensors_in(call.result):
             self._storages.of(tensor, "made")
-        if not call.launches_nothing:
-            self.operators.append(self._describer.operator(call, module=module, stage=self._stage))
-            self.live_b.append(float(self._storages.live_b))
+        if call.launches_nothing:
+            self._calls_before += 1
+            return
+        operator = self._describer.operator(call, module=module, stage=self._stage)
+        self.operators.append(replace(operator, calls_before=self._calls_before))
+        self._calls_before = 0
+        self.live_b.append(float(self._storages.live_b))
 
     @property
     def _stage(self) -> Stage:

@@ -198,7 +198,14 @@ def _convolution(call: Call) -> MatrixShape:
         positions, n, k = _output_positions(call), first // groups, second * prod(kernel)
     num_products = sum(call.argument("output_mask")[:2]) if _is_gradient(call) else 1
     batch = groups * num_products
-    return MatrixShape(batch=batch, m=image.shape[0] * prod(positions), n=n, k=k)
+    return MatrixShape(
+        batch=batch,
+        m=image.shape[0] * prod(positions),
+        n=n,
+        k=k,
+        window=prod(kernel),
+        pixels=prod(positions),
+    )
 
 
 def _output_positions(call: Call) -> tuple[int, ...]:

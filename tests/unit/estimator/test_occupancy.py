@@ -13,7 +13,8 @@ ARRAY = MatrixEngine(num_engines=2, tiles=((128, 128, 1.0),), depth=256)
 
 def shapes(*sizes):
     batch, m, n, k = np.array(sizes, dtype=float).T
-    return Shapes(batch=batch, m=m, n=n, k=k)
+    ones = np.ones_like(m)
+    return Shapes(batch=batch, m=m, n=n, k=k, window=ones, pixels=ones)
 
 
 def use(engine, *size, plain=False):

@@ -76,9 +76,9 @@ def test_a_device_that_others_helped_drew_power_as_long_as_it_took():
 
 
 def test_images_that_lie_pixel_by_pixel_need_no_change_of_layout():
-    channels_first = predict_run(run(batch=64), H200)
+    channels_first = predict_run(run(batch=256), H200)  # the host sets the time of smaller ones
 
-    channels_last = predict_run(run(batch=64, is_channels_last=True), H200)
+    channels_last = predict_run(run(batch=256, is_channels_last=True), H200)
 
     assert channels_last.time_s < 0.9 * channels_first.time_s
 

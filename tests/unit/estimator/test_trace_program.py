@@ -233,20 +233,22 @@ def test_a_product_of_matrices_tells_its_shape(step, shape):
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
-        (lambda: nn.Conv2d(6, 8, 3, stride=2, padding=1), (1, 2 * 5 * 5, 8, 6 * 9)),
-        (lambda: nn.Conv2d(6, 8, (3, 1), groups=2), (2, 2 * 8 * 10, 4, 3 * 3)),
-        (lambda: nn.Conv2d(6, 6, 3, padding=1, groups=6), (6, 2 * 10 * 10, 1, 9)),
-        (lambda: nn.Conv2d(6, 8, 3, dilation=2), (1, 2 * 6 * 6, 8, 6 * 9)),
-        (lambda: nn.ConvTranspose2d(6, 8, 2, stride=2), (1, 2 * 10 * 10, 8 * 4, 6)),
-        (lambda: nn.ConvTranspose2d(6, 8, 2, groups=2), (2, 2 * 10 * 10, 4 * 4, 3)),
+        (lambda: nn.Conv2d(6, 8, 3, stride=2, padding=1), (1, 2 * 5 * 5, 8, 6 * 9, 9, 25)),
+        (lambda: nn.Conv2d(6, 8, (3, 1), groups=2), (2, 2 * 8 * 10, 4, 3 * 3, 3, 80)),
+        (lambda: nn.Conv2d(6, 6, 3, padding=1, groups=6), (6, 2 * 10 * 10, 1, 9, 9, 100)),
+        (lambda: nn.Conv2d(6, 8, 3, dilation=2), (1, 2 * 6 * 6, 8, 6 * 9, 9, 36)),
+        (lambda: nn.ConvTranspose2d(6, 8, 2, stride=2), (1, 2 * 10 * 10, 8 * 4, 6, 4, 100)),
+        (lambda: nn.ConvTranspose2d(6, 8, 2, groups=2), (2, 2 * 10 * 10, 4 * 4, 3, 4, 100)),
     ],
 )
 def test_a_convolution_tells_the_shape_of_its_implicit_product(layer, shape):
     with fake_tensors():
         network = fake_network(layer)
-        convolution = only(operators_of(lambda: network(torch.empty(2, 6, 10, 10))))
+        convolution, bias = operators_of(lambda: network(torch.empty(2, 6, 10, 10)))
 
-    wanted = MatrixShape(**dict(zip(("batch", "m", "n", "k"), shape, strict=True)))
+    names = ("batch", "m", "n", "k", "window", "pixels")
+    wanted = MatrixShape(**dict(zip(names, shape, strict=True)))
+    assert (bias.name, bias.written_b) == ("add_", convolution.written_b)
     assert convolution.shape == wanted
     assert convolution.flop == 2 * multiplications(wanted)
 

@@ -111,7 +111,9 @@ def test_the_calibrated_gpu_shows_its_errors_on_networks_that_no_fit_has_seen():
     found = confidence_of(H200)
 
     assert found.tier == "A"
-    assert found.num_points > 200
+    of_host = confidence_of(H200, launch_share=0.9)
+    assert found.num_points + of_host.num_points > 200
+    assert confidence_of(H200, launch_share=0.9, knows_host=True).time_error < of_host.time_error
     assert "no fit has seen" in found.note
     assert 0.05 < found.time_error < 0.35
     assert 0.05 < found.energy_error < 0.35

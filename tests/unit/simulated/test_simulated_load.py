@@ -182,7 +182,7 @@ def test_convolutions_on_plain_units_stay_further_behind_products_than_those_of_
 
     ratio = Load(H200, phase(gemm)).at(1980).kernels_s / Load(H200, phase(plain)).at(1980).kernels_s
 
-    measured = processor.timing.efficiency("conv", "float32")
+    measured = processor.timing.efficiency(("conv",), "float32")
     assert ratio == pytest.approx(PLAIN_CONVOLUTION_SHARE * measured, rel=1e-3)
 
 

@@ -13,6 +13,7 @@ from joulelab.analysis.estimates.wording import (
     data_words,
     differing,
     headline,
+    host_words,
     memory_words,
     unknown_words,
     value_of,
@@ -132,6 +133,8 @@ def _trust(estimate: Estimate) -> Iterator[Text]:
     if unknown:
         yield Text(unknown, style="yellow")
     yield Text(data_words(estimate), style="dim")
+    if estimate.host_range is not None:
+        yield Text(host_words(estimate))
     yield Text(confidence_words(estimate.confidence))
 
 

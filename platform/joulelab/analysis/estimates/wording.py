@@ -8,7 +8,6 @@ from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import (
     Bound,
-    Confidence,
     Estimate,
     MemoryEstimate,
     PhaseEstimate,
@@ -16,6 +15,7 @@ from joulelab.estimator.estimate import (
 )
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.question import Cell
+from joulelab.estimator.trust import Confidence
 from joulelab.hardware.processor import Processor
 
 BOUND_WORDS: Mapping[Bound, str] = {
@@ -170,6 +170,21 @@ def _cost(estimate: Estimate, phase: PhaseEstimate) -> str:
     time, energy = per_work(phase, estimate.unit)
     name = f"{phase.phase} " if len(estimate.phases) > 1 else ""
     return f"{name}{time}, {energy} at {quantity(phase.power_w, 'W', digits=3)}"
+
+
+def host_words(estimate: Estimate) -> str:
+    """Say what other hosts would make of it; nothing where that is small, or the host is known."""
+    found = estimate.host_range
+    if found is None:
+        return ""
+    times, energies = (
+        " to ".join(quantity(one, unit, digits=3) for one in pair)
+        for pair, unit in ((found.latency_s, "s"), (found.energy_j, "J"))
+    )
+    return (
+        f"Launching kernels sets {estimate.launch_share:.0%} of the time: {times} and {energies} "
+        "over known hosts; joulelab calibrate --host measures yours, for --host."
+    )
 
 
 def _errors(confidence: Confidence) -> str:

@@ -43,6 +43,8 @@ class Asking:
         num_devices: Devices that share each model by tensor parallelism.
         training: Take a training step instead of inference.
         knob: Settings of the model, such as prompt_tokens=512 or image_size=384.
+        host: Host that launches kernels one by one: fast, typical or slow, or a file that
+            `joulelab calibrate --host` wrote. By default the typical one, with a range.
         json: Print one JSON object instead of text.
     """
 
@@ -53,6 +55,7 @@ class Asking:
     num_devices: int = 1
     training: bool = False
     knob: KnobWords = ()
+    host: str | None = None
     json: bool = False
 
     def question(
@@ -74,6 +77,7 @@ class Asking:
             num_devices=self.num_devices,
             training=self.training,
             knobs=knob_values(self.knob),
+            host=self.host,
             events=events,
             strict=strict,
         )

@@ -24,6 +24,7 @@ from joulelab.cli.terminal import progress, terminal
 from joulelab.errors import ConfigError
 from joulelab.estimator.calibration.fit import Calibration, FittedFigure, Residual, calibrate
 from joulelab.estimator.calibration.points import read_anchors
+from joulelab.hardware.hosts import FASTEST, HOSTS, SLOWEST, TYPICAL, Host, host_file
 from joulelab.hardware.processor import Family, Processor
 from joulelab.hardware.processors import ALIASES, PROCESSORS
 from joulelab.tracking.durable import check_file, write_whole
@@ -158,28 +159,58 @@ _MOST = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrate:
-    """Fit a device's figures to micro-benchmarks; those that break physics are refused.
+    """Fit a device's figures to micro-benchmarks, or measure this machine as a host.
+
+    Micro-benchmarks that break physics are refused.
 
     Attributes:
         anchors: Table that `benchmarks/estimator_anchors.py` wrote on the device.
         device: The device, as `joulelab processors` lists it.
-        out: Write the fitted figures to this file, as JSON.
+        host: Measure what launching kernels takes on this machine instead, in a few seconds.
+        out: Write the figures to this file: .json of a device, .toml of a host, for --host.
         json: Print one JSON object instead of text.
     """
 
-    anchors: tyro.conf.Positional[Path]
-    device: str
+    anchors: tyro.conf.Positional[Path | None] = None
+    device: str | None = None
+    host: bool = False
     out: Path | None = None
     json: bool = False
 
     def run(self) -> int:
-        """Fit, print and write."""
-        processor = PROCESSORS[self.device]
+        """Fit or measure, print and write."""
+        if self.host:
+            return self._measure_host()
+        if self.anchors is None or self.device is None:
+            raise ConfigError(
+                "calibrate takes a table of micro-benchmarks and --device, or --host to measure "
+                "this machine as a host."
+            )
+        return self._fit(self.anchors, PROCESSORS[self.device])
+
+    def _measure_host(self) -> int:
+        from joulelab.estimator.calibration.host_speed import measure_host
+
+        if self.anchors is not None or self.device is not None:
+            raise ConfigError("--host measures this machine: give it no table and no --device.")
+        if self.out is not None and self.out.suffix != ".toml":
+            raise ConfigError(f"--out takes a file of a host in .toml, got {str(self.out)!r}.")
+        found = measure_host("host" if self.out is None else self.out.stem)
+        if self.out is not None:
+            check_file(self.out)
+            write_whole(self.out, host_file(found))
+        if self.json:
+            print(json.dumps({name: asdict(one) for name, one in found.figures.items()}, indent=2))
+        else:
+            terminal().print(host_table(found))
+        return 0
+
+    def _fit(self, anchors: Path, processor: Processor) -> int:
         if self.out is not None and self.out.suffix != ".json":
             raise ConfigError(f"--out takes a file that ends in .json, got {str(self.out)!r}.")
         if self.out is not None:
             check_file(self.out)
-        found = calibrate(processor, read_anchors(self.anchors))
+        found = calibrate(processor, read_anchors(anchors))
         content = json.dumps(_fitted_fields(processor.key, found), indent=2)
         if self.out is not None:
             write_whole(self.out, content + "\n")
@@ -193,6 +224,20 @@ class Calibrate:
         for name, reason in found.rejected.items():
             console.print(escape(f"refused: {name}: {reason}"), style="yellow")
         return 0
+
+
+def host_table(host: Host) -> Table:
+    """Lay out a host's figures beside those of the catalogue, in microseconds."""
+    others = [HOSTS[name] for name in (FASTEST, TYPICAL, SLOWEST)]
+    source = next(iter(host.figures.values())).source
+    table = quiet_table(
+        *words("call"), *numbers("here", *(one.key for one in others)), title="Microseconds a call"
+    )
+    for name in host.figures:
+        values = [one.figures[name].value for one in (host, *others)]
+        table.add_row(name.partition(".")[2], *(f"{1e6 * value:.3g}" for value in values))
+    table.caption = source
+    return table
 
 
 def _fitted_fields(device: str, found: Calibration) -> dict[str, object]:

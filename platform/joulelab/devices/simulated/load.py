@@ -186,10 +186,10 @@ def _kind_efficiency(spec: GpuSpec, processor: Processor, phase: PhaseCost) -> d
     changed = dict(processor.timing.kind_efficiency)
     is_plain = any(kernel.name == "conv" and kernel.pipe == "fp32" for kernel in phase.kernels)
     if "tensor_tf32" in spec.flop_per_clock_per_sm and is_plain:
-        changed["conv_float32"] = PLAIN_CONVOLUTION_SHARE * reached("conv", "float32")
+        changed["conv_float32"] = PLAIN_CONVOLUTION_SHARE * reached(("conv",), "float32")
     if len(phase.kernels) > 1:
         for kind in ("elementwise", "copy"):
-            changed[kind] = reached(kind, "") / spec.timing.elementwise_slowdown
+            changed[kind] = reached((kind,), "") / spec.timing.elementwise_slowdown
     return changed
 
 

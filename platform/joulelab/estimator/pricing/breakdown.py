@@ -92,7 +92,7 @@ def phase_estimate(result: PhaseRun, where: Conditions, *, events: bool) -> Phas
         roofline_s=sum(group.roofline_s for group in groups),
         energy=energy,
         power_w=energy.total_j / latency_s / where.num_devices,
-        peak_power_w=float(settled.power_w[0].max()),
+        peak_power_w=min(float(settled.power_w[0].max()), float(where.cap_w[0])),
         throttled_fraction=min(1.0, throttled_s / latency_s),
         groups=groups,
         memory=memory(phase.program, where.processor),

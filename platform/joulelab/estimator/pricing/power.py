@@ -31,7 +31,7 @@ class Settled:
     Attributes:
         core_s: Time that the units alone would take.
         memory_s: Time that the memories alone would take.
-        power_w: Mean power meanwhile, never above the cap.
+        power_w: Mean power meanwhile; that of all together is never above the cap.
         compute_j: Energy of operations and of the units that they keep busy.
         memory_j: Energy of moving bytes and of the units that this keeps busy.
         static_j: Energy of being powered and clocked.
@@ -94,25 +94,36 @@ def static_w(processor: Processor, clock_mhz: Array) -> Array:
     return board_w(power.constant_w, processor.voltage.at(clock_mhz) ** 2, clock_w)
 
 
-def settle(costs: GroupCosts, processor: Processor, clock_mhz: Array, cap_w: Array) -> Settled:
-    """Run every group at the highest clock up to ``clock_mhz`` at which it keeps to ``cap_w``.
+def settle(
+    costs: GroupCosts,
+    processor: Processor,
+    clock_mhz: Array,
+    cap_w: Array,
+    counts: Array | None = None,
+) -> Settled:
+    """Run groups at the highest clock up to ``clock_mhz`` at which they keep to ``cap_w``.
 
-    A group that exceeds the cap even at the lowest clock takes as long as its energy needs.
+    A board holds its mean power over many kernels, so groups that alternate share one clock. What
+    exceeds the cap even at the lowest clock takes as long as its energy needs.
+
+    Args:
+        costs: Of the groups.
+        processor: What runs them.
+        clock_mhz: Requested clocks, one for each point.
+        cap_w: Power at which each point is held.
+        counts: How often each group runs in one execution of all; ``None`` where each runs alone.
     """
     shape = (len(clock_mhz), len(costs.fill))
     rows = np.tile(np.arange(shape[1]), shape[0])
-    cap = np.repeat(cap_w, shape[1])
     load = _Load(costs, processor)
     wanted = load.ceiling_mhz(np.repeat(clock_mhz, shape[1]), rows)
-
-    clock = _held(
-        lambda clock, chosen: load.at(clock, rows[chosen]).power_w,
-        cap,
-        processor.clocks_mhz[0],
-        wanted,
-    )
+    shares = np.eye(shape[1]) if counts is None else np.asarray(counts)[:, None]
+    together = _Together(load, wanted.reshape(shape), shares)
+    clock = together.held_mhz(cap_w, processor.clocks_mhz[0])
     full_s = load.at(wanted, rows).device_s
-    settled = _settled(load.at(clock, rows), clock, cap, wanted, full_s)
+    point = load.at(clock.ravel(), rows)
+    stretch = together.stretch(clock, cap_w)
+    settled = _settled(point, clock.ravel(), stretch.ravel(), wanted, full_s)
     columns = {field.name: getattr(settled, field.name).reshape(shape) for field in fields(Settled)}
     return Settled(**columns)
 
@@ -187,6 +198,67 @@ class _AtClock:
         return self.static_w + self.work_j / self.device_s
 
 
+@dataclass(frozen=True, slots=True, kw_only=False)
+class _Together:
+    """Groups that share a clock: sets of them, in columns of ``shares``; points are rows.
+
+    Attributes:
+        wanted_mhz: Clock of each group where nothing is held, (points, groups).
+        shares: How often each group runs in each set, (groups, sets).
+    """
+
+    load: _Load
+    wanted_mhz: Array
+    shares: Array
+
+    def power_w(self, limit_mhz: Array) -> Array:
+        """Return the mean power of each set whose groups run at ``limit_mhz`` at most."""
+        energy_j, device_s = self._totals(self._clocks(limit_mhz))
+        return energy_j / device_s
+
+    def held_mhz(self, cap_w: Array, lowest_mhz: float) -> Array:
+        """Return the clock of every group where each set keeps to ``cap_w``, else the lowest."""
+        top = np.where(self.shares.T > 0, self.wanted_mhz[:, None, :], 0.0).max(axis=-1)
+        cap = np.broadcast_to(cap_w[:, None], top.shape)
+        limit = top.copy()
+        over = self.power_w(top) > cap
+        if over.any():
+
+            def power_w(tried: Array) -> Array:
+                clocks = top.copy()
+                clocks[over] = tried
+                return self.power_w(clocks)[over]
+
+            limit[over] = held_clock(power_w, cap[over], lowest_mhz, top[over])
+        return self._clocks(limit)
+
+    def stretch(self, clock_mhz: Array, cap_w: Array) -> Array:
+        """Return by how much groups must take longer where no clock keeps to ``cap_w``."""
+        rows = np.tile(np.arange(clock_mhz.shape[1]), len(clock_mhz))
+        point = self.load.at(clock_mhz.ravel(), rows)
+        work_j, static_j, device_s = (
+            each.reshape(clock_mhz.shape) @ self.shares
+            for each in (point.work_j, point.static_w * point.device_s, point.device_s)
+        )
+        held = np.maximum(1.0, work_j / np.maximum(cap_w[:, None] * device_s - static_j, 1e-30))
+        return self._of_groups(held)
+
+    def _totals(self, clock_mhz: Array) -> tuple[Array, Array]:
+        rows = np.tile(np.arange(clock_mhz.shape[1]), len(clock_mhz))
+        point = self.load.at(clock_mhz.ravel(), rows)
+        energy_j = (point.power_w * point.device_s).reshape(clock_mhz.shape)
+        return energy_j @ self.shares, point.device_s.reshape(clock_mhz.shape) @ self.shares
+
+    def _clocks(self, limit_mhz: Array) -> Array:
+        return np.minimum(self.wanted_mhz, self._of_groups(limit_mhz))
+
+    def _of_groups(self, of_sets: Array) -> Array:
+        """Return for each group what its set has."""
+        if self.shares.shape[1] == 1:
+            return np.broadcast_to(of_sets, self.wanted_mhz.shape)
+        return of_sets
+
+
 def _held(
     power_w: Callable[[Array, Index], Array], cap_w: Array, lowest_mhz: float, wanted_mhz: Array
 ) -> Array:
@@ -200,10 +272,11 @@ def _held(
     return clock
 
 
-def _settled(point: _AtClock, clock: Array, cap: Array, wanted: Array, full_s: Array) -> Settled:
+def _settled(
+    point: _AtClock, clock: Array, stretch: Array, wanted: Array, full_s: Array
+) -> Settled:
     """Stretch what exceeds the cap even at ``clock``, and share out the busy units' energy."""
-    stretched_s = point.work_j / (cap - point.static_w)
-    device_s = np.where(point.power_w > cap, stretched_s, point.device_s)
+    device_s = point.device_s * stretch
     needed_s = point.core_s + point.memory_s
     core_share = np.divide(point.core_s, needed_s, out=np.zeros_like(clock), where=needed_s > 0)
     return Settled(
@@ -211,10 +284,10 @@ def _settled(point: _AtClock, clock: Array, cap: Array, wanted: Array, full_s: A
         core_s=point.core_s,
         memory_s=point.memory_s,
         device_s=device_s,
-        power_w=np.minimum(point.static_w + point.work_j / device_s, cap),
+        power_w=point.static_w + point.work_j / device_s,
         compute_j=point.flop_j + core_share * point.busy_j,
         memory_j=point.moved_j + (1 - core_share) * point.busy_j,
         static_j=point.static_w * device_s,
-        throttled=(clock < wanted * (1 - 1e-9)) | (device_s > point.device_s),
+        throttled=(clock < wanted * (1 - 1e-9)) | (stretch > 1.0),
         slowed=device_s > full_s * (1 + _SLOWED),
     )

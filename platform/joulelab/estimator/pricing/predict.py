@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Confidence, Estimate, Mode
+from joulelab.estimator.estimate import Estimate, Mode
 from joulelab.estimator.pricing.breakdown import phase_estimate
 from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
+from joulelab.estimator.trust import Confidence
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.precision import check_precision
 from joulelab.tracing.program import ALL_REDUCE, TracedModel
@@ -25,13 +26,27 @@ HELD_OUT_ERRORS = files("joulelab.estimator.pricing").joinpath("held_out_errors.
 _NO_SILICON = "projected from a design: there is no silicon"
 
 
-def confidence_of(processor: Processor) -> Confidence:
+_HOST_BOUND = 0.5
+"""Share of the time that launches set, from which an answer is about the host."""
+
+
+def confidence_of(
+    processor: Processor, launch_share: float = 0.0, *, knows_host: bool = False
+) -> Confidence:
     """Return the confidence in estimates for ``processor``.
 
     Errors are those of the latest comparison with measurements; a processor that was never
     compared has none.
+
+    Args:
+        processor: The processor.
+        launch_share: Share of the time that launching kernels sets. Answers that the host sets
+            have errors of their own, where it was measured and where it was not.
+        knows_host: Whether the host was measured.
     """
     found = _errors().get(processor.key, {})
+    if launch_share >= _HOST_BOUND:
+        found = found.get("known_host" if knows_host else "unknown_host", found)
     silicon = _NO_SILICON if processor.tier == "D" else ""
     return Confidence(
         tier=processor.tier,
@@ -77,7 +92,7 @@ def estimate(
     runs = [run(one, where) for one in plans]
     phases = tuple(phase_estimate(one, where, events=events) for one in runs)
     energy_j = sum(phase.energy.total_j for phase in phases)
-    return Estimate(
+    found = Estimate(
         model=model.name,
         unit=model.unit,
         device=processor.key,
@@ -92,6 +107,7 @@ def estimate(
         data_energy_j=(min(energy_j, _zeros_j(plans, where)), energy_j),
         without_formula=missing,
     )
+    return replace(found, confidence=confidence_of(processor, found.launch_share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +187,7 @@ def _columns(result: PhaseRun, num_devices: int) -> tuple[Array, Array, Array, A
         result.latency_s * executions,
         result.energy_j * executions * num_devices,
         result.roofline_s * executions,
-        result.settled.power_w.max(axis=-1),
+        np.minimum(result.settled.power_w.max(axis=-1), result.where.cap_w),
     )
 
 

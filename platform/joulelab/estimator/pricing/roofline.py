@@ -13,11 +13,17 @@ from numpy.typing import NDArray
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import roofline_s, starvation
 from joulelab.errors import ConfigError
+from joulelab.estimator.pricing.kernel_rates import (
+    efficiency,
+    overhead_s,
+    pipes_of,
+    stream_efficiency,
+    waits_s,
+)
 from joulelab.estimator.pricing.matrix_work import ACTIVATION_SHARE, layout_work, utilisation
-from joulelab.estimator.pricing.table import Shapes, WorkTable, kind_name
+from joulelab.estimator.pricing.table import Shapes, WorkTable
 from joulelab.hardware.processor import Processor
-from joulelab.tracing.precision import is_matrix, pipe_on
-from joulelab.tracing.program import MATRIX_KINDS
+from joulelab.tracing.precision import is_matrix
 
 Array = NDArray[np.float64]
 
@@ -74,22 +80,23 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
         ConfigError: If matrix work has a format that the processor lacks, or if it sums over
             several devices and has no link.
     """
-    pipes = [pipe_on(operator, processor) for operator in table.operators]
+    pipes = pipes_of(table, processor)
     core_s_mhz, fill = _core(table, processor, pipes)
     cache_b, memory_b = _served(table, processor)
     link_b, link_s = _link(table, processor, num_devices)
     layout = layout_work(table, processor, pipes)
     timing, cache, memory = processor.timing, processor.last_cache, processor.memory
-    streamed = timing.memory_efficiency * _stream_efficiency(table, processor)
+    streamed = timing.memory_efficiency * stream_efficiency(table, processor)
     runs_on = np.array(pipes, dtype=object)
     flop = {pipe: table.per_group(table.flop * (runs_on == pipe)) for pipe in dict.fromkeys(pipes)}
+    waiting_s = waits_s(table, core_s_mhz / processor.default_clock_mhz)
     moved_b = {cache.name: cache_b + layout.cache_b, memory.name: memory_b + layout.memory_b}
     return GroupCosts(
         core_s_mhz=_side_by_side(table, processor, pipes, core_s_mhz),
         tensor_s_mhz=_tensor_s_mhz(table, processor, flop),
         cache_s=cache_b / (streamed * cache.bandwidth_b_per_s),
         memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
-        fixed_s=_overhead_s(table, processor) + layout.seconds + link_s,
+        fixed_s=overhead_s(table, processor) + layout.seconds + link_s + waiting_s,
         fill=_group_fill(table, core_s_mhz, fill),
         flop_j=sum(
             (flop[pipe] * processor.power.flop_j[pipe] for pipe in flop),
@@ -127,8 +134,8 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
     rates = np.array([processor.flop_per_clock[pipe] for pipe in pipes])
     reached = rates * np.array(
         [
-            timing.pipe_efficiency[pipe] * timing.efficiency(kind_name(operator), operator.dtype)
-            for operator, pipe in zip(table.operators, pipes, strict=True)
+            timing.pipe_efficiency[pipe] * efficiency(table, row, processor)
+            for row, pipe in enumerate(pipes)
         ]
     )
     use, fill = np.ones(len(pipes)), np.ones(len(pipes))
@@ -200,22 +207,6 @@ def _group_fill(table: WorkTable, core_s_mhz: Array, fill: Array) -> Array:
     total = table.per_group(core_s_mhz)
     used = table.per_group(core_s_mhz * fill)
     return np.divide(used, total, out=np.ones_like(total), where=total > 0)
-
-
-def _overhead_s(table: WorkTable, processor: Processor) -> Array:
-    """Return the least time of each group: that of matrix work is longer where that is known."""
-    timing = processor.timing
-    kinds = [kind_name(table.operators[row]) for row in table.main]
-    return np.array([timing.overhead_s(kind in MATRIX_KINDS) for kind in kinds])
-
-
-def _stream_efficiency(table: WorkTable, processor: Processor) -> Array:
-    """Return what each group reaches of a stream's bandwidth: of the kinds that only stream."""
-    mains = [table.operators[row] for row in table.main]
-    efficiency = processor.timing.efficiency
-    return np.array(
-        [1.0 if main.kind in MATRIX_KINDS else efficiency(main.kind, main.dtype) for main in mains]
-    )
 
 
 def _served(table: WorkTable, processor: Processor) -> tuple[Array, Array]:

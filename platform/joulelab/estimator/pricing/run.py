@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from joulelab.estimator.estimate import Mode
 from joulelab.estimator.pricing.power import Settled, requested, settle, waiting_w
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs
 from joulelab.estimator.pricing.table import WorkTable, tabulate
-from joulelab.hardware.processor import Processor
+from joulelab.hardware.processor import Processor, ProcessorTiming
 from joulelab.tracing.fusion import Groups, ValueBytes, fused, unfused
 from joulelab.tracing.precision import at_precision, element_b
 from joulelab.tracing.program import Operator, Program, ProgramPhase, TracedModel
@@ -25,12 +26,21 @@ def mode_on(processor: Processor, mode: Mode) -> Mode:
     return "compiled" if processor.family in ("tpu", "kpu") else mode
 
 
-def launch_s(table: WorkTable, processor: Processor, mode: Mode) -> Array:
-    """Return the launch time of each distinct group: of the host, or between kernels."""
-    timing = processor.timing
+def launch_s(plan: "Plan", processor: Processor, mode: Mode) -> Array:
+    """Return the launch time of each group in sequence: of the host, or between kernels."""
+    table, timing = plan.table, processor.timing
     if mode_on(processor, mode) != "eager":
-        return np.full(table.num_rows, timing.graph_launch_s)
-    return np.array([timing.launch_s(table.operators[row].kind) for row in table.main])
+        return np.full(len(table.sequence), timing.graph_launch_s)
+    launches = np.array([_launch_s(table, row, timing) for row in table.main])
+    in_training = timing.training_launch if plan.is_training else 1.0
+    around_s = timing.module_s * plan.entered + timing.view_s * plan.calls_before
+    host_s: Array = in_training * (launches[table.sequence] + around_s)
+    return host_s
+
+
+def _launch_s(table: WorkTable, row: int, timing: ProcessorTiming) -> float:
+    operator, found = table.operators[row], table.classes[row]
+    return timing.launch_s(f"{found}_{operator.dtype}", found, operator.kind)
 
 
 def elapsed_s(device_s: Array, launches_s: Array, *, queued: bool) -> Array:
@@ -55,11 +65,23 @@ def is_queued(processor: Processor, mode: Mode) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A phase in the precision in which it runs, its kernels in one mode, and their work."""
+    """A phase in the precision in which it runs, its kernels in one mode, and their work.
+
+    Attributes:
+        entered: Modules that were entered before each group of the table's sequence.
+        calls_before: Calls before each of them that launch no kernel.
+    """
 
     phase: ProgramPhase
     groups: Groups
     table: WorkTable
+    entered: Array
+    calls_before: Array
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it is a step of training."""
+        return any(one.stage == "backward" for one in self.phase.program.operators)
 
 
 def plan(model: TracedModel, mode: Mode) -> tuple[Plan, ...]:
@@ -72,9 +94,27 @@ def _plan(phase: ProgramPhase, precision: str, mode: Mode) -> Plan:
     if mode == "compiled":
         program = pruned(program)
     groups = fused(program) if mode == "compiled" else unfused(program)
+    operators = program.operators
+    calls = [sum(operators[index].calls_before for index in members) for members in groups]
     return Plan(
-        phase=replace(phase, program=program), groups=groups, table=tabulate(program, groups)
+        phase=replace(phase, program=program),
+        groups=groups,
+        table=tabulate(program, groups),
+        entered=_entered([operators[members[0]].module for members in groups]),
+        calls_before=np.array(calls, dtype=float),
     )
+
+
+def _entered(modules: Sequence[str]) -> Array:
+    """Return how many modules are entered before each of a sequence of calls, by their paths."""
+    paths = [module.split(".") if module else [] for module in modules]
+    return np.array([_levels(*pair) for pair in pairwise([[], *paths])], dtype=float)
+
+
+def _levels(before: Sequence[str], path: Sequence[str]) -> int:
+    """Return how many levels of ``path`` are not those of ``before``."""
+    shared = takewhile(lambda pair: pair[0] == pair[1], zip(before, path, strict=False))
+    return len(path) - sum(1 for _ in shared)
 
 
 def pruned(program: Program) -> Program:
@@ -220,11 +260,12 @@ def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
     costs = group_costs(plan.table, processor, where.num_devices)
     if toggle != 1.0:
         costs = replace(costs, flop_j=toggle * costs.flop_j, cache_j=toggle * costs.cache_j)
-    settled = settle(costs, where.processor, where.clock_mhz, where.held_w)
     sequence = plan.table.sequence
+    counts = np.bincount(sequence, minlength=plan.table.num_rows).astype(np.float64)
+    settled = settle(costs, where.processor, where.clock_mhz, where.held_w, counts)
     elapsed = elapsed_s(
         settled.device_s[:, sequence],
-        launch_s(plan.table, where.processor, where.mode)[sequence],
+        launch_s(plan, where.processor, where.mode),
         queued=is_queued(where.processor, where.mode),
     )
     return PhaseRun(plan=plan, costs=costs, settled=settled, elapsed_s=elapsed, where=where)

@@ -1,11 +1,12 @@
 """A program's groups in columns: what prices them is vectorised, and equal ones share a row."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
+from joulelab.estimator.pricing.kernel_class import kernel_class
 from joulelab.tracing.fusion import Groups, Traffic, traffic
 from joulelab.tracing.precision import element_b, is_depthwise
 from joulelab.tracing.program import ALL_REDUCE, MatrixShape, Operator, Program, main_operator
@@ -22,10 +23,12 @@ class Shapes:
     m: Array
     n: Array
     k: Array
+    window: Array
+    pixels: Array
 
     def at(self, rows: Index) -> "Shapes":
         """Return the shapes of ``rows``."""
-        return Shapes(batch=self.batch[rows], m=self.m[rows], n=self.n[rows], k=self.k[rows])
+        return Shapes(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,7 @@ class WorkTable:
 
     Attributes:
         operators: One operator of each row, for what cannot be a column.
+        classes: What each operator row runs like, as :func:`kernel_class` says.
         flop: Operations of each operator row.
         element_b: Bytes of one operand of each operator row.
         shapes: Shapes of the operator rows; ones where there is none.
@@ -53,6 +57,7 @@ class WorkTable:
     """
 
     operators: tuple[Operator, ...]
+    classes: tuple[str, ...]
     flop: Array
     element_b: Array
     shapes: Shapes
@@ -80,7 +85,7 @@ class WorkTable:
 
 def tabulate(program: Program, groups: Groups) -> WorkTable:
     """Return the table of ``program`` run in ``groups`` of operators, each one kernel."""
-    rows = _Rows()
+    rows = _Rows(training=any(one.stage == "backward" for one in program.operators))
     operator_rows = [rows.operator(operator) for operator in program.operators]
     sequence = [
         rows.group([operator_rows[i] for i in members], moved)
@@ -99,13 +104,18 @@ def _traffic(program: Program, groups: Groups) -> Sequence[Traffic]:
 class _Rows:
     """Distinct operators and groups, in order of first appearance."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, training: bool) -> None:
+        self._training = training
         self._operators: dict[object, int] = {}
         self._kept: list[Operator] = []
+        self._classes: list[str] = []
         self._groups: dict[tuple[tuple[int, ...], Traffic], int] = {}
 
     def operator(self, operator: Operator) -> int:
+        found = kernel_class(operator, training=self._training)
         key = (
+            found,
+            operator.steps,
             *(operator.kind, operator.dtype, operator.pipe, operator.flop, operator.shape),
             *((operator.written_b,) if operator.name == ALL_REDUCE else ()),
         )
@@ -113,6 +123,7 @@ class _Rows:
         if row is None:
             row = self._operators[key] = len(self._kept)
             self._kept.append(operator)
+            self._classes.append(found)
         return row
 
     def group(self, members: Sequence[int], moved: Traffic) -> int:
@@ -124,6 +135,7 @@ class _Rows:
         members = [members for members, _ in self._groups]
         return WorkTable(
             operators=tuple(kept),
+            classes=tuple(self._classes),
             flop=np.array([operator.flop for operator in kept]),
             element_b=np.array([element_b(operator.dtype) for operator in kept]),
             shapes=_shapes(kept),
@@ -155,13 +167,13 @@ _ONES = MatrixShape(batch=1, m=1, n=1, k=1)
 def _shapes(operators: Sequence[Operator]) -> Shapes:
     columns = np.array(
         [
-            (shape.batch, shape.m, shape.n, shape.k)
+            (shape.batch, shape.m, shape.n, shape.k, shape.window, shape.pixels)
             for shape in (operator.shape or _ONES for operator in operators)
         ],
         dtype=float,
-    ).reshape(-1, 4)
-    batch, m, n, k = np.maximum(columns, 1.0).T
-    return Shapes(batch=batch, m=m, n=n, k=k)
+    ).reshape(-1, 6)
+    batch, m, n, k, window, pixels = np.maximum(columns, 1.0).T
+    return Shapes(batch=batch, m=m, n=n, k=k, window=window, pixels=pixels)
 
 
 def kind_name(operator: Operator) -> str:

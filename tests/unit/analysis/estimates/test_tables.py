@@ -47,8 +47,9 @@ from joulelab.analysis.estimates.wording import (
     ranked,
     unknown_words,
 )
-from joulelab.estimator.estimate import Confidence, EnergySplit, Event
+from joulelab.estimator.estimate import EnergySplit, Event
 from joulelab.estimator.opportunities import Opportunity
+from joulelab.estimator.trust import Confidence
 
 TOO_LARGE = replace(MEMORY, weight_b=92e9)  # 107 GB of 80 GB
 

@@ -1,0 +1,158 @@
+"""What kernels within networks count as, and what that makes of their times."""
+
+import numpy as np
+import pytest
+import torch
+from programs_by_hand import model
+from torch import nn
+
+from joulelab.core.point import OperatingPoint
+from joulelab.estimator import estimate as estimate_by_name
+from joulelab.estimator.pricing.kernel_class import kernel_class
+from joulelab.estimator.pricing.predict import estimate
+from joulelab.estimator.pricing.run import conditions, plan, run
+from joulelab.hardware.hosts import HOSTS, on_host
+from joulelab.hardware.processors import PROCESSORS
+from joulelab.tracing.program import MatrixShape, Operator
+
+H100 = PROCESSORS["h100_sxm"]
+
+
+def operator(name, kind, shape=None, **more):
+    fields = {"flop": 1e9, "read_b": 1e6, "weight_b": 0.0, "written_b": 1e6, **more}
+    fields |= {"dtype": "bfloat16", "pipe": "tensor_bf16"}
+    return Operator(name=name, kind=kind, shape=shape, **fields)
+
+
+def convolution(channels, pixels=3136, groups=1, n=64, window=1):
+    shape = MatrixShape(
+        batch=groups, m=64 * pixels, n=n, k=channels * window, window=window, pixels=pixels
+    )
+    flop = 2.0 * shape.batch * shape.m * shape.n * shape.k
+    moved_b = 2.0 * shape.m * groups
+    return operator(
+        "convolution", "conv", shape, flop=flop, read_b=moved_b * channels, written_b=moved_b * n
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "found"),
+    [
+        (operator("clone", "copy"), "copying"),
+        (operator("clone", "copy", contiguous=0.5), "rearrangement"),
+        (operator("cat", "copy"), "concatenation"),
+        (operator("new_zeros", "copy"), "filling"),
+        (operator("native_layer_norm_backward", "norm"), "layer_norm_backward"),
+        (operator("_fused_rms_norm", "norm"), "other_norm"),
+        (operator("baddbmm", "gemm"), "batched_product"),
+        (operator("max_pool2d_with_indices", "reduction"), "pooling"),
+        (convolution(64), "convolution"),
+        (convolution(3, window=49), "first_convolution"),
+        (convolution(16, groups=4), "grouped_convolution"),
+        (convolution(1, groups=64, n=1, window=9), "depthwise_narrow"),
+        (convolution(1, groups=64, n=1, window=49), "depthwise_wide"),
+        (operator("norm", "norm"), "norm"),
+    ],
+)
+def test_operators_have_the_class_of_their_kernel(one, found):
+    assert kernel_class(one) == found
+
+
+def test_a_batch_norm_in_training_is_another_kernel():
+    norm = operator("native_batch_norm", "norm")
+
+    assert kernel_class(norm) == "batch_norm"
+    assert kernel_class(norm, training=True) == "batch_norm_training"
+
+
+def device_s(one, processor=H100):
+    (phase,) = plan(model(one, precision="bf16"), "graph")
+    found = run(phase, conditions(processor, "graph", (OperatingPoint(),), 1))
+    return float(found.settled.device_s[0, 0])
+
+
+def test_single_pixels_need_another_layout_where_images_are_no_whole_units():
+    even, uneven = (device_s(convolution(256, pixels=pixels)) / pixels for pixels in (784, 729))
+
+    assert 1.5 < uneven / even < 4.0
+
+
+def test_images_of_three_channels_are_multiplied_on_plain_units():
+    first = convolution(3, pixels=112 * 112, window=49)
+
+    rate = first.flop / device_s(first)
+
+    assert 10e12 < rate < 35e12  # 24 TFLOP/s of a ResNet on an H100, of 989 of its matrix units
+
+
+def test_wide_groups_run_one_after_the_other():
+    few, many = (device_s(convolution(56, pixels=16, groups=groups, n=56)) for groups in (4, 36))
+    narrow = device_s(convolution(32, pixels=16, groups=32, n=32))
+
+    assert many > 5 * few
+    assert narrow < 0.2 * many
+
+
+def test_groups_that_alternate_share_the_clock_of_their_mean_power():
+    hot = operator("mm", "gemm", MatrixShape(batch=1, m=8192, n=8192, k=8192), flop=2 * 8192.0**3)
+    cool = operator("add", "elementwise", flop=1e6, read_b=5e9, written_b=5e9)
+
+    alone = estimate(model(hot, precision="bf16"), H100, mode="graph").phases[0].groups[0]
+    mixed = estimate(model(hot, cool, precision="bf16"), H100, mode="graph")
+
+    together = mixed.phases[0].groups[0]
+    assert alone.clock_mhz < together.clock_mhz <= H100.default_clock_mhz
+    assert mixed.phases[0].power_w <= mixed.cap_w
+    assert together.power_w > mixed.phases[0].power_w
+
+
+def test_modules_that_are_entered_take_the_host_time():
+    flat = operator("add", "elementwise", module="a")
+    deep = [operator("add", "elementwise", module=f"a.b{i}.c") for i in range(8)]
+
+    (one,) = plan(model(*[flat] * 8, precision="bf16"), "eager")
+    (other,) = plan(model(*deep, precision="bf16"), "eager")
+
+    np.testing.assert_array_equal(one.entered, [1, 0, 0, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(other.entered, [3, 2, 2, 2, 2, 2, 2, 2])
+
+
+class Net(nn.Module):
+    """Convolutions with biases, which a GPU adds by kernels of their own."""
+
+    unit = "image"
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Conv2d(8, 8, 3, padding=1) for _ in range(3)))
+
+    def forward(self, x):
+        return self.layers(x)
+
+    @staticmethod
+    def example_inputs(batch):
+        return {"x": torch.empty(batch, 8, 16, 16)}
+
+
+def test_an_answer_that_the_host_sets_gives_the_range_over_hosts():
+    network = f"{__file__}:Net"
+    unknown = estimate_by_name(network, device="h100")
+    fast, slow = (estimate_by_name(network, device="h100", host=h) for h in ("fast", "slow"))
+
+    assert unknown.launch_share > 0.9
+    low_s, high_s = unknown.host_range.latency_s
+    assert low_s < fast.latency_s < slow.latency_s < high_s
+    assert fast.latency_s < unknown.latency_s < slow.latency_s
+    assert fast.host_range is slow.host_range is None
+    assert fast.confidence.time_error < unknown.confidence.time_error
+    assert len(fast.phases[0].groups) == 6
+
+
+def test_an_answer_that_the_device_sets_has_no_range():
+    big = operator("mm", "gemm", MatrixShape(batch=1, m=8192, n=8192, k=8192), flop=2 * 8192.0**3)
+    slow = on_host(H100, HOSTS["slow"])
+
+    made = estimate(model(big, precision="bf16"), slow)
+
+    assert made.launch_share < 0.1
+    assert made.host_range is None

@@ -1,0 +1,82 @@
+"""Hosts: what they change, what they leave, and their files."""
+
+import pytest
+
+from joulelab.cli.estimator.processors import Calibrate
+from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.hardware.hosts import FASTEST, HOSTS, SLOWEST, TYPICAL, find_host, host_file, on_host
+from joulelab.hardware.processors import PROCESSORS
+
+H200 = PROCESSORS["h200_sxm"]
+
+
+@pytest.mark.parametrize("call", ["add", "linear", "layer_norm", "conv2d", "attention", "view"])
+def test_the_typical_host_is_between_the_others(call):
+    fast, typical, slow = (HOSTS[name].operator_s[call] for name in (FASTEST, TYPICAL, SLOWEST))
+
+    assert fast < typical < slow
+
+
+def test_a_host_changes_launches_alone():
+    slow = on_host(H200, HOSTS[SLOWEST])
+
+    assert slow.timing.launch_s("gemm") > H200.timing.launch_s("gemm")
+    assert slow.timing.kind_efficiency == H200.timing.kind_efficiency
+    assert (slow.power, slow.levels) == (H200.power, H200.levels)
+
+
+def test_half_precision_copies_the_statistics_of_a_batch_norm_first():
+    launch_s = H200.timing.launch_s
+
+    in_half = launch_s("batch_norm_bfloat16", "batch_norm", "norm")
+
+    alone = launch_s("batch_norm_float32", "batch_norm", "norm")
+    assert in_half == pytest.approx(alone + launch_s("copy"))
+
+
+@pytest.mark.parametrize("name", ["jetson_orin_agx", "tpu_v4", "xeon_8490h"])
+def test_what_has_no_other_host_keeps_its_own(name):
+    assert on_host(PROCESSORS[name], HOSTS[SLOWEST]) is PROCESSORS[name]
+
+
+def test_a_host_is_found_again_in_its_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(host_file(HOSTS[SLOWEST]))
+
+    found = find_host(str(path))
+
+    assert found.key == "mine"
+    assert found.operator_s == pytest.approx(dict(HOSTS[SLOWEST].operator_s), rel=1e-3)
+    assert found.module_s == pytest.approx(HOSTS[SLOWEST].module_s, rel=1e-3)
+
+
+def test_an_unknown_host_is_refused_with_those_there_are(tmp_path):
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[operator_s]\nadd = 3\n")
+
+    with pytest.raises(UnknownNameError, match="fast"):
+        find_host("fasst")
+    with pytest.raises(ConfigError, match="calibrate --host"):
+        find_host(str(tmp_path / "absent.toml"))
+    with pytest.raises(ConfigError, match="calibrate --host"):
+        find_host(str(broken))
+
+
+def test_this_machine_is_measured_and_kept(tmp_path, capsys):
+    path = tmp_path / "here.toml"
+
+    assert Calibrate(host=True, out=path).run() == 0
+
+    here = find_host(str(path))
+    assert 1e-7 < here.module_s < 1e-4
+    assert "add" in capsys.readouterr().out
+    ratio = here.module_s / HOSTS[TYPICAL].module_s
+    wanted_s = ratio * HOSTS[TYPICAL].operator_s["linear"]
+    assert here.operator_s["linear"] == pytest.approx(wanted_s, rel=1e-3)
+
+
+def test_calibrating_says_what_it_takes():
+    with pytest.raises(ConfigError, match="--host"):
+        Calibrate().run()
+    with pytest.raises(ConfigError, match="no table"):
+        Calibrate(host=True, device="h200").run()
