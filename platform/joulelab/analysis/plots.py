@@ -168,7 +168,7 @@ def _draw(axes: Axes, phase: PhaseResult, dots: Sequence[_Dot]) -> None:
 
 def _name(axes: Axes, dots: Sequence[_Dot], others: Sequence[Label] = ()) -> None:
     """Name the recommended and the default point and others, and put a ring around the lowest."""
-    names = []
+    names: list[Label] = []
     for dot in dots:
         if dot.row.is_lowest:
             axes.plot(dot.x, dot.y, "o", color=BEST, markersize=9, fillstyle="none", zorder=5)
