@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from uuid import uuid4
 
 from joulelab.errors import ConfigError, TrackingError
+from joulelab.extras import require
 from joulelab.tracking.addresses import connectable, discreet
 from joulelab.tracking.durable import check_folder
 from joulelab.tracking.mlflow_view import opening_tags
@@ -180,7 +181,7 @@ def usable_uri(uri: str) -> str:
 
     Raises:
         ConfigError: If it can be none, lacks the password that it had, or its folder cannot be
-            written to.
+            written to; or if MLflow is not installed.
         TrackingError: If a SQLite path is not absolute.
     """
     uri = connectable(uri)
@@ -206,6 +207,7 @@ def usable_uri(uri: str) -> str:
         if path.is_dir():
             raise ConfigError(f"{discreet(uri)!r} must name a file, but it is a folder.")
         check_folder(path.parent)
+    require("mlflow", "sqlalchemy")
     return uri
 
 
