@@ -156,7 +156,7 @@ class Cells:
                     f"Column {name!r} must lie from {lowest:g} to {highest:g}, "
                     f"row {number} has {value:g}: {hint}."
                 )
-        return np.minimum(np.array(values, dtype=float), highest)
+        return np.array(values, dtype=float).clip(max=highest)
 
     def _name(self, names: Sequence[str]) -> str | None:
         found = {_plain(str(name)): str(name) for name in self.rows[0]}
