@@ -1,6 +1,6 @@
 """What is to be low: products of energy, time, and the quality that is lost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeVar
 
@@ -55,10 +55,10 @@ class Objective:
 class _Objectives(Registry[Objective]):
     """Objectives by name, those of other packages among them."""
 
-    def accept(self, made: object) -> Objective:
+    def accept(self, name: str, made: object) -> Objective:
         if not isinstance(made, Objective):
             raise ConfigError(f"an objective must be an Objective, got {made!r}")
-        return made
+        return replace(made, name=name)
 
 
 ENERGY = Objective(name="energy")

@@ -109,8 +109,8 @@ class Registry(Mapping[str, T], Generic[T]):
                 self._warned.add(name)
         return entries
 
-    def accept(self, made: object) -> T:
-        """Return what another package's entry point names, as an entry.
+    def accept(self, name: str, made: object) -> T:
+        """Return what another package's entry point ``name`` stands for, as an entry.
 
         Raises:
             ConfigError: If it cannot be one.
@@ -118,6 +118,11 @@ class Registry(Mapping[str, T], Generic[T]):
         base = self._base
         if base is not None and not (isinstance(made, type) and issubclass(made, base)):
             raise ConfigError(f"a {self._kind} must be a subclass of {base.__name__}, got {made!r}")
+        if getattr(made, "name", name) != name:  # what it saved could not be found again
+            raise ConfigError(
+                f"a {self._kind} must have the name of its entry point, {name!r}, as its own: "
+                f"{getattr(made, '__name__', made)} has {getattr(made, 'name', None)!r}"
+            )
         return cast("T", made)
 
     @property
@@ -130,7 +135,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def _loaded(self, name: str, plugin: Plugin) -> T:
         try:
-            return self.accept(_import(plugin.target))
+            return self.accept(name, _import(plugin.target))
         except Exception as error:  # another package may fail in any way of its own
             raise ConfigError(
                 f"The {self._kind} {name!r} of the package {plugin.package} ({plugin.target}) "

@@ -115,4 +115,4 @@ def test_a_negative_exponent_is_refused():
 
 def test_what_is_no_objective_is_none():
     with pytest.raises(ConfigError, match="must be an Objective"):
-        OBJECTIVES.accept(max)
+        OBJECTIVES.accept("max", max)

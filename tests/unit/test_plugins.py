@@ -35,7 +35,7 @@ class OtherGrid(Grid):
 class Twin(SimulatedDevice):
     pass
 
-patient = Objective(name="patient", time_exponent=0.5)
+patient = Objective(name="named otherwise", time_exponent=0.5)
 """
 ENTRIES = """
 [joulelab.workloads]
@@ -47,10 +47,14 @@ twin = a_plug_in:Twin
 broken = a_broken_plug_in:Device
 [joulelab.power_models]
 other-mean = a_plug_in:OtherMean
+broken = a_broken_plug_in:Model
+misnamed = a_plug_in:OtherMean
 [joulelab.objectives]
 patient = a_plug_in:patient
+broken = a_broken_plug_in:objective
 [joulelab.strategies]
 other-grid = a_plug_in:OtherGrid
+broken = a_broken_plug_in:Strategy
 wrong = a_plug_in:pause
 """
 
@@ -137,6 +141,33 @@ def test_a_plug_in_of_another_family_is_refused(installed):
     assert "a search strategy must be a subclass of Strategy" in done.stderr
 
 
+def test_a_model_that_could_not_be_found_again_by_its_name_is_refused(installed):
+    done = installed("-c", "from joulelab.power_models import POWER_MODELS as m; m['misnamed']")
+
+    assert "must have the name of its entry point, 'misnamed'" in done.stderr
+    assert "OtherMean has 'other-mean'" in done.stderr
+
+
+COSTS = """
+from joulelab.core.configuration import Configuration
+from joulelab.searching.base import Figures, Outcome
+from joulelab.study.outcomes import result_of
+
+figures = Figures(energy_j=2.0, energy_u_j=0.0, time_s=4.0, time_u_s=0.0, power_w=1.0, board="b")
+outcome = Outcome(candidate=Configuration.of("pause", {"batch": 1}), figures=figures)
+print({k: round(v, 9) for k, v in result_of(outcome).items() if k in ("edp", "patient", "broken")})
+"""
+
+
+def test_a_trial_is_told_by_all_objectives_but_those_that_are_broken(installed):
+    """Every search on Ray ended with an error after its first trial, whatever its objective."""
+    done = installed("-c", COSTS)
+
+    assert done.stdout.strip() == "{'edp': 8.0, 'patient': 4.0}", done.stderr
+    [warning] = [line for line in done.stderr.splitlines() if "cannot be used" in line]
+    assert "The objective 'broken' of the package a-plug-in" in warning
+
+
 def test_a_plug_in_of_a_clean_table_cannot_be_had_by_a_wrong_name():
     table: Registry[object] = Registry("thing", {"one": "json:dumps"}, group="joulelab.nobody")
 
@@ -144,4 +175,4 @@ def test_a_plug_in_of_a_clean_table_cannot_be_had_by_a_wrong_name():
     with pytest.raises(UnknownNameError, match="Unknown thing 'two'"):
         table["two"]
     with pytest.raises(ConfigError):
-        Registry("thing", {}, base=int).accept("text")
+        Registry("thing", {}, base=int).accept("text", "text")

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from joulelab.analysis.compared import Figures
 from joulelab.analysis.figure_file import headed_figure, headline
+from joulelab.analysis.labels import Label, write_labels
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.style import BEST, CAPPED, COVERAGE, CURVE, EQUAL, INK, MUTED, RC, tidy
 from joulelab.analysis.sweep import PhaseResult, SweepRow
@@ -102,10 +103,10 @@ def over_clock(
     low, high = min(dot.y for dot in dots), max(dot.y for dot in dots)
     high = min(high, 2.2 * low)  # the slowest clocks would flatten all others
     axes.set_ylim(low - 0.2 * (high - low) - 0.01 * low, high + 0.14 * (high - low) + 0.01 * low)
-    _shade(axes, phase)
     _draw(axes, phase, dots)
-    _name(axes, phase, dots)
-    top = axes.get_ylim()[1]
+    bottom, top = axes.get_ylim()
+    is_last_low = max(dots, key=_by_x).y < (bottom + top) / 2
+    _name(axes, dots, _shaded(axes, phase, top if is_last_low else bottom))
     _mark_beyond(axes, [(dot.x, top) for dot in dots if dot.y > top], "^")
 
 
@@ -136,7 +137,7 @@ def trade_off(axes: Axes, phase: PhaseResult) -> None:
     axes.set_ylim(min(within) - 0.2 * height, max(within) + 0.14 * height)
     axes.plot([d.x for d in front], [d.y for d in front], color=CURVE, linewidth=5, alpha=0.18)
     _draw(axes, phase, dots)
-    _name(axes, phase, dots)
+    _name(axes, dots)
     (_, right), (_, top) = axes.get_xlim(), axes.get_ylim()
     beyond = [(right, min(dot.y, top)) for dot in dots if dot.x > right]
     _mark_beyond(axes, beyond, ">")
@@ -165,48 +166,40 @@ def _draw(axes: Axes, phase: PhaseResult, dots: Sequence[_Dot]) -> None:
         )  # fmt: skip
 
 
-def _name(axes: Axes, phase: PhaseResult, dots: Sequence[_Dot]) -> None:
-    """Name the recommended and the default point, and put a ring around the lowest."""
+def _name(axes: Axes, dots: Sequence[_Dot], others: Sequence[Label] = ()) -> None:
+    """Name the recommended and the default point and others, and put a ring around the lowest."""
+    names: list[Label] = []
     for dot in dots:
         if dot.row.is_lowest:
             axes.plot(dot.x, dot.y, "o", color=BEST, markersize=9, fillstyle="none", zorder=5)
         if dot.row.is_recommended:
-            _call_out(axes, dot, point_name(dot.row.point), color=BEST, marker="o", offset=(0, -9))
+            names.insert(0, _called_out(axes, dot, point_name(dot.row.point), BEST, "o"))
         elif dot.row.point.is_default:
-            left, right = axes.get_xlim()
-            is_far_right = dot.x > left + 0.85 * (right - left)
-            offset = (0, 9) if is_far_right else (9, 0)
-            _call_out(axes, dot, "default", color=INK, marker="D", offset=offset)
+            names.append(_called_out(axes, dot, "default", INK, "D"))
+    bars = [(dot.x, dot.y + k * dot.u) for dot in dots for k in (-COVERAGE, 0, COVERAGE)]
+    write_labels(axes, [*names, *others], bars)
 
 
-def _call_out(
-    axes: Axes, dot: _Dot, text: str, *, color: str, marker: str, offset: tuple[int, int]
-) -> None:
-    x, y = offset
+def _called_out(axes: Axes, dot: _Dot, text: str, color: str, marker: str) -> Label:
+    """Draw a dot larger, and return its name."""
     axes.errorbar(
         dot.x, dot.y, yerr=COVERAGE * dot.u, fmt=marker, color=color, markersize=6, zorder=6
     )
-    axes.annotate(
-        text, (dot.x, dot.y), xytext=offset, textcoords="offset points",
-        ha="left" if x else "center", va="center" if not y else "top" if y < 0 else "bottom",
-        color=color, fontsize=9, fontweight="bold", zorder=7,
-    )  # fmt: skip
+    return Label(x=dot.x, y=dot.y, text=text, color=color, is_strong=True)
 
 
-def _shade(axes: Axes, phase: PhaseResult) -> None:
-    """Mark the clocks that may be best, and those that the power cap did not allow."""
+def _shaded(axes: Axes, phase: PhaseResult, named_at: float) -> list[Label]:
+    """Mark the clocks that may be best, and those that the power cap did not allow; name these."""
     rows = sorted((row for row in phase.rows if row.point.sm_clock_mhz), key=_clock)
-    members = [row.in_set for row in rows]
-    capped = [row.power_capped for row in rows]
-    for start, stop in _runs(rows, members):
+    for start, stop in _runs(rows, [row.in_set for row in rows]):
         axes.axvspan(start, stop, color=EQUAL, alpha=0.15, linewidth=0, zorder=0)
-    for i, (start, stop) in enumerate(_runs(rows, capped)):
+    capped = list(_runs(rows, [row.power_capped for row in rows]))
+    for start, stop in capped:
         axes.axvspan(start, stop, color=CAPPED, alpha=0.18, linewidth=0, zorder=0)
-        if i == 0:
-            axes.annotate(
-                "power-capped", (stop, 0.03), xycoords=("data", "axes fraction"), xytext=(-4, 0),
-                textcoords="offset points", ha="right", color=MUTED, fontsize=8,
-            )  # fmt: skip
+    return [
+        Label(x=stop, y=named_at, text="power-capped", color=MUTED, is_strong=False, size=8)
+        for _, stop in capped[:1]
+    ]
 
 
 def _runs(rows: Sequence[SweepRow], marked: Sequence[bool]) -> Iterator[tuple[float, float]]:

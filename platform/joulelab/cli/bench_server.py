@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
-from joulelab.cli.program_options import ClockOptions, parse_before_dashes
+from joulelab.cli.program_options import ClockOptions, check_places, parse_before_dashes
 from joulelab.cli.run_report import (
     clock_params,
     conduct_lines,
@@ -71,6 +71,7 @@ class BenchServer(ClockOptions):
 
     def run(self) -> int:
         """Drive the server and print what it cost; 1 if a request failed."""
+        check_places(self.json, self.mlflow)
         server, point = self._server(), self.point
         check_guard_socket(self.guard_socket)
         named = find_addresses(self.device, self.store, self.uuid) if self.uuid else []

@@ -71,6 +71,16 @@ class ClockOptions:
         )
 
 
+def check_places(json: str | None, mlflow: str | None) -> None:
+    """Refuse places for a result that cannot be written to, before anything is run."""
+    if json not in (None, "-") and not Path(json or "").absolute().parent.is_dir():
+        raise ConfigError(f"--json must name a file in a folder that is there, got {json}.")
+    if mlflow is not None:
+        from joulelab.tracking.mlflow_store import usable_uri
+
+        usable_uri(mlflow)
+
+
 Command = TypeVar("Command")
 _SEPARATOR = "--"
 

@@ -8,12 +8,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
 
-from joulelab.cli.program_options import ClockOptions, parse_before_dashes
+from joulelab.cli.program_options import ClockOptions, check_places, parse_before_dashes
 from joulelab.errors import ConfigError, JouleLabError
 from joulelab.running.child import HELD, Child
 
@@ -96,18 +95,11 @@ class Run(ClockOptions):
                 "joulelab run needs a program after two dashes, as in: joulelab run -- python "
                 "train.py --epochs 3."
             )
-        if self.json not in (None, "-") and not Path(self.json or "").absolute().parent.is_dir():
-            raise ConfigError(
-                f"--json must name a file in a folder that is there, got {self.json}."
-            )
+        check_places(self.json, self.mlflow)
         if self.device != "auto":
             from joulelab.devices.choice import check_backend
 
             check_backend(self.device)
-        if self.mlflow is not None:
-            from joulelab.tracking.mlflow_store import usable_uri
-
-            usable_uri(self.mlflow)
 
     def _named(self) -> "list[DeviceAddress]":
         """Return the GPUs that count whatever is seen; empty for those that the program uses."""

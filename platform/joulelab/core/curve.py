@@ -30,6 +30,9 @@ PRIOR_STRETCHES = 4.0
 """So many stretches between anchors must tell of straying before they outweigh expectation."""
 LEAST_BIRGE_2 = 0.3
 """As on H200s, whose samples are means of nearly all of the time between them."""
+LATE = 0.5
+"""Samples may show power later by so many times what is between them: an H100's are means of the
+time before them, and tell of it 10 ms late; an H200's do not."""
 LEVEL_U = 0.01
 """The same for their level where no counter tells it; 0.3 and 0.7 % were seen on an H200."""
 _MEDIAN_OF_CHI_2 = 0.4549
@@ -50,15 +53,17 @@ class EnergyCurve:
     def __init__(self, trace: PowerTrace, ticks: Ticks | None = None) -> None:
         self._trace = trace
         steps_j = np.diff(trace.t_s) * (trace.power_w[1:] + trace.power_w[:-1]) / 2
-        self._summed_j = np.concatenate(([0.0], np.cumsum(steps_j)))
+        self._summed_j = _summed(steps_j)
         chosen = np.empty(0, np.intp) if ticks is None else _chosen(trace, ticks)
         self._at_s = self._u_s = self._sampled_j = self._known_j = np.empty(0)
         self._ratio = np.ones(1)
+        self._late_s = LATE * float(np.median(np.diff(trace.t_s)))
         self._moved_j2 = (np.diff(trace.power_w) * np.diff(trace.t_s)) ** 2 / 12
         noise_j2 = (COURSE_U_SQRT_S * steps_j) ** 2 / np.diff(trace.t_s)
-        self._strayed_j2 = np.concatenate(([0.0], np.cumsum(self._moved_j2 + noise_j2)))
+        self._strayed_j2 = _summed(self._moved_j2 + noise_j2)
         if ticks is not None and chosen.size >= 2:
             self._at_s, self._u_s = ticks.time_s[chosen], ticks.time_u_s[chosen]
+            self._timed_w = self._power_w(self._at_s)
             self._known_j, self._sampled_j = ticks.energy_j[chosen], self._sampled(self._at_s)
             self._ratio = np.diff(self._known_j) / np.diff(self._sampled_j)
         self._strayed_j2 *= self._birge_2()
@@ -126,9 +131,11 @@ class EnergyCurve:
     def _u_j(self, start_s: float, stop_s: float, energy_j: float) -> float:
         """Standard uncertainty of the energy between two instants.
 
-        Three causes: the course of the samples, which strays the more, the more they differ from
-        each other, and is tied down at the anchors (a Brownian bridge); when the anchors' ticks
-        came; and how power moved between the two samples around each edge.
+        Three causes: the course of the samples; when the anchors' ticks came; and how power moved
+        between the two samples around each edge. The course strays the more, the more samples
+        differ from each other, and is tied down at the anchors (a Brownian bridge). Or it comes
+        late as a whole, which tells where power has changed from edge to edge more than from anchor
+        to anchor. It cannot be both, so the larger counts.
         """
         power_w = energy_j / (stop_s - start_s)
         edges_j2 = self._edge_j2(start_s) + self._edge_j2(stop_s)
@@ -138,14 +145,23 @@ class EnergyCurve:
         first_s, last_s = float(self._at_s[0]), float(self._at_s[-1])
         low_s, high_s = (min(max(at_s, first_s), last_s) for at_s in (start_s, stop_s))
         outside_s = (low_s - start_s) + (stop_s - high_s)
-        timing_s = np.hypot(self._timing_s(low_s, high_s), outside_s * self._ratio_u.max())
+        weights = self._weights(np.array([low_s, high_s]))
+        timing_j = float(np.linalg.norm(weights * self._timed_w * self._u_s))
+        moved_w = float(np.diff(self._power_w(np.array([start_s, stop_s])))[0])
+        late_j = self._late_s * (moved_w - float(weights @ self._timed_w))
+        ratio_u = np.hypot(self._u_s[1:], self._u_s[:-1]) / np.diff(self._at_s)
+        outside_j = power_w * outside_s * float(ratio_u.max())
         strayed_j2 = self._bridged(self._strayed_j2, low_s, high_s)
         strayed_j2 += self._walked(self._strayed_j2, start_s, low_s)
         strayed_j2 += self._walked(self._strayed_j2, high_s, stop_s)
         # Samples that are off more than usual, as in step with a periodic load, stray as a whole.
         strange = max(0.0, float(np.abs(self._ratio - 1).max()) - LEVEL_U)
         strange_j = strange * power_w * self._bridged(self._trace.t_s, low_s, high_s)
-        return float(np.sqrt(strayed_j2 + (power_w * timing_s) ** 2 + edges_j2 + strange_j**2))
+        return float(
+            np.sqrt(
+                max(strayed_j2, late_j**2) + edges_j2 + timing_j**2 + outside_j**2 + strange_j**2
+            )
+        )
 
     def _birge_2(self) -> float:
         """How much more the levels of neighbouring stretches differ than was to be expected.
@@ -156,9 +172,9 @@ class EnergyCurve:
         """
         if self._ratio.size < 2:
             return 1.0
-        share = 1 / np.diff(self._at_s)
-        timing = (self._u_s[:-2] * share[:-1]) ** 2 + (self._u_s[2:] * share[1:]) ** 2
-        timing += (self._u_s[1:-1] * (share[:-1] + share[1:])) ** 2
+        timed_j, share = self._u_s * self._timed_w, 1 / np.diff(self._sampled_j)
+        timing = (timed_j[:-2] * share[:-1]) ** 2 + (timed_j[2:] * share[1:]) ** 2
+        timing += (timed_j[1:-1] * (share[:-1] + share[1:])) ** 2
         strayed_j2 = np.diff(np.interp(self._at_s, self._trace.t_s, self._strayed_j2))
         strayed = strayed_j2 / np.diff(self._sampled_j) ** 2
         expected, timed = np.median(strayed[1:] + strayed[:-1]), np.median(timing)
@@ -175,38 +191,39 @@ class EnergyCurve:
     def _bridged(self, walk: Array, low_s: float, high_s: float) -> float:
         """The same of a walk that is tied down at the anchors."""
         ends_s = np.array([low_s, high_s])
-        stretch = self._stretch(ends_s)
-        length_s = np.diff(self._at_s)[stretch]
+        stretch, shares = self._stretch(ends_s), self._shares(ends_s)
         anchors = np.interp(self._at_s, self._trace.t_s, walk)
         whole = np.diff(anchors)[stretch]
         if stretch[0] == stretch[1]:
-            parts, shares = self._walked(walk, low_s, high_s), (high_s - low_s) / length_s[0]
-            return float(_bridge(parts, shares, whole[0]))
+            part = self._walked(walk, low_s, high_s)
+            return float(_bridge(part, float(np.diff(shares)[0]), whole[0]))
         parts = np.interp(ends_s, self._trace.t_s, walk) - anchors[stretch]
-        return float(_bridge(parts, (ends_s - self._at_s[stretch]) / length_s, whole).sum())
+        return float(_bridge(parts, shares, whole).sum())
 
-    def _timing_s(self, low_s: float, high_s: float) -> float:
-        """What the times of the anchors' ticks leave open, as a time at the window's power."""
-        first, last = self._stretch(np.array([low_s, high_s]))
-        if first == last:
-            return (high_s - low_s) * float(self._ratio_u[first])
-        timing_s = 0.0
-        for at_s, stretch in ((low_s, first), (high_s, last)):
-            share = (at_s - self._at_s[stretch]) / np.diff(self._at_s)[stretch]
-            weights = np.array([1 - share, share])
-            timing_s = np.hypot(timing_s, np.hypot(*(weights * self._u_s[stretch : stretch + 2])))
-        return float(timing_s)
+    def _weights(self, ends_s: Array) -> Array:
+        """How much of each anchor's level is in the energy between two instants."""
+        stretch, shares = self._stretch(ends_s), self._shares(ends_s)
+        weights = np.zeros((2, self._at_s.size))
+        weights[[0, 1], stretch] = 1 - shares
+        weights[[0, 1], stretch + 1] = shares
+        difference: Array = weights[1] - weights[0]
+        return difference
 
-    @property
-    def _ratio_u(self) -> Array:
-        """Relative standard uncertainty of each stretch's level, from when its ticks came."""
-        timing_s: Array = np.hypot(self._u_s[1:], self._u_s[:-1])
-        return timing_s / np.diff(self._at_s)
+    def _shares(self, at_s: Array) -> Array:
+        """Share of its stretch's energy that each instant has before it."""
+        stretch = self._stretch(at_s)
+        since_j = self._sampled(at_s) - self._sampled_j[stretch]
+        shares: Array = since_j / np.diff(self._sampled_j)[stretch]
+        return shares
 
     def _stretch(self, at_s: Array) -> NDArray[np.intp]:
         """Which stretch between anchors each instant is in, or nearest to."""
         before = np.searchsorted(self._at_s, at_s, side="right") - 1
         return np.clip(before, 0, self._at_s.size - 2)
+
+    def _power_w(self, at_s: Array) -> Array:
+        power_w: Array = np.interp(at_s, self._trace.t_s, self._trace.power_w)
+        return power_w
 
     def _edge_j2(self, at_s: float) -> float:
         """Variance of where power moved between the samples around an edge."""
@@ -233,6 +250,11 @@ def _chosen(trace: PowerTrace, ticks: Ticks) -> NDArray[np.intp]:
         if not chosen or ticks.time_s[i] - ticks.time_s[chosen[-1]] >= SPAN_S:
             chosen.append(int(i))
     return np.array(chosen, np.intp)
+
+
+def _summed(steps: Array) -> Array:
+    """Sum from the first sample on."""
+    return np.concatenate(([0.0], np.cumsum(steps)))
 
 
 def _bridge(part: Array | float, share: Array | float, whole: Array | float) -> Array:

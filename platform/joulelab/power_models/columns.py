@@ -42,7 +42,9 @@ class Column:
 
 APPLICATION_NAMES = ("application", "app", "workload")
 GPU_NAMES = ("gpu", "device.name")
-SHARE = Limits(0.0, 1.0, "a share from 0 to 1 is required; is it a percentage?")
+_ROUNDING = 1e-9
+"""A mean of ones may come out so much above one."""
+SHARE = Limits(0.0, 1.0, "a share from 0 to 1 is required, not a percentage")
 _CLOCK = Limits(50.0, 10_000.0, "megahertz are required; is it in Hz, kHz or GHz?")
 _POWER = Limits(1.0, 3_000.0, "watts of one GPU are required; is it in milliwatts or kilowatts?")
 _CLOCK_NAMES = ("sm_app_clock", "clocks.applications.graphics", "clocks.sm", "saclk")
@@ -149,12 +151,12 @@ class Cells:
             if np.isnan(value):
                 if everywhere:
                     raise ConfigError(f"Column {name!r} must hold a number, row {number} has none.")
-            elif not lowest <= value <= highest:
+            elif not lowest <= value <= highest * (1 + _ROUNDING):
                 raise ConfigError(
                     f"Column {name!r} must lie from {lowest:g} to {highest:g}, "
                     f"row {number} has {value:g}: {hint}."
                 )
-        return np.array(values, dtype=float)
+        return np.array(values, dtype=float).clip(max=highest)
 
     def _name(self, names: Sequence[str]) -> str | None:
         found = {_plain(str(name)): str(name) for name in self.rows[0]}

@@ -9,6 +9,11 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # would delay the program's start
+    from psutil import Process
 
 PASSED_ON = (
     signal.SIGINT,
@@ -45,6 +50,7 @@ class Child:
         self.pid: int | None = None
         self.started_s = self.ended_s = 0.0
         self.status = 0
+        self._outliving: dict[Process, str] = {}
         self._is_left = False
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
         self._turn = threading.Lock()
@@ -85,12 +91,15 @@ class Child:
             pass  # were meant for it and came too late
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
-    def outlived_by(self) -> tuple[int, ...]:
-        """Return the processes that it left behind and that still run.
+    def outlived_by(self) -> tuple[str, ...]:
+        """Return the processes that still ran when it ended, each by its id and name.
 
-        This process must have no other children then.
+        This process must have ended all other children. What has ended since is told too: a process
+        that the program left is this one's child then, which nobody has waited for.
         """
-        return tuple(pid for pid in _descendants() if _runs(pid))
+        return tuple(
+            f"{left.pid} ({name})" for left, name in self._outliving.items() if left.is_running()
+        )
 
     def _attend(self) -> None:
         while not self._has_ended():
@@ -111,19 +120,17 @@ class Child:
         if pid:
             self.ended_s = time.monotonic()
             self.status = os.waitstatus_to_exitcode(status)
+            self._outliving = _running_descendants()
         return bool(pid)
 
 
-def _descendants() -> list[int]:
+def _running_descendants() -> "dict[Process, str]":
+    """Return what runs below this process, with its name."""
     import psutil
 
-    return [child.pid for child in psutil.Process().children(recursive=True)]
-
-
-def _runs(pid: int) -> bool:
-    import psutil
-
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
+    found = {}
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has gone meanwhile
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found[process] = process.name()
+    return found

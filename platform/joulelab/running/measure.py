@@ -154,7 +154,7 @@ def _notes(
     left = child.outlived_by()
     if left:
         warnings.append(
-            f"The program left processes behind: {', '.join(map(str, left))}. What they use after "
+            f"The program left processes behind: {', '.join(left)}. What they use after "
             "its end is not measured."
         )
     return warnings

@@ -16,7 +16,6 @@ from joulelab.core.trial import Trial
 from joulelab.devices import DEVICES
 from joulelab.devices.choice import find_visible, is_hardware
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
-from joulelab.extras import require
 from joulelab.sampling.cuda_device import computing_on, current_uuid
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores, score_space
@@ -100,7 +99,6 @@ class Lab(AbstractLab[StudyGpu]):
         check_folder(self.root)
         if self.tracking_uri is not None:
             usable_uri(self.tracking_uri)
-            require("mlflow", "sqlalchemy")
         check_guard_socket(self.guard_socket)
         gpus = tuple(_study_gpu(address) for address in self._addresses())
         if len(products := sorted({gpu.identity.name for gpu in gpus})) > 1:

@@ -63,7 +63,7 @@ def result_of(outcome: Outcome, objective: Objective = EDP) -> dict[str, Any]:
 
 def _costs(figures: Figures, objective: Objective) -> dict[str, float]:
     """Return what figures cost by each objective, a lost quality left out."""
-    known = {name: OBJECTIVES[name] for name in OBJECTIVES} | {objective.name: objective}
+    known = OBJECTIVES.loadable() | {objective.name: objective}
     lacks_quality = not figures.retention
     return {
         name: exp(cost_of(each, figures).log)

@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from uuid import uuid4
 
 from joulelab.errors import ConfigError, TrackingError
+from joulelab.extras import require
 from joulelab.tracking.addresses import connectable, discreet
 from joulelab.tracking.durable import check_folder
 from joulelab.tracking.mlflow_view import opening_tags
@@ -179,8 +180,8 @@ def usable_uri(uri: str) -> str:
     Nothing is asked over the network: a server that is down now may be up when results are there.
 
     Raises:
-        ConfigError: If it can be none, lacks the password that it had, or its folder cannot be
-            written to.
+        ConfigError: If it can be none, lacks its password, or its folder cannot be written to; or
+            if MLflow is not installed.
         TrackingError: If a SQLite path is not absolute.
     """
     uri = connectable(uri)
@@ -190,11 +191,10 @@ def usable_uri(uri: str) -> str:
     except ValueError:
         parts, named = urlsplit(""), False
     scheme = parts.scheme.partition("+")[0]
-    needs_host = scheme in ("http", "https")
     if (
         not named
         or scheme not in _SCHEMES
-        or (needs_host and not parts.hostname)
+        or (scheme in ("http", "https") and not parts.hostname)
         or re.search(r"[\x00-\x20\x7f]", uri)
     ):
         raise ConfigError(
@@ -202,10 +202,11 @@ def usable_uri(uri: str) -> str:
             f"sqlite:////absolute/path.db, got {discreet(uri)!r}."
         )
     path = database_path(uri)
+    if path is not None and path.is_dir():
+        raise ConfigError(f"{discreet(uri)!r} must name a file, but it is a folder.")
     if path is not None:
-        if path.is_dir():
-            raise ConfigError(f"{discreet(uri)!r} must name a file, but it is a folder.")
         check_folder(path.parent)
+    require("mlflow", "sqlalchemy")
     return uri
 
 

@@ -21,6 +21,7 @@ from urllib.request import urlopen
 import tyro
 
 from joulelab.errors import ConfigError
+from joulelab.extras import require
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.mlflow_view import VIEW, VIEW_TAG
 from joulelab.tracking.store import DEFAULT_RESULTS
@@ -54,8 +55,9 @@ class Ui:
         """Print the addresses of the pages, and become the server.
 
         Raises:
-            ConfigError: If there is no store, or no free port.
+            ConfigError: If MLflow is not installed, or there is no store or no free port.
         """
+        require("mlflow")
         port, results_dir = free_port(self.port), self.results_dir.expanduser()
         command = server_command(results_dir, port)
         address = f"http://{HOST}:{port}"

@@ -257,7 +257,7 @@ class WorkloadRegistry(Registry[WorkloadType]):
         return name in self.programs or super().__contains__(name)
 
     @override
-    def accept(self, made: object) -> WorkloadType:
+    def accept(self, name: str, made: object) -> WorkloadType:
         return workload_type(made)
 
     def name_of(self, settings: object) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
+from matplotlib.transforms import Bbox
 from synthetic_results import measurement, sweep
 
 from joulelab import EnergyWindow
@@ -23,6 +24,9 @@ THROUGHPUTS = (17900, 31400, 33800, 34630, 34640, 34200, 35550, 34180)
 ENERGIES_MJ = (25.7, 21.5, 20.8, 20.43, 20.08, 19.98, 19.75, 19.86)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 """Prefill of Llama-2-7B on an H200: from batch 4 on, all comes to about the same."""
+
+
+NAMES = ("default", "power-capped")
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +102,27 @@ def test_points_beyond_the_axis_are_marked_and_counted(phase):
         assert len(triangles.get_xdata()) == pytest.approx(num, abs=2)
         assert f"{len(triangles.get_xdata())} beyond the axis" in {t.get_text() for t in axes.texts}
     assert any("beyond the axis" in text.get_text() for text in trade.texts)
+
+
+@pytest.mark.parametrize("clocks_mhz", [CLOCKS_MHZ, (1200, 1350, 1500, 1650, 1800, 1950)])
+def test_names_in_a_sweep_lie_upon_no_dot_no_ring_and_no_other_name(clocks_mhz):
+    """The clock that is recommended was written upon the ring around the lowest EDP."""
+    (phase, *_) = analyse_sweep(sweep(clocks_mhz)).phases
+    figure = phase_figure(phase)
+
+    found = [(text, box) for text, box in boxes(figure) if text in NAMES or text.endswith(" MHz")]
+
+    assert len(found) >= 2 * len(figure.axes)
+    for (one, a), (other, b) in combinations(found, 2):
+        assert not a.overlaps(b), f"{one} lies upon {other}"
+    for axes in figure.axes:
+        for line in axes.get_lines():
+            if line.get_marker() not in ("o", "D"):
+                continue
+            half = figure.dpi / 72 * line.get_markersize() / 2
+            for x, y in axes.transData.transform(line.get_xydata()):
+                dot = Bbox.from_extents(x - half, y - half, x + half, y + half)
+                assert not any(box.overlaps(dot) for _, box in found)
 
 
 def test_dots_that_lie_together_all_have_names_that_lie_upon_nothing(crowded):

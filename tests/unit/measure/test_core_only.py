@@ -18,6 +18,8 @@ real = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name in {hidden} else real(name, *rest)
 
 import time, joulelab
+from joulelab.cli.run import Run
+from joulelab.tracking.ui import Ui
 
 def step():
     time.sleep(0.01)
@@ -31,6 +33,8 @@ tries = [
     lambda: joulelab.search(step, {{"sm_clock_mhz": "all"}}, cost=cost, lab=lab),
     result.to_frame,
     result.plot,
+    Ui(results_dir={store!r}).run,
+    Run(program=("touch", {store!r} + "/ran"), device="simulated", mlflow="http://host:5000").run,
 ]
 for each in tries:
     try:
@@ -59,8 +63,10 @@ def test_a_function_is_measured_with_the_core_alone(done, tmp_path):
 def test_what_takes_more_is_one_sentence_before_anything_is_measured(done, tmp_path):
     _, *refused = done.stdout.splitlines()
 
-    assert len(refused) == 4
-    assert all("pip install 'joulelab[plots]'" in each for each in refused)
+    assert len(refused) == 6
+    assert all("pip install 'joulelab[plots]'" in each for each in refused[:4])
+    assert all("pip install 'joulelab[tracking]'" in each for each in refused[4:])
+    assert not (tmp_path / "ran").exists()
     assert [each.name.partition("-")[0] for each in tmp_path.iterdir() if "step" in each.name] == [
         "measure"
     ]

@@ -153,6 +153,15 @@ def test_a_value_that_cannot_be_is_refused_with_column_and_row(column, value, hi
         runs_of_rows(rows)
 
 
+def test_a_share_that_rounding_made_more_than_one_is_one():
+    """The engine of a simulated GPU was busy for 1.000000000000001 of the time."""
+    rows = [row | {"gr_engine_active": 1.000000000000001} for row in rows_by_law(2)]
+
+    runs = runs_of_rows(rows)
+
+    assert set(runs.activity["gr_engine_active"]) == {1.0}
+
+
 @pytest.mark.parametrize(("column", "factor"), [("time_s", 1e3), ("energy_j", 1e3), ("time_s", 60)])
 def test_a_row_in_another_unit_than_the_others_is_refused(column, factor):
     rows = [row | {"energy_j": row["power_w"] * row["time_s"]} for row in rows_by_law(2)]

@@ -245,6 +245,26 @@ def test_processes_that_outlive_the_program_are_named_and_not_waited_for(lab):
     assert any("left processes behind" in note and str(pid) in note for note in lab.result["notes"])
 
 
+def test_a_process_that_outlives_the_program_by_less_than_the_measurement_is_named_too(lab):
+    """It was looked for when all else was done, and then had gone."""
+    _, out, _ = lab.run(
+        sys.executable,
+        "-c",
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    daemon = os.fork()\n"
+        "    if daemon: print(daemon, flush=True)\n"
+        "    time.sleep(0 if daemon else 1.3)\n"
+        "    os._exit(0)\n"
+        "time.sleep(1.0)",
+        options=named(FIRST),
+    )
+
+    (note,) = (note for note in lab.result["notes"] if "left processes behind" in note)
+    assert f"behind: {int(out)} (python" in note
+
+
 def test_a_foreign_process_on_the_gpu_leaves_no_number(lab):
     lab.driver.state(FIRST).inject(Fault(kind="foreign_process", pid=1, power_w=50.0))
 

@@ -254,4 +254,5 @@ class _Probe(ActivityProbe):
             raise MeasurementError("Activity needs some time to pass between two reads.")
         before_s = self._before_s
         self._since_s, self._before_s = now_s, active_s
-        return Activity(**{unit: (active_s[unit] - before_s[unit]) / passed_s for unit in UNITS})
+        shares = {unit: (active_s[unit] - before_s[unit]) / passed_s for unit in UNITS}
+        return Activity(**{unit: min(1.0, share) for unit, share in shares.items()})  # rounding
