@@ -67,7 +67,6 @@ class Tracker:
 
 def training(folder):
     """Return what a page on training leaves to its reader."""
-    ensure_torchvision()
     from transformers import TrainingArguments
 
     arguments = TrainingArguments(output_dir=str(folder), max_steps=2, use_cpu=True, report_to=[])
@@ -122,6 +121,7 @@ def names(tmp_path, monkeypatch):
 def test_the_examples_of_a_page_run_one_after_the_other(page, names):
     write_files(page.read_text(), Path.cwd())
     if page.name == "own_training.md":
+        ensure_torchvision()  # which both import
         pytest.importorskip("accelerate")  # what a Trainer needs
         pytest.importorskip("lightning")
         names |= training(Path.cwd())

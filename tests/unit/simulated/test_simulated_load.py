@@ -18,11 +18,16 @@ from joulelab.core.physics import (
 from joulelab.devices.simulated.load import Load
 from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.hardware import GPUS
-from joulelab.hardware.processors import PROCESSORS
-from joulelab.hardware.scalars import scaled
+from joulelab.hardware.processors import PROCESSORS, processor_of
+from joulelab.hardware.scalars import calibrated, scaled
 
 H200 = GPUS["h200_sxm"]
 SMALL = KernelCost(name="elementwise", pipe="fp32", flop=1e3, dram_b=1e4)
+
+
+def fitted_host(key):
+    """Return the times of the host with which the GPU's coefficients were fitted."""
+    return calibrated(processor_of(GPUS[key])).timing
 
 
 def phase(*kernels, **changes):
@@ -44,12 +49,12 @@ def product(m, n, k, **changes):
 
 
 @pytest.mark.parametrize("key", sorted(GPUS))
-def test_the_host_takes_for_each_kind_of_kernel_what_the_estimator_says(key):
+def test_the_host_takes_for_each_kind_of_kernel_what_the_data_file_says(key):
     kernels = [replace(SMALL, name=name, count=7) for name in ("elementwise", "norm", "copy")]
 
     load = Load(GPUS[key], phase(*kernels))
 
-    expected_s = sum(7 * PROCESSORS[key].timing.launch_s(kernel.name) for kernel in kernels)
+    expected_s = sum(7 * fitted_host(key).launch_s(kernel.name) for kernel in kernels)
     assert load.host_s == pytest.approx(expected_s)
 
 
@@ -57,7 +62,7 @@ def test_the_host_takes_for_each_kind_of_kernel_what_the_estimator_says(key):
 def test_calls_in_python_take_a_share_of_a_launch_each(num_calls):
     alone, reached = Load(H200, phase(SMALL)), Load(H200, phase(SMALL, host_calls=num_calls))
 
-    launch_s = PROCESSORS["h200_sxm"].timing.launch_s("default")
+    launch_s = fitted_host("h200_sxm").launch_s("default")
     assert reached.host_s - alone.host_s == pytest.approx(
         num_calls * HOST_CALL_SHARE * launch_s, abs=1e-12
     )
@@ -69,7 +74,7 @@ def test_kernels_of_one_graph_do_not_wait_for_the_host():
     graph = PhaseModel(H200, phase(kernels, num_graphs=1)).at(1980, 3201)
 
     assert Load(H200, phase(kernels, num_graphs=1)).host_s == pytest.approx(
-        PROCESSORS["h200_sxm"].timing.launch_s("default")
+        fitted_host("h200_sxm").launch_s("default")
     )
     assert graph.duration_s < 0.2 * eager.duration_s
     assert graph.activity.gr_engine_active == pytest.approx(1.0)
@@ -124,7 +129,7 @@ def test_launching_one_kernel_again_and_again_takes_less_than_launching_it_among
 def test_slower_python_lengthens_what_lies_between_launches_and_not_a_loop_of_one():
     slow = scaled(H200, {"host_python": 2.0})
     loop, network = phase(SMALL), phase(SMALL, replace(SMALL, flop=2e3), host_calls=100)
-    calls_s = 100 * HOST_CALL_SHARE * PROCESSORS["h200_sxm"].timing.launch_s("default")
+    calls_s = 100 * HOST_CALL_SHARE * fitted_host("h200_sxm").launch_s("default")
     launches_s = Load(H200, network).host_s - calls_s
 
     assert Load(slow, loop).host_s == Load(H200, loop).host_s
