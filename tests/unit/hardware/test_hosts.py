@@ -2,7 +2,6 @@
 
 import pytest
 
-from joulelab.cli.estimator.processors import Calibrate
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.hardware.hosts import FASTEST, HOSTS, SLOWEST, TYPICAL, find_host, host_file, on_host
 from joulelab.hardware.processors import PROCESSORS
@@ -60,23 +59,3 @@ def test_an_unknown_host_is_refused_with_those_there_are(tmp_path):
         find_host(str(tmp_path / "absent.toml"))
     with pytest.raises(ConfigError, match="calibrate --host"):
         find_host(str(broken))
-
-
-def test_this_machine_is_measured_and_kept(tmp_path, capsys):
-    path = tmp_path / "here.toml"
-
-    assert Calibrate(host=True, out=path).run() == 0
-
-    here = find_host(str(path))
-    assert 1e-7 < here.module_s < 1e-4
-    assert "add" in capsys.readouterr().out
-    ratio = here.module_s / HOSTS[TYPICAL].module_s
-    wanted_s = ratio * HOSTS[TYPICAL].operator_s["linear"]
-    assert here.operator_s["linear"] == pytest.approx(wanted_s, rel=1e-3)
-
-
-def test_calibrating_says_what_it_takes():
-    with pytest.raises(ConfigError, match="--host"):
-        Calibrate().run()
-    with pytest.raises(ConfigError, match="no table"):
-        Calibrate(host=True, device="h200").run()
