@@ -25,7 +25,7 @@ from unseen_networks import NETWORKS, unseen_errors
 
 from joulelab.estimator.calibration.fit import Calibration, calibrate
 from joulelab.estimator.calibration.points import read_anchors
-from joulelab.estimator.pricing.predict import HELD_OUT_ERRORS
+from joulelab.estimator.pricing.predict import HELD_OUT_ERRORS, HOST_BOUND
 from joulelab.estimator.validation import (
     Comparison,
     MeasuredRun,
@@ -57,7 +57,6 @@ _BOARDS = {
     ),
 }
 """Tables of unseen networks, and the host that each was measured on."""
-_HOST_BOUND = 0.5
 _CONSOLE = Console(width=120)
 _A100, _L4 = ("a100_sxm", "a100_pcie"), ("l4",)
 
@@ -211,9 +210,9 @@ def _unseen_entries(
 ) -> dict[str, tuple[Sequence[Comparison], str]]:
     """Return what is said where the device sets the time, and where a host does, known or not."""
     unknown, known = unseen_errors(table, device), unseen_errors(table, device, host)
-    of_host = [one for one in unknown if one.launch_share >= _HOST_BOUND]
-    of_known = [one for one in known if one.launch_share >= _HOST_BOUND]
-    of_device = [one for one in unknown if one.launch_share < _HOST_BOUND]
+    of_host = [one for one in unknown if one.launch_share >= HOST_BOUND]
+    of_known = [one for one in known if one.launch_share >= HOST_BOUND]
+    of_device = [one for one in unknown if one.launch_share < HOST_BOUND]
     found = {device: of_device, f"{device}.unknown_host": of_host, f"{device}.known_host": of_known}
     return {
         name: (

@@ -6,7 +6,7 @@ What tests it is in network_list.py. Each network here runs at a batch that load
 from collections.abc import Iterator
 
 from network_list import llama, of_transformers, pythia
-from network_points import Case, Phase
+from network_points import Case, Phase, of_speech
 
 _OWN = "benchmarks/network_modules.py"
 _CALLED = {
@@ -124,12 +124,4 @@ def _language() -> Iterator[Case]:
 def _speech() -> Iterator[Case]:
     shapes: tuple[tuple[Phase, int], ...] = (("encode", 16), ("decode", 1), ("decode", 16))
     for name in _SPEECH:
-        for phase, batch in shapes:
-            yield Case(
-                network=name,
-                family="speech",
-                model=name,
-                batch=batch,
-                phase=phase,
-                knobs={"new_tokens": 64},
-            )
+        yield from (of_speech(name, batch, phase) for phase, batch in shapes)

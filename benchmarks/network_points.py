@@ -159,6 +159,13 @@ def _language() -> list[list[Case]]:
     return [[_of_language(name, batch, phase) for phase, batch in shapes] for name in LANGUAGE]
 
 
+def of_speech(name: str, batch: int, phase: Phase) -> Case:
+    """Return a case of a recogniser of speech."""
+    return Case(
+        network=name, family="speech", model=name, batch=batch, phase=phase, knobs=_SPEECH_KNOBS
+    )
+
+
 def _speech() -> list[list[Case]]:
     shapes: Sequence[tuple[Phase, int]] = (
         ("encode", 16),
@@ -166,20 +173,7 @@ def _speech() -> list[list[Case]]:
         ("encode", 1),
         ("decode", 16),
     )
-    return [
-        [
-            Case(
-                network=name,
-                family="speech",
-                model=name,
-                batch=batch,
-                phase=phase,
-                knobs=_SPEECH_KNOBS,
-            )
-            for phase, batch in shapes
-        ]
-        for name in SPEECH
-    ]
+    return [[of_speech(name, batch, phase) for phase, batch in shapes] for name in SPEECH]
 
 
 def _other_formats(networks: Iterable[Network]) -> Iterator[list[Case]]:

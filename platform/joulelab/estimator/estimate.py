@@ -1,6 +1,6 @@
 """What the estimator answers: time, energy and memory, and where they go."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -250,9 +250,8 @@ class Estimate:
 
     @property
     def launch_share(self) -> float:
-        """Share of the time that launching kernels sets, 0..1."""
-        launch_s = sum(one.latency_s * one.bound_shares.get("launch", 0.0) for one in self.phases)
-        return launch_s / self.latency_s
+        """Share of the time in which the device waits for launches, 0..1."""
+        return launch_share(self.phases)
 
     @property
     def latency_s(self) -> float:
@@ -288,3 +287,10 @@ def time_shares(parts: Iterable[tuple[Bound, float]]) -> dict[Bound, float]:
     total_s = sum(times.values())
     ordered = sorted(times.items(), key=lambda item: -item[1])
     return {bound: time_s / total_s for bound, time_s in ordered if total_s > 0}
+
+
+def launch_share(phases: Sequence[PhaseEstimate]) -> float:
+    """Return the share of the time of all phases in which the device waits for launches, 0..1."""
+    groups = [group for phase in phases for group in phase.groups]
+    waits_s = sum(max(0.0, group.elapsed_s - group.device_s) for group in groups)
+    return waits_s / sum(phase.latency_s for phase in phases)

@@ -141,13 +141,13 @@ class ProcessorTiming:
         kernel_overhead_s: Least time on the device of a kernel: filling and draining it.
         stream_overhead_s: The same of kernels that multiply no matrices, where it is known to
             differ: they have no long pipeline to fill.
+        least_s: Least time of a kernel within a network, by its class, in place of these two.
         eager_launch_s: Host time to launch one kernel from eager PyTorch, by kind or class of
             kernel; ``"default"`` for those that are not named.
         module_s: Host time that entering a module takes.
         view_s: Host time of a call that launches no kernel.
         training_launch: Host time of a step of training over that of its kernels in inference.
         graph_launch_s: Time between kernels of a captured graph or a compiled program.
-        least_s: Least time of a kernel within a network, by its class, in place of these two.
         kind_efficiency: Further factor on the reached peak for kinds that stay behind a large
             GEMM or, where they compute little, behind a copy, e.g. ``{"conv": 0.7}``, or for
             classes within networks, e.g. ``{"layer_norm": 0.3}``, which come first; with a number

@@ -133,8 +133,8 @@ def _trust(estimate: Estimate) -> Iterator[Text]:
     if unknown:
         yield Text(unknown, style="yellow")
     yield Text(data_words(estimate), style="dim")
-    if estimate.host_range is not None:
-        yield Text(host_words(estimate))
+    if hosts := host_words(estimate):
+        yield Text(hosts)
     yield Text(confidence_words(estimate.confidence))
 
 

@@ -182,8 +182,8 @@ def host_words(estimate: Estimate) -> str:
         for pair, unit in ((found.latency_s, "s"), (found.energy_j, "J"))
     )
     return (
-        f"Launching kernels sets {estimate.launch_share:.0%} of the time: {times} and {energies} "
-        "over known hosts; joulelab calibrate --host measures yours, for --host."
+        f"The device waits for launches {estimate.launch_share:.0%} of the time: {times} and "
+        f"{energies} over known hosts; joulelab calibrate --host measures yours, for --host."
     )
 
 

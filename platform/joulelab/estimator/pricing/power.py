@@ -122,7 +122,7 @@ def settle(
     clock = together.held_mhz(cap_w, processor.clocks_mhz[0])
     full_s = load.at(wanted, rows).device_s
     point = load.at(clock.ravel(), rows)
-    stretch = together.stretch(clock, cap_w)
+    stretch = together.stretch(point, cap_w)
     settled = _settled(point, clock.ravel(), stretch.ravel(), wanted, full_s)
     columns = {field.name: getattr(settled, field.name).reshape(shape) for field in fields(Settled)}
     return Settled(**columns)
@@ -198,7 +198,7 @@ class _AtClock:
         return self.static_w + self.work_j / self.device_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=False)
+@dataclass(frozen=True, slots=True)
 class _Together:
     """Groups that share a clock: sets of them, in columns of ``shares``; points are rows.
 
@@ -219,25 +219,20 @@ class _Together:
     def held_mhz(self, cap_w: Array, lowest_mhz: float) -> Array:
         """Return the clock of every group where each set keeps to ``cap_w``, else the lowest."""
         top = np.where(self.shares.T > 0, self.wanted_mhz[:, None, :], 0.0).max(axis=-1)
-        cap = np.broadcast_to(cap_w[:, None], top.shape)
-        limit = top.copy()
-        over = self.power_w(top) > cap
-        if over.any():
+        cap = np.broadcast_to(cap_w[:, None], top.shape).ravel()
 
-            def power_w(tried: Array) -> Array:
-                clocks = top.copy()
-                clocks[over] = tried
-                return self.power_w(clocks)[over]
+        def power_w(tried: Array, chosen: Index) -> Array:
+            clocks = top.ravel().copy()
+            clocks[chosen] = tried
+            return self.power_w(clocks.reshape(top.shape)).ravel()[chosen]
 
-            limit[over] = held_clock(power_w, cap[over], lowest_mhz, top[over])
-        return self._clocks(limit)
+        limit = _held(power_w, cap, lowest_mhz, top.ravel())
+        return self._clocks(limit.reshape(top.shape))
 
-    def stretch(self, clock_mhz: Array, cap_w: Array) -> Array:
+    def stretch(self, point: _AtClock, cap_w: Array) -> Array:
         """Return by how much groups must take longer where no clock keeps to ``cap_w``."""
-        rows = np.tile(np.arange(clock_mhz.shape[1]), len(clock_mhz))
-        point = self.load.at(clock_mhz.ravel(), rows)
         work_j, static_j, device_s = (
-            each.reshape(clock_mhz.shape) @ self.shares
+            each.reshape(self.wanted_mhz.shape) @ self.shares
             for each in (point.work_j, point.static_w * point.device_s, point.device_s)
         )
         held = np.maximum(1.0, work_j / np.maximum(cap_w[:, None] * device_s - static_j, 1e-30))

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Estimate, Mode
+from joulelab.estimator.estimate import Estimate, Mode, launch_share
 from joulelab.estimator.pricing.breakdown import phase_estimate
 from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
 from joulelab.estimator.trust import Confidence
@@ -26,7 +26,7 @@ HELD_OUT_ERRORS = files("joulelab.estimator.pricing").joinpath("held_out_errors.
 _NO_SILICON = "projected from a design: there is no silicon"
 
 
-_HOST_BOUND = 0.5
+HOST_BOUND = 0.5
 """Share of the time that launches set, from which an answer is about the host."""
 
 
@@ -45,7 +45,7 @@ def confidence_of(
         knows_host: Whether the host was measured.
     """
     found = _errors().get(processor.key, {})
-    if launch_share >= _HOST_BOUND:
+    if launch_share >= HOST_BOUND:
         found = found.get("known_host" if knows_host else "unknown_host", found)
     silicon = _NO_SILICON if processor.tier == "D" else ""
     return Confidence(
@@ -92,7 +92,7 @@ def estimate(
     runs = [run(one, where) for one in plans]
     phases = tuple(phase_estimate(one, where, events=events) for one in runs)
     energy_j = sum(phase.energy.total_j for phase in phases)
-    found = Estimate(
+    return Estimate(
         model=model.name,
         unit=model.unit,
         device=processor.key,
@@ -103,11 +103,10 @@ def estimate(
         point=point,
         cap_w=float(where.cap_w[0]),
         phases=phases,
-        confidence=confidence_of(processor),
+        confidence=confidence_of(processor, launch_share(phases)),
         data_energy_j=(min(energy_j, _zeros_j(plans, where)), energy_j),
         without_formula=missing,
     )
-    return replace(found, confidence=confidence_of(processor, found.launch_share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
