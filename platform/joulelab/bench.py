@@ -165,7 +165,9 @@ class Bench:
                 try:
                     verdict = self._measure_phase(phase, treatment, instruments)
                     figures = () if verdict.findings else self._host.figures(verdict.windows)
-                    records.append(record_of(session, phase, verdict, figures))
+                    records.append(
+                        record_of(session, phase, verdict, figures, self._host.recording)
+                    )
                 finally:
                     self._host.rest()
 

@@ -1,7 +1,7 @@
 """What every study of several boards comes to: rows with figures, and how they are compared."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import log
@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from joulelab.analysis.recordings import Label, observations, recorded_lines, scattered
 from joulelab.core.additive import AdditiveFit, Interval, fit_additive, less, more, tied
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift, fit_drift
@@ -133,9 +134,6 @@ class Phase(Generic[RowT_co]):
         return tuple((row, row.figures) for row in self.rows if row.figures is not None)
 
 
-Label = Callable[[Measurement], str]
-"""Names what is compared: measurements of the same name are repeats of each other."""
-
 DEFAULT = OperatingPoint().label
 
 
@@ -164,7 +162,7 @@ def comparable(
     valid.
     """
     invalid = [exclusion(m, label) for m in group if not m.valid]
-    valid = [m for m in group if m.valid]
+    valid = observations([m for m in group if m.valid], label)
     if not valid:
         return [], tuple(invalid)
     source = Counter(m.windows[0].source for m in valid).most_common(1)[0][0]
@@ -192,6 +190,7 @@ def fit_quantities(
     """Fit energy, time and their products to measurements that are :func:`comparable`."""
     labels = [label(m) for m in counted]
     boards = [m.device.uuid for m in counted]
+    lines = recorded_lines(counted, label)
     energy = np.log([m.energy_per_unit_j for m in counted])
     time = np.log([m.time_per_unit_s for m in counted])
     energy_u = np.array([m.energy_per_unit_u_j / m.energy_per_unit_j for m in counted])
@@ -201,7 +200,7 @@ def fit_quantities(
         e, t = of.energy_exponent, of.time_exponent
         # Energy and time of a window may err together, so their uncertainties add up plainly.
         cost, cost_u = e * energy + t * time, e * energy_u + t * time_u
-        return fit_additive(labels, boards, cost.tolist(), cost_u.tolist())
+        return scattered(fit_additive(labels, boards, cost.tolist(), cost_u.tolist()), lines)
 
     fits = {each: fit(each) for each in dict.fromkeys((ENERGY, TIME, EDP, ED2P, objective))}
     return Fits(

@@ -18,7 +18,7 @@ from joulelab.analysis.compared import (
     observed_clock_mhz,
     point_label,
 )
-from joulelab.core.comparison import BestSet, best_set
+from joulelab.core.comparison import best_set
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
@@ -76,6 +76,9 @@ class PhaseResult(Phase[SweepRow]):
         repeat_sd: Relative standard deviation of one measurement's energy about the fit;
             ``None`` if nothing was repeated.
         source: Where energies come from, ``"counter"`` or ``"samples"``; ``""`` for none.
+        is_replayed: Whether recordings were replayed, each of which is one observation.
+        is_open: Whether nothing tells how the measurements scatter: there is no set, and
+            intervals have no end.
     """
 
     knobs: tuple[tuple[str, KnobValue], ...]
@@ -84,6 +87,8 @@ class PhaseResult(Phase[SweepRow]):
     repeat_sd: float | None
     dof: int
     source: str
+    is_replayed: bool
+    is_open: bool
 
     @property
     def default(self) -> SweepRow | None:
@@ -158,7 +163,8 @@ def _phase(group: list[Measurement], objective: Objective, level: float) -> Phas
     counted, exclusions = comparable(group, point_label, DEFAULT)
     fits = fit_quantities(counted, point_label, objective) if counted else None
     found = best_set(fits.objective, level=level) if fits else None
-    members = found.members if found else ()
+    is_open = fits is not None and fits.objective.is_open
+    members = found.members if found and not is_open else ()
     figures = (
         figures_by_label(fits, reference=DEFAULT, members=members, level=level) if fits else {}
     )
@@ -172,30 +178,33 @@ def _phase(group: list[Measurement], objective: Objective, level: float) -> Phas
         boards=tuple({m.device.uuid: m.device for m in group}.values()),
         objective=objective.name,
         level=level,
-        rows=_rows(group, counted, figures, found),
+        rows=_rows(group, counted, figures, found.best if found else None, members),
         members=members,
         repeat_sd=fits.energy.residual_sd if fits else None,
         dof=fits.energy.dof if fits else 0,
         drifts=drifts_of(counted, point_label, level),
         exclusions=exclusions,
         source=counted[0].windows[0].source if counted else "",
+        is_replayed=any(m.recording for m in counted),
+        is_open=is_open,
     )
 
 
-def _recommended(found: BestSet, figures: Mapping[str, Figures]) -> str:
+def _recommended(members: Sequence[str], figures: Mapping[str, Figures]) -> str:
     """Choose of the points that may be best: the default if that may, else the fastest."""
-    if DEFAULT in found.members:
+    if DEFAULT in members:
         return DEFAULT
-    return min(found.members, key=lambda label: figures[label].time_per_unit_s)
+    return min(members, key=lambda label: figures[label].time_per_unit_s)
 
 
 def _rows(
     group: Sequence[Measurement],
     counted: Sequence[Measurement],
     figures: Mapping[str, Figures],
-    found: BestSet | None,
+    lowest: str | None,
+    members: Sequence[str],
 ) -> tuple[SweepRow, ...]:
-    recommended = _recommended(found, figures) if found else None
+    recommended = _recommended(members, figures) if members else None
     valid: dict[str, list[Measurement]] = {}
     for m in counted:
         valid.setdefault(point_label(m), []).append(m)
@@ -212,7 +221,7 @@ def _rows(
             power_cap_share=mean_of([m.observed.power_cap_share for m in asked[point]]),
             figures=figures.get(point.label),
             is_recommended=point.label == recommended,
-            is_lowest=found is not None and point.label == found.best,
+            is_lowest=point.label == lowest,
             reported=_reported(valid.get(point.label, ())),
         )
         for point in sorted(asked, key=_place)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import isfinite, isinf
 from statistics import median
 
 from rich import box
@@ -23,6 +24,7 @@ from joulelab.analysis.table import (
     plus_minus,
     sheet,
 )
+from joulelab.analysis.wording import replay_words
 from joulelab.core.additive import Interval
 from joulelab.objectives import ED2P, EDP, ENERGY, OBJECTIVES, TIME
 
@@ -111,6 +113,8 @@ def legend(phase: PhaseResult, *, num_shown: int, more: str = "") -> list[str]:
         f"{PLUS_MINUS} standard uncertainty (k=1) of energy and time; "
         f"{phase.level:.0%} interval of what is saved and added",
     ]
+    if phase.is_replayed:
+        lines.append(replay_words(phase))
     if any(row.num_invalid for row in phase.rows):
         lines.append("n: valid measurements, minus those that broke the validity contract")
     lost = Counter(row.reasons[:1] for row in phase.rows if row.figures is None)
@@ -181,7 +185,7 @@ def _column(name: str, unit: str, figures: Sequence[Figures], values: Values) ->
     """Write a quantity with the prefix and the decimals that suit all ``figures``."""
     found = [values(each) for each in figures]
     factor, prefix = si_scale(value for value, _ in found)
-    uncertainties = [u * factor for _, u in found if u]
+    uncertainties = [u * factor for _, u in found if u and isfinite(u)]
     decimals = (
         decimals_for(median(uncertainties))
         if uncertainties
@@ -190,7 +194,7 @@ def _column(name: str, unit: str, figures: Sequence[Figures], values: Values) ->
 
     def cell(measured: Measured) -> str:
         value, u = values(measured[1])
-        if u is None:
+        if u is None or isinf(u):
             return f"{value * factor:.{decimals}f}"
         return plus_minus(value * factor, u * factor, decimals)
 
@@ -213,7 +217,10 @@ def _clock(row: SweepRow) -> str:
 def _share(interval: Interval | None, row: SweepRow) -> str:
     if interval is None or row.point.is_default:
         return "" if interval is None else "0"
-    return f"{100 * interval.value:+.1f} {PLUS_MINUS} {100 * interval.half_width:.1f}"
+    value = f"{100 * interval.value:+.1f}"
+    if isinf(interval.half_width):
+        return value
+    return f"{value} {PLUS_MINUS} {100 * interval.half_width:.1f}"
 
 
 def _rule(phase: PhaseResult) -> str:

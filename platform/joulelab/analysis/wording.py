@@ -1,7 +1,7 @@
 """Results of a sweep in words, the same in the terminal, in plots and in the report."""
 
 from collections.abc import Iterable, Sequence
-from math import floor, log10
+from math import floor, isinf, log10
 
 from joulelab.analysis.quantities import uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
@@ -19,6 +19,8 @@ NOT_HARDWARE = {"simulated": "simulated ", "replay": "replayed "}
 def percent(interval: Interval, *, sign: bool = True) -> str:
     """Write a share with its interval, ``"+2.1 % ± 0.3 %"``."""
     half = 100 * interval.half_width
+    if isinf(half):
+        return f"{100 * interval.value:{'+' if sign else ''}.1f} %"
     decimals = min(max(-floor(log10(half)), 1), 3) if half > 0 else 1
     plus = "+" if sign else ""
     return f"{100 * interval.value:{plus}.{decimals}f} % ± {half:.{decimals}f} %"
@@ -80,6 +82,16 @@ def sentence(result: SweepResult | PhaseResult) -> str:
     )
 
 
+def replay_words(phase: PhaseResult) -> str:
+    """Say what a replayed sweep takes for its scatter."""
+    once = "replayed: a recording is one observation, however often it is played"
+    if phase.is_open:
+        return f"{once}; none was repeated and few make a curve, so that there are no intervals"
+    if all(row.num_valid <= 1 for row in phase.rows):
+        return f"{once}; scatter is that of the clocks about a smooth curve"
+    return f"{once}; scatter is that of recorded repeats"
+
+
 def phase_names(result: SweepResult) -> tuple[str, ...]:
     """Name each phase by what sets it apart from the others, ``"llama decode, batch=8"``."""
     settings = [
@@ -105,7 +117,7 @@ def _recommendation(phase: PhaseResult) -> str:
     aim = OBJECTIVES[phase.objective].label
     best, default = phase.best, phase.default
     if best is None:
-        return f"No recommendation: none of {len(phase.exclusions)} measurements is valid."
+        return f"No recommendation: {_why_none(phase)}."
     lowest, use = phase.least or best, _upper(point_name(best.point))
     if len(phase.measured) == 1:
         return f"{use}: {_cost(phase, best)}; no other point was measured."
@@ -123,6 +135,13 @@ def _recommendation(phase: PhaseResult) -> str:
             "points that are statistically indistinguishable from it."
         )
     return f"{use}: {_change(best)} against the default clock{_choice(phase)}."
+
+
+def _why_none(phase: PhaseResult) -> str:
+    if phase.least is None:
+        return f"none of {len(phase.exclusions)} measurements is valid"
+    lowest = f"{point_name(phase.least.point)} has the lowest {OBJECTIVES[phase.objective].label}"
+    return f"{lowest}, but so few points, each recorded once, do not show how recordings scatter"
 
 
 def _change(row: SweepRow) -> str:

@@ -76,6 +76,7 @@ class AdditiveFit:
             for themselves, shape ``(k, k)``.
         dof: Degrees of freedom of the residuals, >= 0.
         residual_sd: Standard deviation of the residuals; ``None`` where ``dof`` is 0.
+        is_open: Whether nothing tells how the estimates scatter, so that intervals have no end.
     """
 
     configurations: tuple[str, ...]
@@ -84,6 +85,7 @@ class AdditiveFit:
     stated: Array
     dof: int
     residual_sd: float | None
+    is_open: bool = False
 
     def value(self, configuration: str) -> float:
         """Return the estimate for ``configuration``, no longer as a logarithm."""
@@ -92,8 +94,10 @@ class AdditiveFit:
     def relative_u(self, configuration: str) -> float:
         """Return the relative standard uncertainty of :meth:`value`.
 
-        It is the larger of what the scatter shows and what the measurements state.
+        It is the larger of what scatter shows and measurements state; infinite if neither does.
         """
+        if self.is_open:
+            return inf
         i = self.configurations.index(configuration)
         return sqrt(max(self.scatter[i, i], self.stated[i, i]))
 
@@ -110,6 +114,8 @@ class AdditiveFit:
             student_quantile(probability, inf) * self.stated_u(i)[j],
         )
         difference = float(self.estimate[i] - self.estimate[j])
+        if self.is_open and i != j:
+            return Interval(value=exp(difference), low=0.0, high=inf)
         return Interval(
             value=exp(difference), low=exp(difference - margin), high=exp(difference + margin)
         )

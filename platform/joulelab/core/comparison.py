@@ -88,7 +88,7 @@ def dunnett_quantile(level: float, *, num: int, correlation: float, dof: float) 
 def _may_be_best(fit: AdditiveFit, i: int, level: float) -> bool:
     num = len(fit.configurations) - 1
     behind = fit.estimate[i] - fit.estimate
-    if not (behind > 0).any():
+    if fit.is_open or not (behind > 0).any():
         return True
     margin = np.zeros_like(behind)
     for covariance, u, dof in (

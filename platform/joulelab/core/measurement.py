@@ -123,8 +123,7 @@ class Provenance:
         slurm_job_id: SLURM job; ``None`` outside one.
         ray_job_id: Ray job; ``None`` outside one.
         weights: ``"random"`` or where a model's weights came from; ``None`` without a model.
-        licence: Licence of what was run that is neither this package's nor a permissive one,
-            and of what; ``None`` where there is no such thing.
+        licence: Licence of what was run, and of what, if it is not a permissive one.
     """
 
     joulelab_version: str
@@ -165,10 +164,11 @@ class Measurement:
         schema_version: Version of this layout.
         quality: What the outputs of the configuration are worth, one entry per metric; empty
             where they were not scored. Outputs depend on no clock, so it is scored apart.
-        receipt: What was in force right after the operating point was; ``None`` if it never was,
-            or in results of versions that did not keep it.
+        receipt: What was in force right after the operating point was; ``None`` if it never was.
         figures: What the workload told of the work in the windows, as sorted ``(name, value)``
             pairs, units as suffixes of the names; empty for most workloads.
+        recording: Name of the observation that was replayed, one however often that was done;
+            ``None`` for a program that ran.
     """
 
     measurement_id: str
@@ -190,6 +190,7 @@ class Measurement:
     quality: tuple[Quality, ...] = ()
     receipt: Receipt | None = None
     figures: tuple[tuple[str, float], ...] = ()
+    recording: str | None = None
 
     def __post_init__(self) -> None:
         if not (self.windows or self.findings):
@@ -225,9 +226,8 @@ class Measurement:
     def energy_per_unit_u_j(self) -> float:
         """Standard uncertainty of :attr:`energy_per_unit_j`, in joules.
 
-        The larger of the scatter of the windows about their mean and of the uncertainty that
-        the readings alone explain, so that neither a lucky pair of windows nor a coarse
-        counter makes it too small.
+        The larger of the scatter of the windows about their mean and of what the readings
+        explain: neither a lucky pair of windows nor a coarse counter makes it too small.
         """
         windows = self._trusted()
         per_unit_j = [w.energy_j / w.work for w in windows]

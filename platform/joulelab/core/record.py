@@ -68,7 +68,11 @@ class Verdict:
 
 
 def record_of(
-    session: Session, phase: str, verdict: Verdict, figures: tuple[tuple[str, float], ...] = ()
+    session: Session,
+    phase: str,
+    verdict: Verdict,
+    figures: tuple[tuple[str, float], ...] = (),
+    recording: str | None = None,
 ) -> Record:
     """Return what became of one phase of a trial, under a new identifier.
 
@@ -94,5 +98,6 @@ def record_of(
         provenance=session.provenance,
         receipt=session.receipt,
         figures=figures,
+        recording=recording,
     )
     return Record(measurement=measurement, trace=verdict.trace, course=verdict.course)

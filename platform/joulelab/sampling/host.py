@@ -138,6 +138,11 @@ class WorkloadHost:
         except Exception as error:  # a program may fail in any way of its own
             raise self._failed("figures", error) from error
 
+    @property
+    def recording(self) -> str | None:
+        """Name of the recording that was played last; ``None`` where nothing was replayed."""
+        return None if self._kept is None else self._kept.hosted.recording
+
     def close(self) -> None:
         """Free the workload that is kept. Safe to call twice."""
         kept, self._kept = self._kept, None

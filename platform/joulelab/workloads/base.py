@@ -108,6 +108,11 @@ class Workload(ABC, Generic[Settings]):
         """End what goes on between repeats, so that the device is idle; called after each phase."""
 
     @property
+    def recording(self) -> str | None:
+        """Name of the recording that was played last; ``None`` for a program that really runs."""
+        return None
+
+    @property
     def processes(self) -> tuple[int, ...]:
         """Other processes that do its work, with all their descendants."""
         return ()

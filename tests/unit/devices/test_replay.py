@@ -79,17 +79,22 @@ def test_a_run_takes_the_recorded_time_and_energy_at_the_clock_in_force(table):
     assert device.read_state().sm_clock_mhz == 1005
 
 
-def test_repeats_are_played_in_turn(table):
+def test_each_measurement_plays_one_of_the_repeats_in_turn(table):
     device = opened(table)
     program = device.host(recorded("lbm"))
     device.apply(OperatingPoint(sm_clock_mhz=1005))
     ends_s = [device.clock.now_s()]
 
+    names = []
     for _ in range(3):
-        program.run("run")
-        ends_s.append(device.clock.now_s())
+        for _ in range(2):
+            program.run("run")
+            ends_s.append(device.clock.now_s())
+        names.append(program.recording)
+        program.rest()
 
-    assert np.diff(ends_s) == pytest.approx([12, 12.5, 12])
+    assert np.diff(ends_s) == pytest.approx([12, 12, 12.5, 12.5, 12, 12])
+    assert names == ["sweep.csv:3", "sweep.csv:4", "sweep.csv:3"]
 
 
 def test_the_default_is_the_highest_recorded_clock(table):
@@ -205,7 +210,8 @@ def test_the_bench_holds_the_recorded_clock(table):
 
     measurement = record.measurement
     assert measurement.valid, measurement.findings
-    assert 150 < measurement.power_w < 156
+    assert measurement.power_w == pytest.approx(150, rel=1e-3)
+    assert measurement.recording == "sweep.csv:3"
     assert measurement.observed.clock_residency == 1
 
 
@@ -249,7 +255,9 @@ def test_a_board_that_is_not_in_the_recording_is_not_found(table):
 
 def test_a_take_has_the_shape_of_its_trace_at_the_height_of_its_energy():
     t_s = np.linspace(-0.5, 2.5, 31)
-    ramp = Take(duration_s=2, work=1, energy_j=400, trace=PowerTrace(t_s, 100 + 50 * t_s))
+    ramp = Take(
+        duration_s=2, work=1, energy_j=400, recording="r", trace=PowerTrace(t_s, 100 + 50 * t_s)
+    )
 
     # P = s (100 + 50 t) with E(2) = s (200 + 100) = 400, so s = 4/3.
     assert ramp.power_w(1.0) == pytest.approx(4 / 3 * 150)

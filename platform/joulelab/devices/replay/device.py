@@ -22,7 +22,7 @@ from joulelab.core.trace import PowerTrace
 from joulelab.devices.base import Device
 from joulelab.devices.knobs import check_point
 from joulelab.devices.replay.player import Player
-from joulelab.devices.replay.recording import Board, Program
+from joulelab.devices.replay.recording import Board, Program, Take
 from joulelab.devices.replay.results_folder import read_results
 from joulelab.devices.replay.sweep_table import read_sweep_table
 from joulelab.devices.simulated.store import DriverState, default_root
@@ -174,16 +174,9 @@ class ReplayDevice(Device):
     def host(self, workload: Workload[Any]) -> Workload[Any]:
         return _Replayed(self, workload, self._program_of(workload))
 
-    def play(self, program: Program, phase: str, number: int) -> float:
-        """Play a recorded take at the point in force, after the last the first; return its work.
-
-        Raises:
-            ConfigError: If it was not recorded at the point in force; names the nearest.
-        """
-        takes = program.find(phase, self.point_in_force)
-        take = takes[number % len(takes)]
+    def play(self, take: Take) -> None:
+        """Play a recorded take, and rest after it."""
         self._rested().play(take, self._rest_w())
-        return take.work
 
     def _rested(self) -> Player:
         self._player.rest(self._rest_w())
@@ -210,7 +203,10 @@ class ReplayDevice(Device):
 
 
 class _Replayed(Workload[Any]):
-    """A workload as the takes that were recorded of it."""
+    """A workload as the takes that were recorded of it.
+
+    Until it rests it plays one recording of a phase at a point, and then the next one.
+    """
 
     def __init__(self, device: ReplayDevice, workload: Workload[Any], program: Program) -> None:
         super().__init__(workload.settings)
@@ -218,7 +214,10 @@ class _Replayed(Workload[Any]):
         self._device = device
         self._workload = workload
         self._program = program
-        self._num_runs: dict[tuple[str, OperatingPoint], int] = defaultdict(int)
+        self._turn: dict[tuple[str, OperatingPoint], int] = defaultdict(int)
+        self._playing: tuple[str, OperatingPoint] | None = None
+        self._num_runs = 0
+        self._recording: str | None = None
 
     @property
     @override
@@ -232,9 +231,26 @@ class _Replayed(Workload[Any]):
     @override
     def run(self, phase: str) -> float:
         at = (phase, self._device.point_in_force)
-        work = self._device.play(self._program, phase, self._num_runs[at])
-        self._num_runs[at] += 1
-        return work
+        if at != self._playing:
+            self.rest()
+            self._playing = at
+        takes = self._program.find(*at, self._turn[at])
+        take = takes[self._num_runs % len(takes)]
+        self._device.play(take)
+        self._num_runs += 1
+        self._recording = take.recording
+        return take.work
+
+    @override
+    def rest(self) -> None:
+        if self._playing is not None:
+            self._turn[self._playing] += 1
+        self._playing, self._num_runs = None, 0
+
+    @property
+    @override
+    def recording(self) -> str | None:
+        return self._recording
 
     @override
     def close(self) -> None:

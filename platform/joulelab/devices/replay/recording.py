@@ -19,6 +19,7 @@ class Take:
     """One recorded stretch of a program at work.
 
     Attributes:
+        recording: Name of the observation that it is of, such as a file and its line.
         trace: Power during it on a clock that starts with it, spanning it; ``None`` where
             only its mean is known. Its shape is played, at the height that gives ``energy_j``.
     """
@@ -26,6 +27,7 @@ class Take:
     duration_s: float
     work: float
     energy_j: float
+    recording: str
     trace: PowerTrace | None = None
 
     def __post_init__(self) -> None:
@@ -70,14 +72,17 @@ class Program:
         knobs = ", ".join(f"{name}={value}" for name, value in self.knobs)
         return f"{self.workload}({knobs})"
 
-    def find(self, phase: str, point: OperatingPoint) -> tuple[Take, ...]:
-        """Return the takes of ``phase`` at ``point``.
+    def find(self, phase: str, point: OperatingPoint, turn: int) -> tuple[Take, ...]:
+        """Return the takes of one recording of ``phase`` at ``point``; after the last the first.
 
         Raises:
             ConfigError: If there are none; names what there is next to it.
         """
         if (phase, point) in self.takes:
-            return self.takes[phase, point]
+            takes = self.takes[phase, point]
+            recordings = list(dict.fromkeys(take.recording for take in takes))
+            played = recordings[turn % len(recordings)]
+            return tuple(take for take in takes if take.recording == played)
         points = [there for name, there in self.takes if name == phase]
         raise ConfigError(
             f"{self.label} was not recorded in phase {phase!r} at {point.label}; "

@@ -86,13 +86,19 @@ def _board(folder: Path, lines: list[Line]) -> Board:
 
 
 def _takes(folder: Path, line: Line) -> list[Take]:
-    trace = _read_trace(folder / "traces" / f"{line['measurement_id']}.parquet")
-    return [_take(window, trace) for window in line["windows"]]
+    name = line["measurement_id"]
+    trace = _read_trace(folder / "traces" / f"{name}.parquet")
+    return [_take(window, name, trace) for window in line["windows"]]
 
 
-def _take(window: Line, trace: PowerTrace | None) -> Take:
+def _take(window: Line, recording: str, trace: PowerTrace | None) -> Take:
     start_s, duration_s = window["start_s"], window["duration_s"]
-    take = Take(duration_s=duration_s, work=window["work"], energy_j=window["energy_j"])
+    take = Take(
+        duration_s=duration_s,
+        work=window["work"],
+        energy_j=window["energy_j"],
+        recording=recording,
+    )
     if trace is None or not trace.spans(start_s, start_s + duration_s):
         return take
     shifted_s = trace.t_s - start_s

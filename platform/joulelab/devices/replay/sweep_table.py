@@ -28,8 +28,9 @@ _Row = Mapping[str, str]
 def read_sweep_table(path: Path) -> tuple[Board, ...]:
     """Read a table; each of its GPUs becomes a board, each app a program of ``recorded``.
 
-    A row is a take: it lasts ``time_s`` at constant ``power_w`` and does one run. Repeats are
-    played in turn. The driver's default is the highest clock at which an app was recorded.
+    A row is a take: it lasts ``time_s`` at constant ``power_w`` and does one run. Of repeats each
+    measurement plays one, in turn. The driver's default is the highest clock at which an app was
+    recorded.
 
     Raises:
         ConfigError: If a column is missing or a value is no positive number; names the line.
@@ -49,7 +50,9 @@ def _board(path: Path, gpu: str, rows: list[tuple[int, _Row]]) -> Board:
         point = OperatingPoint(sm_clock_mhz=clock_mhz)
         time_s = _positive(path, line, row, "time_s")
         energy_j = _positive(path, line, row, "power_w") * time_s
-        takes[row["app"]][point].append(Take(duration_s=time_s, work=1.0, energy_j=energy_j))
+        takes[row["app"]][point].append(
+            Take(duration_s=time_s, work=1.0, energy_j=energy_j, recording=f"{path.name}:{line}")
+        )
         states[point] = _state(path, line, row, clock_mhz)
         if row.get("idle_power_w"):
             idle_power_w[point] = _positive(path, line, row, "idle_power_w")
