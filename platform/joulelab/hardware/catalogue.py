@@ -1,7 +1,8 @@
 """The catalogue: one data file per device, read when it is first asked for.
 
 A figure is an inline table ``{ value = ..., status = "S", source = "..." }``; it stands in a
-section, or in a section of a section, e.g. ``[power]`` or ``[levels.L2]``.
+section, or in a section of a section, e.g. ``[power]`` or ``[levels.L2]``. A file of a GPU may name
+another one that it is like (:mod:`joulelab.hardware.related`).
 """
 
 import tomllib
@@ -14,6 +15,7 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.hardware.processor import Figure, VoltageCurve
+from joulelab.hardware.related import completed
 from joulelab.hardware.spec import (
     ChipSpec,
     GpuSpec,
@@ -38,11 +40,20 @@ def names_in(folder: str) -> list[str]:
 
 def read_data_file(folder: str, name: str) -> tuple[dict[str, Any], dict[str, Figure]]:
     """Return the values of a data file, nested as its sections, and its figures by dotted name."""
-    return data_in(_DATA.joinpath(folder, f"{name}.toml").read_text(encoding="utf-8"))
+    sections = _sections(folder, name)
+    return _values(sections), dict(figures_in(sections))
+
+
+def _sections(folder: str, name: str) -> dict[str, Any]:
+    """Return the sections of a data file, completed by those of the product that it is like."""
+    text = _DATA.joinpath(folder, f"{name}.toml").read_text(encoding="utf-8")
+    sections = tomllib.loads(text)
+    other = sections.pop("like", None)
+    return completed(sections, _sections(folder, other), other) if other else sections
 
 
 def data_in(text: str) -> tuple[dict[str, Any], dict[str, Figure]]:
-    """Return the values and figures of the text of a data file."""
+    """Return the values and figures of the text of a data file that is complete in itself."""
     sections = tomllib.loads(text)
     return _values(sections), dict(figures_in(sections))
 

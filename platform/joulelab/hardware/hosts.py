@@ -30,7 +30,7 @@ TRAINING = 1.6
 """Host time of a step of training over that of its kernels in inference: the gradient's graph.
 Fitted together to programs on one H100's host (experiments/results/h100_kernels)."""
 _HALF = ("float16", "bfloat16")
-_OWN_HOST = ("jetson_orin_agx",)
+_OWN_HOST = ("jetson_orin_agx", "jetson_orin_nano", "jetson_thor")
 """GPUs whose host is part of the module, and of their figures."""
 
 

@@ -24,23 +24,36 @@ PRINTED = [
 
 def test_the_catalogue_holds_the_gpus_of_the_studies():
     assert KEYS == [
-        "a100_pcie",
-        "a100_sxm",
-        "a40",
-        "b200",
-        "h100_nvl",
-        "h100_sxm",
-        "h200_sxm",
-        "jetson_orin_agx",
-        "l4",
-        "l40s",
-        "rtx_3090",
-        "rtx_4090",
-        "t4",
-        "v100_pcie",
-        "v100_sxm2",
+        *("a100_pcie", "a100_pcie_40gb", "a100_sxm", "a100_sxm_40gb", "a40", "b100", "b200"),
+        *("h100_nvl", "h100_pcie", "h100_sxm", "h200_sxm", "jetson_orin_agx", "jetson_orin_nano"),
+        *("jetson_thor", "l4", "l40s", "p100_sxm2", "quadro_rtx_6000", "quadro_rtx_8000"),
+        *("rtx_3090", "rtx_4090", "rtx_6000_ada", "rtx_a4000", "rtx_pro_6000", "t4"),
+        *("v100_pcie", "v100_sxm2"),
     ]
-    assert len(GPUS) == 15
+    assert len({name for key in KEYS for name in GPUS[key].product_names}) >= len(KEYS)
+
+
+def test_a_product_that_is_like_another_takes_over_what_its_file_leaves_out_and_says_so():
+    own, other = GPUS["rtx_a4000"].figures, GPUS["a40"].figures
+
+    assert own["voltage.ridge_mhz"].value == other["voltage.ridge_mhz"].value
+    assert own["voltage.ridge_mhz"].status == "E"
+    assert own["voltage.ridge_mhz"].source.startswith("as of the a40: ")
+    assert own["power.sm_w_per_ghz"].value == pytest.approx(20 * 48 / 84)
+    assert own["power.sm_w_per_ghz"].source.startswith("of the a40 by SM count: ")
+    assert own["memory.bandwidth_b_per_s"].status == "S"
+
+
+def test_units_that_a_product_lacks_are_not_taken_over():
+    assert set(GPUS["p100_sxm2"].power.pipe_w_per_ghz) == {"fp64", "fp32", "fp16"}
+
+
+def test_a_calibrated_figure_does_not_replace_what_the_file_says_itself():
+    own = GPUS["h100_pcie"].figures
+
+    assert own["power.constant_w"].value == 48.0
+    assert "calibrated.power.constant_w" not in own
+    assert own["calibrated.power.busy_w_per_ghz"].source.startswith("of the h100_sxm by SM count")
 
 
 @pytest.mark.parametrize("key", KEYS)
