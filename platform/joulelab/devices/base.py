@@ -59,6 +59,11 @@ class Device(ABC):
             DeviceNotFoundError: If there is none; names those that there are.
         """
 
+    @classmethod
+    def open_in_real_time(cls, address: DeviceAddress) -> Self:
+        """Open the device at ``address`` so that its time is the program's; raises as open does."""
+        return cls.open(address)
+
     @property
     @abstractmethod
     def clock(self) -> Clock:

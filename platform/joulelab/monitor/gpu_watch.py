@@ -20,6 +20,7 @@ from joulelab.core.validity import (
     process_findings,
     trace_findings,
 )
+from joulelab.devices.base import Device
 from joulelab.errors import DeviceLostError, MeasurementError
 from joulelab.monitor.opening import OwnProcesses
 from joulelab.monitor.sensors import Sensors
@@ -180,8 +181,10 @@ class GpuWatch:
         return found
 
     def _use(self, span: Span, looks: Sequence[Look]) -> GpuUse:
-        if span.counted_s < span.stop_s and not any(f.reason in VOIDING for f in span.findings):
-            span.findings[_unseen(span)] = None
+        if span.stop_s <= span.start_s:
+            span.findings[_no_time(self.identity.name)] = None
+        elif span.counted_s < span.stop_s and not any(f.reason in VOIDING for f in span.findings):
+            span.findings[_unseen(span, self.device)] = None
         findings = tuple(span.findings)
         known = not any(finding.reason in VOIDING for finding in findings)
         states = [look.state for look in looks if span.start_s <= look.at_s <= span.stop_s]
@@ -219,9 +222,20 @@ def _too_short(duration_s: float, spacing_s: float) -> Finding:
     )
 
 
-def _unseen(span: Span) -> Finding:
+def _no_time(name: str) -> Finding:
     return Finding(
-        reason="sample_gap",
-        detail=f"Power samples must pass the end of the window, but ended "
-        f"{span.stop_s - span.counted_s:.2f} s before it.",
+        reason="too_short",
+        detail=f"A window must take time, but none passed on the clock of {name}; what it plays "
+        "must be played within the window.",
+    )
+
+
+def _unseen(span: Span, device: Device) -> Finding:
+    seen = f"ended {span.stop_s - span.counted_s:.2f} s before it"
+    if span.counted_s == span.start_s:
+        seen = "there were none in it"
+        if not device.is_hardware:
+            seen += "; a recording has none where it holds no power at rest"
+    return Finding(
+        reason="sample_gap", detail=f"Power samples must pass the end of the window, but {seen}."
     )

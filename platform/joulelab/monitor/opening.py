@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Sequence
 
-from joulelab.core.clock import MonotonicClock
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
@@ -65,13 +64,7 @@ def _chosen(gpu: str | int, there: Sequence[DeviceAddress]) -> DeviceAddress:
 
 def open_in_real_time(address: DeviceAddress) -> Device:
     """Open the device at ``address`` so that its time is the program's."""
-    if address.backend == "simulated":  # it must live in the program's time, not in its own
-        from joulelab.devices.simulated import SimulatedDevice
-        from joulelab.devices.simulated.store import DriverStore
-
-        state = DriverStore(address.store).state(address.uuid)
-        return SimulatedDevice(state, clock=MonotonicClock())
-    return DEVICES[address.backend].open(address)
+    return DEVICES[address.backend].open_in_real_time(address)
 
 
 class OwnProcesses:

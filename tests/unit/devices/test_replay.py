@@ -9,6 +9,7 @@ from fake_gpu import FakeGpu
 from reference_data import reference_csv
 
 from joulelab.bench import Bench
+from joulelab.core.clock import MonotonicClock
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
@@ -22,7 +23,8 @@ from joulelab.workloads import WORKLOADS
 from joulelab.workloads.idle import Recorded, RecordedSettings
 
 QUICK = Procedure(idle_s=0, warmup_min_s=0.5, warmup_max_s=5, window_s=2, min_windows=2, limit_s=9)
-TABLE = """gpu,app,sm_clock_mhz,power_w,time_s
+COLUMNS = "gpu,app,sm_clock_mhz,power_w,time_s\n"
+TABLE = f"""{COLUMNS}\
 A100,lbm,1410,300,10
 A100,lbm,1005,150,12
 A100,lbm,1005,156,12.5
@@ -325,3 +327,36 @@ def test_a_published_sweep_replays_at_every_recorded_clock():
         assert device.read_energy_j() - start_j == pytest.approx(used_j)
 
     assert len(rows) == 61
+
+
+def test_samples_cover_what_was_recorded_to_its_very_ends(table):
+    """A run of 12.01 s had its last sample at 12 s; a window of it was a gap of 10 ms."""
+    table.write_text(f"{COLUMNS}A100,lbm,1410,300,12.01\n")
+    device = opened(table)
+    program = device.host(recorded("lbm"))
+
+    program.run("run")
+
+    assert device.read_power_samples().t_s[-1] == device.clock.now_s() == 12.01
+    device.clock.sleep_s(1.0)  # of which nothing was recorded
+    assert device.read_power_samples().t_s[-1] == 12.01
+
+
+def test_in_real_time_a_board_rests_at_the_power_that_was_recorded(table):
+    table.write_text(
+        f"{COLUMNS.strip()},idle_power_w\nA100,lbm,1410,300,0.1,60\nA100,lbm,1005,150,0.2,50\n"
+    )
+    (address,) = ReplayDevice.discover(str(table))
+    device = ReplayDevice.open_in_real_time(address)
+    start_s, start_j = device.clock.now_s(), device.read_energy_j()
+
+    device.host(recorded("lbm")).run("run")
+    played_s = device.clock.now_s() - start_s
+    used_j = device.read_energy_j() - start_j
+
+    assert isinstance(device.clock, MonotonicClock)
+    assert played_s >= 0.1
+    most_s = device.clock.now_s() - start_s
+    assert 30 + 60 * (played_s - 0.1) <= used_j + 1e-9 <= 30 + 60 * (most_s - 0.1) + 1e-6
+    device.apply(OperatingPoint(sm_clock_mhz=1005))
+    assert device.read_power_w() == 50

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from typing_extensions import override
 
-from joulelab.core.clock import VirtualClock
+from joulelab.core.clock import Clock, MonotonicClock, VirtualClock
 from joulelab.core.cost import WorkloadCost
 from joulelab.core.device import (
     Capabilities,
@@ -63,7 +63,7 @@ def _read_folder(folder: Path) -> tuple[Board, ...]:
 
 
 class ReplayDevice(Device):
-    """Plays one recorded board on a virtual clock.
+    """Plays one recorded board, on a virtual clock unless another is given.
 
     A workload runs as its recorded takes at the operating point in force, one after the other
     and then from the first again; a point that was not recorded is an error. Settings are kept
@@ -72,10 +72,10 @@ class ReplayDevice(Device):
 
     is_hardware = False
 
-    def __init__(self, board: Board, driver: DriverState) -> None:
+    def __init__(self, board: Board, driver: DriverState, *, clock: Clock | None = None) -> None:
         self._board = board
         self._driver = driver
-        self._clock = VirtualClock()
+        self._clock = VirtualClock() if clock is None else clock
         self._player = Player(self._clock)
         self._player.rest(self._rest_w())
 
@@ -88,17 +88,16 @@ class ReplayDevice(Device):
     @classmethod
     @override
     def open(cls, address: DeviceAddress) -> Self:
-        boards = {board.identity.uuid: board for board in read_recording(address.store)}
-        if address.uuid not in boards:
-            raise DeviceNotFoundError(
-                f"uuid must be of a board in {address.store}, got {address.uuid!r}; there are: "
-                f"{', '.join(boards)}."
-            )
-        return cls(boards[address.uuid], _driver_state(address))
+        return cls(_board(address), _driver_state(address))
+
+    @classmethod
+    @override
+    def open_in_real_time(cls, address: DeviceAddress) -> Self:
+        return cls(_board(address), _driver_state(address), clock=MonotonicClock())
 
     @property
     @override
-    def clock(self) -> VirtualClock:
+    def clock(self) -> Clock:
         return self._clock
 
     @override
@@ -267,6 +266,16 @@ def _is_same(program: Program, workload: Workload[Any]) -> bool:
         return False
     recorded = WORKLOADS[program.workload].from_knobs(dict(program.knobs))
     return type(recorded) is type(workload) and bool(recorded.settings == workload.settings)
+
+
+def _board(address: DeviceAddress) -> Board:
+    boards = {board.identity.uuid: board for board in read_recording(address.store)}
+    if address.uuid not in boards:
+        raise DeviceNotFoundError(
+            f"uuid must be of a board in {address.store}, got {address.uuid!r}; there are: "
+            f"{', '.join(boards)}."
+        )
+    return boards[address.uuid]
 
 
 def _driver_state(address: DeviceAddress) -> DriverState:

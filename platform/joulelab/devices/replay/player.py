@@ -1,17 +1,22 @@
-"""Plays takes on a virtual clock, and answers what the sensors would have said."""
+"""Plays takes, and answers what the sensors would have said."""
 
+import threading
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from joulelab.core.clock import VirtualClock
+from joulelab.core.clock import Clock
 from joulelab.core.trace import PowerTrace
 from joulelab.devices.replay.recording import Take
 
 SAMPLE_PERIOD_S = 0.02
 BUFFER_S = 2.4
 """An H200's driver holds 119 samples, 20 ms apart."""
+_SAME_S = 1e-3
+"""Samples closer than this are one to whoever reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +27,13 @@ class _Stretch:
     take: Take | None
     rest_w: float | None
 
+    @property
+    def is_known(self) -> bool:
+        return self.take is not None or self.rest_w is not None
+
     def energy_until_j(self, at_s: float) -> float:
         if self.take is not None:
-            return self.take.energy_until_j(at_s - self.start_s)
+            return self.take.energy_until_j(min(at_s - self.start_s, self.take.duration_s))
         return (self.rest_w or 0.0) * (at_s - self.start_s)
 
     def power_w(self, at_s: float) -> float | None:
@@ -32,54 +41,77 @@ class _Stretch:
 
 
 class Player:
-    """The sensors of a device that plays a recording.
+    """The sensors of a device that plays a recording; threads may read them while it plays.
 
     Where nothing was recorded, as at rest in most published tables, the sensors are blank: the
-    counter stands still, there are no samples, and power is ``None``.
+    counter stands still, there are no samples, and power is ``None``. What was recorded is sampled
+    at its very ends too, so that all of it is covered.
     """
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._before_j = 0.0
         self._stretches = deque([_Stretch(clock.now_s(), None, None)])
+        self._turn = threading.RLock()
 
     def play(self, take: Take, rest_w: float | None) -> None:
         """Play ``take`` to its end, and rest at ``rest_w`` from then on."""
-        self._begin(take, None)
+        start_s = self._clock.now_s()
+        self._begin(start_s, take, None)
         self._clock.sleep_s(take.duration_s)
-        self._begin(None, rest_w)
+        self._begin(start_s + take.duration_s, None, rest_w)
 
     def rest(self, rest_w: float | None) -> None:
         """Rest at ``rest_w`` from now on, unless a take is playing."""
-        current = self._stretches[-1]
-        if current.take is None and current.rest_w != rest_w:
-            self._begin(None, rest_w)
+        with self._turn:
+            current = self._stretches[-1]
+            if current.take is None and current.rest_w != rest_w:
+                self._begin(self._clock.now_s(), None, rest_w)
 
     def energy_j(self) -> float:
         """Energy of all that was played so far."""
-        return self._before_j + self._stretches[-1].energy_until_j(self._clock.now_s())
+        with self._turn:
+            return self._energy_until_j(self._clock.now_s())
 
     def power_w(self) -> float | None:
         """Power now; ``None`` where nothing was recorded."""
-        return self._stretches[-1].power_w(self._clock.now_s())
+        with self._turn:
+            return self._stretches[-1].power_w(self._clock.now_s())
 
     def samples(self) -> PowerTrace:
         """Power samples of the last seconds; those of unrecorded stretches are missing."""
-        now_s = self._clock.now_s()
-        last = int(now_s / SAMPLE_PERIOD_S)
-        times_s = np.arange(last - round(BUFFER_S / SAMPLE_PERIOD_S) + 1, last + 1)
-        taken = {at_s: self._power_at_w(at_s) for at_s in (times_s * SAMPLE_PERIOD_S).tolist()}
-        known = {at_s: power_w for at_s, power_w in taken.items() if power_w is not None}
-        return PowerTrace(
-            t_s=np.array(list(known), float), power_w=np.array([*known.values()], float)
-        )
+        with self._turn:
+            now_s = self._clock.now_s()
+            known = dict(self._edges())
+            last = int(now_s / SAMPLE_PERIOD_S)
+            times_s = np.arange(last - round(BUFFER_S / SAMPLE_PERIOD_S) + 1, last + 1)
+            for at_s in (times_s * SAMPLE_PERIOD_S).tolist():
+                power_w = self._power_at_w(at_s)
+                if power_w is not None and all(abs(at_s - edge_s) > _SAME_S for edge_s in known):
+                    known[at_s] = power_w
+        t_s = np.array(sorted(known), float)
+        return PowerTrace(t_s=t_s, power_w=np.array([known[at_s] for at_s in t_s.tolist()], float))
 
-    def _begin(self, take: Take | None, rest_w: float | None) -> None:
-        self._before_j = self.energy_j()
-        now_s = self._clock.now_s()
-        self._stretches.append(_Stretch(now_s, take, rest_w))
-        while len(self._stretches) > 1 and self._stretches[1].start_s < now_s - BUFFER_S:
-            self._stretches.popleft()
+    def _begin(self, at_s: float, take: Take | None, rest_w: float | None) -> None:
+        with self._turn:
+            self._before_j = self._energy_until_j(at_s)
+            self._stretches.append(_Stretch(at_s, take, rest_w))
+            while len(self._stretches) > 1 and self._stretches[1].start_s < at_s - BUFFER_S:
+                self._stretches.popleft()
+
+    def _energy_until_j(self, at_s: float) -> float:
+        return self._before_j + self._stretches[-1].energy_until_j(at_s)
+
+    def _edges(self) -> Iterator[tuple[float, float]]:
+        """Yield when what was recorded begins and ends beside what was not, and its power there."""
+        lasting = [
+            each for each, after in pairwise(self._stretches) if each.start_s < after.start_s
+        ]
+        for before, after in pairwise([*lasting, self._stretches[-1]]):
+            if before.is_known != after.is_known:
+                power_w = (before if before.is_known else after).power_w(after.start_s)
+                if power_w is not None:
+                    yield after.start_s, power_w
 
     def _power_at_w(self, at_s: float) -> float | None:
         for stretch in reversed(self._stretches):

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from typing_extensions import override
 
-from joulelab.core.clock import Clock, Ticker, VirtualClock
+from joulelab.core.clock import Clock, MonotonicClock, Ticker, VirtualClock
 from joulelab.core.cost import Data, PhaseCost
 from joulelab.core.device import (
     Activity,
@@ -74,6 +74,11 @@ class SimulatedDevice(Device):
     @override
     def open(cls, address: DeviceAddress) -> Self:
         return cls(DriverStore(address.store).state(address.uuid))
+
+    @classmethod
+    @override
+    def open_in_real_time(cls, address: DeviceAddress) -> Self:
+        return cls(DriverStore(address.store).state(address.uuid), clock=MonotonicClock())
 
     @property
     @override
