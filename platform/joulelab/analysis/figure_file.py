@@ -55,7 +55,7 @@ def headed_figure(
     Without sentences in ``answer``, which stand above in letters of ``size`` points, it has no
     head. ``left`` is where lines and panels begin, as a share of the width.
     """
-    lines = [part for each in answer for part in wrap(each, int(_WIDE_PT / size))]
+    lines = [part for each in answer for part in wrap(_joined(each), int(_WIDE_PT / size))]
     notes = wrap(about, 150) if lines else []
     line_in = 1.35 * size / 72
     head_in = 0.35 + line_in * len(lines) + _NOTE_IN * len(notes) if lines else 0.0
@@ -71,6 +71,14 @@ def headed_figure(
     )
     figure.text(left, below, "\n".join(notes), color=MUTED, fontsize=9, va="top", linespacing=1.3)
     return figure
+
+
+_WITHIN = re.compile(r"(?<=\d) (?=[%±])|(?<=±) |(?<=\d) (?=[a-zµA-Z]{1,6}(?:/|\b))")
+
+
+def _joined(answer: str) -> str:
+    """Return an answer whose lines do not break between numbers and what belongs to them."""
+    return _WITHIN.sub("\N{NO-BREAK SPACE}", answer)
 
 
 COLUMN_IN, PAGE_IN = 3.5, 7.16

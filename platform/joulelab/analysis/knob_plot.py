@@ -91,6 +91,9 @@ class _Dot:
     u: float
 
 
+_Curves = Mapping[tuple[KnobValue, ...], list[_Dot]]
+
+
 def draw_panel(axes: Axes, phase: KnobPhase, panel: Panel) -> None:
     """Draw one panel of a phase that has figures."""
     places = {row: _place(phase, row, figures, panel) for row, figures in phase.measured}
@@ -111,17 +114,12 @@ def draw_panel(axes: Axes, phase: KnobPhase, panel: Panel) -> None:
     if panel == "energy":
         _mark_losses(axes, phase, curves)
     is_pair = panel in {"trade", "quality"}
-    if is_pair or phase.axes[-1].places is not None:
-        _name_dots(axes, phase, list(curves.values()))
-    if len(curves) > 1:
-        ends = [
-            Label(
-                x=dots[-1].x, y=dots[-1].y, text=phase.curve_name(series),
-                color=INKS[index % len(INKS)], is_strong=True, size=8.5,
-            )
-            for index, (series, dots) in enumerate(curves.items())
-        ]  # fmt: skip
-        write_at_ends(axes, ends, in_line=not is_pair)
+    names = _curve_names(phase, curves) if len(curves) > 1 else []
+    has_dots = is_pair or phase.axes[-1].places is not None
+    written = [] if is_pair or not names else write_at_ends(axes, names)
+    labels = [*(names if is_pair else ()), *(_dot_names(phase, curves) if has_dots else ())]
+    covered = [place for dots in curves.values() for place in _covered(axes, dots)]
+    write_labels(axes, labels, covered, written)
 
 
 def _place(
@@ -195,9 +193,7 @@ def _draw(axes: Axes, dots: Sequence[_Dot], index: int) -> None:
     )  # fmt: skip
 
 
-def _mark_losses(
-    axes: Axes, phase: KnobPhase, curves: Mapping[tuple[KnobValue, ...], list[_Dot]]
-) -> None:
+def _mark_losses(axes: Axes, phase: KnobPhase, curves: _Curves) -> None:
     """Cross out what loses to a wider format, and say where the two curves meet."""
     lost = losses(phase)
     labels = {loss.row.case.label for loss in lost}
@@ -221,18 +217,28 @@ def _mark_losses(
         )  # fmt: skip
 
 
-def _name_dots(axes: Axes, phase: KnobPhase, curves: Sequence[Sequence[_Dot]]) -> None:
-    """Write the value of the last knob beside the dots of the curve that has most of them."""
-    axis, dots = phase.axes[-1], max(curves, key=len)
+def _curve_names(phase: KnobPhase, curves: _Curves) -> list[Label]:
+    """Name each curve beside its last dot."""
+    return [
+        Label(
+            x=dots[-1].x, y=dots[-1].y, text=phase.curve_name(series),
+            color=INKS[index % len(INKS)], is_strong=True, size=8.5,
+        )
+        for index, (series, dots) in enumerate(curves.items())
+    ]  # fmt: skip
+
+
+def _dot_names(phase: KnobPhase, curves: _Curves) -> list[Label]:
+    """Name the dots of the curve that has most of them by the last knob, its ends first."""
+    axis, dots = phase.axes[-1], max(curves.values(), key=len)
     named = dots if len(curves) == 1 else dots[:-1]  # beside the last is the curve's name
-    labels = [
+    return [
         Label(
             x=dot.x, y=dot.y, text=axis.text(dot.row.x), color=MUTED, is_strong=False,
             size=7.5, can_go=True,
         )
-        for dot in sorted(named, key=lambda dot: dot.x)
+        for dot in sorted(named, key=lambda dot: dot not in (named[0], named[-1]))
     ]  # fmt: skip
-    write_labels(axes, labels, [place for curve in curves for place in _covered(axes, curve)])
 
 
 def _covered(axes: Axes, dots: Sequence[_Dot]) -> list[tuple[float, float]]:

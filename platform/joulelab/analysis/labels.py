@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from math import hypot
 
 from matplotlib.axes import Axes
 
@@ -12,6 +13,11 @@ _END_PT = 11.0
 """Least distance between two names at the ends of curves."""
 _UPON = 50.0
 """How bad it is to lie upon another name, or outside."""
+_CROWD = 10.0
+"""How bad a place may be for a name that can go: it and its line touch a few dots at most."""
+
+_NEAR_PT = 4.0
+"""A line that passes a dot by less seems to go to it."""
 
 Box = tuple[float, float, float, float]
 Place = tuple[float, float]
@@ -30,24 +36,34 @@ class Label:
     can_go: bool = False
 
 
-def write_labels(axes: Axes, labels: Sequence[Label], dots: Sequence[tuple[float, float]]) -> None:
+def write_labels(
+    axes: Axes,
+    labels: Sequence[Label],
+    dots: Sequence[tuple[float, float]],
+    written: Sequence[Box] = (),
+) -> None:
     """Write ``labels``, the first with the free choice, each where it covers the fewest ``dots``.
 
-    The axes' limits are set already; dots are in data.
+    The axes' limits are set already; dots are in data. Other names were ``written`` there before.
     """
     point = 72 / axes.figure.dpi
     places = [_at(axes, x, y, point) for x, y in dots]
     bounds = tuple(point * edge for edge in axes.bbox.extents)
-    taken: list[Box] = []
-    for label in labels:
-        x, y = _at(axes, label.x, label.y, point)
-        letter = _LETTER_PT * label.size / 9 * (1.08 if label.is_strong else 1.0)
-        width = letter * len(label.text)
+    taken = list(written)
+    named = [_at(axes, label.x, label.y, point) for label in labels]
+    for label, dot in zip(labels, named, strict=True):
+        boxes = [(offset, _box(*dot, _width(label), offset)) for offset in _offsets()]
         badness, offset, box = min(
-            (_badness(o, box, places, taken, bounds) + _across((x, y), o, taken), o, box)
-            for o, box in ((o, _box(x, y, width, o)) for o in _offsets())
+            (
+                _badness(offset, box, places, taken, bounds)
+                + _across(dot, offset, taken, places)
+                + _mistaken(dot, offset, box, named),
+                offset,
+                box,
+            )
+            for offset, box in boxes
         )
-        if label.can_go and badness >= _UPON:
+        if label.can_go and badness >= _CROWD:
             continue
         taken.append(box)
         axes.annotate(
@@ -60,6 +76,10 @@ def write_labels(axes: Axes, labels: Sequence[Label], dots: Sequence[tuple[float
         )  # fmt: skip
 
 
+def _width(label: Label) -> float:
+    return _LETTER_PT * label.size / 9 * (1.08 if label.is_strong else 1.0) * len(label.text)
+
+
 def _leader(offset: tuple[float, float], color: str) -> dict[str, object] | None:
     if max(map(abs, offset)) <= _OFFSETS_PT[0]:
         return None
@@ -70,11 +90,12 @@ def _leader(offset: tuple[float, float], color: str) -> dict[str, object] | None
 
 def _offsets() -> list[tuple[float, float]]:
     """Return where a name may stand, the nearest places first."""
+    parts = (1, -1, 0.5, -0.5, 0)
     return [
         (x * step, y * step)
         for step in _OFFSETS_PT
-        for x, y in product((1, -1, 0), (0, 1, -1))
-        if x or y
+        for x, y in product(parts, parts)
+        if max(abs(x), abs(y)) == 1 and (step > _OFFSETS_PT[0] or 0.5 not in (abs(x), abs(y)))
     ]
 
 
@@ -90,8 +111,8 @@ def _box(x: float, y: float, width: float, offset: tuple[float, float]) -> Box:
     return left, bottom, left + width, bottom + _LINE_PT
 
 
-def _across(dot: Place, offset: Place, taken: Sequence[Box]) -> float:
-    """Return how bad it is that the line from a dot to its name crosses other names."""
+def _across(dot: Place, offset: Place, taken: Sequence[Box], others: Sequence[Place]) -> float:
+    """Return how bad it is that the line from a dot to its name crosses names and other dots."""
     if max(map(abs, offset)) <= _OFFSETS_PT[0]:
         return 0.0
     line = [(dot[0] + k / 8 * offset[0], dot[1] + k / 8 * offset[1]) for k in range(1, 8)]
@@ -99,7 +120,25 @@ def _across(dot: Place, offset: Place, taken: Sequence[Box]) -> float:
         any(left <= x <= right and bottom <= y <= top for x, y in line)
         for left, bottom, right, top in taken
     )
-    return _UPON / 2 * crossed
+    upon = sum(
+        hypot(at[0] - dot[0], at[1] - dot[1]) > _NEAR_PT
+        and any(hypot(x - at[0], y - at[1]) < _NEAR_PT for x, y in line)
+        for at in others
+    )
+    return _UPON / 2 * crossed + 2 * upon
+
+
+def _mistaken(dot: Place, offset: Place, box: Box, named: Sequence[Place]) -> float:
+    """Return how bad it is that a name without a line is nearer to another dot that has one."""
+    if max(map(abs, offset)) > _OFFSETS_PT[0]:
+        return 0.0
+    return 4.0 * any(_distance(box, other) < _distance(box, dot) for other in named)
+
+
+def _distance(box: Box, dot: Place) -> float:
+    left, bottom, right, top = box
+    x, y = dot
+    return hypot(max(left - x, 0, x - right), max(bottom - y, 0, y - top))
 
 
 def _badness(
@@ -123,21 +162,35 @@ def _badness(
     return _UPON * (outside + crossed) + 2 * covered + max(map(abs, offset)) / 20
 
 
-def write_at_ends(axes: Axes, ends: Sequence[Label], *, in_line: bool) -> None:
-    """Write each of ``ends`` beside its dot, the last of a curve, no two upon each other.
+def along(dots: Sequence[Place]) -> list[Place]:
+    """Return points on the lines that join dots in data, which names should not cover either."""
+    return [
+        (x + share * (to_x - x), y + share * (to_y - y))
+        for (x, y), (to_x, to_y) in pairwise(dots)
+        for share in (0.2, 0.4, 0.6, 0.8)
+    ]
 
-    They stand right of all dots if ``in_line``.
+
+def write_at_ends(axes: Axes, ends: Sequence[Label]) -> list[Box]:
+    """Write each of ``ends``, the last of a curve, right of all dots, no two upon each other.
+
+    Returns where they stand, for :func:`write_labels`.
     """
     point = 72 / axes.figure.dpi
     places = [_at(axes, end.x, end.y, point) for end in ends]
-    right = max(x for x, _ in places)
+    left = max(x for x, _ in places) + 9
     heights = apart([y for _, y in places], _END_PT, point * axes.bbox.y1)
     for end, (x, y), height in zip(ends, places, heights, strict=True):
         axes.annotate(
-            end.text, (end.x, end.y), xytext=((right - x if in_line else 0) + 9, height - y),
+            end.text, (end.x, end.y), xytext=(left - x, height - y),
             textcoords="offset points", va="center", color=end.color, fontsize=end.size,
             fontweight="bold", annotation_clip=False,
         )  # fmt: skip
+    half = _LINE_PT / 2
+    return [
+        (left, height - half, left + _width(end), height + half)
+        for end, height in zip(ends, heights, strict=True)
+    ]
 
 
 def apart(heights: Sequence[float], least: float, ceiling: float) -> list[float]:

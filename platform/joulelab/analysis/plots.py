@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from joulelab.analysis.compared import Figures
 from joulelab.analysis.figure_file import headed_figure, headline
-from joulelab.analysis.labels import Label, write_labels
+from joulelab.analysis.labels import Label, along, write_labels
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.style import BEST, CAPPED, COVERAGE, CURVE, EQUAL, INK, MUTED, RC, tidy
 from joulelab.analysis.sweep import PhaseResult, SweepRow
@@ -177,7 +177,8 @@ def _name(axes: Axes, dots: Sequence[_Dot], others: Sequence[Label] = ()) -> Non
         elif dot.row.point.is_default:
             names.append(_called_out(axes, dot, "default", INK, "D"))
     bars = [(dot.x, dot.y + k * dot.u) for dot in dots for k in (-COVERAGE, 0, COVERAGE)]
-    write_labels(axes, [*names, *others], bars)
+    requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=_by_x)
+    write_labels(axes, [*names, *others], bars + along([(d.x, d.y) for d in requested]))
 
 
 def _called_out(axes: Axes, dot: _Dot, text: str, color: str, marker: str) -> Label:

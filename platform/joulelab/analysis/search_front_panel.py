@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import log
 from typing import Any
 
@@ -13,7 +12,7 @@ from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from joulelab.analysis.labels import Label, write_labels
+from joulelab.analysis.labels import Label, along, write_labels
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import configuration_name
@@ -93,7 +92,16 @@ def _draw_panel(
     labels = _labels(result, dots, front)
     if not has_names:
         labels = [label for label in labels if label.is_strong]
-    write_labels(axes, labels, [(dot.x, dot.y) for dot in dots] + _along(lines))
+    joined = [place for line in lines for place in along([(dot.x, dot.y) for dot in line])]
+    write_labels(axes, labels, [place for dot in dots for place in _bars(dot)] + joined)
+
+
+def _bars(dot: _Dot) -> list[tuple[float, float]]:
+    """Return points along the bars of a dot, which names should not cover."""
+    parts = [COVERAGE * part for part in (-1, -0.75, -0.5, -0.25, 0.25, 0.5, 0.75, 1)]
+    across = [(dot.x + part * dot.x_u, dot.y) for part in parts]
+    upright = [(dot.x, dot.y + part * dot.y_u) for part in parts]
+    return [(dot.x, dot.y), *across, *upright]
 
 
 def _length(dots: Sequence[_Dot], direction: str) -> float:
@@ -148,16 +156,6 @@ def _lines(front: Sequence[_Dot], *, has_quality: bool) -> list[list[_Dot]]:
     for dot in front:
         lines.setdefault(dot.retention if has_quality else None, []).append(dot)
     return list(lines.values())
-
-
-def _along(lines: Sequence[Sequence[_Dot]]) -> list[tuple[float, float]]:
-    """Return points on the joined front, which names should not cover either."""
-    return [
-        (a.x + share * (b.x - a.x), a.y + share * (b.y - a.y))
-        for line in lines
-        for a, b in pairwise(line)
-        for share in (0.2, 0.4, 0.6, 0.8)
-    ]
 
 
 def _quality_paint(panels: Sequence[Axes], dots: Sequence[_Dot]) -> ScalarMappable:

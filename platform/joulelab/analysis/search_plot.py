@@ -35,6 +35,8 @@ _LOG_FROM = 4.0
 """By what the best must be below the baseline for a logarithmic axis."""
 _LEAST = 20.0
 """What counts as that length at least, in percent."""
+_CLEAR_PT = 8.0
+"""Between a line and the middle of a label beside it."""
 
 
 def front_figure(result: SearchResult, *, with_head: bool = True) -> Figure:
@@ -178,11 +180,18 @@ def _draw_steps(axes: Axes, result: SearchResult, xs: Sequence[float]) -> None:
         axes.step([x for x, _ in best], [y for _, y in best], where="post", color=BEST,
                   linewidth=2.0, zorder=5)  # fmt: skip
         x, y = best[-1]
-        up = 0.0 if y < 99 else 7.0
         axes.annotate(
-            f"{y:.3g} %", (x, y), xytext=(5, up), textcoords="offset points", va="center",
+            f"{y:.3g} %", (x, y), xytext=(5, _off_line(axes, y)), textcoords="offset points",
+            va="center",
             color=BEST, fontsize=9, fontweight="bold", annotation_clip=False, zorder=6,
         )  # fmt: skip
+
+
+def _off_line(axes: Axes, y: float) -> float:
+    """Return by how many points a label at ``y`` moves down to lie below the baseline's line."""
+    point = 72 / axes.figure.dpi
+    heights = axes.transData.transform([(0.0, y), (0.0, 100.0)])[:, 1]
+    return min(0.0, float(heights[1] - heights[0]) * point - _CLEAR_PT)
 
 
 def _scatter(

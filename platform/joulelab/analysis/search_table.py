@@ -82,7 +82,7 @@ def search_legend(result: SearchResult, *, num_shown: int, more: str = "") -> li
     if any(row.is_capped for row in result.rows):
         marks.append("^ power-capped")
     lines = [
-        "   ".join(marks),
+        *("   ".join(marks[at : at + 2]) for at in range(0, len(marks), 2)),  # else they break
         f"{PLUS_MINUS} standard uncertainty (k=1) of energy and time; {level:.0%} interval of "
         "what is against the baseline",
     ]

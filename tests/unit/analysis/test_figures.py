@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from matplotlib.transforms import Bbox
@@ -25,7 +25,15 @@ ENERGIES_MJ = (25.7, 21.5, 20.8, 20.43, 20.08, 19.98, 19.75, 19.86)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 """Prefill of Llama-2-7B on an H200: from batch 4 on, all comes to about the same."""
 
-
+MODELS = ("tinyllama", "llama-3.2-1b", "llama-3.2-3b", "llama-2-7b", "llama-3-8b", "llama-2-13b")
+PARAMETERS = (1.1e9, 1.24e9, 3.2e9, 6.7e9, 8e9, 13e9)
+SIZE_RATES = (
+    37420, 50840, 29180, 25080, 24460, 16680, 209400, 228200, 84400, 39670, 38230, 20860
+)  # fmt: skip
+SIZE_ENERGIES_MJ = (
+    6.565, 5.466, 12.193, 21.92, 23.25, 41.16, 3.22, 3.005, 8.254, 17.363, 18.16, 32.17
+)  # fmt: skip
+"""Prefill on a simulated H200, at batch 1 and 16."""
 NAMES = ("default", "power-capped")
 
 
@@ -39,20 +47,34 @@ def phase(result):
     return result.phases[0]
 
 
-@pytest.fixture(scope="module")
-def crowded():
-    """A study of batches, most of which come to about the same throughput and energy."""
-    batch = Axis(knob="batch", values=BATCHES, title="batch")
-    grid = knob_grid("llama", {"model": "tiny"}, [batch])
+def measured(grid, rates, energies_mj):
+    """Analyse a study whose cases come to these, in the order of the grid."""
     rows = []
-    for case, rate, energy_mj in zip(grid.cases, THROUGHPUTS, ENERGIES_MJ, strict=True):
+    for case, rate, energy_mj in zip(grid.cases, rates, energies_mj, strict=True):
         window = EnergyWindow(
-            start_s=0.0, duration_s=1000 / rate, energy_j=energy_mj, energy_u_j=0.4,
+            start_s=0.0, duration_s=1000 / rate, energy_j=energy_mj, energy_u_j=0.005 * energy_mj,
             source="counter", work=1000.0,
         )  # fmt: skip
         made = measurement(configuration=case.configuration, measurement_id=case.label)
         rows.append(replace(made, windows=(window,)))
     return analyse_knobs(rows, grid)
+
+
+@pytest.fixture(scope="module")
+def crowded():
+    """A study of batches, most of which come to about the same throughput and energy."""
+    batch = Axis(knob="batch", values=BATCHES, title="batch")
+    return measured(knob_grid("llama", {"model": "tiny"}, [batch]), THROUGHPUTS, ENERGIES_MJ)
+
+
+@pytest.fixture(scope="module")
+def sizes():
+    """A study of six networks at two batches."""
+    axes = [
+        Axis(knob="batch", values=(1, 16), title="batch"),
+        Axis(knob="model", values=MODELS, title="parameters", places=PARAMETERS),
+    ]
+    return measured(knob_grid("llama", {}, axes), SIZE_RATES, SIZE_ENERGIES_MJ)
 
 
 def boxes(figure):
@@ -138,6 +160,44 @@ def test_dots_that_lie_together_all_have_names_that_lie_upon_nothing(crowded):
     for rate, energy_mj in zip(THROUGHPUTS, ENERGIES_MJ, strict=True):
         x, y = axes.transData.transform((rate, energy_mj))
         assert not any(box.contains(x, y) for _, box in found)
+
+
+@pytest.mark.parametrize("panel", ["energy", "trade"])
+def test_names_of_curves_and_of_their_dots_lie_upon_nothing(sizes, panel):
+    """The name of a curve was written upon that of a dot, and upon the curve itself."""
+    (phase,) = sizes.phases
+    figure = knob_figure([phase], [panel])
+    wanted = ("batch 1", "batch 16", *MODELS)
+
+    found = [(text, box) for text, box in boxes(figure) if text in wanted]
+
+    assert {"batch 1", "batch 16", "tinyllama", "llama-3.2-3b"} <= {text for text, _ in found}
+    for (one, a), (other, b) in combinations(found, 2):
+        assert not a.overlaps(b), f"{one} lies upon {other}"
+    (axes,) = figure.axes
+    for line in axes.get_lines():
+        if line.get_marker() != "o":
+            continue
+        dots = axes.transData.transform(line.get_xydata())
+        for (x, y), (to_x, to_y) in pairwise(dots):
+            along = [(x + k / 20 * (to_x - x), y + k / 20 * (to_y - y)) for k in range(21)]
+            assert not any(box.contains(*at) for _, box in found for at in along)
+
+
+def test_a_name_with_no_place_is_left_out_and_not_written_upon_a_dot():
+    """The name of batch 64 was written upon the dot of batch 2, to which its line did not lead."""
+    batch = Axis(knob="batch", values=BATCHES, title="batch")
+    rates = (24960, 37280, 39310, 39320, 39990, 40200, 40490, 40310)
+    energies_mj = (21.71, 18.439, 17.64, 17.457, 17.402, 17.322, 17.213, 17.095)
+    (phase,) = measured(knob_grid("llama", {}, [batch]), rates, energies_mj).phases
+    figure = knob_figure([phase], ["energy", "trade"])
+
+    found = [(text, box) for text, box in boxes(figure) if text.startswith("batch ")]
+
+    assert {"batch 1", "batch 2", "batch 128"} <= {text for text, _ in found}
+    _, axes = figure.axes
+    for dot in zip(rates, energies_mj, strict=True):
+        assert not any(box.contains(*axes.transData.transform(dot)) for _, box in found)
 
 
 def test_figures_for_papers_are_pdf_of_a_columns_width(result, crowded, tmp_path):

@@ -10,12 +10,14 @@ from math import log
 from random import Random
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 from rich.console import Console
 from search_surfaces import Surface, large_space, medium_space, problem_on
 from synthetic_results import board, header, measurement, provenance
 
 from joulelab.analysis.conclude import report_of
-from joulelab.analysis.search_plot import front_figure
+from joulelab.analysis.search_plot import course_figure, front_figure
 from joulelab.analysis.search_report import TABLE
 from joulelab.analysis.search_result import LOG, SearchMethod, read_log
 from joulelab.analysis.search_result import result_of as restored
@@ -360,3 +362,37 @@ def test_what_lies_around_the_choice_has_a_panel_though_one_lies_far_off(tmp_pat
     assert len(panels) == 2
     everything, near = (log(axes.get_xlim()[1] / axes.get_xlim()[0]) for axes in panels)
     assert near < 0.5 * everything
+
+
+def test_what_the_best_costs_is_not_written_upon_the_baselines_line(tmp_path):
+    """Where the best cost 99.4 % of the baseline, that lay upon the line of 100 %."""
+    figures = (1.0, 0.997, 1.1, 1.2)
+    found = []
+    for place, factor in enumerate(figures):
+        made = measured(CLOCK, 0, place, num_boards=1)
+        windows = [
+            replace(w, duration_s=1000 * factor, energy_j=1000 * factor) for w in made.windows
+        ]
+        found.append(replace(made, configuration=CLOCK[place], windows=tuple(windows)))
+    _, result = concluded(tmp_path, CLOCK, found)
+    figure = course_figure(result)
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+
+    for axes in figure.axes:
+        (text,) = [text for text in axes.texts if text.get_text() == "99.4 %"]
+        box = Text.get_window_extent(text, canvas.get_renderer())
+        line = axes.transData.transform((0, 100))[1]
+        assert box.y1 < line
+        assert box.y0 > axes.bbox.y0
+
+
+def test_marks_of_the_legend_are_not_broken_in_the_middle(search):
+    """A line of five marks ended with "k", and the next began with "its knee"."""
+    _, result = search
+
+    lines = [line.strip() for line in printed(result, width=90).splitlines()]
+
+    assert any(line.endswith("k its knee") for line in lines)
+    assert all(not line.startswith(("its knee", "indistinguishable")) for line in lines)
