@@ -23,6 +23,7 @@ from rich.console import Console
 from joulelab import Configuration
 from joulelab.analysis.baseline import baseline_frame, baseline_rows, baseline_table
 from joulelab.analysis.cell_plots import save_baseline_plot
+from joulelab.cli.study import parse_study
 from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
@@ -96,4 +97,4 @@ def main(config: Baseline) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(exit_code(lambda: main(tyro.cli(Baseline, description=__doc__)), name="baseline"))
+    sys.exit(exit_code(lambda: main(parse_study(Baseline, __doc__)), name="baseline"))

@@ -46,7 +46,8 @@ class EnergySearch(Generic[Settings]):
         axes: What is chosen.
         limits: What must be kept to.
         budget: When to stop at the latest; else when the answer is settled.
-        algorithm: What chooses: model-guided, ridge, grid, random, gp, tpe or nsga2.
+        algorithm: What chooses: model-guided, ridge, grid, random, gp, tpe, nsga2, or that of a
+            plug-in.
         objective: What is to be low: edp, ed2p, energy, or that of a plug-in.
         seed: Seed of the algorithm.
     """

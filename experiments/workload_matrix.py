@@ -26,6 +26,7 @@ from typing import Annotated
 import tyro
 
 from joulelab.analysis.matrix import Matrix, chosen
+from joulelab.cli.study import parse_study
 from joulelab.core.procedure import Procedure
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.matrix_study import check_asked, measure_matrix, plan_lines, report_matrix
@@ -94,5 +95,5 @@ def main(config: WorkloadMatrix) -> int:
 
 
 if __name__ == "__main__":
-    run = lambda: main(tyro.cli(WorkloadMatrix, description=__doc__))  # noqa: E731
+    run = lambda: main(parse_study(WorkloadMatrix, __doc__))  # noqa: E731
     sys.exit(exit_code(run, name="workload_matrix"))

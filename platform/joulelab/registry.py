@@ -139,8 +139,8 @@ class Registry(Mapping[str, T], Generic[T]):
         except Exception as error:  # another package may fail in any way of its own
             raise ConfigError(
                 f"The {self._kind} {name!r} of the package {plugin.package} ({plugin.target}) "
-                f"cannot be used: {type(error).__name__}: {error} Repair or uninstall it; all else "
-                "works."
+                f"cannot be used: {type(error).__name__}: {str(error).rstrip('.')}. Repair or "
+                "uninstall it; all else works."
             ) from error
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from joulelab.analysis.compared import Figures
 from joulelab.analysis.figure_file import headed_figure, headline
 from joulelab.analysis.labels import Label, along, write_labels
-from joulelab.analysis.quantities import si_scale
+from joulelab.analysis.quantities import counted, si_scale
 from joulelab.analysis.style import BEST, CAPPED, COVERAGE, CURVE, EQUAL, INK, MUTED, RC, tidy
 from joulelab.analysis.sweep import PhaseResult, SweepRow
 from joulelab.analysis.wording import board_words, point_name, sentence
@@ -67,7 +67,7 @@ def phase_panels(phase: PhaseResult) -> dict[str, Callable[[Axes], None]]:
 
 
 def _about(phase: PhaseResult) -> str:
-    boards = f"{len(phase.boards)} board{'s' if len(phase.boards) > 1 else ''}"
+    boards = counted(len(phase.boards), "board")
     num = sum(row.num_valid for row in phase.rows)
     return (
         f"{phase.title} on {board_words(phase.boards[0])}, {boards}, {num} valid measurements. "
@@ -150,7 +150,7 @@ def _mark_beyond(axes: Axes, places: Sequence[tuple[float, float]], marker: str)
     xs, ys = zip(*places, strict=True)
     axes.plot(xs, ys, marker, color=CURVE, markersize=5, linestyle="", clip_on=False, zorder=5)
     axes.annotate(
-        f"{len(places)} beyond the axis", (1, 1), xycoords="axes fraction", xytext=(0, 5),
+        f"{len(places)} beyond the axis", (1, 1), xycoords="axes fraction", xytext=(0, 17),
         textcoords="offset points", ha="right", color=CURVE, fontsize=8.5,
     )  # fmt: skip
 

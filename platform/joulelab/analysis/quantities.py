@@ -51,6 +51,11 @@ def quantity(value: float, unit: str, *, digits: int = 4) -> str:
     return f"{text} {_PREFIXES[exponent]}{unit}"
 
 
+def counted(num: int, noun: str) -> str:
+    """Write how many of something there are: ``counted(1, "trial")`` is ``"1 trial"``."""
+    return f"{num} {noun}{'' if num == 1 else 's'}"
+
+
 def uncertain(value: float, u: float, unit: str) -> str:
     """Write a number with its uncertainty, both to the uncertainty's second digit.
 

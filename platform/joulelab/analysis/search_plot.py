@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from joulelab.analysis.figure_file import PAGE_IN, headed_figure, headline
-from joulelab.analysis.quantities import si_scale
+from joulelab.analysis.quantities import counted, si_scale
 from joulelab.analysis.search_front_panel import draw_front
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_wording import objective_name, recommendation
@@ -126,7 +126,7 @@ def _figure(
 
 
 def _subject(result: SearchResult) -> str:
-    boards = f"{len(result.boards)} board{'s' if len(result.boards) > 1 else ''}"
+    boards = counted(len(result.boards), "board")
     num = result.steps[-1].num_valid
     return (
         f"{result.problem.space.workload} on {board_words(result.boards[0])}, {boards}, "

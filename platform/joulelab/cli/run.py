@@ -23,6 +23,10 @@ if TYPE_CHECKING:  # these would bring numpy before the program has started
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
+_NEEDS_PROGRAM = (
+    "joulelab run needs a program after two dashes, as in: joulelab run -- python train.py "
+    "--epochs 3."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +95,7 @@ class Run(ClockOptions):
 
     def _check(self) -> None:
         if not self.program:
-            raise ConfigError(
-                "joulelab run needs a program after two dashes, as in: joulelab run -- python "
-                "train.py --epochs 3."
-            )
+            raise ConfigError(_NEEDS_PROGRAM)
         check_places(self.json, self.mlflow)
         if self.device != "auto":
             from joulelab.devices.choice import check_backend
@@ -150,5 +151,7 @@ class Run(ClockOptions):
 
 def parse(arguments: Sequence[str]) -> Run:
     """Read the command line; the program is what follows two dashes."""
+    if "--" not in arguments and not {"-h", "--help"} & set(arguments):
+        raise ConfigError(_NEEDS_PROGRAM)
     run, program = parse_before_dashes(Run, arguments, prog="joulelab run")
     return replace(run, program=program)

@@ -22,6 +22,8 @@ from joulelab.tracking.codec import to_json
 from joulelab.tracking.durable import write_whole
 
 _UNKNOWN = "-"
+_FEW = 2
+"""GPUs that do not count are told apart up to this many."""
 _SHORT = 14
 """Characters of a UUID that tell GPUs apart, so that a table fits into 80 columns."""
 
@@ -161,20 +163,25 @@ def conduct_lines(use: ProgramUse | ServerUse) -> list[str]:
     return [*lines, *use.notes]
 
 
+def _drawn(gpus: Sequence[GpuUse]) -> str:
+    """Say what GPUs drew, each if they are few, else together."""
+    if len(gpus) <= _FEW:
+        return ", ".join(f"{gpu.uuid} drew {quantity(gpu.energy_j, 'J')}" for gpu in gpus)
+    together = quantity(GpuTotals.of(gpus).energy_j, "J")
+    return f"{len(gpus)} other GPUs drew {together} together (each is in the JSON)"
+
+
 def _lines(use: ProgramUse) -> list[str]:
     """Say what the table does not."""
     lines = [f"No energy: {use.reason}"] if use.reason else []
     lines.append(cpu_line(use.cpu))
     lines += conduct_lines(use)
-    lines += [
-        f"Not counted: {gpu.uuid} drew {quantity(gpu.energy_j, 'J')} meanwhile."
-        for gpu in use.others
-        if gpu.valid
-    ]
+    if others := [gpu for gpu in use.others if gpu.valid]:
+        lines.append(f"Not counted: {_drawn(others)} meanwhile.")
     if use.known_energy_j is not None:
         lines.append(
             f"{PLUS_MINUS} is the standard uncertainty of the reading; the sensor's own "
-            f"{PLUS_MINUS}{SENSOR_CLASS:.0%} between boards come on top. Start, loading and idle "
+            f"{PLUS_MINUS}{SENSOR_CLASS:.0%} between boards comes on top. Start, loading and idle "
             "times are in it."
         )
     return lines

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar
 
 from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
@@ -48,6 +49,23 @@ def parse(arguments: Sequence[str]) -> Study:
     if name not in STUDIES:
         raise unknown_name("study", name, STUDIES)
     return Study(script=_folder() / STUDIES[name], arguments=tuple(rest))
+
+
+def study_command() -> str | None:
+    """Return the command by which the script that runs was started; ``None`` without one."""
+    named = {script: name for name, script in STUDIES.items()}.get(Path(sys.argv[0]).name)
+    before = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv[1:])]
+    return f"joulelab study {named}" if before[-2:] == ["study", named] else None
+
+
+Settings = TypeVar("Settings")
+
+
+def parse_study(kind: type[Settings], description: str | None) -> Settings:
+    """Read the command line of a script whose settings are ``kind``."""
+    import tyro
+
+    return tyro.cli(kind, description=description, prog=study_command())
 
 
 def _list() -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_h
 
 import tyro
 
+from joulelab.cli.study import study_command
 from joulelab.errors import ConfigError
 from joulelab.registry import Registry, unknown_name
 from joulelab.workloads import WORKLOADS
@@ -33,6 +34,7 @@ def parse_with_workload(
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     config = (tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff)
+    options = {"prog": study_command(), **options}
     if isinstance(among, Registry) and (at := _place_of_program(words)) is not None:
         name = WORKLOADS.known_as(words.pop(at))
         among[name]  # refuses what lacks what is needed here

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from joulelab.analysis.quantities import counted, quantity
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.measurement import Finding, InvalidReason
 from joulelab.core.record import Record, Session, Verdict, record_of
@@ -91,7 +92,8 @@ class SearchSummary:
     def words(self) -> str:
         """What was done and why it ended, in one sentence."""
         done = self.study.num_skipped + self.study.num_valid + self.study.num_invalid
-        return f"{done} trials, {self.energy_j / 1e3:,.3g} kJ; ended by {self.stopped_by}."
+        spent = quantity(self.energy_j, "J", digits=3)
+        return f"{counted(done, 'trial')}, {spent}; ended by {self.stopped_by}."
 
 
 class Ledger:

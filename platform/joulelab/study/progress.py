@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from joulelab.analysis.quantities import counted
 from joulelab.core.trial import Trial
 from joulelab.errors import one_line
 from joulelab.study.events import (
@@ -114,8 +115,10 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
     def _begin(self, event: StudyStarted) -> None:
         self._total, self._done = event.num_trials, event.num_skipped
         again = f", {event.num_skipped} of them measured before" if event.num_skipped else ""
-        total = "An open number of" if self._total is None else self._total
-        self.print_line(f"{total} trials{again} on {', '.join(event.uuids)}")
+        trials = (
+            "An open number of trials" if self._total is None else counted(self._total, "trial")
+        )
+        self.print_line(f"{trials}{again} on {', '.join(event.uuids)}")
         self._bar.update(self._task, total=self._total, completed=self._done)
         self._bar.update(self._task, description="measuring")
 
@@ -150,7 +153,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
             if self._done % 10 == 0:
                 self.print_line(f"{self._done} trials done")
         elif (10 * self._done) // self._total > (10 * (self._done - 1)) // self._total:
-            self.print_line(f"{self._done} of {self._total} trials done")
+            self.print_line(f"{self._done} of {counted(self._total, 'trial')} done")
 
     def _show(self) -> None:
         now = ", ".join(self._busy[uuid] for uuid in sorted(self._busy))

@@ -85,3 +85,21 @@ def test_help_imports_none_of_the_commands():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
 
     assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize("name", ["baseline", "dvfs"])
+def test_the_help_of_a_study_names_its_command_and_not_a_file(name):
+    """It began with the path of a script within the installed package."""
+    words = ["-c", "from joulelab.cli.main import main; main()", "study", name, "--help"]
+
+    done = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=False, stdin=None
+    )
+
+    assert done.stdout.startswith(f"usage: joulelab study {name} [-h]")
+
+
+def test_a_program_without_the_two_dashes_is_told_of_them(capsys):
+    """Its words were unrecognised options."""
+    assert main(["run", "python", "train.py"]) == 2
+    assert "needs a program after two dashes" in capsys.readouterr().err

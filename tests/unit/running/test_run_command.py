@@ -118,6 +118,18 @@ def test_the_gpu_that_a_program_uses_is_found_and_measured(lab):
     assert gpu["findings"] == []
 
 
+def test_of_many_gpus_that_do_not_count_a_line_tells_what_they_drew_together(lab):
+    """Seven lines told of the seven others of a node."""
+    fleet("h200_sxm", 5, str(lab.store))
+
+    _, _, err = lab.run("sleep", "0.5", options=named(FIRST))
+
+    drawn_j = sum(gpu["known_energy_j"] for gpu in lab.result["others"])
+    (told,) = [line for line in err.splitlines() if line.startswith("Not counted")]
+    assert told.startswith("Not counted: 4 other GPUs drew ")
+    assert float(told.split()[6]) == pytest.approx(drawn_j, rel=1e-3)
+
+
 def test_a_program_that_uses_no_gpu_has_no_energy_but_a_reason(lab):
     code, _, err = lab.run("sleep", "0.3")
 

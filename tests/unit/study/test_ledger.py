@@ -9,7 +9,7 @@ from synthetic_results import record
 from joulelab.core.measurement import Finding
 from joulelab.devices import DEVICES
 from joulelab.study.events import AttemptFailed, TrialMeasured
-from joulelab.study.ledger import Ledger, StudySummary
+from joulelab.study.ledger import Ledger, SearchSummary, StudySummary
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.placement import Site
 
@@ -195,3 +195,12 @@ def test_a_tracker_in_trouble_is_told_once_until_it_has_recovered(store, site, t
     told = [event.detail for event in events if not isinstance(event, TrialMeasured)]
 
     assert [detail.split(".")[0] for detail in told] == ["It is locked", "It is down"]
+
+
+def test_what_a_search_took_is_written_with_its_prefix():
+    """1.2 MJ were "1.2e+03 kJ", and a trial was "1 trials"."""
+    study = summary_of(num_skipped=0, num_valid=1)
+
+    summary = SearchSummary(study=study, stopped_by="the strategy", energy_j=1.2e6)
+
+    assert summary.words == "1 trial, 1.2 MJ; ended by the strategy."

@@ -261,7 +261,9 @@ def _best(fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
     caveat = _caveat(frugal, fitting, cells)
     if frugal is fast:
         return f"{sentence}, the fastest too with {time}.{caveat}"
-    return f"{sentence}. Least time: {cell_name(fast, cells)} with {time}.{caveat}"
+    tier = _of(fast).confidence.tier
+    doubt = f" (confidence {tier}, {TIER_WORDS[tier]})" if tier > "B" else ""
+    return f"{sentence}.{caveat} Least time: {cell_name(fast, cells)} with {time}{doubt}."
 
 
 def _caveat(frugal: Cell, fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
