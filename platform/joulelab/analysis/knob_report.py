@@ -10,15 +10,16 @@ from joulelab.analysis.figure_file import panel_figure, themed_svg
 from joulelab.analysis.knob_log import KnobLog
 from joulelab.analysis.knob_plot import caption, draw_panel, knob_figure
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, Panel
-from joulelab.analysis.knob_table import knob_frame, knob_legend, knob_sheet
+from joulelab.analysis.knob_table import knob_frame, knob_legend, knob_table
 from joulelab.analysis.knob_wording import sentence
 from joulelab.analysis.methods import grid_paragraph
 from joulelab.analysis.study_report import Section, StudyReport, heading
-from joulelab.analysis.table import fitting_sheet
+from joulelab.analysis.table import fitting
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.study import Answer, StudyHeader
 
 TABLE, PLOT = "study.csv", "study"
+_LEAST_WANTED = ("clock", "time of", "power", "throughput")
 
 
 def knob_report(
@@ -66,7 +67,7 @@ def knob_sections(
             if len(phase.measured) > 1
             else None,
             caption=caption(phase),
-            sheet=knob_sheet(phase),
+            sheet=knob_table(phase),
             legend=knob_legend(phase),
             methods=grid_paragraph(phase, measurements),
             level=phase.level,
@@ -80,7 +81,7 @@ def _tables(
 ) -> Iterable[RenderableType]:
     for phase in result.phases:
         yield heading(phase.title, phase.boards[0])
-        yield fitting_sheet(console, knob_sheet(phase), knob_legend(phase))
+        yield fitting(console, partial(knob_table, phase, knob_legend(phase)), _LEAST_WANTED)
 
 
 def _drawing(phase: KnobPhase, panel: Panel) -> Callable[[Axes], None]:

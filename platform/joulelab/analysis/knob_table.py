@@ -1,7 +1,9 @@
 """What a study of knobs found as lines of text, and as CSV in SI units."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+
+from rich.table import Table
 
 from joulelab.analysis.knob_findings import Measured, equals, losses, winners
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
@@ -11,18 +13,19 @@ from joulelab.analysis.table import (
     Frame,
     Line,
     Quantity,
-    Sheet,
     frame,
     interval_columns,
     line,
+    lines_table,
     plus_minus,
-    sheet,
 )
 from joulelab.core.additive import Interval
 
 
-def knob_sheet(phase: KnobPhase) -> Sheet:
-    """Put a phase into words; why rows have no figures is in :func:`knob_legend`."""
+def knob_table(
+    phase: KnobPhase, caption: Sequence[str] = (), without: Collection[str] = ()
+) -> Table:
+    """Lay out a phase; why rows have no figures is in :func:`knob_legend`."""
     least = winners(phase)
     best = {row.case.label for row in least}
     same = {other.case.label for row in least for other in equals(phase, row)}
@@ -40,13 +43,10 @@ def knob_sheet(phase: KnobPhase) -> Sheet:
             mark=mark + ("!" if label in lost else " "),
             named=[str(value) for value in row.case.values],
             why=f"{word} [{reasons.get(row.reason)}]",
-            is_best=label in best,
-            in_set=label in same,
         )
 
     named = [(axis.title, "") for axis in phase.axes]
-    minor = ("clock", "time of", "power", "throughput")
-    return sheet(named, quantities, map(line_of, phase.rows), minor)
+    return lines_table(named, quantities, map(line_of, phase.rows), caption, without)
 
 
 def knob_legend(phase: KnobPhase) -> list[str]:

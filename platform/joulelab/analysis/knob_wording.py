@@ -14,7 +14,7 @@ from joulelab.analysis.knob_findings import (
     winners,
 )
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
-from joulelab.analysis.quantities import quantity, uncertain
+from joulelab.analysis.quantities import brief, uncertain
 from joulelab.analysis.wording import change
 from joulelab.core.statistics import line_slope
 from joulelab.registry import Registry
@@ -123,9 +123,7 @@ def conclude_steps(phase: KnobPhase) -> str:
         )
     slopes_j = [_slope_j(phase, curve) for curve in phase.curves.values() if len(curve) > 1]
     if slopes_j:
-        low, high = (
-            quantity(e, f"J/{phase.unit}", digits=3) for e in (min(slopes_j), max(slopes_j))
-        )
+        low, high = (brief(e, f"J/{phase.unit}") for e in (min(slopes_j), max(slopes_j)))
         parts.append(f"one step more costs {low}" + (f" to {high}" if high != low else ""))
     return _joined(parts)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from joulelab.analysis.knob_study import KnobPhase
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_wording import constraint_words, objective_name, payback
 from joulelab.analysis.sweep import PhaseResult
@@ -256,7 +256,7 @@ def _temperatures(result: SearchResult, measurements: Sequence[Measurement]) -> 
 
 def _price(result: SearchResult) -> str:
     found = result.answer
-    spent = f"The search took {quantity(found.spent_j, 'J', digits=3)} of the boards' energy"
+    spent = f"The search took {brief(found.spent_j, 'J')} of the boards' energy"
     after = payback(found, result.problem, of=f"{found.standing.level:.0%} interval ")
     if not after:
         return f"{spent}; it is not certain that its answer saves energy."

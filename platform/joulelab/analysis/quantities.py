@@ -51,6 +51,11 @@ def quantity(value: float, unit: str, *, digits: int = 4) -> str:
     return f"{text} {_PREFIXES[exponent]}{unit}"
 
 
+def brief(value: float, unit: str) -> str:
+    """Write a number to three digits, which is as well as it is known or wanted."""
+    return quantity(value, unit, digits=3)
+
+
 def uncertain(value: float, u: float, unit: str) -> str:
     """Write a number with its uncertainty, both to the uncertainty's second digit.
 

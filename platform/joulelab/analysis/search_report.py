@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from joulelab.analysis.course_plot import courses_plot
 from joulelab.analysis.figure_file import themed_svg
 from joulelab.analysis.methods import search_paragraph
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 from joulelab.analysis.search_plot import (
     FIGURES,
     PANELS,
@@ -23,9 +23,9 @@ from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_table import (
     chart_point,
     chosen_rows,
+    rows_table,
     search_frame,
     search_legend,
-    search_sheet,
     search_table,
 )
 from joulelab.analysis.search_wording import (
@@ -100,9 +100,9 @@ def _section(
         remarks=remarks(result.answer, result.problem, stopped_by=result.method.stopped_by),
         plot=themed_svg(front_figure(result, with_head=False), "p0-") if can_plot else None,
         caption=front_caption(result),
-        sheet=search_sheet(result, shown),
+        sheet=rows_table(result, shown),
         legend=search_legend(result, num_shown=len(shown)),
-        whole=search_sheet(result, result.rows) if len(shown) < len(result.rows) else None,
+        whole=rows_table(result, result.rows) if len(shown) < len(result.rows) else None,
         whole_name="configurations that were tried",
         course=themed_svg(course_figure(result, with_head=False), "p1-") if can_plot else None,
         course_caption=course_caption(result),
@@ -140,7 +140,7 @@ def _facts(result: SearchResult) -> list[tuple[str, str]]:
         ("budget", method.budget or "none"),
         ("ended by", method.stopped_by),
         ("trials", _trials(result)),
-        ("energy spent", quantity(found.spent_j, "J", digits=3)),
+        ("energy spent", brief(found.spent_j, "J")),
         ("pays for itself", _payback(result)),
         *_lost(result),
         ("chosen", f"first measured at trial {_found_at(result)} of {last.number}"),

@@ -1,6 +1,7 @@
 """What a search found as lines of text for terminal and page, and as numbers in SI units."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -13,13 +14,12 @@ from joulelab.analysis.table import (
     Columns,
     Frame,
     Quantity,
-    Sheet,
-    fitting_sheet,
+    fitting,
     frame,
     interval_columns,
     line,
+    lines_table,
     plus_minus,
-    sheet,
 )
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
@@ -47,28 +47,28 @@ def chosen_rows(result: SearchResult, max_rows: int | None) -> list[SearchRow]:
     return [row for row in result.rows if row.configuration in kept]
 
 
-def search_sheet(result: SearchResult, rows: Sequence[SearchRow]) -> Sheet:
-    """Put ``rows`` into words, with SI prefixes that suit them."""
+def rows_table(
+    result: SearchResult,
+    rows: Sequence[SearchRow],
+    caption: Sequence[str] = (),
+    without: Collection[str] = (),
+) -> Table:
+    """Lay out ``rows``, with SI prefixes that suit them."""
     axes = result.problem.space.axes
     quantities = _quantities(result, rows)
-    return sheet(
-        [_HEADS.get(name, (name.replace("_", " "), "")) for name in axes],
-        quantities,
-        (
-            line(
-                row,
-                quantities,
-                (row, row.found) if row.found else None,
-                mark=("*" if row.is_best else "=" if row.in_set else " ") + _role(result, row),
-                named=[_value(*pair, row) for pair in zip(axes, row.values, strict=True)],
-                why="power-capped" if row.is_capped else row.reason.partition(":")[0],
-                is_best=row.is_best,
-                in_set=row.in_set,
-            )
-            for row in rows
-        ),
-        minor=("power", "n", "time added", "energy saved"),
+    lines = (
+        line(
+            row,
+            quantities,
+            (row, row.found) if row.found else None,
+            mark=("*" if row.is_best else "=" if row.in_set else " ") + _role(result, row),
+            named=[_value(*pair, row) for pair in zip(axes, row.values, strict=True)],
+            why="power-capped" if row.is_capped else row.reason.partition(":")[0],
+        )
+        for row in rows
     )
+    named = [_HEADS.get(name, (name.replace("_", " "), "")) for name in axes]
+    return lines_table(named, quantities, lines, caption, without)
 
 
 def search_legend(result: SearchResult, *, num_shown: int, more: str = "") -> list[str]:
@@ -102,7 +102,8 @@ def search_table(
     """Lay out what was found as wide as ``console`` allows: columns go, never digits."""
     rows = chosen_rows(result, max_rows)
     legend = search_legend(result, num_shown=len(rows), more=more)
-    return fitting_sheet(console, search_sheet(result, rows), legend)
+    less_wanted = ("power", "n", "time added", "energy saved")
+    return fitting(console, partial(rows_table, result, rows, legend), less_wanted)
 
 
 def search_frame(result: SearchResult) -> Frame:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief, quantity
 from joulelab.analysis.wording import change, percent
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration, KnobValue
@@ -210,7 +210,7 @@ def _is_at_end(value: KnobValue, values: Sequence[KnobValue]) -> bool:
 
 
 def _price(found: Answer, problem: Problem) -> str:
-    price = f"The search took {quantity(found.spent_j, 'J', digits=3)}"
+    price = f"The search took {brief(found.spent_j, 'J')}"
     if found.pays_after is None:
         return f"{price}."
     after = significant(found.pays_after.value)

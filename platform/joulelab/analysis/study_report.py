@@ -3,20 +3,20 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Protocol
 
-from jinja2 import Environment
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from rich.console import Console, RenderableType
+from rich.table import Table
 
 from joulelab.analysis.compared import Exclusion
 from joulelab.analysis.figure_file import save_figure, save_png_and_svg
 from joulelab.analysis.methods import uncertainty_statement
-from joulelab.analysis.table import Frame, Sheet
-from joulelab.analysis.wording import NOT_HARDWARE, board_words, percent
+from joulelab.analysis.page import render
+from joulelab.analysis.table import Frame
+from joulelab.analysis.wording import NOT_HARDWARE, board_words
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
@@ -58,11 +58,11 @@ class Section:
     found: Found
     plot: Markup | None
     caption: str
-    sheet: Sheet
+    sheet: Table
     legend: Sequence[str]
     methods: str
     level: float
-    whole: Sheet | None = None
+    whole: Table | None = None
     whole_name: str = "operating points"
     courses: Markup | None = None
     remarks: Sequence[str] = ()
@@ -136,15 +136,11 @@ class StudyReport:
 
     def write_page(self, path: Path) -> Path:
         """Write one HTML file that needs nothing else to ``path`` and return it."""
-        folder = files("joulelab.analysis")
-        environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-        environment.filters["percent"] = percent
-        page = environment.from_string((folder / "report.html.j2").read_text(encoding="utf-8"))
         sections = self.sections()
         boards = {board.uuid: board for section in sections for board in section.found.boards}
-        text = page.render(
-            css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
-            study=self.study,
+        text = render(
+            "report.html.j2",
+            title=self.study,
             answer=self.title.splitlines(),
             sections=sections,
             devices=[boards[uuid] for uuid in sorted(boards)],

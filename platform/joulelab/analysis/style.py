@@ -6,7 +6,7 @@ from typing import Any, Literal
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 
 # Okabe and Ito, "Color Universal Design", 2008. A page replaces each by a variable of its own.
 INK = "#1b1f24"
@@ -106,4 +106,4 @@ def _subs(ratio: float) -> tuple[float, ...]:
 
 
 def _tick(value: float) -> str:
-    return f"{value:g}" if value < 1e6 else quantity(value, "", digits=3).replace("G", "B")
+    return f"{value:g}" if value < 1e6 else brief(value, "").replace("G", "B")

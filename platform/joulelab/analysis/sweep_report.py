@@ -20,7 +20,7 @@ from joulelab.analysis.sweep_table import (
     reported_table,
     selection,
     sweep_frame,
-    sweep_sheet,
+    sweep_table,
 )
 from joulelab.analysis.table import Columns, numbers_at
 from joulelab.analysis.wording import phase_names, point_name, sentence
@@ -110,10 +110,10 @@ def _section(
         found=phase,
         caption=_caption(phase),
         plot=themed_svg(phase_figure(phase, with_head=False), f"p{number}-") if has_plot else None,
-        sheet=sweep_sheet(phase, shown),
+        sheet=sweep_table(phase, shown),
         courses=courses_plot(_trials(phase, measurements), traces, f"t{number}-"),
         legend=legend(phase, num_shown=len(phase.rows)),
-        whole=sweep_sheet(phase, phase.rows) if len(shown) < len(phase.rows) else None,
+        whole=sweep_table(phase, phase.rows) if len(shown) < len(phase.rows) else None,
         methods=methods_paragraph(phase, measurements, settings),
         level=phase.level,
     )

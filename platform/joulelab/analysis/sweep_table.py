@@ -1,13 +1,13 @@
 """What a sweep found as lines of text, for terminal and page, and as CSV in SI units."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from math import isfinite, isinf
 from statistics import median
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from joulelab.analysis.compared import Figures
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
@@ -16,13 +16,13 @@ from joulelab.analysis.table import (
     Columns,
     Frame,
     Quantity,
-    Sheet,
-    fitting_sheet,
+    fitting,
     frame,
     interval_columns,
     line,
+    lines_table,
     plus_minus,
-    sheet,
+    quiet_table,
 )
 from joulelab.analysis.wording import replay_words
 from joulelab.core.additive import Interval
@@ -53,27 +53,26 @@ COLUMNS = tuple(_COLUMNS)
 workload reported follows them."""
 
 
-def sweep_sheet(phase: PhaseResult, rows: Sequence[SweepRow]) -> Sheet:
-    """Put ``rows`` of ``phase`` into words, with SI prefixes that suit them."""
+def sweep_table(
+    phase: PhaseResult,
+    rows: Sequence[SweepRow],
+    caption: Sequence[str] = (),
+    without: Collection[str] = (),
+) -> Table:
+    """Lay out ``rows`` of ``phase``, with SI prefixes that suit them."""
     quantities = _quantities(phase, rows)
-    return sheet(
-        [("clock", "MHz")],
-        quantities,
-        (
-            line(
-                row,
-                quantities,
-                (row, row.figures) if row.figures else None,
-                mark=_place(row) + ("^" if row.power_capped else " "),
-                named=[_clock(row)],
-                why=row.reasons[0] if row.reasons else "not compared",
-                is_best=row.is_recommended,
-                in_set=row.in_set,
-            )
-            for row in rows
-        ),
-        minor=("ED2P", "EDP", "power"),
+    lines = (
+        line(
+            row,
+            quantities,
+            (row, row.figures) if row.figures else None,
+            mark=_place(row) + ("^" if row.power_capped else " "),
+            named=[_clock(row)],
+            why=row.reasons[0] if row.reasons else "not compared",
+        )
+        for row in rows
     )
+    return lines_table([("clock", "MHz")], quantities, lines, caption, without)
 
 
 def selection(phase: PhaseResult, max_rows: int | None) -> list[SweepRow]:
@@ -100,7 +99,7 @@ def fitting_table(
     """Lay out the rows of :func:`selection` for a terminal; ``more`` says how to see all."""
     shown = selection(phase, max_rows)
     caption = legend(phase, num_shown=len(shown), more=more)
-    return fitting_sheet(console, sweep_sheet(phase, shown), caption)
+    return fitting(console, partial(sweep_table, phase, shown, caption), ("ED2P", "EDP", "power"))
 
 
 def legend(phase: PhaseResult, *, num_shown: int, more: str = "") -> list[str]:
@@ -131,10 +130,8 @@ def reported_table(phase: PhaseResult) -> Table | None:
     rows = [row for row in selection(phase, 6) if row.reported]
     if not rows:
         return None
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), title="reported by the workload")
-    table.add_column("")
-    for row in rows:
-        table.add_column(row.point.label, justify="right")
+    heads = [Column(row.point.label, justify="right") for row in rows]
+    table = quiet_table("", *heads, title="reported by the workload", padding=(0, 0))
     for name in dict.fromkeys(name for row in rows for name, _ in row.reported):
         values = [dict(row.reported).get(name) for row in rows]
         table.add_row(name, *("" if value is None else f"{value:.4g}" for value in values))

@@ -3,7 +3,6 @@
 import csv
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -13,6 +12,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.padding import PaddingDimensions
 from rich.table import Column, Table
+from rich.text import Text
 
 from joulelab.analysis.compared import Counts
 from joulelab.analysis.quantities import PLUS_MINUS
@@ -28,6 +28,11 @@ class Frame:
 
     columns: tuple[str, ...]
     rows: list[list[object]]
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, object]]) -> "Frame":
+        """List ``rows``, at least one, whose values have the same names in the same order."""
+        return cls(columns=tuple(rows[0]), rows=[list(row.values()) for row in rows])
 
     def write(self, path: Path) -> None:
         """Write it to ``path`` as CSV; ``None`` is empty."""
@@ -101,22 +106,11 @@ class Line:
 
     mark: str
     cells: tuple[str, ...]
-    is_best: bool
-    in_set: bool
-    has_figures: bool
+    style: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
-    """Lines under common heads, which are a name and a unit each.
-
-    Attributes:
-        minor: Heads of columns that go first where there is no room.
-    """
-
-    heads: tuple[tuple[str, str], ...]
-    lines: tuple[Line, ...]
-    minor: tuple[str, ...] = ()
+BEST, EQUAL, NONE = "bold green", "green", "dim"
+"""Styles of the best line, of those that may be as good, and of those without figures."""
 
 
 def line(
@@ -127,65 +121,68 @@ def line(
     mark: str,
     named: Sequence[str],
     why: str,
-    is_best: bool,
-    in_set: bool,
 ) -> Line:
     """Put a row into words: how it is named, its quantities, and how often it was measured.
 
-    ``why`` stands in place of the energy where it was not ``measured``.
+    ``why`` stands in place of the energy where it was not ``measured``. Marks begin with ``*`` for
+    the best, and with ``=`` or ``<`` for what may be as good.
     """
     cells = ["" if each.name != "energy" else why for each in quantities]
     if measured is not None:
         cells = [each.cell(measured) for each in quantities]
     num = f"{row.num_valid}-{row.num_invalid}" if row.num_invalid else f"{row.num_valid}"
-    return Line(
-        mark=mark,
-        cells=(*named, *cells, num),
-        is_best=is_best,
-        in_set=in_set,
-        has_figures=measured is not None,
-    )
+    styles = {"*": BEST, "=": EQUAL, "<": EQUAL}
+    style = NONE if measured is None else styles.get(mark[0], "")
+    return Line(mark=mark, cells=(*named, *cells, num), style=style)
 
 
-def sheet(
+def lines_table(
     named: Sequence[tuple[str, str]],
     quantities: Sequence[Quantity[RowT]],
     lines: Iterable[Line],
-    minor: tuple[str, ...],
-) -> Sheet:
-    """Put lines under their heads: of what names them, of quantities, and of the count."""
-    heads = (*named, *((each.name, each.unit) for each in quantities), ("n", ""))
-    return Sheet(heads=heads, lines=tuple(lines), minor=minor)
+    caption: Sequence[str] = (),
+    without: Collection[str] = (),
+) -> Table:
+    """Lay lines out under the heads of what names them, of quantities and of the count.
+
+    Heads are a name and a unit each; those ``without`` are left out. Lines of ``caption`` that
+    begin with a head and a colon go with it.
+    """
+    heads = [*named, *((each.name, each.unit) for each in quantities), ("n", "")]
+    kept = [i for i, (name, _) in enumerate(heads) if name not in without]
+    shown = "\n".join(each for each in caption if each.partition(":")[0] not in without)
+    table = quiet_table(Column("", no_wrap=True), caption=escape(shown), padding=(0, 0))
+    for name, unit in (heads[i] for i in kept):
+        table.add_column(f"{name}\n{unit}", justify="right", overflow="fold")
+    for line in lines:
+        table.add_row(line.mark, *(line.cells[i] for i in kept), style=line.style)
+    return table
 
 
-def fitting_sheet(console: Console, found: Sheet, legend: Sequence[str]) -> Table:
-    """Lay lines out as wide as ``console`` allows: less wanted columns go, never digits."""
-    return fitting(console, partial(lay_out, found, legend), found.minor)
+def plain_cells(table: Table) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and, row by row, the cells of ``table`` as plain text."""
+    heads = [plain(column.header) for column in table.columns]
+    columns = [[plain(cell) for cell in column.cells] for column in table.columns]
+    return heads, [list(row) for row in zip(*columns, strict=True)]
+
+
+def markdown(table: Table) -> str:
+    """Write ``table`` in Markdown, below its title if it has one."""
+    heads, rows = plain_cells(table)
+    title = f"\n## {plain(table.title)}\n" if table.title else ""
+    cells = [[" ".join(cell.split()) for cell in line] for line in (heads, *rows)]
+    cells.insert(1, ["---"] * len(heads))
+    return "\n".join([title, *(f"| {' | '.join(line)} |" for line in cells), ""])
+
+
+def plain(text: object) -> str:
+    """Return what stands in a table as plain text."""
+    return text.plain if isinstance(text, Text) else str(text or "")
 
 
 def plus_minus(value: float, u: float, decimals: int) -> str:
     """Write a number and its uncertainty to so many decimals."""
     return f"{value:.{decimals}f} {PLUS_MINUS} {u:.{decimals}f}"
-
-
-def lay_out(found: Sheet, caption: Sequence[str], without: Collection[str] = ()) -> Table:
-    """Lay out lines under their heads but those ``without``, with ``caption`` below.
-
-    Lines of the caption that begin with a head and a colon go with it.
-    """
-    kept = [i for i, (name, _) in enumerate(found.heads) if name not in without]
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 0),
-        caption=escape("\n".join(c for c in caption if c.partition(":")[0] not in without)),
-        caption_justify="left",
-    )
-    table.add_column("", no_wrap=True)
-    for name, unit in (found.heads[i] for i in kept):
-        table.add_column(f"{name}\n{unit}", justify="right", overflow="fold")
-    for line in found.lines:
-        table.add_row(line.mark, *(line.cells[i] for i in kept), style=_style(line))
-    return table
 
 
 def fitting(
@@ -210,14 +207,6 @@ def grid_table(title: str, *columns: Column, padding: PaddingDimensions) -> Tabl
     return table
 
 
-def _style(line: Line) -> str:
-    if not line.has_figures:
-        return "dim"
-    if line.is_best:
-        return "bold green"
-    return "green" if line.in_set else ""
-
-
 def words(*heads: str) -> list[Column]:
     """Return columns of words that never break."""
     return [Column(head, no_wrap=True) for head in heads]
@@ -229,7 +218,11 @@ def numbers(*heads: str) -> list[Column]:
 
 
 def quiet_table(
-    *columns: Column | str, title: str = "", caption: str = "", pad_edge: bool = False
+    *columns: Column | str,
+    title: str = "",
+    caption: str = "",
+    pad_edge: bool = False,
+    padding: PaddingDimensions = (0, 1, 0, 0),
 ) -> Table:
     """Return a table without rows; a column given as text may break its lines."""
     return Table(
@@ -239,6 +232,6 @@ def quiet_table(
         caption=caption,
         caption_justify="left",
         box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=padding,
         pad_edge=pad_edge,
     )

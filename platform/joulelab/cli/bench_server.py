@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
+from joulelab.analysis.quantities import PLUS_MINUS, brief, uncertain
 from joulelab.cli.program_options import ClockOptions, check_places, parse_before_dashes
 from joulelab.cli.run_report import (
     clock_params,
@@ -198,7 +198,7 @@ def _cells(spread: Spread | None) -> tuple[str, ...]:
     if spread is None:
         return ("-",) * 4
     values_s = (spread.mean_s, spread.p50_s, spread.p90_s, spread.p99_s)
-    return tuple(quantity(value_s, "s", digits=3) for value_s in values_s)
+    return tuple(brief(value_s, "s") for value_s in values_s)
 
 
 def _lines(use: ServerUse) -> list[str]:

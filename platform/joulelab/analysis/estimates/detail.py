@@ -9,16 +9,14 @@ from rich.text import Text
 
 from joulelab.analysis.estimates.wording import (
     change_words,
-    confidence_words,
-    data_words,
     differing,
     headline,
-    host_words,
     memory_words,
-    unknown_words,
+    phase_facts,
+    trust_sentences,
     value_of,
 )
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import grid_table, numbers, quiet_table, words
 from joulelab.estimator.api import Fit
 from joulelab.estimator.estimate import (
@@ -72,7 +70,7 @@ def opportunity_table(found: Sequence[Opportunity]) -> Table:
 def _phase(phase: PhaseEstimate, estimate: Estimate) -> RenderableType:
     beside = Table.grid(padding=(0, 4))
     beside.add_row(_energy(phase), _time(phase))
-    return Group(beside, Text(), *_facts(phase, estimate))
+    return Group(beside, Text(), _facts(phase, estimate))
 
 
 def _energy(phase: PhaseEstimate) -> Table:
@@ -80,62 +78,35 @@ def _energy(phase: PhaseEstimate) -> Table:
         (
             name,
             phase.energy.shares[name],
-            quantity(phase.energy.of(name), "J", digits=3),
+            brief(phase.energy.of(name), "J"),
             COMPONENT_MARKS[name][1],
         )
         for name in COMPONENTS
     ]
-    return bars_table(f"Energy {quantity(phase.energy.total_j, 'J', digits=3)}", rows)
+    return bars_table(f"Energy {brief(phase.energy.total_j, 'J')}", rows)
 
 
 def _time(phase: PhaseEstimate) -> Table:
     rows = [
-        (bound, share, quantity(share * phase.latency_s, "s", digits=3), BOUND_COLORS[bound])
+        (bound, share, brief(share * phase.latency_s, "s"), BOUND_COLORS[bound])
         for bound, share in phase.bound_shares.items()
     ]
-    return bars_table(f"Time {quantity(phase.latency_s, 's', digits=3)} set by", rows)
+    return bars_table(f"Time {brief(phase.latency_s, 's')} set by", rows)
 
 
-def _facts(phase: PhaseEstimate, estimate: Estimate) -> Iterator[RenderableType]:
+def _facts(phase: PhaseEstimate, estimate: Estimate) -> Table:
     table = grid_table("", Column(style="dim", no_wrap=True), Column(), padding=(0, 2))
-    for name, fact in _fact_rows(phase, estimate).items():
-        table.add_row(name, fact)
-    yield table
-
-
-def _fact_rows(phase: PhaseEstimate, estimate: Estimate) -> Mapping[str, RenderableType]:
-    width = phase.concurrency
-    fits = "" if phase.memory.fits else "bold red"
-    parts = phase.memory.parts.items()
-    made_of = ", ".join(f"{name} {quantity(part_b, 'B', digits=3)}" for name, part_b in parts)
-    return {
-        "power": _power_words(phase, estimate),
-        "roofline": f"{quantity(phase.roofline_s, 's', digits=3)} at peak rates, "
-        f"{phase.roofline_s / phase.latency_s:.0%} of the time",
-        "memory": Text(f"{memory_words(phase.memory)}: {made_of}", style=fits),
-        "kernels": f"{width.num_groups} in all, {width.critical_path} on the longest chain, "
-        f"{width.mean_width:.2g} side by side on average, at most {width.max_width}",
-    }
-
-
-def _power_words(phase: PhaseEstimate, estimate: Estimate) -> str:
-    cap_w = estimate.cap_w * estimate.num_devices
-    sentence = (
-        f"{phase.power_w:.3g} W on average, at most {phase.peak_power_w:.3g} W of {cap_w:g} W"
-    )
-    if phase.throttled_fraction > 0:
-        sentence += f"; the cap holds the clock down {phase.throttled_fraction:.0%} of the time"
-    return sentence
+    for name, fact in phase_facts(phase, estimate).items():
+        is_lacking = name == "memory" and not phase.memory.fits
+        table.add_row(name, Text(fact, style="bold red" if is_lacking else ""))
+    return table
 
 
 def _trust(estimate: Estimate) -> Iterator[Text]:
-    unknown = unknown_words(estimate)
-    if unknown:
-        yield Text(unknown, style="yellow")
-    yield Text(data_words(estimate), style="dim")
-    if hosts := host_words(estimate):
-        yield Text(hosts)
-    yield Text(confidence_words(estimate.confidence))
+    styles = {"unknown": "yellow", "data": "dim"}
+    for name, sentence in trust_sentences(estimate).items():
+        if sentence:
+            yield Text(sentence, style=styles.get(name, ""))
 
 
 _STYLES = {
@@ -153,7 +124,7 @@ _LEVELS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 def memory_table(phase: str, memory: MemoryEstimate) -> RenderableType:
     """Lay out the parts of ``memory``, its timeline below."""
     rows = [
-        (name, part_b / memory.peak_b, quantity(part_b, "B", digits=3), _STYLES[name])
+        (name, part_b / memory.peak_b, brief(part_b, "B"), _STYLES[name])
         for name, part_b in memory.parts.items()
     ]
     lines: list[RenderableType] = [
@@ -162,8 +133,7 @@ def memory_table(phase: str, memory: MemoryEstimate) -> RenderableType:
     ]
     if len(memory.timeline_b) > 1:
         low, high = (
-            quantity(value, "B", digits=3)
-            for value in (min(memory.timeline_b), max(memory.timeline_b))
+            brief(value, "B") for value in (min(memory.timeline_b), max(memory.timeline_b))
         )
         lines.append(Text(f"{skyline(memory.timeline_b)}  {low} to {high} over its operators"))
     return Group(*lines)
@@ -193,7 +163,7 @@ def fits_table(found: Sequence[Fit]) -> Table:
         worst = fit.worst
         parts = (worst.weight_b, worst.activation_b, worst.kv_b, worst.peak_b, worst.capacity_b)
         most = "any" if fit.largest_batch is None else str(fit.largest_batch)
-        amounts = [quantity(part, "B", digits=3) for part in parts]
+        amounts = [brief(part, "B") for part in parts]
         cells = [value_of(fit, name) for name in named]
         table.add_row(*cells, *amounts, most, style="" if worst.fits else "red")
     return table

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from joulelab.analysis.estimates.detail import coarse
 from joulelab.analysis.estimates.wording import cell_name, last_phase
-from joulelab.analysis.quantities import quantity, si_scale
+from joulelab.analysis.quantities import brief, si_scale
 from joulelab.analysis.style import BEST, CAPPED, CURVE, EQUAL, INK, MUTED, RC, tidy
 from joulelab.estimator.estimate import (
     Bound,
@@ -53,8 +53,8 @@ def comparison_figure(cells: Sequence[Cell]) -> Figure:
         energy_j, time_s = phase.energy_per_unit_j, phase.time_per_unit_s
         bounds = {str(bound): share for bound, share in phase.bound_shares.items()}
         shares = phase.energy.shares
-        energies.append((energy_j, shares, quantity(energy_j, "J", digits=3)))
-        times.append((time_s, bounds, quantity(time_s, "s", digits=3)))
+        energies.append((energy_j, shares, brief(energy_j, "J")))
+        times.append((time_s, bounds, brief(time_s, "s")))
     with mpl.rc_context(RC):
         figure, (left, right) = _rows([cell_name(cell, cells) for cell in cells], num_panels=2)
         _stack(left, ("Energy", f"J/{unit}"), energies, COMPONENT_INKS)
@@ -69,8 +69,7 @@ def stack_figure(phase: PhaseEstimate) -> Figure:
         (
             energy.total_j,
             energy.shares,
-            f"{quantity(energy.total_j, 'J', digits=3)}, "
-            f"{energy.total_j / phase.energy.total_j:.0%}",
+            f"{brief(energy.total_j, 'J')}, {energy.total_j / phase.energy.total_j:.0%}",
         )
         for energy in found.values()
     ]
@@ -210,10 +209,10 @@ def _mark(axes: Axes, memory: MemoryEstimate, factor: float) -> None:
     near = capacity < _NEAR * peak
     axes.set_ylim(0, 1.18 * (max(peak, capacity) if near else peak))
     axes.axhline(peak, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    _annotate(axes, f"peak, with workspace {quantity(memory.peak_b, 'B', digits=3)}", peak, MUTED)
+    _annotate(axes, f"peak, with workspace {brief(memory.peak_b, 'B')}", peak, MUTED)
     if near:
         axes.axhline(capacity, color=BEST, linewidth=1.4)
-        text = f"the device has {quantity(memory.capacity_b, 'B', digits=3)}"
+        text = f"the device has {brief(memory.capacity_b, 'B')}"
         _annotate(axes, text, capacity, BEST, left=True)
 
 

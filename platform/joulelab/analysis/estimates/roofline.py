@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from joulelab.analysis.estimates.kernels import flop_of, main_memory_b, short
 from joulelab.analysis.estimates.plots import BOUND_INKS
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 from joulelab.analysis.style import INK, MUTED, RC, tidy
 from joulelab.core.cost import Pipe
 from joulelab.estimator.estimate import Bound, GroupEstimate, PhaseEstimate
@@ -114,7 +114,7 @@ def _frame(axes: Axes, shown: Sequence[Dot], pipes: Sequence[Pipe], processor: P
     axes.grid(visible=False, which="minor")
     axes.minorticks_off()
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: quantity(value, "", digits=3).strip())
+        axis.set_major_formatter(lambda value, _: brief(value, "").strip())
 
 
 def _roofs(axes: Axes, pipes: Sequence[Pipe], processor: Processor) -> None:
@@ -125,7 +125,7 @@ def _roofs(axes: Axes, pipes: Sequence[Pipe], processor: Processor) -> None:
         axes.plot([peak / processor.last_cache.bandwidth_b_per_s, right], [peak] * 2, color=MUTED,
                   linewidth=1.4, zorder=1)  # fmt: skip
         axes.annotate(
-            f"{pipe.replace('_', ' ')} {quantity(peak, 'FLOP/s', digits=3)}", (right, peak),
+            f"{pipe.replace('_', ' ')} {brief(peak, 'FLOP/s')}", (right, peak),
             xytext=(-2, 3), textcoords="offset points", ha="right", color=MUTED, fontsize=8,
         )  # fmt: skip
     for level, dash in ((processor.memory, "-"), (processor.last_cache, (0, (4, 3)))):
@@ -133,7 +133,7 @@ def _roofs(axes: Axes, pipes: Sequence[Pipe], processor: Processor) -> None:
         stop = top / bandwidth
         axes.plot([left, stop], [left * bandwidth, top], color=MUTED, linewidth=1.4,
                   linestyle=dash, zorder=1)  # fmt: skip
-        name = f"{level.name} {quantity(bandwidth, 'B/s', digits=3)}"
+        name = f"{level.name} {brief(bandwidth, 'B/s')}"
         _name_slope(axes, name, bandwidth, stop, below=level is processor.memory)
 
 

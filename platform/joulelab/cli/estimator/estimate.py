@@ -12,8 +12,8 @@ from typing_extensions import override
 from joulelab.analysis.estimates.detail import detail
 from joulelab.analysis.estimates.export import check_target, to_json, write_cells
 from joulelab.analysis.estimates.kernels import event_table, group_table
-from joulelab.analysis.estimates.overview import contrast_table, overview
-from joulelab.analysis.estimates.wording import answers, cell_name, ranked
+from joulelab.analysis.estimates.overview import answers, contrast_table, overview, ranked
+from joulelab.analysis.estimates.wording import cell_name
 from joulelab.cli.estimator.bounds import Limits, check_limits, keeping, missed
 from joulelab.cli.terminal import progress, terminal
 from joulelab.cli.words import Formats, KnobWords, Names, Numbers, knob_values, names, numbers

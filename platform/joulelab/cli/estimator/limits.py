@@ -8,15 +8,15 @@ from typing import Annotated
 
 import tyro
 
-from joulelab.analysis.estimates.answer_file import SUFFIXES, Answer, write_answer
-from joulelab.analysis.estimates.detail import fit_sentence, fits_table, memory_table
-from joulelab.analysis.estimates.export import check_target
-from joulelab.analysis.estimates.overview import (
+from joulelab.analysis.estimates.curves import (
     around_table,
     best_curve,
     optima_table,
     sweep_sentence,
 )
+from joulelab.analysis.estimates.detail import fit_sentence, fits_table, memory_table
+from joulelab.analysis.estimates.export import ANSWER_SUFFIXES, Answer, check_target, write_answer
+from joulelab.analysis.table import Frame
 from joulelab.cli.estimator.estimate import Asking
 from joulelab.cli.terminal import progress, terminal
 from joulelab.cli.words import numbers
@@ -53,7 +53,7 @@ class Sweep(Asking):
     def run(self) -> int:
         """Predict, print and write."""
         if self.out is not None:
-            check_target(self.out, SUFFIXES)
+            check_target(self.out, ANSWER_SUFFIXES)
         without_quality(self.objective)
         question = self.question(
             mode=self.mode, point=OperatingPoint(power_limit_w=self.power_limit_w)
@@ -76,7 +76,7 @@ class Sweep(Asking):
         aim = self.objective
         return Answer(
             content={"curves": [_curve_fields(curve, aim) for curve in curves]},
-            rows=[row for curve in curves for row in _curve_rows(curve, aim)],
+            frame=Frame.of([row for curve in curves for row in _curve_rows(curve, aim)]),
             sentences=[sweep_sentence(curves, aim)],
             tables=[optima_table(curves, aim), around_table(best_curve(curves, aim), aim)],
         )
@@ -138,7 +138,7 @@ class Memory(Asking):
     def run(self) -> int:
         """Trace, print and write; 1 if something does not fit."""
         if self.out is not None:
-            check_target(self.out, SUFFIXES)
+            check_target(self.out, ANSWER_SUFFIXES)
         with progress() as report:
             found = fits(self.question(), progress=report)
         if self.json:
@@ -165,7 +165,7 @@ def _show(found: Sequence[Fit]) -> None:
 def _memory_answer(found: Sequence[Fit]) -> Answer:
     return Answer(
         content=_memory_fields(found),
-        rows=[row for fit in found for row in _fit_rows(fit)],
+        frame=Frame.of([row for fit in found for row in _fit_rows(fit)]),
         sentences=[fit_sentence(fit) for fit in found],
         tables=[fits_table(found)],
     )

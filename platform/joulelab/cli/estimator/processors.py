@@ -18,7 +18,7 @@ from joulelab.analysis.estimates.devices import (
     summaries_table,
     validation_sentence,
 )
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.cli.terminal import progress, terminal
 from joulelab.errors import ConfigError
@@ -290,7 +290,7 @@ def residuals_table(found: Calibration) -> Table:
     )
     for one in sorted(found.residuals, key=_worst, reverse=True)[:_MOST]:
         energy = "" if one.energy_error is None else f"{one.energy_error:+.1%}"
-        measured = quantity(one.anchor.time_s, "s", digits=3)
+        measured = brief(one.anchor.time_s, "s")
         note = "" if one.fitted else "not fitted to"
         table.add_row(one.anchor.name, measured, f"{one.time_error:+.1%}", energy, note)
     return table

@@ -76,7 +76,7 @@ def test_csv_has_a_row_per_phase_and_leaves_empty_what_is_not_known(tmp_path):
 
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == CELL_COLUMNS
+    assert tuple(rows[0]) == tuple(CELL_COLUMNS)
     assert [row["phase"] for row in rows] == ["prefill", "decode", ""]
     assert float(rows[0]["energy_per_unit_j"]) == pytest.approx(0.25)
     assert rows[2]["energy_j"] == ""
@@ -88,7 +88,7 @@ def test_csv_of_groups_sums_to_the_phase(tmp_path):
 
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == GROUP_COLUMNS
+    assert tuple(rows[0]) == tuple(GROUP_COLUMNS)
     assert sum(float(row["energy_j"]) for row in rows) == pytest.approx(2.0)
     assert rows[0]["flop_by_pipe"] == "tensor_fp16=4e+11"
     assert float(rows[1]["main_memory_b"]) == 1.8e9
