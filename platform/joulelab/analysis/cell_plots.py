@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from math import log2
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
@@ -20,9 +19,9 @@ from joulelab.analysis.style import (
     COVERAGE,
     CURVE,
     INK,
-    MUTED,
     PAPER,
-    RC,
+    in_style,
+    note,
     tidy,
 )
 
@@ -42,11 +41,11 @@ def can_plot_matrix(rows: Sequence[MatrixRow], *, reference: str = "bf16") -> bo
     return any(_energy_j(line.get(reference)) for line in _lines(rows).values())
 
 
+@in_style
 def matrix_figure(rows: Sequence[MatrixRow], *, reference: str = "bf16") -> Figure:
     """Draw the energy of every format over that of ``reference``, a cell each."""
-    with mpl.rc_context(RC):
-        precisions = list(dict.fromkeys(row.precision for row in rows))
-        return _figure(_lines(rows), precisions, reference)
+    precisions = list(dict.fromkeys(row.precision for row in rows))
+    return _figure(_lines(rows), precisions, reference)
 
 
 def _lines(rows: Sequence[MatrixRow]) -> dict[str, dict[str, MatrixRow]]:
@@ -158,13 +157,13 @@ def _energy_j(row: MatrixRow | None) -> float | None:
     return None if row is None or row.seen is None else row.seen.energy_per_unit_j
 
 
+@in_style
 def save_baseline_plot(rows: Sequence[BaselineRow], stem: Path) -> tuple[Path, ...]:
     """Write the picture as ``stem``.png and ``stem``.svg; returns no paths if nothing is valid."""
     valid = [row for row in rows if row.power_w is not None]
     if not valid:
         return ()
-    with mpl.rc_context(RC):
-        figure = _baseline_figure(valid)
+    figure = _baseline_figure(valid)
     return save_png_and_svg(figure, stem)
 
 
@@ -172,7 +171,8 @@ def _baseline_figure(rows: Sequence[BaselineRow]) -> Figure:
     figure = Figure(figsize=(9, 1.2 + 0.28 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     devices = ", ".join(sorted({row.device for row in rows}))
-    tidy(axes, f"Power at the driver's own clocks on {devices}", "", "W")
+    marks = f"bars: {PLUS_MINUS} k={COVERAGE}; costs: {PLUS_MINUS} standard uncertainty"
+    tidy(axes, f"Power at the driver's own clocks on {devices}", marks, "W")
     places = range(len(rows))
     powers_w = [row.power_w or 0.0 for row in rows]
     expanded_w = [COVERAGE * (row.power_u_w or 0.0) for row in rows]
@@ -181,19 +181,12 @@ def _baseline_figure(rows: Sequence[BaselineRow]) -> Figure:
     axes.barh(places, idle_w, color=CAPPED, height=0.66, label="at rest")
     axes.errorbar(powers_w, places, xerr=expanded_w, fmt="none", ecolor=INK, elinewidth=0.9)
     for place, row in enumerate(rows):
-        axes.annotate(
-            cost(row), (powers_w[place] + expanded_w[place], place), xytext=(6, 0),
-            textcoords="offset points", va="center", color=MUTED, fontsize=8,
-        )  # fmt: skip
+        at = powers_w[place] + expanded_w[place], place
+        note(axes, cost(row), at, (6, 0), size=8, va="center")
     names = [row_name(row, varying_knobs(rows, row.workload)) for row in rows]
     axes.set_yticks(places, names, color=INK)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(0, 1.75 * max(powers_w))
     axes.grid(visible=False, axis="y")
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=8)
-    axes.annotate(
-        f"bars: {PLUS_MINUS} k={COVERAGE}; costs: {PLUS_MINUS} standard uncertainty", (0, 1),
-        xycoords="axes fraction", xytext=(0, 5), textcoords="offset points", color=MUTED,
-        fontsize=8.5,
-    )  # fmt: skip
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
     return figure

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from joulelab.analysis import style
-from joulelab.analysis.style import MUTED, RC
+from joulelab.analysis.style import MUTED, RC, in_style
 from joulelab.tracking.durable import write_whole
 
 _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -77,15 +77,15 @@ COLUMN_IN, PAGE_IN = 3.5, 7.16
 """Widths of a column and of a page of two columns, IEEE's; ACM's are 5 % narrower."""
 
 
+@in_style
 def panel_figure(draw: Callable[[Axes], None]) -> Figure:
     """Return one panel for a paper, as wide as a column of text and without a head."""
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(COLUMN_IN, 2.5))
-        figure.subplots_adjust(left=0.14, right=0.93, top=0.8, bottom=0.18)
-        axes = figure.add_subplot()
-        draw(axes)
-        title = axes.get_title(loc="left")
-        axes.set_title(title, loc="left", fontsize=8, fontweight="bold", pad=16)
+    figure = Figure(figsize=(COLUMN_IN, 2.5))
+    figure.subplots_adjust(left=0.14, right=0.93, top=0.8, bottom=0.18)
+    axes = figure.add_subplot()
+    draw(axes)
+    title = axes.get_title(loc="left")
+    axes.set_title(title, loc="left", fontsize=8, fontweight="bold", pad=16)
     return figure
 
 

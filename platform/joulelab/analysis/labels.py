@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
+import numpy as np
 from matplotlib.axes import Axes
+
+from joulelab.analysis.style import Place, note
 
 _LETTER_PT, _LINE_PT = 5.1, 10.0
 _OFFSETS_PT = (8.0, 18.0, 32.0, 48.0)
@@ -14,7 +17,6 @@ _UPON = 50.0
 """How bad it is to lie upon another name, or outside."""
 
 Box = tuple[float, float, float, float]
-Place = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class Label:
     can_go: bool = False
 
 
-def write_labels(axes: Axes, labels: Sequence[Label], dots: Sequence[tuple[float, float]]) -> None:
+def write_labels(axes: Axes, labels: Sequence[Label], dots: Sequence[Place]) -> None:
     """Write ``labels``, the first with the free choice, each where it covers the fewest ``dots``.
 
     The axes' limits are set already; dots are in data.
@@ -50,17 +52,16 @@ def write_labels(axes: Axes, labels: Sequence[Label], dots: Sequence[tuple[float
         if label.can_go and badness >= _UPON:
             continue
         taken.append(box)
-        axes.annotate(
-            label.text, (label.x, label.y), xytext=offset, textcoords="offset points",
+        note(
+            axes, label.text, (label.x, label.y), offset, size=label.size, color=label.color,
             ha="left" if offset[0] > 0 else "right" if offset[0] < 0 else "center",
             va="center" if offset[1] == 0 else "bottom" if offset[1] > 0 else "top",
-            color=label.color, fontsize=label.size,
             fontweight="bold" if label.is_strong else "normal",
             arrowprops=_leader(offset, label.color), zorder=9, annotation_clip=False,
         )  # fmt: skip
 
 
-def _leader(offset: tuple[float, float], color: str) -> dict[str, object] | None:
+def _leader(offset: Place, color: str) -> dict[str, object] | None:
     if max(map(abs, offset)) <= _OFFSETS_PT[0]:
         return None
     across, up = (0.5 - 0.5 * (part > 0) + 0.5 * (part < 0) for part in offset)
@@ -68,7 +69,7 @@ def _leader(offset: tuple[float, float], color: str) -> dict[str, object] | None
     return {**line, "relpos": (across, up)}
 
 
-def _offsets() -> list[tuple[float, float]]:
+def _offsets() -> list[Place]:
     """Return where a name may stand, the nearest places first."""
     return [
         (x * step, y * step)
@@ -78,12 +79,12 @@ def _offsets() -> list[tuple[float, float]]:
     ]
 
 
-def _at(axes: Axes, x: float, y: float, point: float) -> tuple[float, float]:
+def _at(axes: Axes, x: float, y: float, point: float) -> Place:
     found = point * axes.transData.transform((x, y))
     return float(found[0]), float(found[1])
 
 
-def _box(x: float, y: float, width: float, offset: tuple[float, float]) -> Box:
+def _box(x: float, y: float, width: float, offset: Place) -> Box:
     right, up = offset
     left = x + right - (0 if right > 0 else width if right < 0 else width / 2)
     bottom = y + up - (_LINE_PT / 2 if up == 0 else 0 if up > 0 else _LINE_PT)
@@ -103,9 +104,9 @@ def _across(dot: Place, offset: Place, taken: Sequence[Box]) -> float:
 
 
 def _badness(
-    offset: tuple[float, float],
+    offset: Place,
     box: Box,
-    dots: Sequence[tuple[float, float]],
+    dots: Sequence[Place],
     taken: Sequence[Box],
     bounds: tuple[float, ...],
 ) -> float:
@@ -123,6 +124,17 @@ def _badness(
     return _UPON * (outside + crossed) + 2 * covered + max(map(abs, offset)) / 20
 
 
+def joined(axes: Axes, places: Sequence[Place]) -> list[Place]:
+    """Return points, in data, of the lines that join ``places``: names should leave them free."""
+    back = axes.transData.inverted()
+    ends = [np.array(_at(axes, x, y, 1.0)) for x, y in places]
+    return [
+        (float(x), float(y))
+        for a, b in pairwise(ends)
+        for x, y in back.transform([a + share * (b - a) for share in np.arange(0.1, 1.0, 0.1)])
+    ]
+
+
 def write_at_ends(axes: Axes, ends: Sequence[Label], *, in_line: bool) -> None:
     """Write each of ``ends`` beside its dot, the last of a curve, no two upon each other.
 
@@ -133,11 +145,9 @@ def write_at_ends(axes: Axes, ends: Sequence[Label], *, in_line: bool) -> None:
     right = max(x for x, _ in places)
     heights = apart([y for _, y in places], _END_PT, point * axes.bbox.y1)
     for end, (x, y), height in zip(ends, places, heights, strict=True):
-        axes.annotate(
-            end.text, (end.x, end.y), xytext=((right - x if in_line else 0) + 9, height - y),
-            textcoords="offset points", va="center", color=end.color, fontsize=end.size,
-            fontweight="bold", annotation_clip=False,
-        )  # fmt: skip
+        offset = (right - x if in_line else 0) + 9, height - y
+        look = {"va": "center", "fontweight": "bold", "annotation_clip": False}
+        note(axes, end.text, (end.x, end.y), offset, size=end.size, color=end.color, **look)
 
 
 def apart(heights: Sequence[float], least: float, ceiling: float) -> list[float]:

@@ -20,14 +20,7 @@ from joulelab.analysis.search_plot import (
     front_figure,
 )
 from joulelab.analysis.search_result import SearchResult
-from joulelab.analysis.search_table import (
-    chart_point,
-    chosen_rows,
-    rows_table,
-    search_frame,
-    search_legend,
-    search_table,
-)
+from joulelab.analysis.search_table import chart_point, search_frame, search_listing
 from joulelab.analysis.search_wording import (
     configuration_name,
     constraint_words,
@@ -36,7 +29,7 @@ from joulelab.analysis.search_wording import (
     recommendation,
     remarks,
 )
-from joulelab.analysis.study_report import MAX_ROWS, Section, StudyReport, heading
+from joulelab.analysis.study_report import Section, StudyReport, heading
 from joulelab.analysis.table import Columns, numbers_at
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
@@ -82,7 +75,7 @@ def _tables(
     result: SearchResult, console: Console, max_rows: int | None
 ) -> Iterable[RenderableType]:
     yield heading(result.problem.space.workload, result.boards[0])
-    yield search_table(result, console, max_rows=max_rows, more=f"{TABLE} has all")
+    yield search_listing(result).fitting(console, max_rows=max_rows, more=f"{TABLE} has all")
 
 
 def _section(
@@ -91,7 +84,6 @@ def _section(
     settings: Mapping[str, KnobValue],
     traces: Path | None,
 ) -> Section:
-    shown = chosen_rows(result, MAX_ROWS)
     can_plot = can_plot_search(result)
     return Section(
         name=result.problem.space.workload,
@@ -100,10 +92,7 @@ def _section(
         remarks=remarks(result.answer, result.problem, stopped_by=result.method.stopped_by),
         plot=themed_svg(front_figure(result, with_head=False), "p0-") if can_plot else None,
         caption=front_caption(result),
-        sheet=rows_table(result, shown),
-        legend=search_legend(result, num_shown=len(shown)),
-        whole=rows_table(result, result.rows) if len(shown) < len(result.rows) else None,
-        whole_name="configurations that were tried",
+        listing=search_listing(result),
         course=themed_svg(course_figure(result, with_head=False), "p1-") if can_plot else None,
         course_caption=course_caption(result),
         courses=courses_plot(_chosen_trials(result, measurements), traces, "t0-"),

@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from rich.console import Console, RenderableType
-from rich.table import Table
 
 from joulelab.analysis.compared import Exclusion
 from joulelab.analysis.figure_file import save_figure, save_png_and_svg
+from joulelab.analysis.listing import Listing
 from joulelab.analysis.methods import uncertainty_statement
 from joulelab.analysis.page import render
 from joulelab.analysis.table import Frame
@@ -49,8 +49,7 @@ class Found(Protocol):
 class Section:
     """One section of a report, as the template takes it.
 
-    ``whole`` is the table of all rows where ``sheet`` leaves some out, ``courses`` single trials
-    over time, ``course`` the best so far over trials.
+    ``courses`` are single trials over time, ``course`` is the best so far over trials.
     """
 
     name: str
@@ -58,17 +57,19 @@ class Section:
     found: Found
     plot: Markup | None
     caption: str
-    sheet: Table
-    legend: Sequence[str]
+    listing: Listing[Any, Any]
     methods: str
     level: float
-    whole: Table | None = None
-    whole_name: str = "operating points"
     courses: Markup | None = None
     remarks: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
     course: Markup | None = None
     course_caption: str = ""
+
+    @property
+    def shown(self) -> Sequence[Any]:
+        """The rows of the table."""
+        return tuple(self.listing.choose(MAX_ROWS))
 
     @property
     def reasons(self) -> Counter[str]:

@@ -12,16 +12,9 @@ from joulelab.analysis.course_plot import courses_plot
 from joulelab.analysis.figure_file import panel_figure, themed_svg
 from joulelab.analysis.methods import methods_paragraph
 from joulelab.analysis.plots import can_plot, phase_figure, phase_panels
-from joulelab.analysis.study_report import MAX_ROWS, Section, StudyReport, heading
+from joulelab.analysis.study_report import Section, StudyReport, heading
 from joulelab.analysis.sweep import PhaseResult, SweepResult
-from joulelab.analysis.sweep_table import (
-    fitting_table,
-    legend,
-    reported_table,
-    selection,
-    sweep_frame,
-    sweep_table,
-)
+from joulelab.analysis.sweep_table import reported_table, sweep_frame, sweep_listing
 from joulelab.analysis.table import Columns, numbers_at
 from joulelab.analysis.wording import phase_names, point_name, sentence
 from joulelab.core.configuration import KnobValue
@@ -84,7 +77,7 @@ def _tables(
 ) -> Iterable[RenderableType]:
     for name, phase in zip(phase_names(result), result.phases, strict=True):
         yield heading(name, phase.boards[0])
-        yield fitting_table(phase, console, max_rows=max_rows, more=f"{TABLE} has all")
+        yield sweep_listing(phase).fitting(console, max_rows=max_rows, more=f"{TABLE} has all")
         if (reported := reported_table(phase)) is not None:
             yield reported
 
@@ -102,7 +95,6 @@ def _section(
     traces: Path | None,
 ) -> Section:
     phase = result.phases[number]
-    shown = selection(phase, MAX_ROWS)
     has_plot = can_plot(phase)
     return Section(
         name=phase_names(result)[number],
@@ -110,10 +102,8 @@ def _section(
         found=phase,
         caption=_caption(phase),
         plot=themed_svg(phase_figure(phase, with_head=False), f"p{number}-") if has_plot else None,
-        sheet=sweep_table(phase, shown),
+        listing=sweep_listing(phase),
         courses=courses_plot(_trials(phase, measurements), traces, f"t{number}-"),
-        legend=legend(phase, num_shown=len(phase.rows)),
-        whole=sweep_table(phase, phase.rows) if len(shown) < len(phase.rows) else None,
         methods=methods_paragraph(phase, measurements, settings),
         level=phase.level,
     )

@@ -1,26 +1,22 @@
 """What a sweep found as lines of text, for terminal and page, and as CSV in SI units."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import isfinite, isinf
 from statistics import median
 
-from rich.console import Console
 from rich.table import Column, Table
 
 from joulelab.analysis.compared import Figures
+from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.analysis.table import (
     Columns,
     Frame,
-    Quantity,
-    fitting,
     frame,
     interval_columns,
-    line,
-    lines_table,
     plus_minus,
     quiet_table,
 )
@@ -53,26 +49,26 @@ COLUMNS = tuple(_COLUMNS)
 workload reported follows them."""
 
 
-def sweep_table(
-    phase: PhaseResult,
-    rows: Sequence[SweepRow],
-    caption: Sequence[str] = (),
-    without: Collection[str] = (),
-) -> Table:
-    """Lay out ``rows`` of ``phase``, with SI prefixes that suit them."""
-    quantities = _quantities(phase, rows)
-    lines = (
-        line(
-            row,
-            quantities,
-            (row, row.figures) if row.figures else None,
+Measured = tuple[SweepRow, Figures]
+
+
+def sweep_listing(phase: PhaseResult) -> Listing[SweepRow, Measured]:
+    """Put the operating points of ``phase`` into words, with SI prefixes that suit them."""
+    return Listing(
+        rows=phase.rows,
+        noun="points",
+        heads=[("clock", "MHz")],
+        quantities=partial(_quantities, phase),
+        line=lambda row: Line(
             mark=_place(row) + ("^" if row.power_capped else " "),
             named=[_clock(row)],
+            found=(row, row.figures) if row.figures else None,
             why=row.reasons[0] if row.reasons else "not compared",
-        )
-        for row in rows
+        ),
+        choose=partial(selection, phase),
+        legend=_legend(phase),
+        minor=("ED2P", "EDP", "power"),
     )
-    return lines_table([("clock", "MHz")], quantities, lines, caption, without)
 
 
 def selection(phase: PhaseResult, max_rows: int | None) -> list[SweepRow]:
@@ -93,17 +89,7 @@ def selection(phase: PhaseResult, max_rows: int | None) -> list[SweepRow]:
     return [rows[i] for i in sorted(kept)]
 
 
-def fitting_table(
-    phase: PhaseResult, console: Console, *, max_rows: int | None = 20, more: str = ""
-) -> Table:
-    """Lay out the rows of :func:`selection` for a terminal; ``more`` says how to see all."""
-    shown = selection(phase, max_rows)
-    caption = legend(phase, num_shown=len(shown), more=more)
-    return fitting(console, partial(sweep_table, phase, shown, caption), ("ED2P", "EDP", "power"))
-
-
-def legend(phase: PhaseResult, *, num_shown: int, more: str = "") -> list[str]:
-    """Say what the marks and columns mean, and what is not shown."""
+def _legend(phase: PhaseResult) -> list[str]:
     aim = OBJECTIVES[phase.objective].label
     lines = [
         f"* recommended: {_rule(phase)}",
@@ -120,8 +106,6 @@ def legend(phase: PhaseResult, *, num_shown: int, more: str = "") -> list[str]:
     if lost:
         named = ", ".join(f"{num} {' '.join(why) or 'not compared'}" for why, num in lost.items())
         lines.append(f"{lost.total()} points have no valid measurement: {named}")
-    if num_shown < len(phase.rows):
-        lines.append(f"{num_shown} of {len(phase.rows)} points are shown{more and f'; {more}'}")
     return lines
 
 
@@ -152,7 +136,6 @@ def sweep_frame(result: SweepResult) -> Frame:
     return frame({**_COLUMNS, **reported}, entries)
 
 
-Measured = tuple[SweepRow, Figures]
 Values = Callable[[Figures], tuple[float, float | None]]
 """Value of a quantity and, where it is shown, its standard uncertainty."""
 

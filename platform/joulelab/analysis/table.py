@@ -4,17 +4,15 @@ import csv
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.measure import Measurement
 from rich.padding import PaddingDimensions
 from rich.table import Column, Table
 from rich.text import Text
 
-from joulelab.analysis.compared import Counts
 from joulelab.analysis.quantities import PLUS_MINUS
 from joulelab.tracking.durable import whole_text
 
@@ -88,75 +86,8 @@ def _plain(value: object) -> object:
     return value
 
 
-RowT = TypeVar("RowT")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantity(Generic[RowT]):
-    """A column of what rows with figures cost: its head, and what is written for a row."""
-
-    name: str
-    unit: str
-    cell: Callable[[RowT], str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """What is compared, in words; the legend says what its mark means."""
-
-    mark: str
-    cells: tuple[str, ...]
-    style: str
-
-
 BEST, EQUAL, NONE = "bold green", "green", "dim"
 """Styles of the best line, of those that may be as good, and of those without figures."""
-
-
-def line(
-    row: Counts,
-    quantities: Sequence[Quantity[RowT]],
-    measured: RowT | None,
-    *,
-    mark: str,
-    named: Sequence[str],
-    why: str,
-) -> Line:
-    """Put a row into words: how it is named, its quantities, and how often it was measured.
-
-    ``why`` stands in place of the energy where it was not ``measured``. Marks begin with ``*`` for
-    the best, and with ``=`` or ``<`` for what may be as good.
-    """
-    cells = ["" if each.name != "energy" else why for each in quantities]
-    if measured is not None:
-        cells = [each.cell(measured) for each in quantities]
-    num = f"{row.num_valid}-{row.num_invalid}" if row.num_invalid else f"{row.num_valid}"
-    styles = {"*": BEST, "=": EQUAL, "<": EQUAL}
-    style = NONE if measured is None else styles.get(mark[0], "")
-    return Line(mark=mark, cells=(*named, *cells, num), style=style)
-
-
-def lines_table(
-    named: Sequence[tuple[str, str]],
-    quantities: Sequence[Quantity[RowT]],
-    lines: Iterable[Line],
-    caption: Sequence[str] = (),
-    without: Collection[str] = (),
-) -> Table:
-    """Lay lines out under the heads of what names them, of quantities and of the count.
-
-    Heads are a name and a unit each; those ``without`` are left out. Lines of ``caption`` that
-    begin with a head and a colon go with it.
-    """
-    heads = [*named, *((each.name, each.unit) for each in quantities), ("n", "")]
-    kept = [i for i, (name, _) in enumerate(heads) if name not in without]
-    shown = "\n".join(each for each in caption if each.partition(":")[0] not in without)
-    table = quiet_table(Column("", no_wrap=True), caption=escape(shown), padding=(0, 0))
-    for name, unit in (heads[i] for i in kept):
-        table.add_column(f"{name}\n{unit}", justify="right", overflow="fold")
-    for line in lines:
-        table.add_row(line.mark, *(line.cells[i] for i in kept), style=line.style)
-    return table
 
 
 def plain_cells(table: Table) -> tuple[list[str], list[list[str]]]:

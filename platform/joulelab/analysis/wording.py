@@ -38,6 +38,11 @@ def boards_words(boards: Sequence[DeviceIdentity]) -> str:
     return f"{len(boards)} {board_words(boards[0])} board{plural} (driver {drivers})"
 
 
+def boards_counted(boards: Sequence[DeviceIdentity]) -> str:
+    """Name the boards of one product and count them, ``"NVIDIA H200, 2 boards"``."""
+    return f"{board_words(boards[0])}, {len(boards)} board{'s' * (len(boards) > 1)}"
+
+
 def software_words(measurements: Iterable[Measurement]) -> str:
     """Say with what was measured, ``"joulelab 0.1.0 (commit e17541d6)"``; several with "and"."""
     origins = {(m.provenance.joulelab_version, m.provenance.git_sha) for m in measurements}

@@ -19,7 +19,7 @@ from joulelab.analysis.search_plot import front_figure
 from joulelab.analysis.search_report import TABLE
 from joulelab.analysis.search_result import LOG, SearchMethod, read_log
 from joulelab.analysis.search_result import result_of as restored
-from joulelab.analysis.search_table import chart_point, chosen_rows, search_table
+from joulelab.analysis.search_table import chart_point, chosen_rows, search_listing
 from joulelab.analysis.study_report import REPORT
 from joulelab.cli.main import main
 from joulelab.core.energy import EnergyWindow
@@ -120,7 +120,7 @@ def search(tmp_path_factory, places):
 
 def printed(result, width=100):
     console = Console(width=width, file=StringIO())
-    console.print(search_table(result, console, more="search.csv has all"))
+    console.print(search_listing(result).fitting(console, more="search.csv has all"))
     return console.file.getvalue()
 
 

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import atan2, degrees, log10
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from joulelab.analysis.estimates.kernels import flop_of, main_memory_b, short
 from joulelab.analysis.estimates.plots import BOUND_INKS
+from joulelab.analysis.labels import Label, write_labels
 from joulelab.analysis.quantities import brief
-from joulelab.analysis.style import INK, MUTED, RC, tidy
+from joulelab.analysis.style import INK, MUTED, in_style, note, tidy
 from joulelab.core.cost import Pipe
 from joulelab.estimator.estimate import Bound, GroupEstimate, PhaseEstimate
 from joulelab.hardware.processor import Processor
@@ -55,19 +55,19 @@ def dots(phase: PhaseEstimate) -> list[Dot]:
     return sorted(found, key=lambda dot: -dot.share)
 
 
+@in_style
 def roofline_figure(phase: PhaseEstimate, processor: Processor) -> Figure:
     """Draw ``phase`` on ``processor``; the dots that take most time are numbered and named."""
     shown = dots(phase)
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(11, 5.6))
-        axes = figure.subplots()
-        figure.subplots_adjust(left=0.06, right=0.66, top=0.9, bottom=0.11)
-        tidy(axes, f"Roofline of {phase.phase}", "operations per second", "operations per byte")
-        pipes = _pipes(phase, processor)
-        _frame(axes, shown, pipes, processor)
-        _roofs(axes, pipes, processor)
-        _scatter(axes, shown)
-        _keys(figure, axes, shown)
+    figure = Figure(figsize=(11, 5.6))
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.06, right=0.66, top=0.9, bottom=0.11)
+    tidy(axes, f"Roofline of {phase.phase}", "operations per second", "operations per byte")
+    pipes = _pipes(phase, processor)
+    _frame(axes, shown, pipes, processor)
+    _roofs(axes, pipes, processor)
+    _scatter(axes, shown)
+    _keys(figure, axes, shown)
     return figure
 
 
@@ -124,10 +124,8 @@ def _roofs(axes: Axes, pipes: Sequence[Pipe], processor: Processor) -> None:
         peak = processor.peak_flop_per_s(pipe)
         axes.plot([peak / processor.last_cache.bandwidth_b_per_s, right], [peak] * 2, color=MUTED,
                   linewidth=1.4, zorder=1)  # fmt: skip
-        axes.annotate(
-            f"{pipe.replace('_', ' ')} {brief(peak, 'FLOP/s')}", (right, peak),
-            xytext=(-2, 3), textcoords="offset points", ha="right", color=MUTED, fontsize=8,
-        )  # fmt: skip
+        name = f"{pipe.replace('_', ' ')} {brief(peak, 'FLOP/s')}"
+        note(axes, name, (right, peak), (-2, 3), size=8, ha="right")
     for level, dash in ((processor.memory, "-"), (processor.last_cache, (0, (4, 3)))):
         bandwidth = level.bandwidth_b_per_s
         stop = top / bandwidth
@@ -145,11 +143,9 @@ def _name_slope(axes: Axes, name: str, bandwidth: float, stop: float, *, below: 
     if stop <= start or start >= right:
         return
     x = start * (stop / start) ** 0.06
-    axes.annotate(
-        name, (x, x * bandwidth), xytext=(4, -4) if below else (-3, 4),
-        textcoords="offset points", rotation=_angle(axes), rotation_mode="anchor",
-        va="top" if below else "baseline", color=MUTED, fontsize=8,
-    )  # fmt: skip
+    offset, align = ((4, -4), "top") if below else ((-3, 4), "baseline")
+    look = {"rotation": _angle(axes), "rotation_mode": "anchor", "va": align}
+    note(axes, name, (x, x * bandwidth), offset, size=8, **look)
 
 
 def _angle(axes: Axes) -> float:
@@ -169,39 +165,11 @@ def _scatter(axes: Axes, shown: Sequence[Dot]) -> None:
         axes.scatter(
             dot.flop_per_b, dot.flop_per_s, s=7, color=BOUND_INKS[dot.bound], linewidth=0, zorder=4
         )
-    _number(axes, shown[:MAX_NAMES])
-
-
-def _number(axes: Axes, named: Sequence[Dot]) -> None:
-    """Write ranks beside their dots, each at the first of eight places that is still free."""
-    taken = [_place(axes, dot) for dot in named]
-    scale = axes.figure.get_figure(root=True).dpi / 72
-    for rank, dot in enumerate(named):
-        x, y = _place(axes, dot)
-        away = 6 + 15 * dot.share**0.5
-        places = [(away * dx, away * dy) for dx, dy in _AROUND]
-        dx, dy = max(places, key=lambda p: _free(x + p[0] * scale, y + p[1] * scale, taken))
-        taken.append((x + dx * scale, y + dy * scale))
-        axes.annotate(
-            str(rank + 1), (dot.flop_per_b, dot.flop_per_s), xytext=(dx, dy),
-            textcoords="offset points", ha="center", va="center", fontsize=8.5, fontweight="bold",
-            color=INK, zorder=6,
-        )  # fmt: skip
-
-
-def _place(axes: Axes, dot: Dot) -> tuple[float, float]:
-    """Return where ``dot`` is, in pixels."""
-    x, y = axes.transData.transform((dot.flop_per_b, dot.flop_per_s))
-    return float(x), float(y)
-
-
-_AROUND = ((0, 1), (1, 0), (0, -1), (-1, 0), (0.8, 0.8), (0.8, -0.8), (-0.8, -0.8), (-0.8, 0.8))
-
-
-def _free(x: float, y: float, taken: Sequence[tuple[float, float]]) -> float:
-    """Return the squared distance to the nearest taken place, up to what is far enough."""
-    nearest = min(((x - a) ** 2 + (y - b) ** 2 for a, b in taken), default=1e9)
-    return min(nearest, 18.0**2)
+    numbers = [
+        Label(x=d.flop_per_b, y=d.flop_per_s, text=f"{i}", color=INK, is_strong=True, size=8.5)
+        for i, d in enumerate(shown[:MAX_NAMES], 1)
+    ]
+    write_labels(axes, numbers, [(number.x, number.y) for number in numbers])
 
 
 def _keys(figure: Figure, axes: Axes, shown: Sequence[Dot]) -> None:
@@ -220,5 +188,5 @@ def _keys(figure: Figure, axes: Axes, shown: Sequence[Dot]) -> None:
     ]
     axes.legend(
         handles=handles, title="time set by", loc="upper left", bbox_to_anchor=(1.04, 0.24),
-        frameon=False, fontsize=8.5, title_fontsize=8.5, alignment="left", ncols=2,
+        fontsize=8.5, title_fontsize=8.5, alignment="left", ncols=2,
     )  # fmt: skip

@@ -1,12 +1,13 @@
 """``joulelab estimate-sweep`` and ``joulelab memory``: the best clock, and the largest batch."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.console import RenderableType
+from rich.text import Text
 
 from joulelab.analysis.estimates.curves import (
     around_table,
@@ -18,7 +19,7 @@ from joulelab.analysis.estimates.detail import fit_sentence, fits_table, memory_
 from joulelab.analysis.estimates.export import ANSWER_SUFFIXES, Answer, check_target, write_answer
 from joulelab.analysis.table import Frame
 from joulelab.cli.estimator.estimate import Asking
-from joulelab.cli.terminal import progress, terminal
+from joulelab.cli.terminal import progress
 from joulelab.cli.words import numbers
 from joulelab.core.bounds import MOST_MHZ, check_range
 from joulelab.core.point import OperatingPoint
@@ -30,7 +31,30 @@ from joulelab.objectives import without_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep(Asking):
+class Answering(Asking):
+    """A question whose answer is a few sentences and tables.
+
+    Attributes:
+        out: Write a file as well: .json, .csv, .md or .html.
+    """
+
+    out: Path | None = None
+
+    def check(self) -> None:
+        """Refuse a file that could not be written."""
+        if self.out is not None:
+            check_target(self.out, ANSWER_SUFFIXES)
+
+    def give(self, answer: Answer, shown: Sequence[RenderableType]) -> None:
+        """Print sentences and what is ``shown`` below them, and write the file."""
+        sentences = [Text(sentence, style="bold") for sentence in answer.sentences]
+        self.show(answer.content, lambda: [*sentences, *shown])
+        if self.out is not None:
+            write_answer(answer, self.out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep(Answering):
     """Predict over core clocks, and say which clock has the lowest EDP; nothing is run.
 
     `experiments/dvfs_sweep.py` measures the same.
@@ -41,19 +65,16 @@ class Sweep(Asking):
             the whole range of each device.
         mode: How kernels are launched.
         power_limit_w: Power limit of each device; by default its own.
-        out: Write a file as well: .json, .csv, .md or .html.
     """
 
     objective: str = "edp"
     clock_mhz: Annotated[str | None, tyro.conf.arg(metavar="MHZ[,MHZ...]")] = None
     mode: Mode = "eager"
     power_limit_w: float | None = None
-    out: Path | None = None
 
     def run(self) -> int:
         """Predict, print and write."""
-        if self.out is not None:
-            check_target(self.out, ANSWER_SUFFIXES)
+        self.check()
         without_quality(self.objective)
         question = self.question(
             mode=self.mode, point=OperatingPoint(power_limit_w=self.power_limit_w)
@@ -61,25 +82,15 @@ class Sweep(Asking):
         clocks = () if self.clock_mhz is None else clock_list(self.clock_mhz)
         with progress() as report:
             curves = sweep(question, clocks_mhz=clocks, progress=report)
-        answer = self._answer(curves)
-        if self.json:
-            print(json.dumps(answer.content))
-        else:
-            console = terminal()
-            console.print(*answer.sentences, style="bold")
-            console.print(*answer.tables, sep="\n")
-        if self.out is not None:
-            write_answer(answer, self.out)
-        return 0
-
-    def _answer(self, curves: Sequence[Curve]) -> Answer:
         aim = self.objective
-        return Answer(
+        answer = Answer(
             content={"curves": [_curve_fields(curve, aim) for curve in curves]},
             frame=Frame.of([row for curve in curves for row in _curve_rows(curve, aim)]),
             sentences=[sweep_sentence(curves, aim)],
             tables=[optima_table(curves, aim), around_table(best_curve(curves, aim), aim)],
         )
+        self.give(answer, answer.tables)
+        return 0
 
 
 def clock_list(words: str) -> tuple[int, ...]:
@@ -126,53 +137,24 @@ def _curve_rows(curve: Curve, objective: str) -> Iterator[Mapping[str, object]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory(Asking):
-    """Show the memory that models need: parts, timeline, and the largest batch that fits.
-
-    Attributes:
-        out: Write a file as well: .json, .csv, .md or .html.
-    """
-
-    out: Path | None = None
+class Memory(Answering):
+    """Show the memory that models need: parts, timeline, and the largest batch that fits."""
 
     def run(self) -> int:
         """Trace, print and write; 1 if something does not fit."""
-        if self.out is not None:
-            check_target(self.out, ANSWER_SUFFIXES)
+        self.check()
         with progress() as report:
             found = fits(self.question(), progress=report)
-        if self.json:
-            print(json.dumps(_memory_fields(found), indent=2))
-        else:
-            _show(found)
-        if self.out is not None:
-            write_answer(_memory_answer(found), self.out)
+        answer = Answer(
+            content={"memory": [_fit_fields(fit) for fit in found]},
+            frame=Frame.of([row for fit in found for row in _fit_rows(fit)]),
+            sentences=[fit_sentence(fit) for fit in found],
+            tables=[fits_table(found)],
+        )
+        phases = found[0].phases.items()
+        in_full = [part for each in phases for part in (Text(), memory_table(*each))]
+        self.give(answer, answer.tables if len(found) > 1 else in_full)
         return int(not all(fit.worst.fits for fit in found))
-
-
-def _show(found: Sequence[Fit]) -> None:
-    console = terminal()
-    for fit in found:
-        console.print(fit_sentence(fit), style="bold")
-    if len(found) > 1:
-        console.print(fits_table(found))
-        return
-    for phase, memory in found[0].phases.items():
-        console.print()
-        console.print(memory_table(phase, memory))
-
-
-def _memory_answer(found: Sequence[Fit]) -> Answer:
-    return Answer(
-        content=_memory_fields(found),
-        frame=Frame.of([row for fit in found for row in _fit_rows(fit)]),
-        sentences=[fit_sentence(fit) for fit in found],
-        tables=[fits_table(found)],
-    )
-
-
-def _memory_fields(found: Sequence[Fit]) -> dict[str, object]:
-    return {"memory": [_fit_fields(fit) for fit in found]}
 
 
 def _fit_rows(fit: Fit) -> Iterator[Mapping[str, object]]:
