@@ -154,11 +154,11 @@ def _cells(row: BaselineRow, varying: frozenset[str]) -> tuple[str, ...]:
         return (name, "", "", "", f"[red]{', '.join(row.reasons)}[/]", "", number)
     return (
         name,
-        _number(row.sm_clock_mhz),
-        f"{_number(row.power_w)} ± {row.power_u_w:.1f}",
-        _number(row.idle_power_w),
-        _energy(row.energy_per_unit_j, row.energy_per_unit_u_j or 0.0, row.unit),
-        _time(row.time_per_unit_s, row.unit),
+        rounded(row.sm_clock_mhz),
+        f"{rounded(row.power_w)} ± {row.power_u_w:.1f}",
+        rounded(row.idle_power_w),
+        well_known(row.energy_per_unit_j, row.energy_per_unit_u_j, f"J/{row.unit}"),
+        quantity(row.time_per_unit_s, f"s/{row.unit}"),
         number,
     )
 
@@ -168,29 +168,26 @@ def _program(row: BaselineRow) -> str:
 
 
 def _knobs(row: BaselineRow, varying: Collection[str]) -> str:
-    return " ".join(_knob(name, value) for name, value in row.knobs if name in varying)
+    return " ".join(
+        value if isinstance(value, str) else f"{name}={value}"
+        for name, value in row.knobs
+        if name in varying
+    )
 
 
 def cost(row: BaselineRow) -> str:
     """Write what a row costs, ``"1.20 ± 0.03 J/token in 2 ms/token"``; ``""`` without figures."""
     if row.energy_per_unit_j is None or row.time_per_unit_s is None:
         return ""
-    energy = _energy(row.energy_per_unit_j, row.energy_per_unit_u_j or 0.0, row.unit)
-    return f"{energy} in {_time(row.time_per_unit_s, row.unit)}"
+    energy = well_known(row.energy_per_unit_j, row.energy_per_unit_u_j, f"J/{row.unit}")
+    return f"{energy} in {quantity(row.time_per_unit_s, f's/{row.unit}')}"
 
 
-def _energy(value_j: float, u_j: float, unit: str) -> str:
-    """Write energy per unit of work, its uncertainty as at least 0.01 % of it."""
-    return uncertain(value_j, max(u_j, 1e-4 * value_j), f"J/{unit}")
+def well_known(value: float, u: float | None, unit: str) -> str:
+    """Write a quantity with its uncertainty, at least 0.01 % of it."""
+    return uncertain(value, max(u or 0.0, 1e-4 * value), unit)
 
 
-def _time(value_s: float, unit: str) -> str:
-    return quantity(value_s, f"s/{unit}")
-
-
-def _knob(name: str, value: KnobValue) -> str:
-    return value if isinstance(value, str) else f"{name}={value}"
-
-
-def _number(value: float | None) -> str:
+def rounded(value: float | None) -> str:
+    """Write a whole number; ``""`` for what is not known."""
     return "" if value is None else f"{value:.0f}"

@@ -210,7 +210,7 @@ def _quantities(phase: KnobPhase) -> list[Quantity[Measured]]:
             for metric in _metrics(phase)
         ),
     ]  # fmt: skip
-    return [Quantity(name=name, unit=unit, cell=cell) for name, unit, cell in quantities]
+    return [Quantity(*each) for each in quantities]
 
 
 def _clock(row: KnobRow) -> str:

@@ -17,7 +17,7 @@ FoundT = TypeVar("FoundT")
 _STYLES = {"*": BEST, "=": EQUAL, "<": EQUAL}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Quantity(Generic[FoundT]):
     """A column of what rows with figures cost: its head, and what is written for a row."""
 

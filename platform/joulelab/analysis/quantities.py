@@ -23,6 +23,11 @@ _PREFIXES = {
 _NEGLIGIBLE = 1e-6
 
 
+def counted(num: int, noun: str) -> str:
+    """Count something, ``"1 board"`` or ``"2 boards"``."""
+    return f"{num} {noun}{'' if num == 1 else 's'}"
+
+
 def si_scale(values: Iterable[float], *, power: int = 1) -> tuple[float, str]:
     """Return by what to multiply ``values`` and the SI prefix to write before their unit.
 

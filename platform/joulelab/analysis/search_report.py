@@ -38,6 +38,7 @@ from joulelab.tracking.study import Answer, RunMetrics, StudyHeader
 
 TABLE = "search.csv"
 _JOINED = "\N{NO-BREAK SPACE}"
+_NO_PAYBACK = "it is not certain that energy is saved"
 
 
 def search_report(
@@ -120,6 +121,8 @@ def _facts(result: SearchResult) -> list[tuple[str, str]]:
     """List what was asked, what was done, and what it took."""
     problem, method, found, last = result.problem, result.method, result.answer, result.steps[-1]
     limits = "; ".join(constraint_words(each) for each in problem.constraints)
+    after, best, num_tried = payback(found, problem), found.standing.best, len(result.rows)
+    at = next(step.number for step in result.steps if step.outcome.candidate == best)
     return [
         ("lowest", f"{objective_name(problem)} per {result.unit}"),
         ("constraints", limits or "none"),
@@ -128,40 +131,25 @@ def _facts(result: SearchResult) -> list[tuple[str, str]]:
         ("algorithm", f"{method.algorithm}, seed {method.seed}"),
         ("budget", method.budget or "none"),
         ("ended by", method.stopped_by),
-        ("trials", _trials(result)),
+        ("trials", f"{last.number} of {num_tried} configurations, {last.num_valid} with figures"),
         ("energy spent", brief(found.spent_j, "J")),
-        ("pays for itself", _payback(result)),
+        ("pays for itself", f"after {after}" if after else _NO_PAYBACK),
         *_lost(result),
-        ("chosen", f"first measured at trial {_found_at(result)} of {last.number}"),
+        ("chosen", f"first measured at trial {at} of {last.number}"),
     ]
-
-
-def _trials(result: SearchResult) -> str:
-    last = result.steps[-1]
-    num_tried = len(result.rows)
-    return f"{last.number} of {num_tried} configurations, {last.num_valid} with figures"
-
-
-def _payback(result: SearchResult) -> str:
-    after = payback(result.answer, result.problem)
-    return f"after {after}" if after else "it is not certain that energy is saved"
 
 
 def _lost(result: SearchResult) -> list[tuple[str, str]]:
     found, space = result.answer, result.problem.space
-    lost = []
-    if found.capped:
-        names = "; ".join(configuration_name(each, space) for each in found.capped)
-        lost.append(("power-capped", f"{names}: the same as a lower clock"))
-    if found.failed:
-        names = "; ".join(configuration_name(each, space) for each in found.failed)
-        lost.append(("not measured", f"{names}. Were one better, the answer would be another"))
-    return lost
-
-
-def _found_at(result: SearchResult) -> int:
-    best = result.answer.standing.best
-    return next(step.number for step in result.steps if step.outcome.candidate == best)
+    lost = [
+        ("power-capped", found.capped, ": the same as a lower clock"),
+        ("not measured", found.failed, ". Were one better, the answer would be another"),
+    ]
+    return [
+        (name, f"{'; '.join(configuration_name(each, space) for each in those)}{why}")
+        for name, those, why in lost
+        if those
+    ]
 
 
 def _summary(result: SearchResult) -> list[tuple[str, float]]:

@@ -132,7 +132,7 @@ def _quantities(result: SearchResult, rows: Sequence[SearchRow]) -> list[Quantit
         ("time added", "%", lambda m: _change(m[1].time_ratio, 1, is_zero=m[0].is_baseline)),
         *(kept if result.has_quality else ()),
     ]  # fmt: skip
-    return [Quantity(name=name, unit=unit, cell=cell) for name, unit, cell in quantities]
+    return [Quantity(*each) for each in quantities]
 
 
 def _role(result: SearchResult, row: SearchRow) -> str:

@@ -119,13 +119,10 @@ def _trials(
     boards = {board.uuid for board in phase.boards}
     found: dict[str, Measurement] = {}
     for m in measurements:
-        of_phase = (m.configuration.workload, m.configuration.knobs, m.phase) == (
-            phase.workload,
-            phase.knobs,
-            phase.phase,
-        )
-        label = m.configuration.point.label
-        if m.valid and of_phase and m.device.uuid in boards and label in trials:
+        asked, label = m.configuration, m.configuration.point.label
+        of_phase = asked.workload == phase.workload and asked.knobs == phase.knobs
+        is_shown = m.phase == phase.phase and m.device.uuid in boards and label in trials
+        if m.valid and of_phase and is_shown:
             found.setdefault(label, m)
     return [(name, found[label]) for label, name in trials.items() if label in found]
 

@@ -154,10 +154,10 @@ def _quantities(phase: PhaseResult, shown: Sequence[SweepRow]) -> list[Quantity[
     if aim not in (ENERGY, TIME, EDP, ED2P):
         columns.append(_column(aim.label, aim.unit, figures, lambda f: (f.cost, None)))
     return [
-        Quantity(name="power", unit="W", cell=lambda m: f"{m[1].power_w:.1f}"),
+        Quantity("power", "W", lambda m: f"{m[1].power_w:.1f}"),
         *columns,
-        Quantity(name="energy saved", unit="%", cell=lambda m: _share(m[1].saving, m[0])),
-        Quantity(name="time added", unit="%", cell=lambda m: _share(m[1].slowdown, m[0])),
+        Quantity("energy saved", "%", lambda m: _share(m[1].saving, m[0])),
+        Quantity("time added", "%", lambda m: _share(m[1].slowdown, m[0])),
     ]
 
 
@@ -178,7 +178,7 @@ def _column(name: str, unit: str, figures: Sequence[Figures], values: Values) ->
             return f"{value * factor:.{decimals}f}"
         return plus_minus(value * factor, u * factor, decimals)
 
-    return Quantity(name=name, unit=f"{prefix}{unit}", cell=cell)
+    return Quantity(name, f"{prefix}{unit}", cell)
 
 
 def _place(row: SweepRow) -> str:

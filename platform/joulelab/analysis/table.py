@@ -4,7 +4,7 @@ import csv
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -14,7 +14,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from joulelab.analysis.quantities import PLUS_MINUS
-from joulelab.tracking.durable import whole_text
+from joulelab.errors import ConfigError
+from joulelab.tracking.durable import check_file, whole_text
+
+if TYPE_CHECKING:  # pandas takes half a second
+    import pandas as pd
 
 Columns = Mapping[str, str]
 """Names of columns, and where in an entry each is found: ``{"power_w": "row.figures.power_w"}``."""
@@ -32,12 +36,32 @@ class Frame:
         """List ``rows``, at least one, whose values have the same names in the same order."""
         return cls(columns=tuple(rows[0]), rows=[list(row.values()) for row in rows])
 
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return it as pandas has it."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows, columns=self.columns)
+
     def write(self, path: Path) -> None:
         """Write it to ``path`` as CSV; ``None`` is empty."""
         with whole_text(path) as file:
             writer = csv.writer(file)
             writer.writerow(self.columns)
             writer.writerows(self.rows)
+
+
+def check_target(path: Path | None, *suffixes: str, option: str = "--out") -> None:
+    """Refuse a file that could not be written, before what it is to hold is worked out.
+
+    Raises:
+        ConfigError: If it ends in none of ``suffixes``, or no such file can be made.
+    """
+    if path is None:
+        return
+    if path.suffix not in suffixes:
+        known = ", ".join(suffixes[:-1]) + " or " * (len(suffixes) > 1) + suffixes[-1]
+        raise ConfigError(f"{option} must end in {known}, got {str(path)!r}.")
+    check_file(path)
 
 
 def frame(columns: Columns, entries: Iterable[object], *, digits: int | None = None) -> Frame:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from math import floor, isinf, log10
 
-from joulelab.analysis.quantities import uncertain
+from joulelab.analysis.compared import Figures
+from joulelab.analysis.quantities import counted, uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.core.additive import Interval, more
 from joulelab.core.device import DeviceIdentity
@@ -34,13 +35,12 @@ def change(ratio: Interval) -> str:
 def boards_words(boards: Sequence[DeviceIdentity]) -> str:
     """Count boards of one product, ``"2 simulated NVIDIA H200 boards (driver 1.0)"``."""
     drivers = ", ".join(sorted({board.driver_version for board in boards}))
-    plural = "s" if len(boards) > 1 else ""
-    return f"{len(boards)} {board_words(boards[0])} board{plural} (driver {drivers})"
+    return f"{counted(len(boards), f'{board_words(boards[0])} board')} (driver {drivers})"
 
 
 def boards_counted(boards: Sequence[DeviceIdentity]) -> str:
     """Name the boards of one product and count them, ``"NVIDIA H200, 2 boards"``."""
-    return f"{board_words(boards[0])}, {len(boards)} board{'s' * (len(boards) > 1)}"
+    return f"{board_words(boards[0])}, {counted(len(boards), 'board')}"
 
 
 def software_words(measurements: Iterable[Measurement]) -> str:
@@ -158,13 +158,19 @@ def _change(row: SweepRow) -> str:
     return f"{percent(energy)} energy at {percent(figures.slowdown)} time"
 
 
+def energy_words(figures: Figures | None, unit: str) -> str:
+    """Write energy per unit of work with its uncertainty; ``""`` without figures."""
+    if figures is None:
+        return ""
+    return uncertain(figures.energy_per_unit_j, figures.energy_per_unit_u_j, f"J/{unit}")
+
+
 def _cost(phase: PhaseResult, row: SweepRow) -> str:
     figures = row.figures
     if figures is None:
         return ""
-    energy = uncertain(figures.energy_per_unit_j, figures.energy_per_unit_u_j, f"J/{phase.unit}")
     time = uncertain(figures.time_per_unit_s, figures.time_per_unit_u_s, f"s/{phase.unit}")
-    return f"{energy} in {time}"
+    return f"{energy_words(figures, phase.unit)} in {time}"
 
 
 def _choice(phase: PhaseResult) -> str:
@@ -188,8 +194,8 @@ def _others(phase: PhaseResult) -> str:
     num, points = len(phase.members) - 1, _points(phase)
     if num == 0:
         return f"; every other {points} is worse"
-    are = f"{points} is" if num == 1 else f"{points}s are"
-    return f"; {num} other {are} statistically indistinguishable from it"
+    are = "is" if num == 1 else "are"
+    return f"; {counted(num, f'other {points}')} {are} statistically indistinguishable from it"
 
 
 def _points(phase: PhaseResult) -> str:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import tyro
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.quantities import PLUS_MINUS, brief, uncertain
+from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.cli.program_options import ClockOptions, check_places, parse_before_dashes
 from joulelab.cli.run_report import (
     clock_params,
@@ -181,9 +181,7 @@ def print_server_use(use: ServerUse) -> None:
 
 
 def _latencies(use: ServerUse) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("", "mean", "p50", "p90", "p99"):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    table = quiet_table(*words(""), *numbers("mean", "p50", "p90", "p99"), padding=(0, 1))
     served = use.served
     for name, spread in (
         ("time to first token", served.ttft_s),

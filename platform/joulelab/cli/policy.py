@@ -9,10 +9,11 @@ from rich.console import RenderableType
 
 from joulelab.analysis.policy import Application, Policy, applications_of, policies
 from joulelab.analysis.policy_table import policy_fields, policy_frame, policy_table, policy_words
+from joulelab.analysis.table import check_target
 from joulelab.cli.terminal import Printing
 from joulelab.errors import ConfigError
 from joulelab.objectives import OBJECTIVES
-from joulelab.tracking.durable import check_file, write_whole
+from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
 
 
@@ -41,8 +42,8 @@ class PolicyCommand(Printing):
 
     def run(self) -> int:
         """Choose, and print."""
-        _check_target("--out", self.out, (".csv", ".json"))
-        _check_target("--plot", self.plot, (".png", ".svg"))
+        check_target(self.out, ".csv", ".json")
+        check_target(self.plot, ".png", ".svg", option="--plot")
         applications = self._applications()
         found = policies(applications, most_points=self.points)
         self.show([policy_fields(policy) for policy in found], lambda: self._shown(found))
@@ -68,10 +69,7 @@ class PolicyCommand(Printing):
 
     def _write(self, applications: Sequence[Application], found: Sequence[Policy]) -> None:
         if self.out is not None:
-            import pandas as pd
-
-            frame = policy_frame(found)
-            table = pd.DataFrame(frame.rows, columns=frame.columns)
+            table = policy_frame(found).to_pandas()
             if self.out.suffix == ".csv":
                 write_whole(self.out, table.to_csv(index=False))
             else:
@@ -81,11 +79,3 @@ class PolicyCommand(Printing):
 
             aim = OBJECTIVES[self.objective].label
             save_policy_plot(applications, found[-1], self.plot, aim=aim)
-
-
-def _check_target(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
-    if path is None:
-        return
-    if path.suffix not in suffixes:
-        raise ConfigError(f"{option} must end in {' or '.join(suffixes)}, got {path}.")
-    check_file(path)

@@ -26,17 +26,9 @@ from joulelab.tracking.store import ResultStore, study_folders
 
 MOST_LEVEL = 0.9999
 _COLUMNS = (
-    "model",
-    "measured at",
-    "power",
-    "worst",
-    "time",
-    "worst",
-    "energy",
-    "EDP regret",
-    "coverage",
+    "model", "measured at", "power", "worst", "time", "worst", "energy", "EDP regret", "coverage",
     "+-",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

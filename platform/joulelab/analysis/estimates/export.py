@@ -9,8 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from joulelab.analysis.estimates.wording import bound_shares
-from joulelab.analysis.table import Columns, Frame, frame, markdown
-from joulelab.errors import ConfigError
+from joulelab.analysis.table import Columns, Frame, check_target, frame, markdown
 from joulelab.estimator.estimate import (
     COMPONENTS,
     EnergySplit,
@@ -20,7 +19,7 @@ from joulelab.estimator.estimate import (
 from joulelab.estimator.question import Cell
 from joulelab.hardware.processor import Processor
 from joulelab.provenance import joulelab_version
-from joulelab.tracking.durable import check_file, write_whole
+from joulelab.tracking.durable import write_whole
 
 SCHEMA_VERSION = 1
 """Raised when a name or a meaning changes; new names do not raise it."""
@@ -196,18 +195,6 @@ SUFFIXES = (".json", ".csv", ".html")
 ANSWER_SUFFIXES = (".json", ".csv", ".md", ".html")
 
 
-def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Refuse a file that could not be written, before anything is computed.
-
-    Raises:
-        ConfigError: If the suffix is none of ``suffixes``, or no such file can be made.
-    """
-    if path.suffix not in suffixes:
-        known = ", ".join(suffixes)
-        raise ConfigError(f"The file must end in one of {known}, got {str(path)!r}.")
-    check_file(path)
-
-
 def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -> Path:
     """Write ``cells`` to a .json, .csv or .html file, whole or not at all.
 
@@ -217,7 +204,7 @@ def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -
         ConfigError: If there can be no such file.
         TrackingError: If it cannot be written.
     """
-    check_target(path)
+    check_target(path, *SUFFIXES)
     if path.suffix == ".json":
         write_whole(path, to_json(cells) + "\n")
     elif path.suffix == ".csv":

@@ -11,10 +11,11 @@ from rich.text import Text
 from typing_extensions import override
 
 from joulelab.analysis.estimates.detail import detail
-from joulelab.analysis.estimates.export import check_target, to_json, write_cells
+from joulelab.analysis.estimates.export import SUFFIXES, to_json, write_cells
 from joulelab.analysis.estimates.kernels import event_table, group_table
 from joulelab.analysis.estimates.overview import answers, contrast_table, overview, ranked
 from joulelab.analysis.estimates.wording import cell_name
+from joulelab.analysis.table import check_target
 from joulelab.cli.estimator.bounds import Limits, check_limits, keeping, missed
 from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.cli.words import Formats, KnobWords, Names, Numbers, knob_values, names, numbers
@@ -120,8 +121,7 @@ class Estimate(Asking):
 
     def run(self) -> int:
         """Predict, print and write; 1 if nothing fits its device's memory and the limits."""
-        if self.out is not None:
-            check_target(self.out)
+        check_target(self.out, *SUFFIXES)
         check_limits(self.limits)
         cells = self.predict()
         if self.json:

@@ -16,8 +16,8 @@ from joulelab.analysis.estimates.curves import (
     sweep_sentence,
 )
 from joulelab.analysis.estimates.detail import fit_sentence, fits_table, memory_table
-from joulelab.analysis.estimates.export import ANSWER_SUFFIXES, Answer, check_target, write_answer
-from joulelab.analysis.table import Frame
+from joulelab.analysis.estimates.export import ANSWER_SUFFIXES, Answer, write_answer
+from joulelab.analysis.table import Frame, check_target
 from joulelab.cli.estimator.estimate import Asking
 from joulelab.cli.terminal import progress
 from joulelab.cli.words import numbers
@@ -39,11 +39,6 @@ class Answering(Asking):
     """
 
     out: Path | None = None
-
-    def check(self) -> None:
-        """Refuse a file that could not be written."""
-        if self.out is not None:
-            check_target(self.out, ANSWER_SUFFIXES)
 
     def give(self, answer: Answer, shown: Sequence[RenderableType]) -> None:
         """Print sentences and what is ``shown`` below them, and write the file."""
@@ -74,7 +69,7 @@ class Sweep(Answering):
 
     def run(self) -> int:
         """Predict, print and write."""
-        self.check()
+        check_target(self.out, *ANSWER_SUFFIXES)
         without_quality(self.objective)
         question = self.question(
             mode=self.mode, point=OperatingPoint(power_limit_w=self.power_limit_w)
@@ -142,7 +137,7 @@ class Memory(Answering):
 
     def run(self) -> int:
         """Trace, print and write; 1 if something does not fit."""
-        self.check()
+        check_target(self.out, *ANSWER_SUFFIXES)
         with progress() as report:
             found = fits(self.question(), progress=report)
         answer = Answer(

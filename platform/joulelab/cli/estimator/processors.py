@@ -20,7 +20,7 @@ from joulelab.analysis.estimates.devices import (
     validation_sentence,
 )
 from joulelab.analysis.quantities import brief
-from joulelab.analysis.table import numbers, quiet_table, words
+from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.cli.terminal import Printing, progress, show
 from joulelab.errors import ConfigError
 from joulelab.estimator.calibration.fit import Calibration, FittedFigure, Residual, calibrate
@@ -28,7 +28,7 @@ from joulelab.estimator.calibration.points import read_anchors
 from joulelab.hardware.hosts import FASTEST, HOSTS, SLOWEST, TYPICAL, Host, host_file
 from joulelab.hardware.processor import Family, Processor
 from joulelab.hardware.processors import ALIASES, PROCESSORS
-from joulelab.tracking.durable import check_file, write_whole
+from joulelab.tracking.durable import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,21 +188,16 @@ class Calibrate(Printing):
 
         if self.anchors is not None or self.device is not None:
             raise ConfigError("--host measures this machine: give it no table and no --device.")
-        if self.out is not None and self.out.suffix != ".toml":
-            raise ConfigError(f"--out takes a file of a host in .toml, got {str(self.out)!r}.")
+        check_target(self.out, ".toml")
         found = measure_host("host" if self.out is None else self.out.stem)
         if self.out is not None:
-            check_file(self.out)
             write_whole(self.out, host_file(found))
         content = {name: asdict(one) for name, one in found.figures.items()}
         self.show(content, lambda: [host_table(found)])
         return 0
 
     def _fit(self, anchors: Path, processor: Processor) -> int:
-        if self.out is not None and self.out.suffix != ".json":
-            raise ConfigError(f"--out takes a file that ends in .json, got {str(self.out)!r}.")
-        if self.out is not None:
-            check_file(self.out)
+        check_target(self.out, ".json")
         found = calibrate(processor, read_anchors(anchors))
         content = _fitted_fields(processor.key, found)
         if self.out is not None:

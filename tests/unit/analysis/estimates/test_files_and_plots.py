@@ -15,7 +15,7 @@ from joulelab.analysis.estimates.export import (
     CELL_COLUMNS,
     GROUP_COLUMNS,
     SCHEMA_VERSION,
-    check_target,
+    SUFFIXES,
     write_cells,
 )
 from joulelab.analysis.estimates.page import page
@@ -27,6 +27,7 @@ from joulelab.analysis.estimates.plots import (
     timeline_figure,
 )
 from joulelab.analysis.estimates.roofline import dots, ridge, roofline_figure
+from joulelab.analysis.table import check_target
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.tracking import durable
@@ -97,7 +98,7 @@ def test_csv_of_groups_sums_to_the_phase(tmp_path):
 @pytest.mark.parametrize("name", ["x.txt", "x", "no/folder/x.json"])
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, name):
     with pytest.raises(ConfigError):
-        check_target(tmp_path / name)
+        check_target(tmp_path / name, *SUFFIXES)
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
