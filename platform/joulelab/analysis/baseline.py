@@ -7,7 +7,7 @@ from math import hypot
 
 from rich.table import Table
 
-from joulelab.analysis.compared import mean_of
+from joulelab.analysis.compared import mean_of, varying
 from joulelab.analysis.quantities import quantity, uncertain
 from joulelab.analysis.table import Columns, Frame, frame, numbers, quiet_table
 from joulelab.core.configuration import KnobValue
@@ -135,20 +135,18 @@ def baseline_table(rows: Sequence[BaselineRow]) -> Table:
     return table
 
 
-def row_name(row: BaselineRow, varying: Collection[str]) -> str:
+def row_name(row: BaselineRow, named: Collection[str]) -> str:
     """Name a row by workload, phase and the knobs that set it apart, ``"llama decode bf16"``."""
-    return " ".join(part for part in (_program(row), _knobs(row, varying)) if part)
+    return " ".join(part for part in (_program(row), _knobs(row, named)) if part)
 
 
 def varying_knobs(rows: Sequence[BaselineRow], workload: str) -> frozenset[str]:
     """Return the knobs that differ between the rows of a workload."""
-    known = [dict(row.knobs) for row in rows if row.workload == workload]
-    names = {name for knobs in known for name in knobs}
-    return frozenset(n for n in names if len({str(knobs.get(n, "")) for knobs in known}) > 1)
+    return frozenset(varying([dict(row.knobs) for row in rows if row.workload == workload]))
 
 
-def _cells(row: BaselineRow, varying: frozenset[str]) -> tuple[str, ...]:
-    name = f"{_program(row)} [dim]{_knobs(row, varying)}[/]"
+def _cells(row: BaselineRow, named: Collection[str]) -> tuple[str, ...]:
+    name = f"{_program(row)} [dim]{_knobs(row, named)}[/]"
     number = f"{row.num_valid}" + (f" [red](+{row.num_invalid} invalid)[/]" * bool(row.num_invalid))
     if row.energy_per_unit_j is None or row.time_per_unit_s is None:
         return (name, "", "", "", f"[red]{', '.join(row.reasons)}[/]", "", number)
@@ -167,11 +165,11 @@ def _program(row: BaselineRow) -> str:
     return row.workload if row.phase == row.workload else f"{row.workload} {row.phase}"
 
 
-def _knobs(row: BaselineRow, varying: Collection[str]) -> str:
+def _knobs(row: BaselineRow, named: Collection[str]) -> str:
     return " ".join(
         value if isinstance(value, str) else f"{name}={value}"
         for name, value in row.knobs
-        if name in varying
+        if name in named
     )
 
 

@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from joulelab.analysis.figure_file import themed_svg
 from joulelab.analysis.style import BEST, CAPPED, CURVE, EQUAL, INK, MUTED, in_style, tidy
 from joulelab.core.measurement import Measurement
 from joulelab.core.trace import PowerTrace
@@ -47,15 +45,10 @@ class TrialCourse:
     series: Mapping[str, Series]
 
 
-def courses_plot(
-    wanted: Sequence[tuple[str, Measurement]], traces: Path | None, prefix: str
-) -> Markup | None:
-    """Draw trials over time for a page; ``None`` where nothing of them was kept.
-
-    ``prefix`` is of the ids within the drawing, see :func:`themed_svg`.
-    """
+def courses_figure(wanted: Sequence[tuple[str, Measurement]], traces: Path | None) -> Figure | None:
+    """Draw trials over time for a page; ``None`` where nothing of them was kept."""
     courses = [] if traces is None else _read(wanted, traces)
-    return themed_svg(course_figure(courses), prefix) if courses else None
+    return course_figure(courses) if courses else None
 
 
 @in_style

@@ -1,12 +1,11 @@
 """What a study of knobs found as a report: page, plot, table and answer."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from matplotlib.axes import Axes
-from rich.console import Console, RenderableType
 
-from joulelab.analysis.figure_file import panel_figure, themed_svg
+from joulelab.analysis.figure_file import panel_figure
 from joulelab.analysis.knob_findings import Measured, equals, losses, winners
 from joulelab.analysis.knob_log import KnobLog
 from joulelab.analysis.knob_plot import caption, draw_panel, knob_figure
@@ -15,7 +14,7 @@ from joulelab.analysis.knob_wording import sentence
 from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.methods import grid_paragraph
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, quantity, uncertain
-from joulelab.analysis.study_report import Section, StudyReport, heading
+from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.table import Columns, Frame, frame, interval_columns, plus_minus
 from joulelab.core.additive import Interval
 from joulelab.core.measurement import Measurement
@@ -49,8 +48,7 @@ def knob_report(
             for phase in drawn
             for panel in log.panels
         },
-        sections=partial(knob_sections, result.phases, log.panels, measurements),
-        tables=partial(_tables, result),
+        sections=knob_sections(result.phases, log.panels, measurements),
         measurements=measurements,
         header=header,
     )
@@ -65,24 +63,14 @@ def knob_sections(
             name=phase.title,
             answer=f"{phase.title} over {', '.join(axis.title for axis in phase.axes)}",
             found=phase,
-            plot=themed_svg(knob_figure([phase], panels), f"p{number}-")
-            if len(phase.measured) > 1
-            else None,
+            plot=partial(knob_figure, [phase], panels) if len(phase.measured) > 1 else None,
             caption=caption(phase),
             listing=knob_listing(phase),
             methods=grid_paragraph(phase, measurements),
             level=phase.level,
         )
-        for number, phase in enumerate(phases)
+        for phase in phases
     ]
-
-
-def _tables(
-    result: KnobResult, console: Console, _max_rows: int | None
-) -> Iterable[RenderableType]:
-    for phase in result.phases:
-        yield heading(phase.title, phase.boards[0])
-        yield knob_listing(phase).fitting(console)
 
 
 def _drawing(phase: KnobPhase, panel: Panel) -> Callable[[Axes], None]:

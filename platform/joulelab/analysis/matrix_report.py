@@ -44,8 +44,8 @@ def matrix_report(
         frame=matrix_frame(rows),
         figures={PLOT: partial(matrix_figure, rows)} if can_plot_matrix(rows) else {},
         panels={},
-        sections=partial(knob_sections, phases, _PANELS, measurements),
-        tables=lambda _console, _max_rows: [matrix_table(rows)],
+        sections=knob_sections(phases, _PANELS, measurements),
+        overview=matrix_table(rows),
         measurements=measurements,
         header=header,
     )

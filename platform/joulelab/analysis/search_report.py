@@ -1,13 +1,10 @@
 """What a search found as a report: page, plots, table and answer."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console, RenderableType
-
-from joulelab.analysis.course_plot import courses_plot
-from joulelab.analysis.figure_file import themed_svg
+from joulelab.analysis.course_plot import courses_figure
 from joulelab.analysis.methods import search_paragraph
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.search_plot import (
@@ -29,7 +26,7 @@ from joulelab.analysis.search_wording import (
     recommendation,
     remarks,
 )
-from joulelab.analysis.study_report import Section, StudyReport, heading
+from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.table import Columns, numbers_at
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
@@ -65,18 +62,10 @@ def search_report(
         frame=search_frame(result),
         figures={stem: partial(draw, result) for stem, draw in FIGURES.items() if can_plot},
         panels={stem: partial(draw, result) for stem, draw in PANELS.items() if can_plot},
-        sections=lambda: [_section(result, measurements, settings, traces)],
-        tables=partial(_tables, result),
+        sections=[_section(result, measurements, settings, traces)],
         measurements=measurements,
         header=header,
     )
-
-
-def _tables(
-    result: SearchResult, console: Console, max_rows: int | None
-) -> Iterable[RenderableType]:
-    yield heading(result.problem.space.workload, result.boards[0])
-    yield search_listing(result).fitting(console, max_rows=max_rows, more=f"{TABLE} has all")
 
 
 def _section(
@@ -91,12 +80,12 @@ def _section(
         answer="Energy against time of what was measured",
         found=result,
         remarks=remarks(result.answer, result.problem, stopped_by=result.method.stopped_by),
-        plot=themed_svg(front_figure(result, with_head=False), "p0-") if can_plot else None,
+        plot=partial(front_figure, result, with_head=False) if can_plot else None,
         caption=front_caption(result),
         listing=search_listing(result),
-        course=themed_svg(course_figure(result, with_head=False), "p1-") if can_plot else None,
+        course=partial(course_figure, result, with_head=False) if can_plot else None,
         course_caption=course_caption(result),
-        courses=courses_plot(_chosen_trials(result, measurements), traces, "t0-"),
+        courses=partial(courses_figure, _chosen_trials(result, measurements), traces),
         facts=_facts(result),
         methods=search_paragraph(result, measurements, settings),
         level=result.answer.standing.level,

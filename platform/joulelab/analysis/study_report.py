@@ -1,7 +1,7 @@
 """A study's report, whatever its kind: printed, tabulated, drawn, and as one HTML file."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from rich.console import Console, RenderableType
+from rich.table import Table
 
 from joulelab.analysis.compared import Exclusion
-from joulelab.analysis.figure_file import save_figure, save_png_and_svg
+from joulelab.analysis.figure_file import save_figure, save_png_and_svg, themed_svg
 from joulelab.analysis.listing import Listing
 from joulelab.analysis.methods import uncertainty_statement
 from joulelab.analysis.page import render
@@ -25,6 +26,7 @@ from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer, StudyHeader
 
 REPORT = "report.html"
+Draw = Callable[[], Figure | None]
 MAX_ROWS = 24
 """Of a table on a page; all are below it."""
 
@@ -49,22 +51,24 @@ class Found(Protocol):
 class Section:
     """One section of a report, as the template takes it.
 
-    ``courses`` are single trials over time, ``course`` is the best so far over trials.
+    ``plot`` draws what was found, ``course`` the best so far over trials, ``courses`` single
+    trials over time, of which nothing may have been kept. ``beside`` are further tables.
     """
 
     name: str
     answer: str
     found: Found
-    plot: Markup | None
+    plot: Draw | None
     caption: str
     listing: Listing[Any, Any]
     methods: str
     level: float
-    courses: Markup | None = None
+    courses: Draw | None = None
     remarks: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
-    course: Markup | None = None
+    course: Draw | None = None
     course_caption: str = ""
+    beside: Sequence[Table] = ()
 
     @property
     def shown(self) -> Sequence[Any]:
@@ -102,8 +106,8 @@ class StudyReport:
         table: Name of the file that holds ``frame``.
         figures: What draws its figures, by the stems of their files.
         panels: What draws single panels for papers, likewise.
-        sections: Makes the sections of the page.
-        tables: Yields heads and tables for a terminal, each of so many rows at most.
+        sections: Of the page; a terminal shows their tables.
+        overview: Shown in a terminal in place of those.
     """
 
     study: str
@@ -113,10 +117,10 @@ class StudyReport:
     frame: Frame
     figures: Mapping[str, Callable[[], Figure]]
     panels: Mapping[str, Callable[[], Figure]]
-    sections: Callable[[], Sequence[Section]]
-    tables: Callable[[Console, int | None], Iterable[RenderableType]]
+    sections: Sequence[Section]
     measurements: Sequence[Measurement]
     header: StudyHeader | None
+    overview: Table | None = None
 
     def write(self, store: ResultStore) -> Answer:
         """Write answer, page, figures and table into the study's results folder.
@@ -137,13 +141,14 @@ class StudyReport:
 
     def write_page(self, path: Path) -> Path:
         """Write one HTML file that needs nothing else to ``path`` and return it."""
-        sections = self.sections()
-        boards = {board.uuid: board for section in sections for board in section.found.boards}
+        found = [section.found for section in self.sections]
+        boards = {board.uuid: board for each in found for board in each.boards}
         text = render(
             "report.html.j2",
             title=self.study,
             answer=self.title.splitlines(),
-            sections=sections,
+            sections=self.sections,
+            drawn=_drawn,
             devices=[boards[uuid] for uuid in sorted(boards)],
             header=self.header,
             origin=_origin(self.measurements),
@@ -166,17 +171,27 @@ class StudyReport:
         console = console or Console()
         if not console.is_terminal:
             console.width = max(console.width, 100)
-        for each in self.tables(console, max_rows):
+        for each in self._tables(console, max_rows):
             console.print(each)
         console.print(self.answer.note, style="bold", highlight=False, markup=False)
         written = ResultStore(folder).read_answer()
         for file in written.files if written is not None else ():
             console.print(f"  {folder / file}", soft_wrap=True, highlight=False)
 
+    def _tables(self, console: Console, max_rows: int | None) -> Iterator[RenderableType]:
+        if self.overview is not None:
+            yield self.overview
+            return
+        for section in self.sections:
+            yield f"\n[bold]{section.name}[/] on {section.device}"
+            more = f"{self.table} has all"
+            yield section.listing.fitting(console, max_rows=max_rows, more=more)
+            yield from section.beside
 
-def heading(name: str, board: DeviceIdentity) -> str:
-    """Return what stands above a table in a terminal."""
-    return f"\n[bold]{name}[/] on {board_words(board)}"
+
+def _drawn(draw: Draw | None, prefix: str) -> Markup | None:
+    figure = None if draw is None else draw()
+    return None if figure is None else themed_svg(figure, prefix)
 
 
 def _origin(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:

@@ -1,18 +1,16 @@
 """What a sweep found as a report: page, plots, table, answer, and curves for a tracking store."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console, RenderableType
-
-from joulelab.analysis.course_plot import courses_plot
-from joulelab.analysis.figure_file import panel_figure, themed_svg
+from joulelab.analysis.course_plot import courses_figure
+from joulelab.analysis.figure_file import panel_figure
 from joulelab.analysis.methods import methods_paragraph
 from joulelab.analysis.plots import can_plot, phase_figure, phase_panels
-from joulelab.analysis.study_report import Section, StudyReport, heading
+from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.sweep import PhaseResult, SweepResult
 from joulelab.analysis.sweep_table import reported_table, sweep_frame, sweep_listing
 from joulelab.analysis.table import Columns, numbers_at
@@ -39,12 +37,6 @@ def sweep_report(
     prefixed = [(f"{name}." if len(named) > 1 else "", phase) for name, phase in named.items()]
     settings = dict(header.settings) if header else {}
 
-    def sections() -> list[Section]:
-        return [
-            _section(result, number, measurements, settings, traces)
-            for number in range(len(result.phases))
-        ]
-
     return StudyReport(
         study=result.study,
         title=sentence(result),
@@ -65,21 +57,13 @@ def sweep_report(
             for stem, phase in drawn.items()
             for name, draw in phase_panels(phase).items()
         },
-        sections=sections,
-        tables=partial(_tables, result),
+        sections=[
+            _section(name, phase, measurements, settings, traces)
+            for name, phase in zip(phase_names(result), result.phases, strict=True)
+        ],
         measurements=measurements,
         header=header,
     )
-
-
-def _tables(
-    result: SweepResult, console: Console, max_rows: int | None
-) -> Iterable[RenderableType]:
-    for name, phase in zip(phase_names(result), result.phases, strict=True):
-        yield heading(name, phase.boards[0])
-        yield sweep_listing(phase).fitting(console, max_rows=max_rows, more=f"{TABLE} has all")
-        if (reported := reported_table(phase)) is not None:
-            yield reported
 
 
 def _file_names(result: SweepResult) -> list[str]:
@@ -88,24 +72,24 @@ def _file_names(result: SweepResult) -> list[str]:
 
 
 def _section(
-    result: SweepResult,
-    number: int,
+    name: str,
+    phase: PhaseResult,
     measurements: Sequence[Measurement],
     settings: Mapping[str, KnobValue],
     traces: Path | None,
 ) -> Section:
-    phase = result.phases[number]
-    has_plot = can_plot(phase)
+    reported = reported_table(phase)
     return Section(
-        name=phase_names(result)[number],
+        name=name,
         answer=sentence(phase),
         found=phase,
         caption=_caption(phase),
-        plot=themed_svg(phase_figure(phase, with_head=False), f"p{number}-") if has_plot else None,
+        plot=partial(phase_figure, phase, with_head=False) if can_plot(phase) else None,
         listing=sweep_listing(phase),
-        courses=courses_plot(_trials(phase, measurements), traces, f"t{number}-"),
+        courses=partial(courses_figure, _trials(phase, measurements), traces),
         methods=methods_paragraph(phase, measurements, settings),
         level=phase.level,
+        beside=[] if reported is None else [reported],
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from math import floor, isinf, log10
 
-from joulelab.analysis.compared import Figures
+from joulelab.analysis.compared import Figures, varying
 from joulelab.analysis.quantities import counted, uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.core.additive import Interval, more
@@ -102,13 +102,9 @@ def phase_names(result: SweepResult) -> tuple[str, ...]:
     settings = [
         {"on": board_words(phase.boards[0]), **dict(phase.knobs)} for phase in result.phases
     ]
-    varying = [
-        name
-        for name in dict.fromkeys(name for known in settings for name in known)
-        if len({known.get(name) for known in settings}) > 1
-    ]
+    names = varying(settings)
     return tuple(
-        ", ".join([phase.title, *(f"{name}={known.get(name)}" for name in varying)])
+        ", ".join([phase.title, *(f"{name}={known.get(name)}" for name in names)])
         for phase, known in zip(result.phases, settings, strict=True)
     )
 
