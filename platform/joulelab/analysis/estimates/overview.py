@@ -11,6 +11,7 @@ from rich.text import Text
 from joulelab.analysis.estimates.detail import bar, component_legend, stacked_bar
 from joulelab.analysis.estimates.wording import (
     TIER_WORDS,
+    bound_words,
     cell_name,
     confidence_words,
     device_words,
@@ -23,12 +24,17 @@ from joulelab.analysis.estimates.wording import (
 )
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import fitting, numbers, quiet_table, words
-from joulelab.estimator.estimate import Estimate, PhaseEstimate
+from joulelab.estimator.estimate import COMPONENTS, Estimate, PhaseEstimate
 from joulelab.estimator.question import Cell
 
 _NUMBERS = ("batch",)
 _FIGURES = ("time", "energy", "power", "energy into", "set by", "memory", "tier")
-_LEFT = ("energy into", "set by")
+PAGE_FIGURES = (
+    "time", "energy", "mean power\nW", *(f"{name}\nof energy" for name in COMPONENTS),
+    "time set by", "memory needed", "tier",
+)  # fmt: skip
+"""What a page shows, which has room for words."""
+_LEFT = ("energy into", "set by", "time set by")
 _CAPPED = 0.005  # shares of time below are not worth a mark
 _LEAST_WANTED = ("tier", "energy into", "memory", "set by")
 
@@ -113,12 +119,14 @@ def overview(cells: Sequence[Cell], console: Console) -> RenderableType:
     return Group(table, *[component_legend()] * has_parts, *_notes(cells))
 
 
-def overview_table(cells: Sequence[Cell], without: Collection[str] = ()) -> Table:
+def overview_table(
+    cells: Sequence[Cell], without: Collection[str] = (), figures: Sequence[str] = _FIGURES
+) -> Table:
     """Lay out ``cells``, a line a phase; columns in which they do not differ are left out."""
     names = varying(cells)
     units = {cell.estimate.unit for cell in cells if cell.estimate is not None}
     per = f"/{units.pop()}" if len(units) == 1 else ""
-    shown = [head for head in _FIGURES if head not in without]
+    shown = [head for head in figures if head not in without]
     table = quiet_table()
     for name in names:
         table.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True)
@@ -127,8 +135,8 @@ def overview_table(cells: Sequence[Cell], without: Collection[str] = ()) -> Tabl
         below = {"time": per, "energy": per, "power": "W"}.get(head, "")
         table.add_column(f"{head}\n{below}".rstrip(), justify=justify, no_wrap=True)
     for cell in cells:
-        for named, figures in _rows(cell, names, per):
-            table.add_row(*named, *(figures.get(head, "") for head in shown))
+        for named, known in _rows(cell, names, per):
+            table.add_row(*named, *(known.get(head, "") for head in shown))
     return table
 
 
@@ -158,6 +166,10 @@ def _figures(estimate: Estimate, phase: PhaseEstimate, per: str) -> Mapping[str,
         "set by": f"{bound} {share:.0%}",
         "memory": memory if phase.memory.fits else Text(f"{memory}!", style="bold red"),
         "tier": estimate.confidence.tier,
+        "mean power\nW": f"{phase.power_w:.3g}",
+        **{f"{name}\nof energy": f"{part:.0%}" for name, part in phase.energy.shares.items()},
+        "time set by": bound_words(phase),
+        "memory needed": memory if phase.memory.fits else f"{memory}, does not fit",
     }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from joulelab.analysis.estimates.kernels import count_words, event_lines, kappa_words, main_memory_b
-from joulelab.analysis.estimates.overview import answers
+from joulelab.analysis.estimates.overview import PAGE_FIGURES, answers, overview_table
 from joulelab.analysis.estimates.plots import (
     comparable,
     comparison_figure,
@@ -21,8 +21,6 @@ from joulelab.analysis.estimates.wording import (
     phase_facts,
     setting_words,
     trust_sentences,
-    value_of,
-    varying,
 )
 from joulelab.analysis.figure_file import themed_svg
 from joulelab.analysis.page import render
@@ -43,8 +41,7 @@ def page(cells: Sequence[Cell]) -> str:
         "estimates/page.html.j2",
         title=f"{title}: estimate",
         answers=answers(cells) or [headline(cell) for cell in cells[:1]],
-        heads=varying(cells),
-        rows=[row for cell in cells for row in _rows(cell, varying(cells))],
+        overview=overview_table(cells, figures=PAGE_FIGURES),
         comparison=themed_svg(comparison_figure(together), "c-") if together else None,
         refused=[headline(cell) for cell in cells if cell.estimate is None],
         sections=[
@@ -58,19 +55,6 @@ def page(cells: Sequence[Cell]) -> str:
         bound_words=bound_words,
         count_words=count_words,
     )
-
-
-def _rows(cell: Cell, heads: Sequence[str]) -> list[dict[str, Any]]:
-    if cell.estimate is None:
-        return [{"named": [value_of(cell, head) for head in heads], "phase": None}]
-    return [
-        {
-            "named": [phase.phase if h == "phase" else value_of(cell, h) for h in heads],
-            "phase": phase,
-            "estimate": cell.estimate,
-        }
-        for phase in cell.estimate.phases
-    ]
 
 
 def _section(cell: Cell, estimate: Estimate, prefix: str) -> dict[str, Any]:
