@@ -123,12 +123,10 @@ def themed_svg(figure: Figure, prefix: str) -> Markup:
     It is drawn in the palette of :mod:`joulelab.analysis.style`; ``prefix`` is put before every
     id, so that plots on one page do not meet.
     """
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg_of(figure), count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
-    svg = re.sub(r"url\(#", f"url(#{prefix}", svg)
-    svg = re.sub(r'href="#', f'href="#{prefix}', svg)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg_of(figure), flags=re.DOTALL)
+    for side in ("width", "height"):
+        svg = re.sub(rf'(<svg[^>]*?) {side}="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}", svg)
     for color, ink in _INKS.items():
         svg = svg.replace(color, f"var(--{ink})")
     return Markup(svg)  # noqa: S704 - drawn by us; the texts in it are escaped by matplotlib

@@ -4,21 +4,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from joulelab.analysis.compared import Exclusion
+from joulelab.analysis.compared import Phase
 from joulelab.analysis.figure_file import save_figure, save_png_and_svg, themed_svg
 from joulelab.analysis.listing import Listing
 from joulelab.analysis.methods import uncertainty_statement
 from joulelab.analysis.page import render
+from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.table import Frame
 from joulelab.analysis.wording import NOT_HARDWARE, board_words
-from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.durable import write_whole
@@ -31,33 +31,18 @@ MAX_ROWS = 24
 """Of a table on a page; all are below it."""
 
 
-class Found(Protocol):
-    """What a section is of: a phase of a sweep or of a study of knobs, or a search."""
-
-    @property
-    def boards(self) -> tuple[DeviceIdentity, ...]:
-        """The boards that it was measured on."""
-
-    @property
-    def exclusions(self) -> tuple[Exclusion, ...]:
-        """What does not count."""
-
-    @property
-    def drifts(self) -> tuple[Drift, ...]:
-        """Trends of the sentinels."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """One section of a report, as the template takes it.
 
     ``plot`` draws what was found, ``course`` the best so far over trials, ``courses`` single
-    trials over time, of which nothing may have been kept. ``beside`` are further tables.
+    trials over time, of which nothing may have been kept. ``beside`` are further tables, and
+    ``found`` is what the section is of.
     """
 
     name: str
     answer: str
-    found: Found
+    found: Phase[Any] | SearchResult
     plot: Draw | None
     caption: str
     listing: Listing[Any, Any]

@@ -15,7 +15,7 @@ from search_surfaces import Surface, large_space, medium_space, problem_on
 from synthetic_results import board, header, measurement, provenance
 
 from joulelab.analysis.conclude import report_of
-from joulelab.analysis.search_plot import front_figure
+from joulelab.analysis.search_plot import course_figure, front_figure
 from joulelab.analysis.search_report import TABLE
 from joulelab.analysis.search_result import LOG, SearchMethod, read_log
 from joulelab.analysis.search_result import result_of as restored
@@ -360,3 +360,24 @@ def test_what_lies_around_the_choice_has_a_panel_though_one_lies_far_off(tmp_pat
     assert len(panels) == 2
     everything, near = (log(axes.get_xlim()[1] / axes.get_xlim()[0]) for axes in panels)
     assert near < 0.5 * everything
+
+
+def test_the_best_so_far_is_written_off_its_own_line_and_off_the_baselines(tmp_path):
+    """A best of 99.4 % was written upon the line at 100 %."""
+    found = []
+    for place, factor in enumerate((1.0, 0.994, 1.3, 1.4)):
+        made = measured(CLOCK, 0, place, num_boards=1)
+        windows = [replace(w, energy_j=1000 * factor, duration_s=1000.0) for w in made.windows]
+        configuration = CLOCK[place]
+        found.append(replace(made, configuration=configuration, windows=tuple(windows)))
+    _, result = concluded(tmp_path, CLOCK, found)
+
+    figure = course_figure(result)
+
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        (name,) = (text for text in axes.texts if text.get_text().endswith("%"))
+        assert name.get_text() == "99.4 %"
+        box = name.get_window_extent()
+        for y in (99.4, 100.0):
+            assert not box.y0 < axes.transData.transform((0, y))[1] < box.y1

@@ -1,11 +1,12 @@
 """Words about estimates: what a cell costs, which of several is best, and how sure it is."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
 
 from joulelab.analysis.quantities import brief
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
+from joulelab.estimator.api import Fit
+from joulelab.estimator.clock_sweep import Curve
 from joulelab.estimator.estimate import (
     Bound,
     Estimate,
@@ -16,7 +17,6 @@ from joulelab.estimator.estimate import (
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.question import Cell
 from joulelab.estimator.trust import Confidence
-from joulelab.hardware.processor import Processor
 
 BOUND_WORDS: Mapping[Bound, str] = {
     "compute": "operations",
@@ -35,12 +35,8 @@ TIER_WORDS = {
 }
 
 
-class OnProcessor(Protocol):
-    """What is predicted of a model on a processor: a cell, a fit, a curve."""
-
-    @property
-    def processor(self) -> Processor:
-        """The processor."""
+OnProcessor = Cell | Fit | Curve
+"""What is predicted of a model on a processor."""
 
 
 def headline(cell: Cell) -> str:
@@ -89,6 +85,16 @@ def setting_words(cell: Cell) -> str:
         settings.append(cell.estimate.mode)
         settings += point_words(cell.estimate.point)
     return ", ".join(settings)
+
+
+def asked(found: OnProcessor) -> dict[str, object]:
+    """Return what was asked for by the names of columns."""
+    return {
+        "model": found.model,
+        "device": found.processor.key,
+        "precision": found.precision,
+        "batch": found.batch,
+    }
 
 
 def point_words(point: OperatingPoint) -> list[str]:

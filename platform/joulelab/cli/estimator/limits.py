@@ -17,6 +17,7 @@ from joulelab.analysis.estimates.curves import (
 )
 from joulelab.analysis.estimates.detail import fit_sentence, fits_table, memory_table
 from joulelab.analysis.estimates.export import ANSWER_SUFFIXES, Answer, write_answer
+from joulelab.analysis.estimates.wording import asked
 from joulelab.analysis.table import Frame, check_target
 from joulelab.cli.estimator.estimate import Asking
 from joulelab.cli.terminal import progress
@@ -114,10 +115,7 @@ def _curve_rows(curve: Curve, objective: str) -> Iterator[Mapping[str, object]]:
     best, costs = curve.best(objective), curve.costs(objective)
     for place, clock_mhz in enumerate(curve.clocks_mhz):
         yield {
-            "model": curve.model,
-            "device": curve.processor.key,
-            "precision": curve.precision,
-            "batch": curve.batch,
+            **asked(curve),
             "phase": curve.phase,
             "work": curve.work,
             "unit": curve.unit,
@@ -157,10 +155,7 @@ def _fit_rows(fit: Fit) -> Iterator[Mapping[str, object]]:
         parts = asdict(memory)
         del parts["timeline_b"]
         yield {
-            "model": fit.model,
-            "device": fit.processor.key,
-            "precision": fit.precision,
-            "batch": fit.batch,
+            **asked(fit),
             "phase": phase,
             **parts,
             "peak_b": memory.peak_b,
@@ -171,10 +166,7 @@ def _fit_rows(fit: Fit) -> Iterator[Mapping[str, object]]:
 
 def _fit_fields(fit: Fit) -> dict[str, object]:
     return {
-        "model": fit.model,
-        "device": fit.processor.key,
-        "precision": fit.precision,
-        "batch": fit.batch,
+        **asked(fit),
         "fits": fit.worst.fits,
         "peak_b": fit.worst.peak_b,
         "largest_batch": fit.largest_batch,

@@ -27,9 +27,11 @@ from joulelab.analysis.estimates.plots import (
     timeline_figure,
 )
 from joulelab.analysis.estimates.roofline import dots, ridge, roofline_figure
+from joulelab.analysis.estimates.wording import host_words
 from joulelab.analysis.table import check_target
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.estimator.opportunities import Opportunity
+from joulelab.estimator.trust import HostRange
 from joulelab.tracking import durable
 
 
@@ -148,6 +150,18 @@ def test_a_page_shows_what_does_not_fit_and_what_has_no_formula():
 
     assert "needs 27 GB more" in text
     assert "lstm (50 % of the bytes)" in text
+
+
+def test_a_page_says_what_other_hosts_would_make_of_a_time_that_the_host_sets():
+    """The terminal gave the range over hosts, and the page left it out."""
+    hosts = HostRange(latency_s=(0.004, 0.02), energy_j=(1.0, 3.0))
+    bound = replace(estimate(), host_range=hosts)
+
+    text = page([cell(bound)])
+
+    assert host_words(bound).startswith("The device waits for launches 40% of the time: 4 ms to 20")
+    assert host_words(bound) in text
+    assert "over known hosts" not in page([cell()])
 
 
 def test_dots_stand_at_their_intensity_and_rate():
