@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from matplotlib.axes import Axes
-
 from joulelab.analysis.figure_file import panel_figure
 from joulelab.analysis.knob_findings import Measured, equals, losses, winners
 from joulelab.analysis.knob_log import KnobLog
@@ -44,7 +42,9 @@ def knob_report(
         frame=knob_frame(result),
         figures={PLOT: partial(knob_figure, drawn, log.panels, note)} if drawn else {},
         panels={
-            f"{PLOT}-{phase.phase}-{panel}": partial(panel_figure, _drawing(phase, panel))
+            f"{PLOT}-{phase.phase}-{panel}": partial(
+                panel_figure, partial(draw_panel, phase=phase, panel=panel)
+            )
             for phase in drawn
             for panel in log.panels
         },
@@ -71,10 +71,6 @@ def knob_sections(
         )
         for phase in phases
     ]
-
-
-def _drawing(phase: KnobPhase, panel: Panel) -> Callable[[Axes], None]:
-    return lambda axes: draw_panel(axes, phase, panel)
 
 
 def _summary(phase: KnobPhase) -> list[tuple[str, float]]:

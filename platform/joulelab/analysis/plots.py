@@ -11,7 +11,6 @@ from operator import attrgetter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from joulelab.analysis.compared import Figures
 from joulelab.analysis.figure_file import headed_figure, headline
 from joulelab.analysis.labels import Label, write_labels
 from joulelab.analysis.quantities import si_scale
@@ -29,12 +28,9 @@ from joulelab.analysis.style import (
     note,
     tidy,
 )
-from joulelab.analysis.sweep import PhaseResult, SweepRow
-from joulelab.analysis.wording import boards_counted, point_name, sentence
-from joulelab.objectives import EDP, OBJECTIVES
-
-Quantity = Callable[[Figures], tuple[float, float]]
-"""Value and standard uncertainty of something that a point costs."""
+from joulelab.analysis.sweep import PhaseResult, SweepRow, cost_of
+from joulelab.analysis.wording import boards_counted, point_name, sentence, upper
+from joulelab.objectives import EDP, ENERGY, OBJECTIVES, TIME, Objective
 
 SweepDot = Dot[SweepRow]
 
@@ -59,23 +55,9 @@ def phase_figure(phase: PhaseResult, *, with_head: bool = True) -> Figure:
 def phase_panels(phase: PhaseResult) -> dict[str, Callable[[Axes], None]]:
     """Return what draws each panel of a phase that :func:`can_plot`, by the panel's name."""
     aim = OBJECTIVES[phase.objective]
-    costs: dict[str, tuple[str, str, Quantity]] = {
-        "energy": (
-            "Energy",
-            f"J/{phase.unit}",
-            lambda f: (f.energy_per_unit_j, f.energy_per_unit_u_j),
-        ),
-        "time": ("Time", f"s/{phase.unit}", lambda f: (f.time_per_unit_s, f.time_per_unit_u_s)),
-    }
-    if aim.name in costs:  # it has a panel
-        costs["edp"] = (EDP.label, EDP.unit, lambda f: (f.edp_js, f.edp_u_js))
-    else:
-        costs[aim.name] = (aim.label, aim.unit, lambda f: (f.cost, f.cost_u))
+    costs = ENERGY, TIME, EDP if aim in (ENERGY, TIME) else aim
     return {
-        **{
-            name: partial(over_clock, phase=phase, title=title, unit=unit, quantity=quantity)
-            for name, (title, unit, quantity) in costs.items()
-        },
+        **{cost.name: partial(over_clock, phase=phase, cost=cost) for cost in costs},
         "trade-off": partial(trade_off, phase=phase),
     }
 
@@ -90,19 +72,16 @@ def _about(phase: PhaseResult) -> str:
     )
 
 
-def over_clock(
-    axes: Axes, phase: PhaseResult, *, title: str, unit: str, quantity: Quantity
-) -> None:
-    """Draw a quantity over the SM clock; a prefix is added to its SI ``unit``."""
-    found = [
-        (row, row.clock_mhz, *quantity(f)) for row, f in phase.measured if row.clock_mhz is not None
-    ]
+def over_clock(axes: Axes, phase: PhaseResult, *, cost: Objective) -> None:
+    """Draw what a unit of work costs over the SM clock."""
+    name, unit, values = cost_of(cost, phase.unit)
+    found = [(row, row.clock_mhz, *values(f)) for row, f in phase.measured if row.clock_mhz]
     factor, prefix = si_scale(value for _, _, value, _ in found)
     dots = [Dot(row=row, x=x, y=y * factor, y_u=u * factor) for row, x, y, u in found]
     clocks = [dot.x for dot in dots] + [_clock(r) for r in phase.rows if r.point.sm_clock_mhz]
     length = max(clocks) - min(clocks) or 1.0
     axes.set_xlim(min(clocks) - 0.04 * length, max(clocks) + 0.04 * length)
-    tidy(axes, title, f"{prefix}{unit}", "SM clock, MHz")
+    tidy(axes, upper(name), f"{prefix}{unit}", "SM clock, MHz")
     low, high = min(dot.y for dot in dots), max(dot.y for dot in dots)
     high = min(high, 2.2 * low)  # the slowest clocks would flatten all others
     axes.set_ylim(low - 0.2 * (high - low) - 0.01 * low, high + 0.14 * (high - low) + 0.01 * low)

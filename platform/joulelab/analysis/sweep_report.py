@@ -32,7 +32,9 @@ def sweep_report(
     traces: Path | None = None,
 ) -> StudyReport:
     """Put a sweep into words, tables and plots."""
-    named = dict(zip(_file_names(result), result.phases, strict=True))
+    # names of files and of MLflow's metrics
+    names = [re.sub(r"[^\w.=-]+", "-", name) for name in phase_names(result)]
+    named = dict(zip(names, result.phases, strict=True))
     drawn = {f"sweep-{name}": phase for name, phase in named.items() if can_plot(phase)}
     prefixed = [(f"{name}." if len(named) > 1 else "", phase) for name, phase in named.items()]
     settings = dict(header.settings) if header else {}
@@ -64,11 +66,6 @@ def sweep_report(
         measurements=measurements,
         header=header,
     )
-
-
-def _file_names(result: SweepResult) -> list[str]:
-    """Name each phase so that a file system and MLflow take it."""
-    return [re.sub(r"[^\w.=-]+", "-", name) for name in phase_names(result)]
 
 
 def _section(

@@ -1,7 +1,7 @@
 """What a sweep found as lines of text, for terminal and page, and as CSV in SI units."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import isfinite, isinf
 from statistics import median
@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from joulelab.analysis.compared import Figures
 from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
-from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
+from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, Values, cost_of
 from joulelab.analysis.table import (
     Columns,
     Frame,
@@ -136,23 +136,11 @@ def sweep_frame(result: SweepResult) -> Frame:
     return frame({**_COLUMNS, **reported}, entries)
 
 
-Values = Callable[[Figures], tuple[float, float | None]]
-"""Value of a quantity and, where it is shown, its standard uncertainty."""
-
-
 def _quantities(phase: PhaseResult, shown: Sequence[SweepRow]) -> list[Quantity[Measured]]:
     figures = [row.figures for row in shown if row.figures is not None]
-    per, aim = f"/{phase.unit}", OBJECTIVES[phase.objective]
-    columns = [
-        _column(
-            "energy", f"J{per}", figures, lambda f: (f.energy_per_unit_j, f.energy_per_unit_u_j)
-        ),
-        _column("time", f"s{per}", figures, lambda f: (f.time_per_unit_s, f.time_per_unit_u_s)),
-        _column(EDP.label, EDP.unit, figures, lambda f: (f.edp_js, None)),
-        _column(ED2P.label, ED2P.unit, figures, lambda f: (f.ed2p_js2, None)),
-    ]
-    if aim not in (ENERGY, TIME, EDP, ED2P):
-        columns.append(_column(aim.label, aim.unit, figures, lambda f: (f.cost, None)))
+    aim = OBJECTIVES[phase.objective]
+    costs = dict.fromkeys((ENERGY, TIME, EDP, ED2P, aim))
+    columns = [_column(*cost_of(cost, phase.unit), figures) for cost in costs]
     return [
         Quantity("power", "W", lambda m: f"{m[1].power_w:.1f}"),
         *columns,
@@ -161,11 +149,15 @@ def _quantities(phase: PhaseResult, shown: Sequence[SweepRow]) -> list[Quantity[
     ]
 
 
-def _column(name: str, unit: str, figures: Sequence[Figures], values: Values) -> Quantity[Measured]:
-    """Write a quantity with the prefix and the decimals that suit all ``figures``."""
+def _column(name: str, unit: str, values: Values, figures: Sequence[Figures]) -> Quantity[Measured]:
+    """Write a quantity with the prefix and the decimals that suit all ``figures``.
+
+    Energy and time have their uncertainties beside them.
+    """
     found = [values(each) for each in figures]
+    has_u = name in (ENERGY.label, TIME.label)
     factor, prefix = si_scale(value for value, _ in found)
-    uncertainties = [u * factor for _, u in found if u and isfinite(u)]
+    uncertainties = [u * factor for _, u in found if has_u and u and isfinite(u)]
     decimals = (
         decimals_for(median(uncertainties))
         if uncertainties
@@ -174,7 +166,7 @@ def _column(name: str, unit: str, figures: Sequence[Figures], values: Values) ->
 
     def cell(measured: Measured) -> str:
         value, u = values(measured[1])
-        if u is None or isinf(u):
+        if not has_u or isinf(u):
             return f"{value * factor:.{decimals}f}"
         return plus_minus(value * factor, u * factor, decimals)
 

@@ -119,7 +119,7 @@ def _recommendation(phase: PhaseResult) -> str:
     best, default = phase.best, phase.default
     if best is None:
         return f"No recommendation: {_why_none(phase)}."
-    lowest, use = phase.least or best, _upper(point_name(best.point))
+    lowest, use = phase.least or best, upper(point_name(best.point))
     if len(phase.measured) == 1:
         return f"{use}: {_cost(phase, best)}; no other point was measured."
     if default is None or default.figures is None:
@@ -199,5 +199,6 @@ def _points(phase: PhaseResult) -> str:
     return "clock" if has_clocks else "point"
 
 
-def _upper(text: str) -> str:
+def upper(text: str) -> str:
+    """Begin ``text`` with a capital."""
     return text[0].upper() + text[1:]

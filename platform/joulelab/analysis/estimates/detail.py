@@ -21,7 +21,6 @@ from joulelab.analysis.table import grid_table, numbers, quiet_table, words
 from joulelab.estimator.api import Fit
 from joulelab.estimator.estimate import (
     COMPONENTS,
-    Bound,
     EnergySplit,
     Estimate,
     MemoryEstimate,
@@ -47,13 +46,15 @@ def detail(cell: Cell) -> RenderableType:
 
 
 def bars_table(
-    title: str, rows: Sequence[tuple[str, float, str, str]], *, width: int = 20
+    title: str, parts: Mapping[str, float], unit: str, colors: Mapping[str, str], *, width: int = 20
 ) -> Table:
-    """Lay out shares as bars, from their name, share of 0 to 1, figure and colour."""
+    """Lay out parts of a whole as bars, each with its share and its amount."""
     heads = Column(style="dim", no_wrap=True), *words(""), *numbers("", "")
-    table = grid_table(title, *heads, padding=(0, 1))
-    for name, share, figure, style in rows:
-        table.add_row(name, bar(share, width=width, style=style), f"{share:.0%}", figure)
+    table, whole = grid_table(title, *heads, padding=(0, 1)), sum(parts.values())
+    for name, part in parts.items():
+        share = part / whole if whole else 0.0
+        drawn = bar(share, width=width, style=colors[name])
+        table.add_row(name, drawn, f"{share:.0%}", brief(part, unit))
     return table
 
 
@@ -68,30 +69,16 @@ def opportunity_table(found: Sequence[Opportunity]) -> Table:
 
 
 def _phase(phase: PhaseEstimate, estimate: Estimate) -> RenderableType:
+    energy_j, latency_s = phase.energy.total_j, phase.latency_s
+    spent_j = {str(name): phase.energy.of(name) for name in COMPONENTS}
+    set_by_s = {str(bound): share * latency_s for bound, share in phase.bound_shares.items()}
+    inks = {name: color for name, (_, color) in COMPONENT_MARKS.items()}
     beside = Table.grid(padding=(0, 4))
-    beside.add_row(_energy(phase), _time(phase))
+    beside.add_row(
+        bars_table(f"Energy {brief(energy_j, 'J')}", spent_j, "J", inks),
+        bars_table(f"Time {brief(latency_s, 's')} set by", set_by_s, "s", BOUND_COLORS),
+    )
     return Group(beside, Text(), _facts(phase, estimate))
-
-
-def _energy(phase: PhaseEstimate) -> Table:
-    rows = [
-        (
-            name,
-            phase.energy.shares[name],
-            brief(phase.energy.of(name), "J"),
-            COMPONENT_MARKS[name][1],
-        )
-        for name in COMPONENTS
-    ]
-    return bars_table(f"Energy {brief(phase.energy.total_j, 'J')}", rows)
-
-
-def _time(phase: PhaseEstimate) -> Table:
-    rows = [
-        (bound, share, brief(share * phase.latency_s, "s"), BOUND_COLORS[bound])
-        for bound, share in phase.bound_shares.items()
-    ]
-    return bars_table(f"Time {brief(phase.latency_s, 's')} set by", rows)
 
 
 def _facts(phase: PhaseEstimate, estimate: Estimate) -> Table:
@@ -123,13 +110,9 @@ _LEVELS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
 def memory_table(phase: str, memory: MemoryEstimate) -> RenderableType:
     """Lay out the parts of ``memory``, its timeline below."""
-    rows = [
-        (name, part_b / memory.peak_b, brief(part_b, "B"), _STYLES[name])
-        for name, part_b in memory.parts.items()
-    ]
     lines: list[RenderableType] = [
         Text(f"{phase}: {memory_words(memory)}", style="" if memory.fits else "bold red"),
-        bars_table("", rows, width=30),
+        bars_table("", memory.parts, "B", _STYLES, width=30),
     ]
     if len(memory.timeline_b) > 1:
         low, high = (
@@ -196,7 +179,7 @@ COMPONENT_MARKS: Mapping[str, tuple[str, str]] = {
 }
 """Block and colour of each component of energy."""
 
-BOUND_COLORS: Mapping[Bound, str] = {
+BOUND_COLORS: Mapping[str, str] = {
     "compute": "blue",
     "memory": "green",
     "launch": "bright_black",
