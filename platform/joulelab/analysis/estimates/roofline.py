@@ -10,7 +10,6 @@ from matplotlib.lines import Line2D
 
 from joulelab.analysis.estimates.kernels import flop_of, main_memory_b, short
 from joulelab.analysis.estimates.plots import BOUND_INKS
-from joulelab.analysis.labels import Label, write_labels
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.style import INK, MUTED, in_style, note, tidy
 from joulelab.core.cost import Pipe
@@ -165,11 +164,38 @@ def _scatter(axes: Axes, shown: Sequence[Dot]) -> None:
         axes.scatter(
             dot.flop_per_b, dot.flop_per_s, s=7, color=BOUND_INKS[dot.bound], linewidth=0, zorder=4
         )
-    numbers = [
-        Label(x=d.flop_per_b, y=d.flop_per_s, text=f"{i}", color=INK, is_strong=True, size=8.5)
-        for i, d in enumerate(shown[:MAX_NAMES], 1)
-    ]
-    write_labels(axes, numbers, [(number.x, number.y) for number in numbers])
+    _number(axes, shown[:MAX_NAMES])
+
+
+def _number(axes: Axes, named: Sequence[Dot]) -> None:
+    """Write ranks beside their dots, each at the first of eight places that is still free."""
+    taken = [_place(axes, dot) for dot in named]
+    scale = axes.figure.get_figure(root=True).dpi / 72
+    for rank, dot in enumerate(named):
+        x, y = _place(axes, dot)
+        away = 6 + 15 * dot.share**0.5
+        places = [(away * dx, away * dy) for dx, dy in _AROUND]
+        dx, dy = max(places, key=lambda p: _free(x + p[0] * scale, y + p[1] * scale, taken))
+        taken.append((x + dx * scale, y + dy * scale))
+        note(
+            axes, f"{rank + 1}", (dot.flop_per_b, dot.flop_per_s), (dx, dy), color=INK, ha="center",
+            va="center", fontweight="bold", zorder=6,
+        )  # fmt: skip
+
+
+def _place(axes: Axes, dot: Dot) -> tuple[float, float]:
+    """Return where ``dot`` is, in pixels."""
+    x, y = axes.transData.transform((dot.flop_per_b, dot.flop_per_s))
+    return float(x), float(y)
+
+
+_AROUND = ((0, 1), (1, 0), (0, -1), (-1, 0), (0.8, 0.8), (0.8, -0.8), (-0.8, -0.8), (-0.8, 0.8))
+
+
+def _free(x: float, y: float, taken: Sequence[tuple[float, float]]) -> float:
+    """Return the squared distance to the nearest taken place, up to what is far enough."""
+    nearest = min(((x - a) ** 2 + (y - b) ** 2 for a, b in taken), default=1e9)
+    return min(nearest, 18.0**2)
 
 
 def _keys(figure: Figure, axes: Axes, shown: Sequence[Dot]) -> None:
