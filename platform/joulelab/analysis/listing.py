@@ -92,7 +92,7 @@ class Listing(Generic[RowT, FoundT]):
         below = "\n".join(each for each in caption if each.partition(":")[0] not in without)
         table = quiet_table(Column("", no_wrap=True), caption=escape(below), padding=(0, 0))
         for name, unit in (heads[i] for i in kept):
-            table.add_column(f"{name}\n{unit}".rstrip(), justify="right", overflow="fold")
+            table.add_column(f"{name}\n{unit}", justify="right", overflow="fold")
         for row in rows:
             line = self.line(row)
             cells = [*line.named, *_cells(line, quantities), _count(row)]
