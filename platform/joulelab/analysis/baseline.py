@@ -7,7 +7,7 @@ from math import hypot
 
 from rich.table import Table
 
-from joulelab.analysis.compared import mean_of
+from joulelab.analysis.compared import mean_of, varying
 from joulelab.analysis.quantities import quantity, uncertain
 from joulelab.analysis.table import Columns, Frame, frame, numbers, quiet_table
 from joulelab.core.configuration import KnobValue
@@ -135,30 +135,28 @@ def baseline_table(rows: Sequence[BaselineRow]) -> Table:
     return table
 
 
-def row_name(row: BaselineRow, varying: Collection[str]) -> str:
+def row_name(row: BaselineRow, named: Collection[str]) -> str:
     """Name a row by workload, phase and the knobs that set it apart, ``"llama decode bf16"``."""
-    return " ".join(part for part in (_program(row), _knobs(row, varying)) if part)
+    return " ".join(part for part in (_program(row), _knobs(row, named)) if part)
 
 
 def varying_knobs(rows: Sequence[BaselineRow], workload: str) -> frozenset[str]:
     """Return the knobs that differ between the rows of a workload."""
-    known = [dict(row.knobs) for row in rows if row.workload == workload]
-    names = {name for knobs in known for name in knobs}
-    return frozenset(n for n in names if len({str(knobs.get(n, "")) for knobs in known}) > 1)
+    return frozenset(varying([dict(row.knobs) for row in rows if row.workload == workload]))
 
 
-def _cells(row: BaselineRow, varying: frozenset[str]) -> tuple[str, ...]:
-    name = f"{_program(row)} [dim]{_knobs(row, varying)}[/]"
+def _cells(row: BaselineRow, named: Collection[str]) -> tuple[str, ...]:
+    name = f"{_program(row)} [dim]{_knobs(row, named)}[/]"
     number = f"{row.num_valid}" + (f" [red](+{row.num_invalid} invalid)[/]" * bool(row.num_invalid))
     if row.energy_per_unit_j is None or row.time_per_unit_s is None:
         return (name, "", "", "", f"[red]{', '.join(row.reasons)}[/]", "", number)
     return (
         name,
-        _number(row.sm_clock_mhz),
-        f"{_number(row.power_w)} ± {row.power_u_w:.1f}",
-        _number(row.idle_power_w),
-        _energy(row.energy_per_unit_j, row.energy_per_unit_u_j or 0.0, row.unit),
-        _time(row.time_per_unit_s, row.unit),
+        rounded(row.sm_clock_mhz),
+        f"{rounded(row.power_w)} ± {row.power_u_w:.1f}",
+        rounded(row.idle_power_w),
+        well_known(row.energy_per_unit_j, row.energy_per_unit_u_j, f"J/{row.unit}"),
+        quantity(row.time_per_unit_s, f"s/{row.unit}"),
         number,
     )
 
@@ -167,30 +165,27 @@ def _program(row: BaselineRow) -> str:
     return row.workload if row.phase == row.workload else f"{row.workload} {row.phase}"
 
 
-def _knobs(row: BaselineRow, varying: Collection[str]) -> str:
-    return " ".join(_knob(name, value) for name, value in row.knobs if name in varying)
+def _knobs(row: BaselineRow, named: Collection[str]) -> str:
+    return " ".join(
+        value if isinstance(value, str) else f"{name}={value}"
+        for name, value in row.knobs
+        if name in named
+    )
 
 
 def cost(row: BaselineRow) -> str:
     """Write what a row costs, ``"1.20 ± 0.03 J/token in 2 ms/token"``; ``""`` without figures."""
     if row.energy_per_unit_j is None or row.time_per_unit_s is None:
         return ""
-    energy = _energy(row.energy_per_unit_j, row.energy_per_unit_u_j or 0.0, row.unit)
-    return f"{energy} in {_time(row.time_per_unit_s, row.unit)}"
+    energy = well_known(row.energy_per_unit_j, row.energy_per_unit_u_j, f"J/{row.unit}")
+    return f"{energy} in {quantity(row.time_per_unit_s, f's/{row.unit}')}"
 
 
-def _energy(value_j: float, u_j: float, unit: str) -> str:
-    """Write energy per unit of work, its uncertainty as at least 0.01 % of it."""
-    return uncertain(value_j, max(u_j, 1e-4 * value_j), f"J/{unit}")
+def well_known(value: float, u: float | None, unit: str) -> str:
+    """Write a quantity with its uncertainty, at least 0.01 % of it."""
+    return uncertain(value, max(u or 0.0, 1e-4 * value), unit)
 
 
-def _time(value_s: float, unit: str) -> str:
-    return quantity(value_s, f"s/{unit}")
-
-
-def _knob(name: str, value: KnobValue) -> str:
-    return value if isinstance(value, str) else f"{name}={value}"
-
-
-def _number(value: float | None) -> str:
+def rounded(value: float | None) -> str:
+    """Write a whole number; ``""`` for what is not known."""
     return "" if value is None else f"{value:.0f}"

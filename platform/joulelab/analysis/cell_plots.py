@@ -1,12 +1,11 @@
 """Workloads at the driver's own clocks as pictures: a bar for each, and a cell for each format."""
 
 from collections.abc import Mapping, Sequence
-from math import log2
+from itertools import product
+from math import log2, nan
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
@@ -20,9 +19,9 @@ from joulelab.analysis.style import (
     COVERAGE,
     CURVE,
     INK,
-    MUTED,
     PAPER,
-    RC,
+    in_style,
+    note,
     tidy,
 )
 
@@ -42,11 +41,47 @@ def can_plot_matrix(rows: Sequence[MatrixRow], *, reference: str = "bf16") -> bo
     return any(_energy_j(line.get(reference)) for line in _lines(rows).values())
 
 
+@in_style
 def matrix_figure(rows: Sequence[MatrixRow], *, reference: str = "bf16") -> Figure:
-    """Draw the energy of every format over that of ``reference``, a cell each."""
-    with mpl.rc_context(RC):
-        precisions = list(dict.fromkeys(row.precision for row in rows))
-        return _figure(_lines(rows), precisions, reference)
+    """Draw the energy of every format over that of ``reference``, a cell each.
+
+    A program that has no figure in that format is compared with its first one that has.
+    """
+    lines, precisions = _lines(rows), list(dict.fromkeys(row.precision for row in rows))
+    references = [_reference(line, reference) for line in lines.values()]
+    cells = [
+        [_cell(line.get(each), line.get(one)) for each in precisions]
+        for line, one in zip(lines.values(), references, strict=True)
+    ]
+    width_in, height_in = _LABEL_IN + _CELL_IN[0] * len(precisions), _CELL_IN[1] * len(lines)
+    figure = Figure(figsize=(width_in + 0.2, height_in + 1.0))
+    axes = figure.add_axes(
+        (
+            _LABEL_IN / (width_in + 0.2), 0.1 / (height_in + 1.0),
+            (width_in - _LABEL_IN) / (width_in + 0.2), height_in / (height_in + 1.0),
+        )
+    )  # fmt: skip
+    axes.imshow(
+        np.ma.masked_invalid([[log for log, _ in line] for line in cells]), aspect="auto",
+        vmin=-_OFTEN, vmax=_OFTEN,
+        cmap=LinearSegmentedColormap.from_list("ratio", [CURVE, PAPER, BEST]),
+    )  # fmt: skip
+    for x, y in product(range(len(precisions)), range(len(lines))):
+        log, text = cells[y][x]
+        known = np.isfinite(log)
+        color = PAPER if known and abs(log) > 0.6 * _OFTEN else INK
+        size = 8 if known else 6.5
+        axes.text(x, y, text, ha="center", va="center", fontsize=size, color=color)
+    others = ["" if one == reference else f" (over {one})" for one in references]
+    axes.set_xticks(range(len(precisions)), precisions)
+    names = [f"{name}{over}" for name, over in zip(lines, others, strict=True)]
+    axes.set_yticks(range(len(lines)), names)
+    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    is_starred = any(text.endswith("*") for line in cells for _, text in line)
+    star = ", * measured on another board" * is_starred
+    axes.set_title(f"Energy per unit of work over that of {reference}{star}", loc="left", pad=22)
+    return figure
 
 
 def _lines(rows: Sequence[MatrixRow]) -> dict[str, dict[str, MatrixRow]]:
@@ -56,24 +91,17 @@ def _lines(rows: Sequence[MatrixRow]) -> dict[str, dict[str, MatrixRow]]:
     """
     phases: dict[object, dict[str, None]] = {}
     for row in rows:
-        known = phases.setdefault(_program(row), {})
+        known = phases.setdefault((row.workload, row.variant, row.batch), {})
         if row.phase:
             known[row.phase] = None
     lines: dict[str, dict[str, MatrixRow]] = {}
     for row in rows:
-        for phase in [row.phase] if row.phase else phases[_program(row)]:
-            lines.setdefault(_name(row, phase), {})[row.precision] = row
+        batch = "" if row.batch is None else f", batch {row.batch}"
+        own = phases[row.workload, row.variant, row.batch]
+        for phase in [row.phase] if row.phase else own:
+            named = dict.fromkeys((row.workload, row.variant, phase))
+            lines.setdefault(f"{' '.join(named)}{batch}", {})[row.precision] = row
     return lines
-
-
-def _program(row: MatrixRow) -> tuple[object, ...]:
-    return row.workload, row.variant, row.batch
-
-
-def _name(row: MatrixRow, phase: str) -> str:
-    named = dict.fromkeys((row.workload, row.variant, phase))
-    batch = "" if row.batch is None else f", batch {row.batch}"
-    return f"{' '.join(named)}{batch}"
 
 
 def _reference(line: Mapping[str, MatrixRow], wanted: str) -> str:
@@ -82,76 +110,17 @@ def _reference(line: Mapping[str, MatrixRow], wanted: str) -> str:
     return wanted if wanted in measured or not measured else measured[0]
 
 
-def _figure(
-    lines: Mapping[str, Mapping[str, MatrixRow]], precisions: list[str], reference: str
-) -> Figure:
-    width_in, height_in = _LABEL_IN + _CELL_IN[0] * len(precisions), _CELL_IN[1] * len(lines)
-    figure = Figure(figsize=(width_in + 0.2, height_in + 1.0))
-    axes = figure.add_axes(
-        (
-            _LABEL_IN / (width_in + 0.2), 0.1 / (height_in + 1.0),
-            (width_in - _LABEL_IN) / (width_in + 0.2), height_in / (height_in + 1.0),
-        )
-    )  # fmt: skip
-    references = [_reference(line, reference) for line in lines.values()]
-    ratios = [
-        [_log_ratio(line, each, one) for each in precisions]
-        for line, one in zip(lines.values(), references, strict=True)
-    ]
-    axes.imshow(
-        np.ma.masked_invalid(ratios), aspect="auto", vmin=-_OFTEN, vmax=_OFTEN,
-        cmap=LinearSegmentedColormap.from_list("ratio", [CURVE, PAPER, BEST]),
-    )  # fmt: skip
-    starred = _write_cells(axes, lines, precisions, ratios, references)
-    axes.set_xticks(range(len(precisions)), precisions)
-    axes.set_yticks(
-        range(len(lines)),
-        [
-            name if one == reference else f"{name} (over {one})"
-            for name, one in zip(lines, references, strict=True)
-        ],
-    )
-    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
-    axes.spines[:].set_visible(False)
-    note = ", * measured on another board" if starred else ""
-    axes.set_title(f"Energy per unit of work over that of {reference}{note}", loc="left", pad=22)
-    return figure
+def _cell(row: MatrixRow | None, reference: MatrixRow | None) -> tuple[float, str]:
+    """Return the doublings of energy over the reference, and what is written.
 
-
-def _write_cells(
-    axes: Axes,
-    lines: Mapping[str, Mapping[str, MatrixRow]],
-    precisions: Sequence[str],
-    ratios: Sequence[Sequence[float]],
-    references: Sequence[str],
-) -> bool:
-    """Write every ratio, or why there is none; return whether any is one of two boards."""
-    starred = False
-    for y, (line, logs, one) in enumerate(zip(lines.values(), ratios, references, strict=True)):
-        for x, (precision, log) in enumerate(zip(precisions, logs, strict=True)):
-            row = line.get(precision)
-            known = np.isfinite(log)
-            is_apart = _is_apart(row, line.get(one))
-            starred |= is_apart
-            why = "" if row is None else _WITHOUT.get(row.outcome, "")
-            text = f"{2**log:.2f}{'*' * is_apart}" if known else why
-            axes.text(
-                x, y, text, ha="center", va="center", fontsize=8 if known else 6.5,
-                color=PAPER if known and abs(log) > 0.6 * _OFTEN else INK,
-            )  # fmt: skip
-    return starred
-
-
-def _is_apart(row: MatrixRow | None, reference: MatrixRow | None) -> bool:
-    """Whether both have figures, and no board has both."""
-    if row is None or reference is None or not (row.boards and reference.boards):
-        return False
-    return not set(row.boards) & set(reference.boards)
-
-
-def _log_ratio(line: Mapping[str, MatrixRow], precision: str, reference: str) -> float:
-    energy_j, reference_j = _energy_j(line.get(precision)), _energy_j(line.get(reference))
-    return log2(energy_j / reference_j) if energy_j and reference_j else float("nan")
+    That is the ratio, with a star if no board has both, or why there is none.
+    """
+    energy_j, reference_j = _energy_j(row), _energy_j(reference)
+    if row is None or reference is None or not (energy_j and reference_j):
+        return nan, "" if row is None else _WITHOUT.get(row.outcome, "")
+    has_boards = bool(row.boards and reference.boards)
+    is_apart = has_boards and not set(row.boards) & set(reference.boards)
+    return log2(energy_j / reference_j), f"{energy_j / reference_j:.2f}{'*' * is_apart}"
 
 
 def _energy_j(row: MatrixRow | None) -> float | None:
@@ -163,8 +132,7 @@ def save_baseline_plot(rows: Sequence[BaselineRow], stem: Path) -> tuple[Path, .
     valid = [row for row in rows if row.power_w is not None]
     if not valid:
         return ()
-    with mpl.rc_context(RC):
-        figure = _baseline_figure(valid)
+    figure = _baseline_figure(valid)
     return save_png_and_svg(figure, stem)
 
 
@@ -172,7 +140,8 @@ def _baseline_figure(rows: Sequence[BaselineRow]) -> Figure:
     figure = Figure(figsize=(9, 1.2 + 0.28 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     devices = ", ".join(sorted({row.device for row in rows}))
-    tidy(axes, f"Power at the driver's own clocks on {devices}", "", "W")
+    marks = f"bars: {PLUS_MINUS} k={COVERAGE}; costs: {PLUS_MINUS} standard uncertainty"
+    tidy(axes, f"Power at the driver's own clocks on {devices}", marks, "W")
     places = range(len(rows))
     powers_w = [row.power_w or 0.0 for row in rows]
     expanded_w = [COVERAGE * (row.power_u_w or 0.0) for row in rows]
@@ -181,19 +150,12 @@ def _baseline_figure(rows: Sequence[BaselineRow]) -> Figure:
     axes.barh(places, idle_w, color=CAPPED, height=0.66, label="at rest")
     axes.errorbar(powers_w, places, xerr=expanded_w, fmt="none", ecolor=INK, elinewidth=0.9)
     for place, row in enumerate(rows):
-        axes.annotate(
-            cost(row), (powers_w[place] + expanded_w[place], place), xytext=(6, 0),
-            textcoords="offset points", va="center", color=MUTED, fontsize=8,
-        )  # fmt: skip
+        at = powers_w[place] + expanded_w[place], place
+        note(axes, cost(row), at, (6, 0), size=8, va="center")
     names = [row_name(row, varying_knobs(rows, row.workload)) for row in rows]
     axes.set_yticks(places, names, color=INK)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(0, 1.75 * max(powers_w))
     axes.grid(visible=False, axis="y")
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=8)
-    axes.annotate(
-        f"bars: {PLUS_MINUS} k={COVERAGE}; costs: {PLUS_MINUS} standard uncertainty", (0, 1),
-        xycoords="axes fraction", xytext=(0, 5), textcoords="offset points", color=MUTED,
-        fontsize=8.5,
-    )  # fmt: skip
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
     return figure

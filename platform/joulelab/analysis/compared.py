@@ -1,7 +1,7 @@
 """What every study of several boards comes to: rows with figures, and how they are compared."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import log
@@ -167,21 +167,16 @@ def comparable(
         return [], tuple(invalid)
     source = Counter(m.windows[0].source for m in valid).most_common(1)[0][0]
     alike = [m for m in valid if m.windows[0].source == source]
-    mixed = [
-        exclusion(m, label, f"Its energy is not from the {source}, as that of most others is.")
-        for m in valid
-        if m.windows[0].source != source
-    ]
+    mixed = f"Its energy is not from the {source}, as that of most others is."
     labels, boards = [label(m) for m in alike], [m.device.uuid for m in alike]
     hub = reference if reference in labels else Counter(labels).most_common(1)[0][0]
     is_tied = tied(labels, boards, hub)
-    counted = [m for m, yes in zip(alike, is_tied, strict=True) if yes]
-    apart = [
-        exclusion(m, label, f"Its board shares no operating point with those that ran {hub}.")
-        for m, yes in zip(alike, is_tied, strict=True)
-        if not yes
-    ]
-    return counted, (*invalid, *mixed, *apart)
+    apart = f"Its board shares no operating point with those that ran {hub}."
+    return [m for m, yes in zip(alike, is_tied, strict=True) if yes], (
+        *invalid,
+        *(exclusion(m, label, mixed) for m in valid if m.windows[0].source != source),
+        *(exclusion(m, label, apart) for m, yes in zip(alike, is_tied, strict=True) if not yes),
+    )
 
 
 def fit_quantities(
@@ -269,6 +264,12 @@ def observed_clock_mhz(measurements: Sequence[Measurement]) -> float | None:
     trusted = [m for m in measurements if m.valid] or measurements
     clocks = [m.observed.sm_clock_mhz for m in trusted if m.observed.sm_clock_mhz is not None]
     return median(clocks) if clocks else None
+
+
+def varying(settings: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the names whose values differ, or that not all of ``settings`` have."""
+    names = dict.fromkeys(name for known in settings for name in known)
+    return [name for name in names if len({known.get(name) for known in settings}) > 1]
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:

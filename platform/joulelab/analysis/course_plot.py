@@ -5,13 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib as mpl
-from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from joulelab.analysis.figure_file import themed_svg
-from joulelab.analysis.style import BEST, CAPPED, CURVE, EQUAL, INK, MUTED, RC, tidy
+from joulelab.analysis.style import BEST, CAPPED, CURVE, EQUAL, INK, MUTED, in_style, tidy
 from joulelab.core.measurement import Measurement
 from joulelab.core.trace import PowerTrace
 from joulelab.errors import TrackingError
@@ -48,37 +45,32 @@ class TrialCourse:
     series: Mapping[str, Series]
 
 
-def courses_plot(
-    wanted: Sequence[tuple[str, Measurement]], traces: Path | None, prefix: str
-) -> Markup | None:
-    """Draw trials over time for a page; ``None`` where nothing of them was kept.
-
-    ``prefix`` is of the ids within the drawing, see :func:`themed_svg`.
-    """
+def courses_figure(wanted: Sequence[tuple[str, Measurement]], traces: Path | None) -> Figure | None:
+    """Draw trials over time for a page; ``None`` where nothing of them was kept."""
     courses = [] if traces is None else _read(wanted, traces)
-    return themed_svg(course_figure(courses), prefix) if courses else None
+    return course_figure(courses) if courses else None
 
 
+@in_style
 def course_figure(courses: Sequence[TrialCourse]) -> Figure:
     """Draw trials, at least one, each a row of panels whose scales all rows share."""
     panels = [panel for panel in _PANELS if any(set(panel[2]) & set(c.series) for c in courses)]
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(11, 1.0 + 1.6 * len(courses)), layout="constrained")
-        grid = figure.subplots(len(courses), len(panels), sharex="row", sharey="col", squeeze=False)
-        for row, course in zip(grid, courses, strict=True):
-            start_s = min(series.t_s[0] for series in course.series.values())
-            for axes, (_, _, names) in zip(row, panels, strict=True):
-                tidy(axes, "", "", "")
-                _draw(axes, course, names, start_s)
-            row[0].set_ylabel(course.name, color=INK, fontsize=9, fontweight="bold")
-        for first, last, (title, unit, names) in zip(grid[0], grid[-1], panels, strict=True):
-            tidy(first, title, unit, first.get_xlabel())
-            _scale(first, names)
-            last.set_xlabel("s", fontsize=8.5)
-            last.legend(
-                loc="upper left", bbox_to_anchor=(0, -0.28), ncols=2, frameon=False, fontsize=7.5,
-                labelcolor=MUTED, handlelength=1.2, borderpad=0,
-            )  # fmt: skip
+    figure = Figure(figsize=(11, 1.0 + 1.6 * len(courses)), layout="constrained")
+    grid = figure.subplots(len(courses), len(panels), sharex="row", sharey="col", squeeze=False)
+    for row, course in zip(grid, courses, strict=True):
+        start_s = min(series.t_s[0] for series in course.series.values())
+        for axes, (_, _, names) in zip(row, panels, strict=True):
+            tidy(axes, "", "", "")
+            _draw(axes, course, names, start_s)
+        row[0].set_ylabel(course.name, color=INK, fontsize=9, fontweight="bold")
+    for first, last, (title, unit, names) in zip(grid[0], grid[-1], panels, strict=True):
+        tidy(first, title, unit, first.get_xlabel())
+        _scale(first, names)
+        last.set_xlabel("s", fontsize=8.5)
+        last.legend(
+            loc="upper left", bbox_to_anchor=(0, -0.28), ncols=2, fontsize=7.5,
+            labelcolor=MUTED, handlelength=1.2, borderpad=0,
+        )  # fmt: skip
     return figure
 
 
@@ -115,13 +107,13 @@ def _read(wanted: Sequence[tuple[str, Measurement]], traces: Path) -> list[Trial
     return found
 
 
+@in_style
 def trace_figure(traces: Mapping[str, PowerTrace], *, title: str) -> Figure:
     """Draw power over time, one panel for each trace, by the name of what was measured."""
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(9, 1.2 + 2.4 * len(traces)), layout="constrained")
-        panels = figure.subplots(len(traces), 1, squeeze=False)[:, 0]
-        for axes, (name, trace) in zip(panels, traces.items(), strict=True):
-            axes.plot(trace.t_s - trace.t_s[0], trace.power_w, linewidth=1)
-            axes.set(title=f"{name}: power in W", xlabel="s", ylim=(0, None))
-        figure.suptitle(title)
+    figure = Figure(figsize=(9, 1.2 + 2.4 * len(traces)), layout="constrained")
+    panels = figure.subplots(len(traces), 1, squeeze=False)[:, 0]
+    for axes, (name, trace) in zip(panels, traces.items(), strict=True):
+        axes.plot(trace.t_s - trace.t_s[0], trace.power_w, linewidth=1)
+        axes.set(title=f"{name}: power in W", xlabel="s", ylim=(0, None))
+    figure.suptitle(title)
     return figure

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from joulelab.analysis import style
-from joulelab.analysis.style import MUTED, RC
+from joulelab.analysis.style import MUTED, RC, in_style
 from joulelab.tracking.durable import write_whole
 
 _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -85,15 +85,15 @@ COLUMN_IN, PAGE_IN = 3.5, 7.16
 """Widths of a column and of a page of two columns, IEEE's; ACM's are 5 % narrower."""
 
 
+@in_style
 def panel_figure(draw: Callable[[Axes], None]) -> Figure:
     """Return one panel for a paper, as wide as a column of text and without a head."""
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(COLUMN_IN, 2.5))
-        figure.subplots_adjust(left=0.14, right=0.93, top=0.8, bottom=0.18)
-        axes = figure.add_subplot()
-        draw(axes)
-        title = axes.get_title(loc="left")
-        axes.set_title(title, loc="left", fontsize=8, fontweight="bold", pad=16)
+    figure = Figure(figsize=(COLUMN_IN, 2.5))
+    figure.subplots_adjust(left=0.14, right=0.93, top=0.8, bottom=0.18)
+    axes = figure.add_subplot()
+    draw(axes)
+    title = axes.get_title(loc="left")
+    axes.set_title(title, loc="left", fontsize=8, fontweight="bold", pad=16)
     return figure
 
 
@@ -131,12 +131,10 @@ def themed_svg(figure: Figure, prefix: str) -> Markup:
     It is drawn in the palette of :mod:`joulelab.analysis.style`; ``prefix`` is put before every
     id, so that plots on one page do not meet.
     """
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg_of(figure), count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\bid="', f'id="{prefix}', svg)
-    svg = re.sub(r"url\(#", f"url(#{prefix}", svg)
-    svg = re.sub(r'href="#', f'href="#{prefix}', svg)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg_of(figure), flags=re.DOTALL)
+    for side in ("width", "height"):
+        svg = re.sub(rf'(<svg[^>]*?) {side}="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}", svg)
     for color, ink in _INKS.items():
         svg = svg.replace(color, f"var(--{ink})")
     return Markup(svg)  # noqa: S704 - drawn by us; the texts in it are escaped by matplotlib

@@ -5,21 +5,17 @@ Drawn on figures of their own, without pyplot and its global state, so that any 
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from textwrap import wrap
 
-import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from joulelab.analysis.compared import Figures
 from joulelab.analysis.figure_file import headed_figure, headline
 from joulelab.analysis.knob_findings import crossover, losses
 from joulelab.analysis.knob_study import KnobPhase, KnobRow, Panel
-from joulelab.analysis.labels import Label, write_at_ends, write_labels
+from joulelab.analysis.labels import Label, joined, write_at_ends, write_labels
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.style import (
     BEST,
@@ -28,20 +24,25 @@ from joulelab.analysis.style import (
     EQUAL,
     INK,
     MUTED,
-    RC,
+    Dot,
+    draw_dots,
+    fit_axis,
+    in_style,
     is_wide,
-    limits,
-    plain_log_ticks,
+    note,
     tidy,
 )
 from joulelab.analysis.wording import board_words
 from joulelab.core.configuration import KnobValue
 
 _ROW_IN = 3.4
+_PAIRS = ("trade", "quality")
+"""Panels of a quantity against another one."""
 _MOST_LINES = 4
 """Of an answer above the panels."""
 
 
+@in_style
 def knob_figure(phases: Sequence[KnobPhase], panels: Sequence[Panel], answer: str = "") -> Figure:
     """Draw phases that have figures, a row each, below what ``answer`` says."""
     lines = [headline(line) for line in answer.splitlines()]
@@ -49,13 +50,12 @@ def knob_figure(phases: Sequence[KnobPhase], panels: Sequence[Panel], answer: st
         where = board_words(phases[0].boards[0])
         lines = [f"{phases[0].workload} on {where}: the answers are in the report"]
     height_in = _ROW_IN * len(phases)
-    with mpl.rc_context(RC):
-        figure = headed_figure(lines, caption(*phases), panels_in=height_in, size=11)
-        figure.subplots_adjust(wspace=0.16, hspace=0.48)
-        grid = figure.subplots(len(phases), len(panels), squeeze=False)
-        for row, phase in zip(grid, phases, strict=True):
-            for axes, panel in zip(row, panels, strict=True):
-                draw_panel(axes, phase, panel)
+    figure = headed_figure(lines, caption(*phases), panels_in=height_in, size=11)
+    figure.subplots_adjust(wspace=0.16, hspace=0.48)
+    grid = figure.subplots(len(phases), len(panels), squeeze=False)
+    for row, phase in zip(grid, phases, strict=True):
+        for axes, panel in zip(row, panels, strict=True):
+            draw_panel(axes, phase, panel)
     return figure
 
 
@@ -83,15 +83,10 @@ _TITLES: dict[Panel, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Dot:
-    row: KnobRow
-    x: float
-    y: float
-    u: float
+KnobDot = Dot[KnobRow]
 
 
-_Curves = Mapping[tuple[KnobValue, ...], list[_Dot]]
+_Curves = Mapping[tuple[KnobValue, ...], list[KnobDot]]
 
 
 def draw_panel(axes: Axes, phase: KnobPhase, panel: Panel) -> None:
@@ -101,11 +96,13 @@ def draw_panel(axes: Axes, phase: KnobPhase, panel: Panel) -> None:
     if not found:
         axes.set_axis_off()
         return
-    x_factor, x_label = _x_scale(phase, panel, [x for x, _, _ in found.values()])
+    x_name = {"trade": "throughput", "quality": "energy"}.get(panel, "")
+    x_factor, x_label = _scale(phase, x_name, [x for x, _, _ in found.values()])
     y_factor, y_unit = _scale(phase, panel, [y for _, y, _ in found.values()])
-    drawn: defaultdict[tuple[KnobValue, ...], list[_Dot]] = defaultdict(list)
+    drawn: defaultdict[tuple[KnobValue, ...], list[KnobDot]] = defaultdict(list)
     for row, (x, y, u) in sorted(found.items(), key=lambda pair: phase.axes[-1].place(pair[0].x)):
-        drawn[row.series].append(_Dot(row=row, x=x * x_factor, y=y * y_factor, u=u * y_factor))
+        dot = Dot(row=row, x=x * x_factor, y=y * y_factor, y_u=u * y_factor)
+        drawn[row.series].append(dot)
     curves = {series: drawn[series] for series in phase.curves if series in drawn}
     tidy(axes, f"{phase.title}: {_TITLES[panel]}", y_unit, x_label)
     _set_axes(axes, phase, panel, [dot for dots in curves.values() for dot in dots])
@@ -113,13 +110,18 @@ def draw_panel(axes: Axes, phase: KnobPhase, panel: Panel) -> None:
         _draw(axes, dots, index)
     if panel == "energy":
         _mark_losses(axes, phase, curves)
-    is_pair = panel in {"trade", "quality"}
+    is_pair = panel in _PAIRS
     names = _curve_names(phase, curves) if len(curves) > 1 else []
     has_dots = is_pair or phase.axes[-1].places is not None
     written = [] if is_pair or not names else write_at_ends(axes, names)
     labels = [*(names if is_pair else ()), *(_dot_names(phase, curves) if has_dots else ())]
-    covered = [place for dots in curves.values() for place in _covered(axes, dots)]
-    write_labels(axes, labels, covered, written)
+    bars = [place for curve in curves.values() for dot in curve for place in dot.bar]
+    lines = [
+        place
+        for curve in curves.values()
+        for place in joined(axes, [(dot.x, dot.y) for dot in curve])
+    ]
+    write_labels(axes, labels, bars + lines, written)
 
 
 def _place(
@@ -139,58 +141,41 @@ def _place(
     return x, energy_j, energy_u_j
 
 
-def _scale(phase: KnobPhase, panel: Panel, values: Sequence[float]) -> tuple[float, str]:
-    if panel == "quality":
+def _scale(phase: KnobPhase, name: str, values: Sequence[float]) -> tuple[float, str]:
+    """Return by what to multiply a quantity, and its unit; without a name, of the last axis."""
+    if not name:
+        return 1.0, phase.axes[-1].title
+    if name == "quality":
         first = next(row.quality[0] for row, _ in phase.measured if row.quality)
         return 1.0, f"{first.metric.replace('_', ' ')}, {first.direction} is better"
-    factor, prefix = si_scale(values)
-    unit = {"time": f"s/{phase.unit}", "throughput": f"{phase.unit}/s"}
-    if panel == "throughput":
-        return 1.0, unit[panel]
-    return factor, f"{prefix}{unit.get(panel, f'J/{phase.unit}')}"
-
-
-def _x_scale(phase: KnobPhase, panel: Panel, values: Sequence[float]) -> tuple[float, str]:
-    if panel == "trade":
+    if name == "throughput":
         return 1.0, f"{phase.unit}/s"
-    if panel == "quality":
-        factor, prefix = si_scale(values)
-        return factor, f"{prefix}J/{phase.unit}"
-    return 1.0, phase.axes[-1].title
+    factor, prefix = si_scale(values)
+    return factor, f"{prefix}{'s' if name == 'time' else 'J'}/{phase.unit}"
 
 
-def _set_axes(axes: Axes, phase: KnobPhase, panel: Panel, dots: Sequence[_Dot]) -> None:
+def _set_axes(axes: Axes, phase: KnobPhase, panel: Panel, dots: Sequence[KnobDot]) -> None:
     axis = phase.axes[-1]
-    is_place = panel not in {"trade", "quality"}
+    is_place = panel not in _PAIRS
     xs = [dot.x for dot in dots]
-    is_line = axis.is_number or not is_place
+    has_log_x = (axis.is_number or not is_place) and is_wide(xs)
     room = 0.34 if len(phase.curves) > 1 else 0.08
-    has_log_x = is_line and is_wide(xs)
-    if has_log_x:
-        axes.set_xscale("log")
-    axes.set_xlim(*limits(xs, has_log=has_log_x, below=0.08, above=room))
+    fit_axis(axes, "x", xs, has_log=has_log_x, below=0.08, above=room)
     if is_place and axis.places is None:
-        places = [axis.place(value) for value in axis.values]
-        axes.xaxis.set_major_locator(FixedLocator(places))
-        names = {axis.place(value): str(value) for value in axis.values}
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: names.get(x, f"{x:g}")))
+        axes.xaxis.set_major_locator(FixedLocator([axis.place(value) for value in axis.values]))
+        axes.xaxis.set_major_formatter(FixedFormatter([str(value) for value in axis.values]))
         axes.xaxis.set_minor_locator(NullLocator())
-    elif has_log_x:
-        plain_log_ticks(axes, "x")
-    ends = [dot.y - COVERAGE * dot.u for dot in dots] + [dot.y + COVERAGE * dot.u for dot in dots]
+    ends = [end for dot in dots for _, end in dot.bar]
     has_log_y = min(ends) > 0 and is_wide([dot.y for dot in dots]) and panel != "quality"
-    if has_log_y:
-        axes.set_yscale("log")
-        plain_log_ticks(axes, "y")
-    axes.set_ylim(*limits(ends, has_log=has_log_y, below=0.14, above=0.14))
+    fit_axis(axes, "y", ends, has_log=has_log_y, below=0.14, above=0.14)
 
 
-def _draw(axes: Axes, dots: Sequence[_Dot], index: int) -> None:
-    axes.errorbar(
-        [dot.x for dot in dots], [dot.y for dot in dots], [COVERAGE * dot.u for dot in dots],
-        color=INKS[index % len(INKS)], marker=_MARKERS[index // len(INKS) % len(_MARKERS)],
-        markersize=4, linewidth=1.2, elinewidth=0.9, capsize=2, zorder=3,
-    )  # fmt: skip
+def _draw(axes: Axes, dots: Sequence[KnobDot], index: int) -> None:
+    marker = _MARKERS[index // len(INKS) % len(_MARKERS)]
+    color = INKS[index % len(INKS)]
+    draw_dots(
+        axes, dots, color=color, marker=marker, markersize=4, linewidth=1.2, capsize=2, zorder=3
+    )
 
 
 def _mark_losses(axes: Axes, phase: KnobPhase, curves: _Curves) -> None:
@@ -210,11 +195,9 @@ def _mark_losses(axes: Axes, phase: KnobPhase, curves: _Curves) -> None:
         if near is None:
             continue
         axes.axvline(near, color=MUTED, linewidth=0.8, linestyle=":", zorder=1)
-        axes.annotate(
-            f"{phase.curve_name(narrow)} = {phase.curve_name(wide)}", (near, 0.02 + 0.07 * number),
-            xycoords=("data", "axes fraction"), xytext=(3, 0), textcoords="offset points",
-            color=MUTED, fontsize=8,
-        )  # fmt: skip
+        name = f"{phase.curve_name(narrow)} = {phase.curve_name(wide)}"
+        at = near, 0.02 + 0.07 * number
+        note(axes, name, at, (3, 0), size=8, xycoords=("data", "axes fraction"))
 
 
 def _curve_names(phase: KnobPhase, curves: _Curves) -> list[Label]:
@@ -239,16 +222,3 @@ def _dot_names(phase: KnobPhase, curves: _Curves) -> list[Label]:
         )
         for dot in sorted(named, key=lambda dot: dot not in (named[0], named[-1]))
     ]  # fmt: skip
-
-
-def _covered(axes: Axes, dots: Sequence[_Dot]) -> list[tuple[float, float]]:
-    """Return places that names should leave free: dots, bars, and the lines that join the dots."""
-    back = axes.transData.inverted()
-    ends = [axes.transData.transform((dot.x, dot.y)) for dot in dots]
-    lines = [
-        tuple(back.transform(a + share * (b - a)))
-        for a, b in pairwise(ends)
-        for share in np.arange(0.1, 1.0, 0.1)
-    ]
-    bars = [(d.x, d.y + part * COVERAGE * d.u) for d in dots for part in (-1, -0.5, 0, 0.5, 1)]
-    return [*bars, *((float(x), float(y)) for x, y in lines)]

@@ -14,8 +14,8 @@ from joulelab.analysis.knob_findings import (
     winners,
 )
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
-from joulelab.analysis.quantities import quantity, uncertain
-from joulelab.analysis.wording import change
+from joulelab.analysis.quantities import brief, counted
+from joulelab.analysis.wording import change, energy_words
 from joulelab.core.statistics import line_slope
 from joulelab.registry import Registry
 
@@ -39,7 +39,12 @@ _ENOUGH = 0.95
 
 def sentence(result: KnobResult, conclude: Conclude) -> str:
     """Say what a study found: one line for each phase that is worth one."""
-    known = [(phase, _sentence(phase, conclude)) for phase in result.main_phases]
+
+    def what_shows(phase: KnobPhase) -> str:
+        nothing = f"Nothing could be measured. {phase.rows[0].reason}"
+        return conclude(phase) if phase.measured else nothing
+
+    known = [(phase, what_shows(phase)) for phase in result.main_phases]
     lines = [(phase, text) for phase, text in known if text]
     if len(lines) == 1:
         return lines[0][1]
@@ -50,7 +55,10 @@ def conclude_formats(phase: KnobPhase) -> str:
     """Say which format takes the least energy where, and where a narrower one loses."""
     best = winners(phase)
     runs = [(name, list(run)) for name, run in groupby(best, key=lambda row: _names(phase, row))]
-    parts = [f"{name} {_span(phase, run)} ({_cost(phase, run[-1])})" for name, run in runs]
+    parts = [
+        f"{name} {_span(phase, run)} ({energy_words(run[-1].figures, phase.unit)})"
+        for name, run in runs
+    ]
     text = f"Least energy: {', '.join(parts)}"
     lost = losses(phase)
     if not lost:
@@ -110,30 +118,22 @@ def conclude_steps(phase: KnobPhase) -> str:
     if not phase.measured:
         return ""
     cheapest = min(phase.measured, key=energy_j)[0]
-    parts = [f"least energy: {cheapest.case.label}, {_cost(phase, cheapest)}"]
+    parts = [f"least energy: {cheapest.case.label}, {energy_words(cheapest.figures, phase.unit)}"]
     if num := len(equals(phase, cheapest)) - 1:
-        parts[0] += f" ({num} other{'s' * (num > 1)} statistically indistinguishable from it)"
+        parts[0] += f" ({counted(num, 'other')} statistically indistinguishable from it)"
     good = [m for m in phase.measured if _is_good(m[0])]
     if good:
         row = min(good, key=energy_j)[0]
         metrics = " and ".join(q.metric for q in row.quality if q.retention is not None)
         parts.append(
             f"of those that keep {_ENOUGH:.0%} of the first row's {metrics}: {row.case.label}, "
-            f"{_cost(phase, row)}"
+            f"{energy_words(row.figures, phase.unit)}"
         )
     slopes_j = [_slope_j(phase, curve) for curve in phase.curves.values() if len(curve) > 1]
     if slopes_j:
-        low, high = (
-            quantity(e, f"J/{phase.unit}", digits=3) for e in (min(slopes_j), max(slopes_j))
-        )
+        low, high = (brief(e, f"J/{phase.unit}") for e in (min(slopes_j), max(slopes_j)))
         parts.append(f"one step more costs {low}" + (f" to {high}" if high != low else ""))
     return _joined(parts)
-
-
-def _sentence(phase: KnobPhase, conclude: Conclude) -> str:
-    if phase.measured:
-        return conclude(phase)
-    return f"Nothing could be measured. {phase.rows[0].reason}"
 
 
 def _lost(phase: KnobPhase, lost: Sequence[Loss]) -> list[str]:
@@ -184,13 +184,6 @@ def _is_scale(phase: KnobPhase) -> bool:
 
 def _ends(curve: Sequence[Measured]) -> tuple[KnobRow, KnobRow]:
     return curve[0][0], curve[-1][0]
-
-
-def _cost(phase: KnobPhase, row: KnobRow) -> str:
-    figures = row.figures
-    if figures is None:
-        return ""
-    return uncertain(figures.energy_per_unit_j, figures.energy_per_unit_u_j, f"J/{phase.unit}")
 
 
 def _x(phase: KnobPhase, row: KnobRow | Loss) -> str:

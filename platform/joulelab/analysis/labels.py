@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from math import hypot
 
+import numpy as np
 from matplotlib.axes import Axes
+
+from joulelab.analysis.style import Place, note
 
 _LETTER_PT, _LINE_PT = 5.1, 10.0
 _OFFSETS_PT = (8.0, 18.0, 32.0, 48.0)
@@ -20,7 +23,6 @@ _NEAR_PT = 4.0
 """A line that passes a dot by less seems to go to it."""
 
 Box = tuple[float, float, float, float]
-Place = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +39,7 @@ class Label:
 
 
 def write_labels(
-    axes: Axes,
-    labels: Sequence[Label],
-    dots: Sequence[tuple[float, float]],
-    written: Sequence[Box] = (),
+    axes: Axes, labels: Sequence[Label], dots: Sequence[Place], written: Sequence[Box] = ()
 ) -> None:
     """Write ``labels``, the first with the free choice, each where it covers the fewest ``dots``.
 
@@ -66,11 +65,10 @@ def write_labels(
         if label.can_go and badness >= _CROWD:
             continue
         taken.append(box)
-        axes.annotate(
-            label.text, (label.x, label.y), xytext=offset, textcoords="offset points",
+        note(
+            axes, label.text, (label.x, label.y), offset, size=label.size, color=label.color,
             ha="left" if offset[0] > 0 else "right" if offset[0] < 0 else "center",
             va="center" if offset[1] == 0 else "bottom" if offset[1] > 0 else "top",
-            color=label.color, fontsize=label.size,
             fontweight="bold" if label.is_strong else "normal",
             arrowprops=_leader(offset, label.color), zorder=9, annotation_clip=False,
         )  # fmt: skip
@@ -80,7 +78,7 @@ def _width(label: Label) -> float:
     return _LETTER_PT * label.size / 9 * (1.08 if label.is_strong else 1.0) * len(label.text)
 
 
-def _leader(offset: tuple[float, float], color: str) -> dict[str, object] | None:
+def _leader(offset: Place, color: str) -> dict[str, object] | None:
     if max(map(abs, offset)) <= _OFFSETS_PT[0]:
         return None
     across, up = (0.5 - 0.5 * (part > 0) + 0.5 * (part < 0) for part in offset)
@@ -88,7 +86,7 @@ def _leader(offset: tuple[float, float], color: str) -> dict[str, object] | None
     return {**line, "relpos": (across, up)}
 
 
-def _offsets() -> list[tuple[float, float]]:
+def _offsets() -> list[Place]:
     """Return where a name may stand, the nearest places first."""
     parts = (1, -1, 0.5, -0.5, 0)
     return [
@@ -99,12 +97,12 @@ def _offsets() -> list[tuple[float, float]]:
     ]
 
 
-def _at(axes: Axes, x: float, y: float, point: float) -> tuple[float, float]:
+def _at(axes: Axes, x: float, y: float, point: float) -> Place:
     found = point * axes.transData.transform((x, y))
     return float(found[0]), float(found[1])
 
 
-def _box(x: float, y: float, width: float, offset: tuple[float, float]) -> Box:
+def _box(x: float, y: float, width: float, offset: Place) -> Box:
     right, up = offset
     left = x + right - (0 if right > 0 else width if right < 0 else width / 2)
     bottom = y + up - (_LINE_PT / 2 if up == 0 else 0 if up > 0 else _LINE_PT)
@@ -142,9 +140,9 @@ def _distance(box: Box, dot: Place) -> float:
 
 
 def _badness(
-    offset: tuple[float, float],
+    offset: Place,
     box: Box,
-    dots: Sequence[tuple[float, float]],
+    dots: Sequence[Place],
     taken: Sequence[Box],
     bounds: tuple[float, ...],
 ) -> float:
@@ -162,12 +160,14 @@ def _badness(
     return _UPON * (outside + crossed) + 2 * covered + max(map(abs, offset)) / 20
 
 
-def along(dots: Sequence[Place]) -> list[Place]:
-    """Return points on the lines that join dots in data, which names should not cover either."""
+def joined(axes: Axes, places: Sequence[Place]) -> list[Place]:
+    """Return points, in data, of the lines that join ``places``: names should leave them free."""
+    back = axes.transData.inverted()
+    ends = [np.array(_at(axes, x, y, 1.0)) for x, y in places]
     return [
-        (x + share * (to_x - x), y + share * (to_y - y))
-        for (x, y), (to_x, to_y) in pairwise(dots)
-        for share in (0.2, 0.4, 0.6, 0.8)
+        (float(x), float(y))
+        for a, b in pairwise(ends)
+        for x, y in back.transform([a + share * (b - a) for share in np.arange(0.1, 1.0, 0.1)])
     ]
 
 
@@ -181,11 +181,9 @@ def write_at_ends(axes: Axes, ends: Sequence[Label]) -> list[Box]:
     left = max(x for x, _ in places) + 9
     heights = apart([y for _, y in places], _END_PT, point * axes.bbox.y1)
     for end, (x, y), height in zip(ends, places, heights, strict=True):
-        axes.annotate(
-            end.text, (end.x, end.y), xytext=(left - x, height - y),
-            textcoords="offset points", va="center", color=end.color, fontsize=end.size,
-            fontweight="bold", annotation_clip=False,
-        )  # fmt: skip
+        look = {"va": "center", "fontweight": "bold", "annotation_clip": False}
+        offset = left - x, height - y
+        note(axes, end.text, (end.x, end.y), offset, size=end.size, color=end.color, **look)
     half = _LINE_PT / 2
     return [
         (left, height - half, left + _width(end), height + half)

@@ -6,6 +6,7 @@ from functools import partial
 
 from rich.table import Column, Table
 
+from joulelab.analysis.baseline import rounded, well_known
 from joulelab.analysis.cell_plots import can_plot_matrix, matrix_figure
 from joulelab.analysis.knob_report import knob_sections
 from joulelab.analysis.knob_study import KnobPhase, Panel, analyse_knobs
@@ -17,7 +18,6 @@ from joulelab.analysis.matrix import (
     configurations,
     matrix_frame,
 )
-from joulelab.analysis.quantities import uncertain
 from joulelab.analysis.study_report import StudyReport
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.core.measurement import Measurement
@@ -44,8 +44,8 @@ def matrix_report(
         frame=matrix_frame(rows),
         figures={PLOT: partial(matrix_figure, rows)} if can_plot_matrix(rows) else {},
         panels={},
-        sections=partial(knob_sections, phases, _PANELS, measurements),
-        tables=lambda _console, _max_rows: [matrix_table(rows)],
+        sections=knob_sections(phases, _PANELS, measurements),
+        overview=matrix_table(rows),
         measurements=measurements,
         header=header,
     )
@@ -86,14 +86,12 @@ def _cells(row: MatrixRow) -> tuple[str, ...]:
     seen = row.seen
     if seen is None or seen.energy_per_unit_j is None or seen.time_per_unit_s is None:
         return (*named, f"[red]{row.outcome}[/]: {row.reason[:160]}", "", "", "", "")
-    energy_j, time_s = seen.energy_per_unit_j, seen.time_per_unit_s
     return (
         *named,
-        uncertain(energy_j, max(seen.energy_per_unit_u_j or 0.0, 1e-4 * energy_j), "J")
-        + f"/{seen.unit}",
-        uncertain(time_s, max(seen.time_per_unit_u_s or 0.0, 1e-4 * time_s), "s"),
-        "" if seen.power_w is None else f"{seen.power_w:.0f}",
-        "" if seen.sm_clock_mhz is None else f"{seen.sm_clock_mhz:.0f}",
+        well_known(seen.energy_per_unit_j, seen.energy_per_unit_u_j, f"J/{seen.unit}"),
+        well_known(seen.time_per_unit_s, seen.time_per_unit_u_s, "s"),
+        rounded(seen.power_w),
+        rounded(seen.sm_clock_mhz),
         "cap" if row.is_capped else "",
     )
 

@@ -1,12 +1,17 @@
-"""A measurement in words."""
+"""Measurements in words, and as a table in the vocabulary of the tracking stores."""
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
 from joulelab.core.measurement import Measurement
 from joulelab.core.precision import LEVEL, relative_half_width
 from joulelab.core.record import Record
+from joulelab.tracking.vocabulary import metrics, params, tags
+
+if TYPE_CHECKING:  # pandas takes half a second
+    import pandas as pd
 
 SENSOR_CLASS = 0.05
 """Calibration class of a power sensor: how far two boards may be apart (arXiv:2312.02741)."""
@@ -102,3 +107,27 @@ def _conduct(measurement: Measurement) -> str:
     if observed.sampler_share is not None:
         parts.append(f"sampling took {observed.sampler_share:.2%} of a core")
     return ", ".join(parts)
+
+
+def measurements_frame(measurements: Sequence[Measurement]) -> "pd.DataFrame":
+    """List ``measurements``, valid and invalid, with one row each.
+
+    Columns are what was requested (``sm_clock_mhz``, ``batch``, ...), what was measured
+    (``energy_per_unit_j``, ``observed.sm_clock_mhz``, ...) and what identifies it
+    (``device.uuid``, ``valid``, ``invalid_reasons``, ...). A number that an invalid measurement
+    does not have, or that was not read, is missing and not 0.
+    """
+    import pandas as pd
+
+    rows = [
+        {
+            "study": m.study,
+            **params(m),
+            **metrics(m),
+            **tags(m),  # as text; those below have a type of their own
+            **{name: getattr(m, name) for name in ("attempt", "repeat", "sentinel", "valid")},
+            "provenance.started_at": pd.Timestamp(m.provenance.started_at),
+        }
+        for m in measurements
+    ]
+    return pd.DataFrame(rows)

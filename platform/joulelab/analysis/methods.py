@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from joulelab.analysis.knob_study import KnobPhase
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief, counted
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_wording import constraint_words, objective_name, payback
 from joulelab.analysis.sweep import PhaseResult
@@ -83,9 +83,7 @@ def grid_paragraph(phase: KnobPhase, measurements: Sequence[Measurement]) -> str
         f"clocks for {len(phase.rows)} combinations of "
         f"{' and '.join(axis.knob for axis in phase.axes)}, in randomised blocks. {num_invalid} of "
         f"{num} measurements broke the validity contract or could not be made, and were excluded. "
-        "An additive model of combinations and boards was fitted to the logarithms by least "
-        f"squares; ratios to the first row have {phase.level:.0%} confidence intervals (Student's "
-        f"t, or the stated uncertainties where these are wider). {_SENSORS}"
+        f"{_fitted('combinations')}; {_ratios('the first row', phase.level)}. {_SENSORS}"
     )
 
 
@@ -110,11 +108,11 @@ def search_paragraph(
 
 def _what(phase: PhaseResult, measurements: Sequence[Measurement]) -> str:
     knobs = ", ".join(f"{name} {value}" for name, value in phase.knobs)
-    points = len([row for row in phase.rows if not row.point.is_default])
+    num = sum(not row.point.is_default for row in phase.rows)
     return (
         f"Energy and time per {phase.unit} of {phase.title}{f' ({knobs})' if knobs else ''} were "
         f"measured with {software_words(measurements)} on {boards_words(phase.boards)} at the "
-        f"driver's default and at {points} other operating point{'' if points == 1 else 's'}."
+        f"driver's default and at {counted(num, 'other operating point')}."
     )
 
 
@@ -155,19 +153,27 @@ def _comparison(phase: PhaseResult) -> str:
     if phase.recommended is None or len(phase.measured) < 2:
         return ""
     aim = OBJECTIVES[phase.objective].label
-    scatter = (
-        f"; one measurement scatters by {phase.repeat_sd:.2%} about it"
-        if phase.repeat_sd is not None
-        else ""
-    )
+    sd = phase.repeat_sd
+    scatter = "" if sd is None else f"; one measurement scatters by {sd:.2%} about it"
     return (
-        "An additive model of operating points and boards was fitted to the logarithms by least "
-        f"squares ({phase.dof} residual degrees of freedom{scatter}). Savings are ratios to the "
-        f"driver's default with {phase.level:.0%} confidence intervals (Student's t). The points "
-        f"that are statistically indistinguishable from the lowest {aim} were found by multiple "
+        f"{_fitted('operating points')} ({phase.dof} residual degrees of "
+        f"freedom{scatter}). Savings are ratios to the driver's default with {phase.level:.0%} "
+        "confidence intervals (Student's t). The points that are statistically indistinguishable "
+        f"from the lowest {aim} were found by multiple "
         f"comparisons with the best (Hsu 1984; one-sided Dunnett margins), so that the set holds "
         f"the truly lowest with at least {phase.level:.0%} confidence. Of that set the fastest "
         f"point is recommended, or the driver's default if that is in it."
+    )
+
+
+def _fitted(of: str) -> str:
+    return f"An additive model of {of} and boards was fitted to the logarithms by least squares"
+
+
+def _ratios(to: str, level: float) -> str:
+    return (
+        f"ratios to {to} have {level:.0%} confidence intervals (Student's t, or the stated "
+        "uncertainties where these are wider)"
     )
 
 
@@ -175,13 +181,9 @@ def _search_what(result: SearchResult, measurements: Sequence[Measurement]) -> s
     space = result.problem.space
     phases = sorted({m.phase for m in measurements})
     summed = f", {' and '.join(phases)} together," if len(phases) > 1 else ""
-    limits = [constraint_words(each) for each in result.problem.constraints]
-    kept = (
-        f", subject to {' and '.join(limits)}, each kept to with a probability of at least "
-        f"{result.problem.confidence:.0%}"
-        if limits
-        else ""
-    )
+    limits = " and ".join(constraint_words(each) for each in result.problem.constraints)
+    sure = f"each kept to with a probability of at least {result.problem.confidence:.0%}"
+    kept = f", subject to {limits}, {sure}" if limits else ""
     return (
         f"The configuration of {space.workload} with the lowest "
         f"{objective_name(result.problem)} per {result.unit}{summed} was searched for with "
@@ -212,12 +214,8 @@ def _search_how(result: SearchResult) -> str:
 
 def _repeats(result: SearchResult) -> str:
     num = result.method.num_confirming
-    last = (
-        f" With the last {num} trials of the budget the best and the knee of the front were "
-        "repeated where they had been measured once."
-        if num
-        else ""
-    )
+    last = f" With the last {num} trials of the budget the best and the knee of the front were "
+    last = f"{last}repeated where they had been measured once." if num else ""
     return (
         "What was statistically indistinguishable from the best was repeated, up to "
         f"{result.method.most_repeats} times, and every board measured the baseline first and "
@@ -228,9 +226,7 @@ def _repeats(result: SearchResult) -> str:
 def _search_comparison(result: SearchResult) -> str:
     level = result.answer.standing.level
     return (
-        "An additive model of configurations and boards was fitted to the logarithms by least "
-        f"squares; ratios to the baseline have {level:.0%} confidence intervals (Student's t, or "
-        "the stated uncertainties where these are wider), and those statistically "
+        f"{_fitted('configurations')}; {_ratios('the baseline', level)}, and those statistically "
         "indistinguishable from the best were found by multiple comparisons with the best (Hsu "
         f"1984). {_SENSORS}"
     )
@@ -256,7 +252,7 @@ def _temperatures(result: SearchResult, measurements: Sequence[Measurement]) -> 
 
 def _price(result: SearchResult) -> str:
     found = result.answer
-    spent = f"The search took {quantity(found.spent_j, 'J', digits=3)} of the boards' energy"
+    spent = f"The search took {brief(found.spent_j, 'J')} of the boards' energy"
     after = payback(found, result.problem, of=f"{found.standing.level:.0%} interval ")
     if not after:
         return f"{spent}; it is not certain that its answer saves energy."

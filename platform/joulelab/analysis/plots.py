@@ -4,25 +4,35 @@ Drawn on figures of their own, without pyplot and its global state, so that any 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
+from operator import attrgetter
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from joulelab.analysis.compared import Figures
 from joulelab.analysis.figure_file import headed_figure, headline
-from joulelab.analysis.labels import Label, along, write_labels
-from joulelab.analysis.quantities import counted, si_scale
-from joulelab.analysis.style import BEST, CAPPED, COVERAGE, CURVE, EQUAL, INK, MUTED, RC, tidy
-from joulelab.analysis.sweep import PhaseResult, SweepRow
-from joulelab.analysis.wording import board_words, point_name, sentence
-from joulelab.objectives import EDP, OBJECTIVES
+from joulelab.analysis.labels import Label, joined, write_labels
+from joulelab.analysis.quantities import si_scale
+from joulelab.analysis.style import (
+    BEST,
+    CAPPED,
+    COVERAGE,
+    CURVE,
+    EQUAL,
+    INK,
+    MUTED,
+    Dot,
+    draw_dots,
+    in_style,
+    note,
+    tidy,
+)
+from joulelab.analysis.sweep import PhaseResult, SweepRow, cost_of
+from joulelab.analysis.wording import boards_counted, point_name, sentence, upper
+from joulelab.objectives import EDP, ENERGY, OBJECTIVES, TIME, Objective
 
-Quantity = Callable[[Figures], tuple[float, float]]
-"""Value and standard uncertainty of something that a point costs."""
+SweepDot = Dot[SweepRow]
 
 
 def can_plot(phase: PhaseResult) -> bool:
@@ -30,82 +40,54 @@ def can_plot(phase: PhaseResult) -> bool:
     return sum(row.clock_mhz is not None for row, _ in phase.measured) > 1
 
 
+@in_style
 def phase_figure(phase: PhaseResult, *, with_head: bool = True) -> Figure:
     """Draw a phase that :func:`can_plot`, with the recommendation above the panels."""
     answer = [headline(sentence(phase))] if with_head else []
-    with mpl.rc_context(RC):
-        figure = headed_figure(answer, _about(phase), panels_in=6.6, size=13)
-        figure.subplots_adjust(wspace=0.15, hspace=0.52)
-        grid = figure.subplots(2, 2)
-        for axes, draw in zip(grid.flat, phase_panels(phase).values(), strict=True):
-            draw(axes)
+    figure = headed_figure(answer, _about(phase), panels_in=6.6, size=13)
+    figure.subplots_adjust(wspace=0.15, hspace=0.52)
+    grid = figure.subplots(2, 2)
+    for axes, draw in zip(grid.flat, phase_panels(phase).values(), strict=True):
+        draw(axes)
     return figure
 
 
 def phase_panels(phase: PhaseResult) -> dict[str, Callable[[Axes], None]]:
     """Return what draws each panel of a phase that :func:`can_plot`, by the panel's name."""
     aim = OBJECTIVES[phase.objective]
-    costs: dict[str, tuple[str, str, Quantity]] = {
-        "energy": (
-            "Energy",
-            f"J/{phase.unit}",
-            lambda f: (f.energy_per_unit_j, f.energy_per_unit_u_j),
-        ),
-        "time": ("Time", f"s/{phase.unit}", lambda f: (f.time_per_unit_s, f.time_per_unit_u_s)),
-    }
-    if aim.name in costs:  # it has a panel
-        costs["edp"] = (EDP.label, EDP.unit, lambda f: (f.edp_js, f.edp_u_js))
-    else:
-        costs[aim.name] = (aim.label, aim.unit, lambda f: (f.cost, f.cost_u))
+    costs = ENERGY, TIME, EDP if aim in (ENERGY, TIME) else aim
     return {
-        **{
-            name: partial(over_clock, phase=phase, title=title, unit=unit, quantity=quantity)
-            for name, (title, unit, quantity) in costs.items()
-        },
+        **{cost.name: partial(over_clock, phase=phase, cost=cost) for cost in costs},
         "trade-off": partial(trade_off, phase=phase),
     }
 
 
 def _about(phase: PhaseResult) -> str:
-    boards = counted(len(phase.boards), "board")
     num = sum(row.num_valid for row in phase.rows)
     return (
-        f"{phase.title} on {board_words(phase.boards[0])}, {boards}, {num} valid measurements. "
+        f"{phase.title} on {boards_counted(phase.boards)}, {num} valid measurements. "
         "Green: statistically indistinguishable from the lowest "
         f"{OBJECTIVES[phase.objective].label}, which has a ring ({phase.level:.0%}); named: the "
         f"fastest of these. Bars: expanded uncertainty, k={COVERAGE}. Triangles: beyond the axis."
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Dot:
-    """A row where it is drawn; ``u`` is the standard uncertainty of ``y``."""
-
-    row: SweepRow
-    x: float
-    y: float
-    u: float
-
-
-def over_clock(
-    axes: Axes, phase: PhaseResult, *, title: str, unit: str, quantity: Quantity
-) -> None:
-    """Draw a quantity over the SM clock; a prefix is added to its SI ``unit``."""
-    found = [
-        (row, row.clock_mhz, *quantity(f)) for row, f in phase.measured if row.clock_mhz is not None
-    ]
+def over_clock(axes: Axes, phase: PhaseResult, *, cost: Objective) -> None:
+    """Draw what a unit of work costs over the SM clock."""
+    name, unit, values = cost_of(cost, phase.unit)
+    found = [(row, row.clock_mhz, *values(f)) for row, f in phase.measured if row.clock_mhz]
     factor, prefix = si_scale(value for _, _, value, _ in found)
-    dots = [_Dot(row=row, x=x, y=y * factor, u=u * factor) for row, x, y, u in found]
+    dots = [Dot(row=row, x=x, y=y * factor, y_u=u * factor) for row, x, y, u in found]
     clocks = [dot.x for dot in dots] + [_clock(r) for r in phase.rows if r.point.sm_clock_mhz]
     length = max(clocks) - min(clocks) or 1.0
     axes.set_xlim(min(clocks) - 0.04 * length, max(clocks) + 0.04 * length)
-    tidy(axes, title, f"{prefix}{unit}", "SM clock, MHz")
+    tidy(axes, upper(name), f"{prefix}{unit}", "SM clock, MHz")
     low, high = min(dot.y for dot in dots), max(dot.y for dot in dots)
     high = min(high, 2.2 * low)  # the slowest clocks would flatten all others
     axes.set_ylim(low - 0.2 * (high - low) - 0.01 * low, high + 0.14 * (high - low) + 0.01 * low)
-    _draw(axes, phase, dots)
+    _draw(axes, dots)
     bottom, top = axes.get_ylim()
-    is_last_low = max(dots, key=_by_x).y < (bottom + top) / 2
+    is_last_low = max(dots, key=attrgetter("x")).y < (bottom + top) / 2
     _name(axes, dots, _shaded(axes, phase, top if is_last_low else bottom))
     _mark_beyond(axes, [(dot.x, top) for dot in dots if dot.y > top], "^")
 
@@ -120,23 +102,25 @@ def trade_off(axes: Axes, phase: PhaseResult) -> None:
     else:
         x_name, y_name = "time against the default, %", "energy against the default, %"
     dots = [
-        _Dot(
+        Dot(
             row=row,
             x=100 * (f.time_per_unit_s / reference.time_per_unit_s - 1),
             y=100 * (f.energy_per_unit_j / reference.energy_per_unit_j - 1),
-            u=100 * f.energy_per_unit_u_j / reference.energy_per_unit_j,
+            y_u=100 * f.energy_per_unit_u_j / reference.energy_per_unit_j,
         )
         for row, f in phase.measured
     ]
     tidy(axes, "Trade-off", y_name, x_name)
-    front = sorted((d for d in dots if d.row.figures and d.row.figures.on_front), key=_by_x)
+    front = sorted(
+        (d for d in dots if d.row.figures and d.row.figures.on_front), key=attrgetter("x")
+    )
     length = front[-1].x - front[0].x or 1.0
     axes.set_xlim(front[0].x - 0.08 * length, front[-1].x + 0.55 * length)
     within = [dot.y for dot in dots if dot.x <= axes.get_xlim()[1]]
     height = max(within) - min(within) or 1.0
     axes.set_ylim(min(within) - 0.2 * height, max(within) + 0.14 * height)
     axes.plot([d.x for d in front], [d.y for d in front], color=CURVE, linewidth=5, alpha=0.18)
-    _draw(axes, phase, dots)
+    _draw(axes, dots)
     _name(axes, dots)
     (_, right), (_, top) = axes.get_xlim(), axes.get_ylim()
     beyond = [(right, min(dot.y, top)) for dot in dots if dot.x > right]
@@ -149,24 +133,19 @@ def _mark_beyond(axes: Axes, places: Sequence[tuple[float, float]], marker: str)
         return
     xs, ys = zip(*places, strict=True)
     axes.plot(xs, ys, marker, color=CURVE, markersize=5, linestyle="", clip_on=False, zorder=5)
-    axes.annotate(
-        f"{len(places)} beyond the axis", (1, 1), xycoords="axes fraction", xytext=(0, 17),
-        textcoords="offset points", ha="right", color=CURVE, fontsize=8.5,
-    )  # fmt: skip
+    beyond = f"{len(places)} beyond the axis"
+    note(axes, beyond, (1, 1), (0, 17), xycoords="axes fraction", ha="right", color=CURVE)
 
 
-def _draw(axes: Axes, phase: PhaseResult, dots: Sequence[_Dot]) -> None:
-    requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=_by_x)
+def _draw(axes: Axes, dots: Sequence[SweepDot]) -> None:
+    requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=attrgetter("x"))
     axes.plot([d.x for d in requested], [d.y for d in requested], color=CURVE, lw=1, alpha=0.35)
     for is_member, color in ((False, CURVE), (True, EQUAL)):
         some = [dot for dot in requested if dot.row.in_set == is_member]
-        axes.errorbar(
-            [dot.x for dot in some], [dot.y for dot in some], [COVERAGE * dot.u for dot in some],
-            fmt="o", color=color, markersize=3.2, elinewidth=0.9, zorder=4 if is_member else 3,
-        )  # fmt: skip
+        draw_dots(axes, some, fmt="o", color=color, markersize=3.2, zorder=4 if is_member else 3)
 
 
-def _name(axes: Axes, dots: Sequence[_Dot], others: Sequence[Label] = ()) -> None:
+def _name(axes: Axes, dots: Sequence[SweepDot], others: Sequence[Label] = ()) -> None:
     """Name the recommended and the default point and others, and put a ring around the lowest."""
     names: list[Label] = []
     for dot in dots:
@@ -176,16 +155,14 @@ def _name(axes: Axes, dots: Sequence[_Dot], others: Sequence[Label] = ()) -> Non
             names.insert(0, _called_out(axes, dot, point_name(dot.row.point), BEST, "o"))
         elif dot.row.point.is_default:
             names.append(_called_out(axes, dot, "default", INK, "D"))
-    bars = [(dot.x, dot.y + k * dot.u) for dot in dots for k in (-COVERAGE, 0, COVERAGE)]
-    requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=_by_x)
-    write_labels(axes, [*names, *others], bars + along([(d.x, d.y) for d in requested]))
+    requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=attrgetter("x"))
+    curve = joined(axes, [(dot.x, dot.y) for dot in requested])
+    write_labels(axes, [*names, *others], [place for dot in dots for place in dot.bar] + curve)
 
 
-def _called_out(axes: Axes, dot: _Dot, text: str, color: str, marker: str) -> Label:
+def _called_out(axes: Axes, dot: SweepDot, text: str, color: str, marker: str) -> Label:
     """Draw a dot larger, and return its name."""
-    axes.errorbar(
-        dot.x, dot.y, yerr=COVERAGE * dot.u, fmt=marker, color=color, markersize=6, zorder=6
-    )
+    draw_dots(axes, [dot], fmt=marker, color=color, markersize=6, zorder=6)
     return Label(x=dot.x, y=dot.y, text=text, color=color, is_strong=True)
 
 
@@ -216,7 +193,3 @@ def _runs(rows: Sequence[SweepRow], marked: Sequence[bool]) -> Iterator[tuple[fl
 
 def _clock(row: SweepRow) -> float:
     return float(row.point.sm_clock_mhz or 0)
-
-
-def _by_x(dot: _Dot) -> float:
-    return dot.x

@@ -14,7 +14,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.analysis.compared import DEFAULT, comparable, fit_quantities, point_label
+from joulelab.analysis.compared import DEFAULT, comparable, fit_quantities, point_label, varying
 from joulelab.analysis.wording import board_words
 from joulelab.core.additive import AdditiveFit, Interval, more
 from joulelab.core.comparison import best_set
@@ -234,14 +234,10 @@ def _require_one_product(measurements: Sequence[Measurement]) -> None:
 
 def _names(programs: Sequence[_Program]) -> Mapping[_Program, str]:
     """Name programs by workload, phase, and the knobs that set those of one workload apart."""
-    values: defaultdict[tuple[str, str], set[KnobValue]] = defaultdict(set)
-    for workload, knobs, _ in programs:
-        for knob, value in knobs:
-            values[workload, knob].add(value)
     names = {}
-    for program in programs:
-        workload, knobs, phase = program
-        varying = [f"{k}={v}" for k, v in knobs if len(values[workload, k]) > 1]
-        parts = [workload, "" if phase == workload else phase, *varying]
-        names[program] = " ".join(part for part in parts if part)
+    for workload, knobs, phase in programs:
+        apart = varying([dict(known) for name, known, _ in programs if name == workload])
+        named = [f"{knob}={value}" for knob, value in knobs if knob in apart]
+        parts = [workload, "" if phase == workload else phase, *named]
+        names[workload, knobs, phase] = " ".join(part for part in parts if part)
     return names

@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from joulelab.analysis.figure_file import save_figure
 from joulelab.analysis.policy import Application, Policy
 from joulelab.analysis.policy_table import point_words
-from joulelab.analysis.style import BEST, CURVE, INK, MUTED, RC, tidy
+from joulelab.analysis.style import BEST, CURVE, INK, MUTED, in_style, note, tidy
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 
@@ -34,6 +33,7 @@ KNOBS = {
 """Knobs that the axis may have, the first choice first, and how it calls them."""
 
 
+@in_style
 def save_policy_plot(
     applications: Sequence[Application], policy: Policy, path: Path, *, aim: str
 ) -> Path:
@@ -42,9 +42,8 @@ def save_policy_plot(
     Curves go along the SM clock, or along the power limit or the memory clock where no other knob
     has several values. There is one curve for each setting of the others.
     """
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(7.2, 4.2), layout="constrained")
-        _draw(figure.add_subplot(), applications, policy, aim)
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    _draw(figure.add_subplot(), applications, policy, aim)
     save_figure(figure, path)
     return path
 
@@ -92,15 +91,13 @@ def _draw_point(axes: Axes, point: OperatingPoint, knob: str, losses: Sequence[f
     if value is None:
         mean = _mean_loss(losses)
         axes.axhline(mean, color=BEST, linewidth=1.4, linestyle=_DASHES)
-        axes.annotate(
-            point_words(point), (0, mean), xycoords=("axes fraction", "data"), xytext=(4, 2),
-            textcoords="offset points", color=BEST, va="bottom", fontsize=8.5,
-        )  # fmt: skip
+        at = "axes fraction", "data"
+        note(axes, point_words(point), (0, mean), (4, 2), color=BEST, va="bottom", xycoords=at)
         return
     axes.axvline(value, color=BEST, linewidth=1.4, linestyle=_DASHES)
-    axes.annotate(
-        point_words(point), (value, 1), xycoords=("data", "axes fraction"), xytext=(-2, -4),
-        textcoords="offset points", color=BEST, ha="right", va="top", rotation=90, fontsize=8.5,
+    note(
+        axes, point_words(point), (value, 1), (-2, -4), color=BEST, rotation=90, ha="right",
+        va="top", xycoords=("data", "axes fraction"),
     )  # fmt: skip
 
 
@@ -143,7 +140,4 @@ def _name_end(axes: Axes, name: str, curve: Curve, color: str) -> None:
     if not len(shown):
         return
     last = int(shown[-1])
-    axes.annotate(
-        name, (values[last], above[last]), xytext=(5, 0), textcoords="offset points", color=color,
-        fontsize=8, va="center",
-    )  # fmt: skip
+    note(axes, name, (values[last], above[last]), (5, 0), size=8, color=color, va="center")

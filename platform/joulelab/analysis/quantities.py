@@ -23,6 +23,11 @@ _PREFIXES = {
 _NEGLIGIBLE = 1e-6
 
 
+def counted(num: int, noun: str) -> str:
+    """Count something, ``"1 board"`` or ``"2 boards"``."""
+    return f"{num} {noun}{'' if num == 1 else 's'}"
+
+
 def si_scale(values: Iterable[float], *, power: int = 1) -> tuple[float, str]:
     """Return by what to multiply ``values`` and the SI prefix to write before their unit.
 
@@ -51,9 +56,9 @@ def quantity(value: float, unit: str, *, digits: int = 4) -> str:
     return f"{text} {_PREFIXES[exponent]}{unit}"
 
 
-def counted(num: int, noun: str) -> str:
-    """Write how many of something there are: ``counted(1, "trial")`` is ``"1 trial"``."""
-    return f"{num} {noun}{'' if num == 1 else 's'}"
+def brief(value: float, unit: str) -> str:
+    """Write a number to three digits, which is as well as it is known or wanted."""
+    return quantity(value, unit, digits=3)
 
 
 def uncertain(value: float, u: float, unit: str) -> str:

@@ -1,7 +1,6 @@
 """Energy against time of what a search measured, with the front, the knee and the choice."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import log
 from typing import Any
 
@@ -12,18 +11,19 @@ from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from joulelab.analysis.labels import Label, along, write_labels
+from joulelab.analysis.labels import Label, joined, write_labels
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import configuration_name
 from joulelab.analysis.style import (
     BEST,
-    COVERAGE,
     CURVE,
     EQUAL,
     INK,
     MUTED,
     PAPER,
+    Dot,
+    draw_dots,
     fit_axis,
     is_wide,
     tidy,
@@ -38,16 +38,7 @@ _CROWDED = 0.5
 """Part of the whole that what lies around the choice takes up where it deserves a panel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Dot:
-    """A configuration where it is drawn, with standard uncertainties."""
-
-    row: SearchRow
-    x: float
-    y: float
-    x_u: float
-    y_u: float
-    retention: float | None
+_Dot = Dot[SearchRow]
 
 
 def draw_front(figure: Figure, result: SearchResult, *, upright: bool = False) -> None:
@@ -92,16 +83,8 @@ def _draw_panel(
     labels = _labels(result, dots, front)
     if not has_names:
         labels = [label for label in labels if label.is_strong]
-    joined = [place for line in lines for place in along([(dot.x, dot.y) for dot in line])]
-    write_labels(axes, labels, [place for dot in dots for place in _bars(dot)] + joined)
-
-
-def _bars(dot: _Dot) -> list[tuple[float, float]]:
-    """Return points along the bars of a dot, which names should not cover."""
-    parts = [COVERAGE * part for part in (-1, -0.75, -0.5, -0.25, 0.25, 0.5, 0.75, 1)]
-    across = [(dot.x + part * dot.x_u, dot.y) for part in parts]
-    upright = [(dot.x, dot.y + part * dot.y_u) for part in parts]
-    return [(dot.x, dot.y), *across, *upright]
+    along = [place for line in lines for place in joined(axes, [(d.x, d.y) for d in line])]
+    write_labels(axes, labels, [place for dot in dots for place in dot.bars] + along)
 
 
 def _length(dots: Sequence[_Dot], direction: str) -> float:
@@ -131,13 +114,12 @@ def _dots(result: SearchResult) -> tuple[list[_Dot], str, str]:
     energy, energy_prefix = si_scale(figures.energy_j for _, figures in found)
     time, time_prefix = si_scale(figures.time_s for _, figures in found)
     dots = [
-        _Dot(
+        Dot(
             row=row,
             x=figures.time_s * time,
             y=figures.energy_j * energy,
             x_u=figures.time_u_s * time,
             y_u=figures.energy_u_j * energy,
-            retention=figures.retention,
         )
         for row, figures in found
     ]
@@ -154,13 +136,13 @@ def _lines(front: Sequence[_Dot], *, has_quality: bool) -> list[list[_Dot]]:
     """Return the dots that are joined: the front, or that of each quality."""
     lines: dict[float | None, list[_Dot]] = {}
     for dot in front:
-        lines.setdefault(dot.retention if has_quality else None, []).append(dot)
+        lines.setdefault(_retention(dot) if has_quality else None, []).append(dot)
     return list(lines.values())
 
 
 def _quality_paint(panels: Sequence[Axes], dots: Sequence[_Dot]) -> ScalarMappable:
     """Return colours for what is kept of the quality, with their key beside ``panels``."""
-    kept = [100 * dot.retention for dot in dots if dot.retention is not None]
+    kept = [100 * share for share in map(_retention, dots) if share is not None]
     low, high = min(kept), max(kept)
     if high - low < 1.0:  # what differs by less looks alike
         low, high = (low + high - 1.0) / 2, (low + high + 1.0) / 2
@@ -177,13 +159,13 @@ def _quality_paint(panels: Sequence[Axes], dots: Sequence[_Dot]) -> ScalarMappab
 def _draw(axes: Axes, dot: _Dot, paint: ScalarMappable | None, *, has_knee: bool) -> None:
     row = dot.row
     ink, size, order = _ink(row)
-    fill = ink
-    if paint is not None and dot.retention is not None:
-        fill = to_hex(colormaps[_QUALITIES](_share(paint, 100 * dot.retention)))
+    fill, retention = ink, _retention(dot)
+    if paint is not None and retention is not None:
+        low, high = paint.get_clim()
+        fill = to_hex(colormaps[_QUALITIES]((100 * retention - low) / (high - low)))
         ink = ink if row.is_best or row.is_baseline or row.in_set else fill
-    axes.errorbar(
-        dot.x, dot.y, xerr=COVERAGE * dot.x_u, yerr=COVERAGE * dot.y_u,
-        fmt="D" if row.is_baseline else "o", color=ink, markersize=size, elinewidth=0.9,
+    draw_dots(
+        axes, [dot], fmt="D" if row.is_baseline else "o", color=ink, markersize=size,
         markerfacecolor=fill if row.is_feasible else PAPER,
         markeredgewidth=1.6 if ink != fill else 1.0,
         alpha=1.0 if order > 3 or paint is not None else 0.4, zorder=order,
@@ -195,9 +177,8 @@ def _draw(axes: Axes, dot: _Dot, paint: ScalarMappable | None, *, has_knee: bool
         )  # fmt: skip
 
 
-def _share(paint: ScalarMappable, value: float) -> float:
-    low, high = paint.get_clim()
-    return (value - low) / (high - low)
+def _retention(dot: _Dot) -> float | None:
+    return None if dot.row.found is None else dot.row.found.figures.retention
 
 
 def _ink(row: SearchRow) -> tuple[str, float, int]:

@@ -5,13 +5,12 @@ Drawn on figures of their own, without pyplot and its global state, so that any 
 
 from collections.abc import Callable, Sequence
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from joulelab.analysis.figure_file import PAGE_IN, headed_figure, headline
-from joulelab.analysis.quantities import counted, si_scale
+from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.search_front_panel import draw_front
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_wording import objective_name, recommendation
@@ -22,21 +21,22 @@ from joulelab.analysis.style import (
     CURVE,
     INK,
     MUTED,
-    RC,
     fit_axis,
+    in_style,
+    note,
     tidy,
 )
-from joulelab.analysis.wording import board_words
+from joulelab.analysis.wording import boards_counted
 from joulelab.searching.course import Step
 
 _MOST_ABOVE = 1.2
 """How far above the baseline the axis goes at most, in lengths of what the best saves."""
 _LOG_FROM = 4.0
 """By what the best must be below the baseline for a logarithmic axis."""
+_NEAR_PT = 8.0
+"""Distance of two lines between which a number has no room."""
 _LEAST = 20.0
 """What counts as that length at least, in percent."""
-_CLEAR_PT = 8.0
-"""Between a line and the middle of a label beside it."""
 
 
 def front_figure(result: SearchResult, *, with_head: bool = True) -> Figure:
@@ -53,21 +53,21 @@ FIGURES = {"search-front": front_figure, "search-course": course_figure}
 """Figures of a search, by the stems of their files."""
 
 
+@in_style
 def front_panel(result: SearchResult) -> Figure:
     """Draw the front for a paper, over two columns of text."""
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(PAGE_IN, 5.6))
-        figure.subplots_adjust(left=0.08, right=0.94, top=0.9, bottom=0.08, hspace=0.5)
-        draw_front(figure, result, upright=True)
+    figure = Figure(figsize=(PAGE_IN, 5.6))
+    figure.subplots_adjust(left=0.08, right=0.94, top=0.9, bottom=0.08, hspace=0.5)
+    draw_front(figure, result, upright=True)
     return figure
 
 
+@in_style
 def course_panel(result: SearchResult) -> Figure:
     """Draw the course for a paper, likewise."""
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(PAGE_IN, 2.5))
-        figure.subplots_adjust(left=0.08, right=0.94, top=0.8, bottom=0.18, wspace=0.16)
-        draw_course(figure, result)
+    figure = Figure(figsize=(PAGE_IN, 2.5))
+    figure.subplots_adjust(left=0.08, right=0.94, top=0.8, bottom=0.18, wspace=0.16)
+    draw_course(figure, result)
     return figure
 
 
@@ -83,31 +83,31 @@ def can_plot_search(result: SearchResult) -> bool:
 def front_caption(result: SearchResult) -> str:
     """Say what the marks of the trade-off mean."""
     level = result.answer.standing.level
-    limits = " Hollow: not sure to keep to the constraints." if _has_doubts(result) else ""
-    line = "Colour: share of the reference's quality that is kept." if result.has_quality else ""
-    apart = ", for each quality apart" if result.has_quality else ""
+    line = " Colour: share of the reference's quality that is kept." * result.has_quality
+    apart = ", for each quality apart" * result.has_quality
     return (
         f"Energy against time per {result.unit}. Orange: chosen. Green: statistically "
         f"indistinguishable from it ({level:.0%}). The thick line joins the Pareto "
-        f"front{apart}. Bars: expanded uncertainty, k={COVERAGE}.{limits} {line}"
-    ).rstrip()
+        f"front{apart}. Bars: expanded uncertainty, k={COVERAGE}.{_hollow(result)}{line}"
+    )
 
 
 def course_caption(result: SearchResult) -> str:
     """Say what the marks of the course mean."""
-    limits = " Hollow: not sure to keep to the constraints." if _has_doubts(result) else ""
     lost = result.steps[-1].num_valid < len(result.steps)
-    ticks = " Ticks below: trials without figures." if lost else ""
     return (
         f"Each dot is a trial: its {objective_name(result.problem)} against the baseline's. The "
-        f"line is the best so far. Triangles, if any, lie beyond the axis.{limits}{ticks}"
+        "line is the best so far. Triangles, if any, lie beyond the axis."
+        f"{_hollow(result)}{' Ticks below: trials without figures.' * lost}"
     )
 
 
-def _has_doubts(result: SearchResult) -> bool:
-    return any(not row.is_feasible for row, _ in result.measured)
+def _hollow(result: SearchResult) -> str:
+    has_doubts = any(not row.is_feasible for row, _ in result.measured)
+    return " Hollow: not sure to keep to the constraints." * has_doubts
 
 
+@in_style
 def _figure(
     result: SearchResult,
     about: str,
@@ -116,22 +116,14 @@ def _figure(
     draw: Callable[[Figure, SearchResult], None],
 ) -> Figure:
     answer = [headline(recommendation(result.answer, result.problem))] if with_head else []
-    with mpl.rc_context(RC):
-        figure = headed_figure(
-            answer, f"{_subject(result)} {about}", panels_in=panel_in, size=12, left=0.065
-        )
-        figure.subplots_adjust(right=0.978 - 0.018 * result.has_quality, wspace=0.12)
-        draw(figure, result)
-    return figure
-
-
-def _subject(result: SearchResult) -> str:
-    boards = counted(len(result.boards), "board")
-    num = result.steps[-1].num_valid
-    return (
-        f"{result.problem.space.workload} on {board_words(result.boards[0])}, {boards}, "
-        f"{num} valid trials."
+    subject = (
+        f"{result.problem.space.workload} on {boards_counted(result.boards)}, "
+        f"{result.steps[-1].num_valid} valid trials."
     )
+    figure = headed_figure(answer, f"{subject} {about}", panels_in=panel_in, size=12, left=0.065)
+    figure.subplots_adjust(right=0.978 - 0.018 * result.has_quality, wspace=0.12)
+    draw(figure, result)
+    return figure
 
 
 def draw_course(figure: Figure, result: SearchResult) -> None:
@@ -156,7 +148,7 @@ def _set_range(axes: Axes, result: SearchResult) -> None:
     Where the best costs a small part of the baseline, it is logarithmic and shows everything.
     """
     known = [step.cost_ratio for step in result.steps if step.cost_ratio is not None]
-    costs = [100.0, *map(_percent, known)]
+    costs = [100.0, *(100 * ratio for ratio in known)]
     low, high = min(costs), max(costs)
     if low < 100 / _LOG_FROM:
         fit_axis(axes, "y", costs, has_log=True, below=0.16, above=0.08)
@@ -175,23 +167,21 @@ def _draw_steps(axes: Axes, result: SearchResult, xs: Sequence[float]) -> None:
     axes.plot(lost, [0.025] * len(lost), transform=axes.get_xaxis_transform(), linestyle="",
               marker="|", markersize=8, color=MUTED, markeredgewidth=1.4, zorder=4)  # fmt: skip
     known = [(x, step.best_cost_ratio) for x, step in shown if step.is_feasible]
-    best = [(x, _percent(ratio)) for x, ratio in known if ratio is not None]
+    best = [(x, 100 * ratio) for x, ratio in known if ratio is not None]
     if best:
-        axes.step([x for x, _ in best], [y for _, y in best], where="post", color=BEST,
-                  linewidth=2.0, zorder=5)  # fmt: skip
-        x, y = best[-1]
-        axes.annotate(
-            f"{y:.3g} %", (x, y), xytext=(5, _off_line(axes, y)), textcoords="offset points",
-            va="center",
-            color=BEST, fontsize=9, fontweight="bold", annotation_clip=False, zorder=6,
-        )  # fmt: skip
+        xs, ys = zip(*best, strict=True)
+        axes.step(xs, ys, where="post", color=BEST, linewidth=2.0, zorder=5)
+        _name_best(axes, *best[-1])
 
 
-def _off_line(axes: Axes, y: float) -> float:
-    """Return by how many points a label at ``y`` moves down to lie below the baseline's line."""
-    point = 72 / axes.figure.dpi
-    heights = axes.transData.transform([(0.0, y), (0.0, 100.0)])[:, 1]
-    return min(0.0, float(heights[1] - heights[0]) * point - _CLEAR_PT)
+def _name_best(axes: Axes, x: float, y: float) -> None:
+    """Write the best at the end of its line, and where the baseline's is near, off both."""
+    (_, height), (_, baseline) = axes.transData.transform([(x, y), (x, 100.0)])
+    is_near = abs(height - baseline) * 72 / axes.figure.dpi < _NEAR_PT
+    align = "center" if not is_near else "top" if y <= 100 else "bottom"
+    offset = 5, {"center": 0.0, "top": -3.0, "bottom": 3.0}[align]
+    look = {"va": align, "fontweight": "bold", "annotation_clip": False, "zorder": 6}
+    note(axes, f"{y:.3g} %", (x, y), offset, size=9, color=BEST, **look)
 
 
 def _scatter(
@@ -203,7 +193,7 @@ def _scatter(
     for x, step in shown:
         if step.cost_ratio is None:
             continue
-        y, candidate = _percent(step.cost_ratio), step.outcome.candidate
+        y, candidate = 100 * step.cost_ratio, step.outcome.candidate
         color = CAPPED if candidate == baseline else CURVE
         is_within = y <= top
         axes.plot(
@@ -212,7 +202,3 @@ def _scatter(
             markerfacecolor=color if candidate in allowed else "none",
             markeredgewidth=0.7, clip_on=is_within, zorder=3,
         )  # fmt: skip
-
-
-def _percent(ratio: float | None) -> float:
-    return 100 * (1.0 if ratio is None else ratio)

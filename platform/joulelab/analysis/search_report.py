@@ -1,15 +1,12 @@
 """What a search found as a report: page, plots, table and answer."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console, RenderableType
-
-from joulelab.analysis.course_plot import courses_plot
-from joulelab.analysis.figure_file import themed_svg
+from joulelab.analysis.course_plot import courses_figure
 from joulelab.analysis.methods import search_paragraph
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 from joulelab.analysis.search_plot import (
     FIGURES,
     PANELS,
@@ -20,14 +17,7 @@ from joulelab.analysis.search_plot import (
     front_figure,
 )
 from joulelab.analysis.search_result import SearchResult
-from joulelab.analysis.search_table import (
-    chart_point,
-    chosen_rows,
-    search_frame,
-    search_legend,
-    search_sheet,
-    search_table,
-)
+from joulelab.analysis.search_table import chart_point, search_frame, search_listing
 from joulelab.analysis.search_wording import (
     configuration_name,
     constraint_words,
@@ -36,7 +26,7 @@ from joulelab.analysis.search_wording import (
     recommendation,
     remarks,
 )
-from joulelab.analysis.study_report import MAX_ROWS, Section, StudyReport, heading
+from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.table import Columns, numbers_at
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
@@ -45,6 +35,7 @@ from joulelab.tracking.study import Answer, RunMetrics, StudyHeader
 
 TABLE = "search.csv"
 _JOINED = "\N{NO-BREAK SPACE}"
+_NO_PAYBACK = "it is not certain that energy is saved"
 
 
 def search_report(
@@ -71,18 +62,10 @@ def search_report(
         frame=search_frame(result),
         figures={stem: partial(draw, result) for stem, draw in FIGURES.items() if can_plot},
         panels={stem: partial(draw, result) for stem, draw in PANELS.items() if can_plot},
-        sections=lambda: [_section(result, measurements, settings, traces)],
-        tables=partial(_tables, result),
+        sections=[_section(result, measurements, settings, traces)],
         measurements=measurements,
         header=header,
     )
-
-
-def _tables(
-    result: SearchResult, console: Console, max_rows: int | None
-) -> Iterable[RenderableType]:
-    yield heading(result.problem.space.workload, result.boards[0])
-    yield search_table(result, console, max_rows=max_rows, more=f"{TABLE} has all")
 
 
 def _section(
@@ -91,22 +74,18 @@ def _section(
     settings: Mapping[str, KnobValue],
     traces: Path | None,
 ) -> Section:
-    shown = chosen_rows(result, MAX_ROWS)
     can_plot = can_plot_search(result)
     return Section(
         name=result.problem.space.workload,
         answer="Energy against time of what was measured",
         found=result,
         remarks=remarks(result.answer, result.problem, stopped_by=result.method.stopped_by),
-        plot=themed_svg(front_figure(result, with_head=False), "p0-") if can_plot else None,
+        plot=partial(front_figure, result, with_head=False) if can_plot else None,
         caption=front_caption(result),
-        sheet=search_sheet(result, shown),
-        legend=search_legend(result, num_shown=len(shown)),
-        whole=search_sheet(result, result.rows) if len(shown) < len(result.rows) else None,
-        whole_name="configurations that were tried",
-        course=themed_svg(course_figure(result, with_head=False), "p1-") if can_plot else None,
+        listing=search_listing(result),
+        course=partial(course_figure, result, with_head=False) if can_plot else None,
         course_caption=course_caption(result),
-        courses=courses_plot(_chosen_trials(result, measurements), traces, "t0-"),
+        courses=partial(courses_figure, _chosen_trials(result, measurements), traces),
         facts=_facts(result),
         methods=search_paragraph(result, measurements, settings),
         level=result.answer.standing.level,
@@ -131,6 +110,8 @@ def _facts(result: SearchResult) -> list[tuple[str, str]]:
     """List what was asked, what was done, and what it took."""
     problem, method, found, last = result.problem, result.method, result.answer, result.steps[-1]
     limits = "; ".join(constraint_words(each) for each in problem.constraints)
+    after, best, num_tried = payback(found, problem), found.standing.best, len(result.rows)
+    at = next(step.number for step in result.steps if step.outcome.candidate == best)
     return [
         ("lowest", f"{objective_name(problem)} per {result.unit}"),
         ("constraints", limits or "none"),
@@ -139,40 +120,25 @@ def _facts(result: SearchResult) -> list[tuple[str, str]]:
         ("algorithm", f"{method.algorithm}, seed {method.seed}"),
         ("budget", method.budget or "none"),
         ("ended by", method.stopped_by),
-        ("trials", _trials(result)),
-        ("energy spent", quantity(found.spent_j, "J", digits=3)),
-        ("pays for itself", _payback(result)),
+        ("trials", f"{last.number} of {num_tried} configurations, {last.num_valid} with figures"),
+        ("energy spent", brief(found.spent_j, "J")),
+        ("pays for itself", f"after {after}" if after else _NO_PAYBACK),
         *_lost(result),
-        ("chosen", f"first measured at trial {_found_at(result)} of {last.number}"),
+        ("chosen", f"first measured at trial {at} of {last.number}"),
     ]
-
-
-def _trials(result: SearchResult) -> str:
-    last = result.steps[-1]
-    num_tried = len(result.rows)
-    return f"{last.number} of {num_tried} configurations, {last.num_valid} with figures"
-
-
-def _payback(result: SearchResult) -> str:
-    after = payback(result.answer, result.problem)
-    return f"after {after}" if after else "it is not certain that energy is saved"
 
 
 def _lost(result: SearchResult) -> list[tuple[str, str]]:
     found, space = result.answer, result.problem.space
-    lost = []
-    if found.capped:
-        names = "; ".join(configuration_name(each, space) for each in found.capped)
-        lost.append(("power-capped", f"{names}: the same as a lower clock"))
-    if found.failed:
-        names = "; ".join(configuration_name(each, space) for each in found.failed)
-        lost.append(("not measured", f"{names}. Were one better, the answer would be another"))
-    return lost
-
-
-def _found_at(result: SearchResult) -> int:
-    best = result.answer.standing.best
-    return next(step.number for step in result.steps if step.outcome.candidate == best)
+    lost = [
+        ("power-capped", found.capped, ": the same as a lower clock"),
+        ("not measured", found.failed, ". Were one better, the answer would be another"),
+    ]
+    return [
+        (name, f"{'; '.join(configuration_name(each, space) for each in those)}{why}")
+        for name, those, why in lost
+        if those
+    ]
 
 
 def _summary(result: SearchResult) -> list[tuple[str, float]]:

@@ -1,25 +1,19 @@
 """What a search found as lines of text for terminal and page, and as numbers in SI units."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import objective_name
 from joulelab.analysis.table import (
     Columns,
     Frame,
-    Quantity,
-    Sheet,
-    fitting_sheet,
     frame,
     interval_columns,
-    line,
     plus_minus,
-    sheet,
 )
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
@@ -32,6 +26,9 @@ _HEADS = {
     "mem_clock_mhz": ("memory", "MHz"),
     "power_limit_w": ("limit", "W"),
 }
+
+
+Measured = tuple[SearchRow, Compared]
 
 
 def chosen_rows(result: SearchResult, max_rows: int | None) -> list[SearchRow]:
@@ -47,32 +44,27 @@ def chosen_rows(result: SearchResult, max_rows: int | None) -> list[SearchRow]:
     return [row for row in result.rows if row.configuration in kept]
 
 
-def search_sheet(result: SearchResult, rows: Sequence[SearchRow]) -> Sheet:
-    """Put ``rows`` into words, with SI prefixes that suit them."""
+def search_listing(result: SearchResult) -> Listing[SearchRow, Measured]:
+    """Put the configurations that were tried into words, with SI prefixes that suit them."""
     axes = result.problem.space.axes
-    quantities = _quantities(result, rows)
-    return sheet(
-        [_HEADS.get(name, (name.replace("_", " "), "")) for name in axes],
-        quantities,
-        (
-            line(
-                row,
-                quantities,
-                (row, row.found) if row.found else None,
-                mark=("*" if row.is_best else "=" if row.in_set else " ") + _role(result, row),
-                named=[_value(*pair, row) for pair in zip(axes, row.values, strict=True)],
-                why="power-capped" if row.is_capped else row.reason.partition(":")[0],
-                is_best=row.is_best,
-                in_set=row.in_set,
-            )
-            for row in rows
+    return Listing(
+        rows=result.rows,
+        noun="configurations that were tried",
+        heads=[_HEADS.get(name, (name.replace("_", " "), "")) for name in axes],
+        quantities=partial(_quantities, result),
+        line=lambda row: Line(
+            mark=("*" if row.is_best else "=" if row.in_set else " ") + _role(result, row),
+            named=[_value(*pair, row) for pair in zip(axes, row.values, strict=True)],
+            found=(row, row.found) if row.found else None,
+            why="power-capped" if row.is_capped else row.reason.partition(":")[0],
         ),
+        choose=partial(chosen_rows, result),
+        legend=_legend(result),
         minor=("power", "n", "time added", "energy saved"),
     )
 
 
-def search_legend(result: SearchResult, *, num_shown: int, more: str = "") -> list[str]:
-    """Say what marks and columns mean, and what is not shown."""
+def _legend(result: SearchResult) -> list[str]:
     level = result.answer.standing.level
     marks = ["* chosen", f"= statistically indistinguishable from it ({level:.0%})"]
     if len(result.answer.front) > 1:
@@ -88,21 +80,7 @@ def search_legend(result: SearchResult, *, num_shown: int, more: str = "") -> li
     ]
     if any(row.num_invalid for row in result.rows):
         lines.append("n: trials with figures, minus those without")
-    if num_shown < len(result.rows):
-        lines.append(
-            f"{num_shown} of {len(result.rows)} configurations that were tried are shown"
-            f"{more and f'; {more}'}"
-        )
     return lines
-
-
-def search_table(
-    result: SearchResult, console: Console, *, max_rows: int | None = 20, more: str = ""
-) -> Table:
-    """Lay out what was found as wide as ``console`` allows: columns go, never digits."""
-    rows = chosen_rows(result, max_rows)
-    legend = search_legend(result, num_shown=len(rows), more=more)
-    return fitting_sheet(console, search_sheet(result, rows), legend)
 
 
 def search_frame(result: SearchResult) -> Frame:
@@ -130,7 +108,6 @@ _COLUMNS: Columns = {
     **{name: f"row.{name}" for name in _ROLES},
     "config_hash": "row.configuration.config_hash",
 }
-Measured = tuple[SearchRow, Compared]
 
 
 def _quantities(result: SearchResult, rows: Sequence[SearchRow]) -> list[Quantity[Measured]]:
@@ -155,7 +132,7 @@ def _quantities(result: SearchResult, rows: Sequence[SearchRow]) -> list[Quantit
         ("time added", "%", lambda m: _change(m[1].time_ratio, 1, is_zero=m[0].is_baseline)),
         *(kept if result.has_quality else ()),
     ]  # fmt: skip
-    return [Quantity(name=name, unit=unit, cell=cell) for name, unit, cell in quantities]
+    return [Quantity(*each) for each in quantities]
 
 
 def _role(result: SearchResult, row: SearchRow) -> str:

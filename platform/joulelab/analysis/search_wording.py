@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief, counted, quantity
 from joulelab.analysis.wording import change, percent
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration, KnobValue
@@ -111,15 +111,16 @@ def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> li
     if found.capped:
         num = len(found.capped)
         sentences.append(
-            f"{_count(num)} {'was' if num == 1 else 'were'} power-capped, and "
+            f"{counted(num, 'configuration')} {'was' if num == 1 else 'were'} power-capped, and "
             f"{'is' if num == 1 else 'are'} the same as a lower clock."
         )
     if found.unmeasured:
         num = len(found.unmeasured)
         sentences.append(
-            f"{_count(num)} that {'was' if num == 1 else 'were'} not measured may be as good, as "
-            f"far as the model tells; to measure {'it' if num == 1 else 'each'} once would take "
-            f"some {quantity(found.unmeasured_j, 'J', digits=2)}."
+            f"{counted(num, 'configuration')} that {'was' if num == 1 else 'were'} not measured "
+            "may be as good, as far as the model tells; to measure "
+            f"{'it' if num == 1 else 'each'} once would take some "
+            f"{quantity(found.unmeasured_j, 'J', digits=2)}."
         )
     if ends := _ends(found, problem):
         sentences.append(
@@ -131,8 +132,8 @@ def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> li
         sentences.append("What each format does to quality was not scored; a QEP search scores it.")
     if found.failed:
         sentences.append(
-            f"{_count(len(found.failed))} could not be measured; were one of them better, the "
-            "answer would be another."
+            f"{counted(len(found.failed), 'configuration')} could not be measured; were one of "
+            "them better, the answer would be another."
         )
     return sentences
 
@@ -170,7 +171,7 @@ def _equals(found: Answer) -> str:
         return "no other configuration has been measured"
     if num == 0:
         return "every other configuration that was measured is worse"
-    return f"{_count(num)} statistically indistinguishable from it"
+    return f"{counted(num, 'configuration')} statistically indistinguishable from it"
 
 
 def _fastest(found: Answer, problem: Problem) -> list[str]:
@@ -210,15 +211,11 @@ def _is_at_end(value: KnobValue, values: Sequence[KnobValue]) -> bool:
 
 
 def _price(found: Answer, problem: Problem) -> str:
-    price = f"The search took {quantity(found.spent_j, 'J', digits=3)}"
+    price = f"The search took {brief(found.spent_j, 'J')}"
     if found.pays_after is None:
         return f"{price}."
     after = significant(found.pays_after.value)
     return f"{price} and pays for itself after {after} {units_of(problem)}."
-
-
-def _count(num: int) -> str:
-    return f"{num} configuration{'' if num == 1 else 's'}"
 
 
 Words = TypeVar("Words")

@@ -1,23 +1,24 @@
 """A study's report, whatever its kind: printed, tabulated, drawn, and as one HTML file."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-from jinja2 import Environment
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from rich.console import Console, RenderableType
+from rich.table import Table
 
-from joulelab.analysis.compared import Exclusion
-from joulelab.analysis.figure_file import save_figure, save_png_and_svg
+from joulelab.analysis.compared import Phase
+from joulelab.analysis.figure_file import save_figure, save_png_and_svg, themed_svg
+from joulelab.analysis.listing import Listing
 from joulelab.analysis.methods import uncertainty_statement
-from joulelab.analysis.table import Frame, Sheet
-from joulelab.analysis.wording import NOT_HARDWARE, board_words, percent
-from joulelab.core.device import DeviceIdentity
+from joulelab.analysis.page import render
+from joulelab.analysis.search_result import SearchResult
+from joulelab.analysis.table import Frame
+from joulelab.analysis.wording import NOT_HARDWARE, board_words
 from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.durable import write_whole
@@ -25,50 +26,39 @@ from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer, StudyHeader
 
 REPORT = "report.html"
+Draw = Callable[[], Figure | None]
 MAX_ROWS = 24
 """Of a table on a page; all are below it."""
-
-
-class Found(Protocol):
-    """What a section is of: a phase of a sweep or of a study of knobs, or a search."""
-
-    @property
-    def boards(self) -> tuple[DeviceIdentity, ...]:
-        """The boards that it was measured on."""
-
-    @property
-    def exclusions(self) -> tuple[Exclusion, ...]:
-        """What does not count."""
-
-    @property
-    def drifts(self) -> tuple[Drift, ...]:
-        """Trends of the sentinels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """One section of a report, as the template takes it.
 
-    ``whole`` is the table of all rows where ``sheet`` leaves some out, ``courses`` single trials
-    over time, ``course`` the best so far over trials.
+    ``plot`` draws what was found, ``course`` the best so far over trials, ``courses`` single
+    trials over time, of which nothing may have been kept. ``beside`` are further tables, and
+    ``found`` is what the section is of.
     """
 
     name: str
     answer: str
-    found: Found
-    plot: Markup | None
+    found: Phase[Any] | SearchResult
+    plot: Draw | None
     caption: str
-    sheet: Sheet
-    legend: Sequence[str]
+    listing: Listing[Any, Any]
     methods: str
     level: float
-    whole: Sheet | None = None
-    whole_name: str = "operating points"
-    courses: Markup | None = None
+    courses: Draw | None = None
     remarks: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
-    course: Markup | None = None
+    course: Draw | None = None
     course_caption: str = ""
+    beside: Sequence[Table] = ()
+
+    @property
+    def shown(self) -> Sequence[Any]:
+        """The rows of the table."""
+        return tuple(self.listing.choose(MAX_ROWS))
 
     @property
     def reasons(self) -> Counter[str]:
@@ -101,8 +91,8 @@ class StudyReport:
         table: Name of the file that holds ``frame``.
         figures: What draws its figures, by the stems of their files.
         panels: What draws single panels for papers, likewise.
-        sections: Makes the sections of the page.
-        tables: Yields heads and tables for a terminal, each of so many rows at most.
+        sections: Of the page; a terminal shows their tables.
+        overview: Shown in a terminal in place of those.
     """
 
     study: str
@@ -112,10 +102,10 @@ class StudyReport:
     frame: Frame
     figures: Mapping[str, Callable[[], Figure]]
     panels: Mapping[str, Callable[[], Figure]]
-    sections: Callable[[], Sequence[Section]]
-    tables: Callable[[Console, int | None], Iterable[RenderableType]]
+    sections: Sequence[Section]
     measurements: Sequence[Measurement]
     header: StudyHeader | None
+    overview: Table | None = None
 
     def write(self, store: ResultStore) -> Answer:
         """Write answer, page, figures and table into the study's results folder.
@@ -136,17 +126,14 @@ class StudyReport:
 
     def write_page(self, path: Path) -> Path:
         """Write one HTML file that needs nothing else to ``path`` and return it."""
-        folder = files("joulelab.analysis")
-        environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-        environment.filters["percent"] = percent
-        page = environment.from_string((folder / "report.html.j2").read_text(encoding="utf-8"))
-        sections = self.sections()
-        boards = {board.uuid: board for section in sections for board in section.found.boards}
-        text = page.render(
-            css=Markup((folder / "report.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
-            study=self.study,
+        found = [section.found for section in self.sections]
+        boards = {board.uuid: board for each in found for board in each.boards}
+        text = render(
+            "report.html.j2",
+            title=self.study,
             answer=self.title.splitlines(),
-            sections=sections,
+            sections=self.sections,
+            drawn=_drawn,
             devices=[boards[uuid] for uuid in sorted(boards)],
             header=self.header,
             origin=_origin(self.measurements),
@@ -169,17 +156,27 @@ class StudyReport:
         console = console or Console()
         if not console.is_terminal:
             console.width = max(console.width, 100)
-        for each in self.tables(console, max_rows):
+        for each in self._tables(console, max_rows):
             console.print(each)
         console.print(self.answer.note, style="bold", highlight=False, markup=False)
         written = ResultStore(folder).read_answer()
         for file in written.files if written is not None else ():
             console.print(f"  {folder / file}", soft_wrap=True, highlight=False)
 
+    def _tables(self, console: Console, max_rows: int | None) -> Iterator[RenderableType]:
+        if self.overview is not None:
+            yield self.overview
+            return
+        for section in self.sections:
+            yield f"\n[bold]{section.name}[/] on {section.device}"
+            more = f"{self.table} has all"
+            yield section.listing.fitting(console, max_rows=max_rows, more=more)
+            yield from section.beside
 
-def heading(name: str, board: DeviceIdentity) -> str:
-    """Return what stands above a table in a terminal."""
-    return f"\n[bold]{name}[/] on {board_words(board)}"
+
+def _drawn(draw: Draw | None, prefix: str) -> Markup | None:
+    figure = None if draw is None else draw()
+    return None if figure is None else themed_svg(figure, prefix)
 
 
 def _origin(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:

@@ -1,8 +1,9 @@
 """What a sweep found: every operating point with its error bars, and the set that may be best."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from operator import attrgetter
 from statistics import fmean
 
 from joulelab.analysis.compared import (
@@ -24,7 +25,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.validity import MAX_THROTTLE_SHARE
 from joulelab.errors import ConfigError
-from joulelab.objectives import Objective, without_quality
+from joulelab.objectives import ENERGY, TIME, Objective, without_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,24 @@ class SweepResult:
 
     study: str
     phases: tuple[PhaseResult, ...]
+
+
+Values = Callable[[Figures], tuple[float, float]]
+"""Value of a quantity, and its standard uncertainty."""
+
+_VALUES: Mapping[str, Values] = {
+    "energy": attrgetter("energy_per_unit_j", "energy_per_unit_u_j"),
+    "time": attrgetter("time_per_unit_s", "time_per_unit_u_s"),
+    "edp": attrgetter("edp_js", "edp_u_js"),
+    "ed2p": attrgetter("ed2p_js2", "ed2p_u_js2"),
+}
+
+
+def cost_of(objective: Objective, unit: str) -> tuple[str, str, Values]:
+    """Return name, unit and values of what a ``unit`` of work costs by ``objective``."""
+    per = f"/{unit}" if objective in (ENERGY, TIME) else ""
+    values = _VALUES.get(objective.name, attrgetter("cost", "cost_u"))
+    return objective.label, f"{objective.unit}{per}", values
 
 
 def analyse_sweep(

@@ -1,27 +1,18 @@
 """What a sweep found as a report: page, plots, table, answer, and curves for a tracking store."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console, RenderableType
-
-from joulelab.analysis.course_plot import courses_plot
-from joulelab.analysis.figure_file import panel_figure, themed_svg
+from joulelab.analysis.course_plot import courses_figure
+from joulelab.analysis.figure_file import panel_figure
 from joulelab.analysis.methods import methods_paragraph
 from joulelab.analysis.plots import can_plot, phase_figure, phase_panels
-from joulelab.analysis.study_report import MAX_ROWS, Section, StudyReport, heading
+from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.sweep import PhaseResult, SweepResult
-from joulelab.analysis.sweep_table import (
-    fitting_table,
-    legend,
-    reported_table,
-    selection,
-    sweep_frame,
-    sweep_sheet,
-)
+from joulelab.analysis.sweep_table import reported_table, sweep_frame, sweep_listing
 from joulelab.analysis.table import Columns, numbers_at
 from joulelab.analysis.wording import phase_names, point_name, sentence
 from joulelab.core.configuration import KnobValue
@@ -41,16 +32,12 @@ def sweep_report(
     traces: Path | None = None,
 ) -> StudyReport:
     """Put a sweep into words, tables and plots."""
-    named = dict(zip(_file_names(result), result.phases, strict=True))
+    # names of files and of MLflow's metrics
+    names = [re.sub(r"[^\w.=-]+", "-", name) for name in phase_names(result)]
+    named = dict(zip(names, result.phases, strict=True))
     drawn = {f"sweep-{name}": phase for name, phase in named.items() if can_plot(phase)}
     prefixed = [(f"{name}." if len(named) > 1 else "", phase) for name, phase in named.items()]
     settings = dict(header.settings) if header else {}
-
-    def sections() -> list[Section]:
-        return [
-            _section(result, number, measurements, settings, traces)
-            for number in range(len(result.phases))
-        ]
 
     return StudyReport(
         study=result.study,
@@ -72,50 +59,34 @@ def sweep_report(
             for stem, phase in drawn.items()
             for name, draw in phase_panels(phase).items()
         },
-        sections=sections,
-        tables=partial(_tables, result),
+        sections=[
+            _section(name, phase, measurements, settings, traces)
+            for name, phase in zip(phase_names(result), result.phases, strict=True)
+        ],
         measurements=measurements,
         header=header,
     )
 
 
-def _tables(
-    result: SweepResult, console: Console, max_rows: int | None
-) -> Iterable[RenderableType]:
-    for name, phase in zip(phase_names(result), result.phases, strict=True):
-        yield heading(name, phase.boards[0])
-        yield fitting_table(phase, console, max_rows=max_rows, more=f"{TABLE} has all")
-        if (reported := reported_table(phase)) is not None:
-            yield reported
-
-
-def _file_names(result: SweepResult) -> list[str]:
-    """Name each phase so that a file system and MLflow take it."""
-    return [re.sub(r"[^\w.=-]+", "-", name) for name in phase_names(result)]
-
-
 def _section(
-    result: SweepResult,
-    number: int,
+    name: str,
+    phase: PhaseResult,
     measurements: Sequence[Measurement],
     settings: Mapping[str, KnobValue],
     traces: Path | None,
 ) -> Section:
-    phase = result.phases[number]
-    shown = selection(phase, MAX_ROWS)
-    has_plot = can_plot(phase)
+    reported = reported_table(phase)
     return Section(
-        name=phase_names(result)[number],
+        name=name,
         answer=sentence(phase),
         found=phase,
         caption=_caption(phase),
-        plot=themed_svg(phase_figure(phase, with_head=False), f"p{number}-") if has_plot else None,
-        sheet=sweep_sheet(phase, shown),
-        courses=courses_plot(_trials(phase, measurements), traces, f"t{number}-"),
-        legend=legend(phase, num_shown=len(phase.rows)),
-        whole=sweep_sheet(phase, phase.rows) if len(shown) < len(phase.rows) else None,
+        plot=partial(phase_figure, phase, with_head=False) if can_plot(phase) else None,
+        listing=sweep_listing(phase),
+        courses=partial(courses_figure, _trials(phase, measurements), traces),
         methods=methods_paragraph(phase, measurements, settings),
         level=phase.level,
+        beside=[] if reported is None else [reported],
     )
 
 
@@ -129,13 +100,10 @@ def _trials(
     boards = {board.uuid for board in phase.boards}
     found: dict[str, Measurement] = {}
     for m in measurements:
-        of_phase = (m.configuration.workload, m.configuration.knobs, m.phase) == (
-            phase.workload,
-            phase.knobs,
-            phase.phase,
-        )
-        label = m.configuration.point.label
-        if m.valid and of_phase and m.device.uuid in boards and label in trials:
+        asked, label = m.configuration, m.configuration.point.label
+        of_phase = asked.workload == phase.workload and asked.knobs == phase.knobs
+        is_shown = m.phase == phase.phase and m.device.uuid in boards and label in trials
+        if m.valid and of_phase and is_shown:
             found.setdefault(label, m)
     return [(name, found[label]) for label, name in trials.items() if label in found]
 

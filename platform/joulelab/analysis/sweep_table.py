@@ -1,28 +1,24 @@
 """What a sweep found as lines of text, for terminal and page, and as CSV in SI units."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from math import isfinite, isinf
 from statistics import median
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from joulelab.analysis.compared import Figures
+from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
-from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
+from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, Values, cost_of
 from joulelab.analysis.table import (
     Columns,
     Frame,
-    Quantity,
-    Sheet,
-    fitting_sheet,
     frame,
     interval_columns,
-    line,
     plus_minus,
-    sheet,
+    quiet_table,
 )
 from joulelab.analysis.wording import replay_words
 from joulelab.core.additive import Interval
@@ -53,25 +49,24 @@ COLUMNS = tuple(_COLUMNS)
 workload reported follows them."""
 
 
-def sweep_sheet(phase: PhaseResult, rows: Sequence[SweepRow]) -> Sheet:
-    """Put ``rows`` of ``phase`` into words, with SI prefixes that suit them."""
-    quantities = _quantities(phase, rows)
-    return sheet(
-        [("clock", "MHz")],
-        quantities,
-        (
-            line(
-                row,
-                quantities,
-                (row, row.figures) if row.figures else None,
-                mark=_place(row) + ("^" if row.power_capped else " "),
-                named=[_clock(row)],
-                why=row.reasons[0] if row.reasons else "not compared",
-                is_best=row.is_recommended,
-                in_set=row.in_set,
-            )
-            for row in rows
+Measured = tuple[SweepRow, Figures]
+
+
+def sweep_listing(phase: PhaseResult) -> Listing[SweepRow, Measured]:
+    """Put the operating points of ``phase`` into words, with SI prefixes that suit them."""
+    return Listing(
+        rows=phase.rows,
+        noun="points",
+        heads=[("clock", "MHz")],
+        quantities=partial(_quantities, phase),
+        line=lambda row: Line(
+            mark=_place(row) + ("^" if row.power_capped else " "),
+            named=[_clock(row)],
+            found=(row, row.figures) if row.figures else None,
+            why=row.reasons[0] if row.reasons else "not compared",
         ),
+        choose=partial(selection, phase),
+        legend=_legend(phase),
         minor=("ED2P", "EDP", "power"),
     )
 
@@ -94,17 +89,7 @@ def selection(phase: PhaseResult, max_rows: int | None) -> list[SweepRow]:
     return [rows[i] for i in sorted(kept)]
 
 
-def fitting_table(
-    phase: PhaseResult, console: Console, *, max_rows: int | None = 20, more: str = ""
-) -> Table:
-    """Lay out the rows of :func:`selection` for a terminal; ``more`` says how to see all."""
-    shown = selection(phase, max_rows)
-    caption = legend(phase, num_shown=len(shown), more=more)
-    return fitting_sheet(console, sweep_sheet(phase, shown), caption)
-
-
-def legend(phase: PhaseResult, *, num_shown: int, more: str = "") -> list[str]:
-    """Say what the marks and columns mean, and what is not shown."""
+def _legend(phase: PhaseResult) -> list[str]:
     aim = OBJECTIVES[phase.objective].label
     lines = [
         f"* recommended: {_rule(phase)}",
@@ -121,8 +106,6 @@ def legend(phase: PhaseResult, *, num_shown: int, more: str = "") -> list[str]:
     if lost:
         named = ", ".join(f"{num} {' '.join(why) or 'not compared'}" for why, num in lost.items())
         lines.append(f"{lost.total()} points have no valid measurement: {named}")
-    if num_shown < len(phase.rows):
-        lines.append(f"{num_shown} of {len(phase.rows)} points are shown{more and f'; {more}'}")
     return lines
 
 
@@ -131,10 +114,8 @@ def reported_table(phase: PhaseResult) -> Table | None:
     rows = [row for row in selection(phase, 6) if row.reported]
     if not rows:
         return None
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), title="reported by the workload")
-    table.add_column("")
-    for row in rows:
-        table.add_column(row.point.label, justify="right")
+    heads = [Column(row.point.label, justify="right") for row in rows]
+    table = quiet_table("", *heads, title="reported by the workload", padding=(0, 0))
     for name in dict.fromkeys(name for row in rows for name, _ in row.reported):
         values = [dict(row.reported).get(name) for row in rows]
         table.add_row(name, *("" if value is None else f"{value:.4g}" for value in values))
@@ -155,37 +136,28 @@ def sweep_frame(result: SweepResult) -> Frame:
     return frame({**_COLUMNS, **reported}, entries)
 
 
-Measured = tuple[SweepRow, Figures]
-Values = Callable[[Figures], tuple[float, float | None]]
-"""Value of a quantity and, where it is shown, its standard uncertainty."""
-
-
 def _quantities(phase: PhaseResult, shown: Sequence[SweepRow]) -> list[Quantity[Measured]]:
     figures = [row.figures for row in shown if row.figures is not None]
-    per, aim = f"/{phase.unit}", OBJECTIVES[phase.objective]
-    columns = [
-        _column(
-            "energy", f"J{per}", figures, lambda f: (f.energy_per_unit_j, f.energy_per_unit_u_j)
-        ),
-        _column("time", f"s{per}", figures, lambda f: (f.time_per_unit_s, f.time_per_unit_u_s)),
-        _column(EDP.label, EDP.unit, figures, lambda f: (f.edp_js, None)),
-        _column(ED2P.label, ED2P.unit, figures, lambda f: (f.ed2p_js2, None)),
-    ]
-    if aim not in (ENERGY, TIME, EDP, ED2P):
-        columns.append(_column(aim.label, aim.unit, figures, lambda f: (f.cost, None)))
+    aim = OBJECTIVES[phase.objective]
+    costs = dict.fromkeys((ENERGY, TIME, EDP, ED2P, aim))
+    columns = [_column(*cost_of(cost, phase.unit), figures) for cost in costs]
     return [
-        Quantity(name="power", unit="W", cell=lambda m: f"{m[1].power_w:.1f}"),
+        Quantity("power", "W", lambda m: f"{m[1].power_w:.1f}"),
         *columns,
-        Quantity(name="energy saved", unit="%", cell=lambda m: _share(m[1].saving, m[0])),
-        Quantity(name="time added", unit="%", cell=lambda m: _share(m[1].slowdown, m[0])),
+        Quantity("energy saved", "%", lambda m: _share(m[1].saving, m[0])),
+        Quantity("time added", "%", lambda m: _share(m[1].slowdown, m[0])),
     ]
 
 
-def _column(name: str, unit: str, figures: Sequence[Figures], values: Values) -> Quantity[Measured]:
-    """Write a quantity with the prefix and the decimals that suit all ``figures``."""
+def _column(name: str, unit: str, values: Values, figures: Sequence[Figures]) -> Quantity[Measured]:
+    """Write a quantity with the prefix and the decimals that suit all ``figures``.
+
+    Energy and time have their uncertainties beside them.
+    """
     found = [values(each) for each in figures]
+    has_u = name in (ENERGY.label, TIME.label)
     factor, prefix = si_scale(value for value, _ in found)
-    uncertainties = [u * factor for _, u in found if u and isfinite(u)]
+    uncertainties = [u * factor for _, u in found if has_u and u and isfinite(u)]
     decimals = (
         decimals_for(median(uncertainties))
         if uncertainties
@@ -194,11 +166,11 @@ def _column(name: str, unit: str, figures: Sequence[Figures], values: Values) ->
 
     def cell(measured: Measured) -> str:
         value, u = values(measured[1])
-        if u is None or isinf(u):
+        if not has_u or isinf(u):
             return f"{value * factor:.{decimals}f}"
         return plus_minus(value * factor, u * factor, decimals)
 
-    return Quantity(name=name, unit=f"{prefix}{unit}", cell=cell)
+    return Quantity(name, f"{prefix}{unit}", cell)
 
 
 def _place(row: SweepRow) -> str:

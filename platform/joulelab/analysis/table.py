@@ -3,20 +3,22 @@
 import csv
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.measure import Measurement
 from rich.padding import PaddingDimensions
 from rich.table import Column, Table
+from rich.text import Text
 
-from joulelab.analysis.compared import Counts
 from joulelab.analysis.quantities import PLUS_MINUS
-from joulelab.tracking.durable import whole_text
+from joulelab.errors import ConfigError
+from joulelab.tracking.durable import check_file, whole_text
+
+if TYPE_CHECKING:  # pandas takes half a second
+    import pandas as pd
 
 Columns = Mapping[str, str]
 """Names of columns, and where in an entry each is found: ``{"power_w": "row.figures.power_w"}``."""
@@ -29,12 +31,37 @@ class Frame:
     columns: tuple[str, ...]
     rows: list[list[object]]
 
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, object]]) -> "Frame":
+        """List ``rows``, at least one, whose values have the same names in the same order."""
+        return cls(columns=tuple(rows[0]), rows=[list(row.values()) for row in rows])
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return it as pandas has it."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows, columns=self.columns)
+
     def write(self, path: Path) -> None:
         """Write it to ``path`` as CSV; ``None`` is empty."""
         with whole_text(path) as file:
             writer = csv.writer(file)
             writer.writerow(self.columns)
             writer.writerows(self.rows)
+
+
+def check_target(path: Path | None, *suffixes: str, option: str = "--out") -> None:
+    """Refuse a file that could not be written, before what it is to hold is worked out.
+
+    Raises:
+        ConfigError: If it ends in none of ``suffixes``, or no such file can be made.
+    """
+    if path is None:
+        return
+    if path.suffix not in suffixes:
+        known = ", ".join(suffixes[:-1]) + " or " * (len(suffixes) > 1) + suffixes[-1]
+        raise ConfigError(f"{option} must end in {known}, got {str(path)!r}.")
+    check_file(path)
 
 
 def frame(columns: Columns, entries: Iterable[object], *, digits: int | None = None) -> Frame:
@@ -83,109 +110,34 @@ def _plain(value: object) -> object:
     return value
 
 
-RowT = TypeVar("RowT")
+BEST, EQUAL, NONE = "bold green", "green", "dim"
+"""Styles of the best line, of those that may be as good, and of those without figures."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantity(Generic[RowT]):
-    """A column of what rows with figures cost: its head, and what is written for a row."""
-
-    name: str
-    unit: str
-    cell: Callable[[RowT], str]
+def plain_cells(table: Table) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and, row by row, the cells of ``table`` as plain text."""
+    heads = [plain(column.header) for column in table.columns]
+    columns = [[plain(cell) for cell in column.cells] for column in table.columns]
+    return heads, [list(row) for row in zip(*columns, strict=True)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """What is compared, in words; the legend says what its mark means."""
-
-    mark: str
-    cells: tuple[str, ...]
-    is_best: bool
-    in_set: bool
-    has_figures: bool
+def markdown(table: Table) -> str:
+    """Write ``table`` in Markdown, below its title if it has one."""
+    heads, rows = plain_cells(table)
+    title = f"\n## {plain(table.title)}\n" if table.title else ""
+    cells = [[" ".join(cell.split()) for cell in line] for line in (heads, *rows)]
+    cells.insert(1, ["---"] * len(heads))
+    return "\n".join([title, *(f"| {' | '.join(line)} |" for line in cells), ""])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
-    """Lines under common heads, which are a name and a unit each.
-
-    Attributes:
-        minor: Heads of columns that go first where there is no room.
-    """
-
-    heads: tuple[tuple[str, str], ...]
-    lines: tuple[Line, ...]
-    minor: tuple[str, ...] = ()
-
-
-def line(
-    row: Counts,
-    quantities: Sequence[Quantity[RowT]],
-    measured: RowT | None,
-    *,
-    mark: str,
-    named: Sequence[str],
-    why: str,
-    is_best: bool,
-    in_set: bool,
-) -> Line:
-    """Put a row into words: how it is named, its quantities, and how often it was measured.
-
-    ``why`` stands in place of the energy where it was not ``measured``.
-    """
-    cells = ["" if each.name != "energy" else why for each in quantities]
-    if measured is not None:
-        cells = [each.cell(measured) for each in quantities]
-    num = f"{row.num_valid}-{row.num_invalid}" if row.num_invalid else f"{row.num_valid}"
-    return Line(
-        mark=mark,
-        cells=(*named, *cells, num),
-        is_best=is_best,
-        in_set=in_set,
-        has_figures=measured is not None,
-    )
-
-
-def sheet(
-    named: Sequence[tuple[str, str]],
-    quantities: Sequence[Quantity[RowT]],
-    lines: Iterable[Line],
-    minor: tuple[str, ...],
-) -> Sheet:
-    """Put lines under their heads: of what names them, of quantities, and of the count."""
-    heads = (*named, *((each.name, each.unit) for each in quantities), ("n", ""))
-    return Sheet(heads=heads, lines=tuple(lines), minor=minor)
-
-
-def fitting_sheet(console: Console, found: Sheet, legend: Sequence[str]) -> Table:
-    """Lay lines out as wide as ``console`` allows: less wanted columns go, never digits."""
-    return fitting(console, partial(lay_out, found, legend), found.minor)
+def plain(text: object) -> str:
+    """Return what stands in a table as plain text."""
+    return text.plain if isinstance(text, Text) else str(text or "")
 
 
 def plus_minus(value: float, u: float, decimals: int) -> str:
     """Write a number and its uncertainty to so many decimals."""
     return f"{value:.{decimals}f} {PLUS_MINUS} {u:.{decimals}f}"
-
-
-def lay_out(found: Sheet, caption: Sequence[str], without: Collection[str] = ()) -> Table:
-    """Lay out lines under their heads but those ``without``, with ``caption`` below.
-
-    Lines of the caption that begin with a head and a colon go with it.
-    """
-    kept = [i for i, (name, _) in enumerate(found.heads) if name not in without]
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 0),
-        caption=escape("\n".join(c for c in caption if c.partition(":")[0] not in without)),
-        caption_justify="left",
-    )
-    table.add_column("", no_wrap=True)
-    for name, unit in (found.heads[i] for i in kept):
-        table.add_column(f"{name}\n{unit}", justify="right", overflow="fold")
-    for line in found.lines:
-        table.add_row(line.mark, *(line.cells[i] for i in kept), style=_style(line))
-    return table
 
 
 def fitting(
@@ -210,14 +162,6 @@ def grid_table(title: str, *columns: Column, padding: PaddingDimensions) -> Tabl
     return table
 
 
-def _style(line: Line) -> str:
-    if not line.has_figures:
-        return "dim"
-    if line.is_best:
-        return "bold green"
-    return "green" if line.in_set else ""
-
-
 def words(*heads: str) -> list[Column]:
     """Return columns of words that never break."""
     return [Column(head, no_wrap=True) for head in heads]
@@ -229,7 +173,11 @@ def numbers(*heads: str) -> list[Column]:
 
 
 def quiet_table(
-    *columns: Column | str, title: str = "", caption: str = "", pad_edge: bool = False
+    *columns: Column | str,
+    title: str = "",
+    caption: str = "",
+    pad_edge: bool = False,
+    padding: PaddingDimensions = (0, 1, 0, 0),
 ) -> Table:
     """Return a table without rows; a column given as text may break its lines."""
     return Table(
@@ -239,6 +187,6 @@ def quiet_table(
         caption=caption,
         caption_justify="left",
         box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=padding,
         pad_edge=pad_edge,
     )

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from math import floor, isinf, log10
 
-from joulelab.analysis.quantities import uncertain
+from joulelab.analysis.compared import Figures, varying
+from joulelab.analysis.quantities import counted, uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.core.additive import Interval, more
 from joulelab.core.device import DeviceIdentity
@@ -34,8 +35,12 @@ def change(ratio: Interval) -> str:
 def boards_words(boards: Sequence[DeviceIdentity]) -> str:
     """Count boards of one product, ``"2 simulated NVIDIA H200 boards (driver 1.0)"``."""
     drivers = ", ".join(sorted({board.driver_version for board in boards}))
-    plural = "s" if len(boards) > 1 else ""
-    return f"{len(boards)} {board_words(boards[0])} board{plural} (driver {drivers})"
+    return f"{counted(len(boards), f'{board_words(boards[0])} board')} (driver {drivers})"
+
+
+def boards_counted(boards: Sequence[DeviceIdentity]) -> str:
+    """Name the boards of one product and count them, ``"NVIDIA H200, 2 boards"``."""
+    return f"{board_words(boards[0])}, {counted(len(boards), 'board')}"
 
 
 def software_words(measurements: Iterable[Measurement]) -> str:
@@ -97,13 +102,9 @@ def phase_names(result: SweepResult) -> tuple[str, ...]:
     settings = [
         {"on": board_words(phase.boards[0]), **dict(phase.knobs)} for phase in result.phases
     ]
-    varying = [
-        name
-        for name in dict.fromkeys(name for known in settings for name in known)
-        if len({known.get(name) for known in settings}) > 1
-    ]
+    names = varying(settings)
     return tuple(
-        ", ".join([phase.title, *(f"{name}={known.get(name)}" for name in varying)])
+        ", ".join([phase.title, *(f"{name}={known.get(name)}" for name in names)])
         for phase, known in zip(result.phases, settings, strict=True)
     )
 
@@ -118,7 +119,7 @@ def _recommendation(phase: PhaseResult) -> str:
     best, default = phase.best, phase.default
     if best is None:
         return f"No recommendation: {_why_none(phase)}."
-    lowest, use = phase.least or best, _upper(point_name(best.point))
+    lowest, use = phase.least or best, upper(point_name(best.point))
     if len(phase.measured) == 1:
         return f"{use}: {_cost(phase, best)}; no other point was measured."
     if default is None or default.figures is None:
@@ -153,13 +154,19 @@ def _change(row: SweepRow) -> str:
     return f"{percent(energy)} energy at {percent(figures.slowdown)} time"
 
 
+def energy_words(figures: Figures | None, unit: str) -> str:
+    """Write energy per unit of work with its uncertainty; ``""`` without figures."""
+    if figures is None:
+        return ""
+    return uncertain(figures.energy_per_unit_j, figures.energy_per_unit_u_j, f"J/{unit}")
+
+
 def _cost(phase: PhaseResult, row: SweepRow) -> str:
     figures = row.figures
     if figures is None:
         return ""
-    energy = uncertain(figures.energy_per_unit_j, figures.energy_per_unit_u_j, f"J/{phase.unit}")
     time = uncertain(figures.time_per_unit_s, figures.time_per_unit_u_s, f"s/{phase.unit}")
-    return f"{energy} in {time}"
+    return f"{energy_words(figures, phase.unit)} in {time}"
 
 
 def _choice(phase: PhaseResult) -> str:
@@ -183,8 +190,8 @@ def _others(phase: PhaseResult) -> str:
     num, points = len(phase.members) - 1, _points(phase)
     if num == 0:
         return f"; every other {points} is worse"
-    are = f"{points} is" if num == 1 else f"{points}s are"
-    return f"; {num} other {are} statistically indistinguishable from it"
+    are = "is" if num == 1 else "are"
+    return f"; {counted(num, f'other {points}')} {are} statistically indistinguishable from it"
 
 
 def _points(phase: PhaseResult) -> str:
@@ -192,5 +199,6 @@ def _points(phase: PhaseResult) -> str:
     return "clock" if has_clocks else "point"
 
 
-def _upper(text: str) -> str:
+def upper(text: str) -> str:
+    """Begin ``text`` with a capital."""
     return text[0].upper() + text[1:]

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import tyro
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
+from joulelab.analysis.quantities import PLUS_MINUS, brief, uncertain
+from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.cli.program_options import ClockOptions, check_places, parse_before_dashes
 from joulelab.cli.run_report import (
     clock_params,
@@ -181,9 +181,7 @@ def print_server_use(use: ServerUse) -> None:
 
 
 def _latencies(use: ServerUse) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("", "mean", "p50", "p90", "p99"):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    table = quiet_table(*words(""), *numbers("mean", "p50", "p90", "p99"), padding=(0, 1))
     served = use.served
     for name, spread in (
         ("time to first token", served.ttft_s),
@@ -198,7 +196,7 @@ def _cells(spread: Spread | None) -> tuple[str, ...]:
     if spread is None:
         return ("-",) * 4
     values_s = (spread.mean_s, spread.p50_s, spread.p90_s, spread.p99_s)
-    return tuple(quantity(value_s, "s", digits=3) for value_s in values_s)
+    return tuple(brief(value_s, "s") for value_s in values_s)
 
 
 def _lines(use: ServerUse) -> list[str]:

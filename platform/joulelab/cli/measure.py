@@ -12,7 +12,7 @@ from joulelab.analysis.measurement_lines import report_lines
 from joulelab.bench import Bench
 from joulelab.cli.program_options import ClockOptions
 from joulelab.cli.selection import choose_address, open_device
-from joulelab.cli.terminal import progress
+from joulelab.cli.terminal import Printing, progress
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
@@ -30,7 +30,7 @@ Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure(ClockOptions, Generic[Settings]):
+class Measure(ClockOptions, Printing, Generic[Settings]):
     """Measure one configuration of a workload on one GPU, each phase with its error bar.
 
     Attributes:
@@ -41,7 +41,6 @@ class Measure(ClockOptions, Generic[Settings]):
         gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
         store: Folder of driver state or recordings, for devices that are not hardware.
         procedure: How to measure.
-        json: Print one JSON object instead of text.
     """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
@@ -50,7 +49,6 @@ class Measure(ClockOptions, Generic[Settings]):
     gpu: str | None = None
     store: str | None = None
     procedure: Procedure = field(default_factory=Procedure)
-    json: bool = False
 
     def run(self) -> int:
         """Measure and print; 1 if a phase broke the validity contract."""

@@ -1,19 +1,19 @@
 """``joulelab models``: the models that can be estimated, and power models learned from runs."""
 
 import importlib
-import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Annotated, Any
 
 import tyro
 from rich.columns import Columns
+from rich.console import RenderableType
 from rich.text import Text
 
-from joulelab.cli.terminal import terminal
+from joulelab.cli.terminal import Printing
 from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
 
@@ -78,7 +78,7 @@ def _chosen(words: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Models:
+class Models(Printing):
     """List the models that can be estimated; besides them, any class: path.py:Class.
 
     Such a file of yours is executed.
@@ -86,20 +86,15 @@ class Models:
     Attributes:
         filter: Only those whose name holds this text.
         source: Only those of one source.
-        json: Print one JSON object instead of text.
     """
 
     filter: Annotated[str, tyro.conf.Positional] = ""
     source: str | None = None
-    json: bool = False
 
     def run(self) -> int:
         """Print the names; 1 if none is left."""
         found = self.chosen()
-        if self.json:
-            print(json.dumps(found, indent=2))
-        else:
-            _show(found)
+        self.show(found, lambda: _shown(found))
         if any(found.values()):
             return 0
         print(f"joulelab models: {self._nothing()}", file=sys.stderr)
@@ -128,12 +123,11 @@ class Models:
         }
 
 
-def _show(found: Mapping[str, Sequence[str]]) -> None:
-    console = terminal()
+def _shown(found: Mapping[str, Sequence[str]]) -> Iterator[RenderableType]:
     for source, names in found.items():
         if not names:
             continue
-        console.print(f"\n[bold]{_SOURCES.get(source, source)}[/], {len(names)}")
-        console.print(Columns([Text(name) for name in names[:_MOST]], padding=(0, 2)))
+        yield Text.from_markup(f"\n[bold]{_SOURCES.get(source, source)}[/], {len(names)}")
+        yield Columns([Text(name) for name in names[:_MOST]], padding=(0, 2))
         if len(names) > _MOST:
-            console.print(f"and {len(names) - _MOST} more; filter by a text", style="dim")
+            yield Text(f"and {len(names) - _MOST} more; filter by a text", style="dim")

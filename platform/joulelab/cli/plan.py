@@ -1,6 +1,5 @@
 """``joulelab plan``: how many repeats show a change, before it is measured."""
 
-import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ import numpy as np
 import tyro
 from rich.table import Table
 
-from joulelab.cli.terminal import terminal
+from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import check_range
 from joulelab.core.measurement import Measurement
 from joulelab.errors import ConfigError, MeasurementError
@@ -22,7 +21,7 @@ _LEAST, _MOST = 1e-6, 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Printing):
     """Say how many repeats show a change between two configurations, by a paired t test.
 
     Every repeat is a block that measures both. How much single runs scatter comes from the repeats
@@ -35,7 +34,6 @@ class Plan:
         change: Relative changes that are to be seen.
         power: Probability of seeing a change that is there.
         alpha: Probability of seeing one that is not.
-        json: Print one JSON object instead of text.
     """
 
     results_dir: tyro.conf.Positional[Path | None] = None
@@ -43,7 +41,6 @@ class Plan:
     change: tuple[float, ...] = (0.005, 0.01, 0.02, 0.05)
     power: float = 0.8
     alpha: float = 0.05
-    json: bool = False
 
     def run(self) -> int:
         """Count and print."""
@@ -60,11 +57,8 @@ class Plan:
             ]
             for name, scatter in scatters.items()
         }
-        if self.json:
-            found = {"change": self.change, "scatter": scatters, "repeats": repeats}
-            print(json.dumps(found, indent=2))
-        else:
-            self._show(scatters, repeats)
+        found = {"change": self.change, "scatter": scatters, "repeats": repeats}
+        self.show(found, lambda: self._shown(scatters, repeats))
         return 0
 
     def _scatters(self) -> Mapping[str, float]:
@@ -79,18 +73,16 @@ class Plan:
             "time": scatter_of(measured, [m.time_per_unit_s for m in measured]),
         }
 
-    def _show(
+    def _shown(
         self, scatters: Mapping[str, float], repeats: Mapping[str, Sequence[int | None]]
-    ) -> None:
+    ) -> tuple[str, Table]:
         heads = [f"{name} (scatter {100 * each:.2g} %)" for name, each in scatters.items()]
         seen = f"{100 * self.power:g} % of the time, at a level of {100 * self.alpha:g} %"
         table = Table("change", *heads)
         for row, change in enumerate(self.change):
             cells = [str(found[row] or f"> {_MOST_REPEATS}") for found in repeats.values()]
             table.add_row(f"{100 * change:g} %", *cells)
-        console = terminal()
-        console.print(f"Repeats that show a change {seen}:")
-        console.print(table)
+        return f"Repeats that show a change {seen}:", table
 
 
 def repeats_to_see(change: float, scatter: float, *, power: float, alpha: float) -> int | None:

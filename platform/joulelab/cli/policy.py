@@ -1,23 +1,24 @@
 """``joulelab policy``: one clock, or a few, for a set of applications."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from rich.console import Console
+from rich.console import RenderableType
 
 from joulelab.analysis.policy import Application, Policy, applications_of, policies
 from joulelab.analysis.policy_table import policy_fields, policy_frame, policy_table, policy_words
+from joulelab.analysis.table import check_target
+from joulelab.cli.terminal import Printing
 from joulelab.errors import ConfigError
 from joulelab.objectives import OBJECTIVES
-from joulelab.tracking.durable import check_file, write_whole
+from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyCommand:
+class PolicyCommand(Printing):
     """Choose one clock, or a few, for all applications that were swept on one kind of GPU.
 
     Every workload, set of knobs and phase is an application. Each counts by how far it is above
@@ -30,7 +31,6 @@ class PolicyCommand:
         only: Words that the name of an application must contain one of; by default all count.
         out: Write the table to this .csv or .json file.
         plot: Draw the last policy into this .png or .svg file.
-        json: Print one JSON object instead of text.
     """
 
     results_dirs: tyro.conf.Positional[tuple[Path, ...]] = (DEFAULT_RESULTS,)
@@ -39,18 +39,14 @@ class PolicyCommand:
     only: tuple[str, ...] = ()
     out: Path | None = None
     plot: Path | None = None
-    json: bool = False
 
     def run(self) -> int:
         """Choose, and print."""
-        _check_target("--out", self.out, (".csv", ".json"))
-        _check_target("--plot", self.plot, (".png", ".svg"))
+        check_target(self.out, ".csv", ".json")
+        check_target(self.plot, ".png", ".svg", option="--plot")
         applications = self._applications()
         found = policies(applications, most_points=self.points)
-        if self.json:
-            print(json.dumps([policy_fields(policy) for policy in found], indent=2))
-        else:
-            self._print(found)
+        self.show([policy_fields(policy) for policy in found], lambda: self._shown(found))
         self._write(applications, found)
         return 0
 
@@ -66,18 +62,14 @@ class PolicyCommand:
             )
         return kept
 
-    def _print(self, found: Sequence[Policy]) -> None:
-        console = Console()
+    def _shown(self, found: Sequence[Policy]) -> Iterator[RenderableType]:
         for policy in found:
-            print(policy_words(policy, self.objective))
-            console.print(policy_table(policy, self.objective))
+            yield policy_words(policy, self.objective)
+            yield policy_table(policy, self.objective)
 
     def _write(self, applications: Sequence[Application], found: Sequence[Policy]) -> None:
         if self.out is not None:
-            import pandas as pd
-
-            frame = policy_frame(found)
-            table = pd.DataFrame(frame.rows, columns=frame.columns)
+            table = policy_frame(found).to_pandas()
             if self.out.suffix == ".csv":
                 write_whole(self.out, table.to_csv(index=False))
             else:
@@ -87,11 +79,3 @@ class PolicyCommand:
 
             aim = OBJECTIVES[self.objective].label
             save_policy_plot(applications, found[-1], self.plot, aim=aim)
-
-
-def _check_target(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
-    if path is None:
-        return
-    if path.suffix not in suffixes:
-        raise ConfigError(f"{option} must end in {' or '.join(suffixes)}, got {path}.")
-    check_file(path)

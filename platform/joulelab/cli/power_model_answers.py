@@ -1,17 +1,18 @@
 """``joulelab models predict`` and ``sweep``: power, time and energy at some or all clocks."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 import tyro
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from joulelab.cli.power_models import MOST_LEVEL, OfTable
-from joulelab.cli.terminal import terminal
+from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_MHZ, MOST_S, check_positive, check_range
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
@@ -27,7 +28,7 @@ _SHOWN: tuple[Quantity, ...] = ("power_w", "time_s", "energy_j", "edp_js")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predict(OfTable):
+class Predict(OfTable, Printing):
     """Predict an application at some clocks, from its run at the default clock in the table.
 
     Attributes:
@@ -37,7 +38,6 @@ class Predict(OfTable):
         anchored: Take the power and time that were measured in the table into account.
         level: Of the intervals; 0 asks for none.
         refuse_outside: Refuse what lies outside the training domain, instead of widening.
-        json: Print one JSON object instead of text.
     """
 
     model: tyro.conf.Positional[Path]
@@ -46,7 +46,6 @@ class Predict(OfTable):
     anchored: bool = False
     level: float = 0.9
     refuse_outside: bool = False
-    json: bool = False
 
     def run(self) -> int:
         """Predict and print.
@@ -65,15 +64,13 @@ class Predict(OfTable):
         if self.anchored:
             model = model.adapt(runs.select(runs.of_pair(*pair)))
         found = Answers.of(model, queries, self.level)
-        if self.json:
-            print(json.dumps({"predictions": found.rows(), "outside": list(findings)}, indent=2))
-        else:
-            found.show(f"{pair[1]} on {pair[0]}", [""] * len(queries))
+        whole = {"predictions": found.rows(), "outside": list(findings)}
+        self.show(whole, lambda: found.shown(f"{pair[1]} on {pair[0]}", [""] * len(queries)))
         return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
+class Sweep(Printing):
     """Predict a profile at every clock of its GPU and mark the best of energy, EDP and ED2P.
 
     Attributes:
@@ -88,7 +85,6 @@ class Sweep:
         gpu: Label under which the model knows the board; by default the key.
         sm_clock_mhz: Clocks; by default all of the GPU.
         level: Of the intervals; 0 asks for none.
-        json: Print one JSON object instead of text.
     """
 
     model: tyro.conf.Positional[Path]
@@ -102,7 +98,6 @@ class Sweep:
     gpu: str | None = None
     sm_clock_mhz: tuple[float, ...] = ()
     level: float = 0.0
-    json: bool = False
 
     def run(self) -> int:
         """Predict and print.
@@ -117,17 +112,14 @@ class Sweep:
         queries = sweep(self._profile(model), self.sm_clock_mhz or None)
         found = Answers.of(model, queries, self.level)
         best = found.best()
-        if self.json:
-            clocks = {name: float(queries.sm_clock_mhz[row]) for name, row in best.items()}
-            outside = list(model.power.domain.findings(queries))
-            whole = {"predictions": found.rows(), "best_clock_mhz": clocks, "outside": outside}
-            print(json.dumps(whole, indent=2))
-            return 0
+        clocks = {name: float(queries.sm_clock_mhz[row]) for name, row in best.items()}
+        outside = list(model.power.domain.findings(queries))
+        whole = {"predictions": found.rows(), "best_clock_mhz": clocks, "outside": outside}
         marks = [
             ", ".join(OBJECTIVES[name].label for name, at in best.items() if at == row)
             for row in range(len(queries))
         ]
-        found.show(f"{self.board}: best clocks are marked", marks)
+        self.show(whole, lambda: found.shown(f"{self.board}: best clocks are marked", marks))
         return 0
 
     def _profile(self, model: OperatingModel) -> Profile:
@@ -176,16 +168,14 @@ class Answers:
         rows = zip(*whole.values(), strict=True)
         return [dict(zip(whole, map(float, row), strict=True)) for row in rows]
 
-    def show(self, title: str, marks: Sequence[str]) -> None:
-        """Print a table with the half width of each interval; ``marks`` end each row."""
+    def shown(self, title: str, marks: Sequence[str]) -> Iterator[RenderableType]:
+        """Lay out a table with the half width of each interval; ``marks`` end each row."""
         table = Table("MHz", *_SHOWN, "", title=escape(title))
         for row, clock_mhz in enumerate(self.columns["sm_clock_mhz"]):
             table.add_row(f"{clock_mhz:g}", *(self._cell(n, row) for n in _SHOWN), marks[row])
-        console = terminal()
-        console.print(table)
+        yield table
         for text in dict.fromkeys(t for each in self.intervals.values() for t in each.outside):
-            line = escape(f"Outside the training domain, intervals widened: {text}")
-            console.print(line, style="yellow")
+            yield Text(f"Outside the training domain, intervals widened: {text}", style="yellow")
 
     def _cell(self, name: str, row: int) -> str:
         value, interval = f"{self.columns[name][row]:.4g}", self.intervals.get(name)

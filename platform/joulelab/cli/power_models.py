@@ -1,16 +1,16 @@
 """``joulelab models train``, ``evaluate`` and ``register``: power models from a table of runs."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import tyro
-from rich.markup import escape
+from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from joulelab.cli.terminal import terminal
+from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_SEED, check_range
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.power_models import POWER_MODELS
@@ -26,17 +26,9 @@ from joulelab.tracking.store import ResultStore, study_folders
 
 MOST_LEVEL = 0.9999
 _COLUMNS = (
-    "model",
-    "measured at",
-    "power",
-    "worst",
-    "time",
-    "worst",
-    "energy",
-    "EDP regret",
-    "coverage",
+    "model", "measured at", "power", "worst", "time", "worst", "energy", "EDP regret", "coverage",
     "+-",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +75,7 @@ class OfTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Train(OfTable):
+class Train(OfTable, Printing):
     """Fit a model of power and one of time to runs, and write them to a folder.
 
     Attributes:
@@ -91,14 +83,12 @@ class Train(OfTable):
         power: Model of power.
         time: Model of time.
         seed: Of everything random.
-        json: Print one JSON object instead of text.
     """
 
     out: Path
     power: str = "physics"
     time: str = "physics"
     seed: int = 0
-    json: bool = False
 
     def run(self) -> int:
         """Fit, write and print.
@@ -123,18 +113,16 @@ class Train(OfTable):
             "data_hash": model.power.data_hash,
             "training_domain": {name: list(r) for name, r in model.power.domain.ranges.items()},
         }
-        if self.json:
-            print(json.dumps(summary, indent=2))
-            return 0
-        print(
+        sentence = (
             f"{self.power} of power and {self.time} of time, from {len(runs)} runs of "
             f"{len(runs.pairs)} applications (data {model.power.data_hash}): {self.out}"
         )
+        self.show(summary, lambda: [sentence])
         return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluate(OfTable):
+class Evaluate(OfTable, Printing):
     """Score models by what was held out as a whole: applications, GPUs or clock ranges.
 
     Attributes:
@@ -143,14 +131,12 @@ class Evaluate(OfTable):
         probe: Clock over the default clock (0.01 to 2) at which held-out applications are measured
             besides it.
         level: Of the intervals, below 1; 0 asks for none, which is several times faster.
-        json: Print one JSON object instead of text.
     """
 
     model: tuple[str, ...] = ("mean", "physics")
     held_out: str = "application"
     probe: float | None = None
     level: float = 0.0
-    json: bool = False
 
     def run(self) -> int:
         """Score and print; 1 if no model could learn from the table.
@@ -171,11 +157,8 @@ class Evaluate(OfTable):
                 raise
             except ConfigError as error:
                 refused[name] = str(error)
-        if self.json:
-            summary = {name: [asdict(each) for each in scores] for name, scores in found.items()}
-            print(json.dumps({"scores": summary, "refused": refused}, indent=2))
-        else:
-            _show(found, refused)
+        summary = {name: [asdict(each) for each in scores] for name, scores in found.items()}
+        self.show({"scores": summary, "refused": refused}, lambda: _shown(found, refused))
         return int(not found)
 
     def _scores(self, name: str, runs: Runs) -> list[Validated]:
@@ -193,17 +176,17 @@ class Evaluate(OfTable):
         )
 
 
-def _show(found: Mapping[str, list[Validated]], refused: Mapping[str, str]) -> None:
+def _shown(
+    found: Mapping[str, list[Validated]], refused: Mapping[str, str]
+) -> Iterator[RenderableType]:
     table = Table(*_COLUMNS, title="Mean absolute errors on what was held out")
     for name, scores in found.items():
         for each in scores:
             table.add_row(name, *_cells(each))
     for who, regret in _baselines(found).items():
         table.add_row(who, *[""] * 6, regret)
-    console = terminal()
-    console.print(table)
-    for name, reason in refused.items():
-        console.print(escape(f"{name}: {reason}"), style="yellow")
+    yield table
+    yield from (Text(f"{name}: {reason}", style="yellow") for name, reason in refused.items())
 
 
 def _cells(each: Validated) -> list[str]:
@@ -234,29 +217,24 @@ def _percent(share: float) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Registration:
+class Registration(Printing):
     """Register a trained model.
 
     Attributes:
         name: Name in the registry.
         tracking_uri: MLflow store: sqlite:////absolute/path.db or the address of a server. By
             default mlflow.db beside the model.
-        json: Print one JSON object instead of text.
     """
 
     name: str
     tracking_uri: str | None = None
-    json: bool = False
 
     def register(self, folder: Path, write: Callable[[str], RegisteredModel]) -> int:
         """Have the model of ``folder`` written to the store, and print where it is."""
         uri = usable_uri(self.tracking_uri or embedded_uri(folder.resolve().parent))
         made = write(uri)
-        if self.json:
-            summary = {**asdict(made), "uri": made.uri, "tracking_uri": discreet(uri)}
-            print(json.dumps(summary, indent=2))
-        else:
-            print(f"{made.uri} in {discreet(uri)}")
+        summary = {**asdict(made), "uri": made.uri, "tracking_uri": discreet(uri)}
+        self.show(summary, lambda: [f"{made.uri} in {discreet(uri)}"])
         return 0
 
 

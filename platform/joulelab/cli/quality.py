@@ -11,7 +11,7 @@ import tyro
 from joulelab.bench import Bench
 from joulelab.cli.quality_report import Case, as_json, fitting_quality_table, whole_width
 from joulelab.cli.selection import choose_address, open_device
-from joulelab.cli.terminal import progress, terminal
+from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.cli.words import KnobWords, Variants, names, read_variants
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import Configuration, KnobValue
@@ -31,7 +31,7 @@ Names = Annotated[str | None, tyro.conf.arg(metavar="NAME[,NAME...]")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quality(Generic[Settings]):
+class Quality(Printing, Generic[Settings]):
     """Score what a workload puts out, and measure what that costs, over its configurations.
 
     The first value of every knob that varies is the reference. Retention is the share of its
@@ -54,7 +54,6 @@ class Quality(Generic[Settings]):
         gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
         store: Folder of driver state or recordings, for devices that are not hardware.
         procedure: How to measure; at the driver's own clocks.
-        json: Print one JSON object instead of text.
     """
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
@@ -69,7 +68,6 @@ class Quality(Generic[Settings]):
     gpu: str | None = None
     store: str | None = None
     procedure: Procedure = field(default_factory=Procedure)
-    json: bool = False
 
     def run(self) -> int:
         """Score, measure and print; 1 if a score or an energy is missing."""

@@ -6,13 +6,12 @@ from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Literal
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, uncertain
-from joulelab.analysis.table import fitting
+from joulelab.analysis.table import fitting, quiet_table
 from joulelab.analysis.wording import board_words
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
@@ -79,15 +78,9 @@ def quality_table(workload: str, cases: Sequence[Case], *, without: Collection[s
 
     The first case is the reference.
     """
-    table = Table(
-        title=_title(workload, cases),
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 0),
-        caption="\n".join(_notes(cases)),
-        caption_justify="left",
-    )
+    notes = "\n".join(_notes(cases))
+    table = quiet_table(title=_title(workload, cases), caption=notes, padding=(0, 0))
+    table.title_style = "bold"
     phases = {each.phase for case in cases for each in case.measurements}
     heads = ["metric", "score", "retention", _INTERVAL]
     units = [each.unit for case in cases for each in case.measurements]

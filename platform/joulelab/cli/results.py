@@ -1,11 +1,12 @@
 """Commands on results that are there: deliver them to MLflow, mend them, report them anew."""
 
-import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import tyro
 
+from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import check_range
 from joulelab.errors import one_line
 from joulelab.tracking.addresses import embedded_uri
@@ -18,7 +19,7 @@ from joulelab.tracking.study_lock import StudyLock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sync:
+class Sync(Printing):
     """Deliver the results of a folder to MLflow; what is there already is left alone.
 
     Attributes:
@@ -26,22 +27,18 @@ class Sync:
         tracking_uri: MLflow store: sqlite:////absolute/path.db or the address of a server.
             By default the one that each study names, else mlflow.db in the results folder.
             Passwords are not kept: a store that has one is to be named again.
-        json: Print one JSON object instead of text.
     """
 
     results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
     tracking_uri: str | None = None
-    json: bool = False
 
     def run(self) -> int:
         """Deliver every study below the folder; 1 if something is left."""
         reports = {str(folder): self._deliver(folder) for folder in study_folders(self.results_dir)}
-        if self.json:
-            content = {folder: asdict(report) for folder, report in reports.items()}
-            print(json.dumps(content, indent=2))
-        else:
-            for folder, report in reports.items():
-                print(f"{folder}: {_delivery_words(report)}")
+        self.show(
+            {folder: asdict(report) for folder, report in reports.items()},
+            lambda: [f"{folder}: {_delivery_words(each)}" for folder, each in reports.items()],
+        )
         return int(any(report.error or report.num_left for report in reports.values()))
 
     def _deliver(self, folder: Path) -> DeliveryReport:
@@ -66,7 +63,7 @@ def _delivery_words(report: DeliveryReport) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repair:
+class Repair(Printing):
     """Set aside what is broken in a results folder; nothing is thrown away.
 
     Broken lines go into a file that ends in .broken beside their own, and so do, as a whole, traces
@@ -74,24 +71,22 @@ class Repair:
 
     Attributes:
         results_dir: Results folder of one study, or a folder that holds several.
-        json: Print one JSON object instead of text.
     """
 
     results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
-    json: bool = False
 
     def run(self) -> int:
         """Repair every study below the folder and print what was set aside."""
         found = {str(folder): repair(folder) for folder in study_folders(self.results_dir)}
-        if self.json:
-            print(json.dumps(found, indent=2))
-            return 0
-        for folder, sentences in found.items():
-            aside = f"{len(sentences)} set aside in files that end in {ENDING}"
-            print(f"{folder}: {aside if sentences else 'nothing is broken'}")
-            for sentence in sentences:
-                print(f"  {one_line(sentence)}")
+        self.show(found, lambda: _set_aside(found))
         return 0
+
+
+def _set_aside(found: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for folder, sentences in found.items():
+        aside = f"{len(sentences)} set aside in files that end in {ENDING}"
+        yield f"{folder}: {aside if sentences else 'nothing is broken'}"
+        yield from (f"  {one_line(sentence)}" for sentence in sentences)
 
 
 _MOST_ROWS = 1_000_000

@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
+from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.core.point import OperatingPoint
 from joulelab.monitor.window import CpuUse, GpuTotals, GpuUse
 from joulelab.running.program import ProgramUse
@@ -119,9 +119,8 @@ def _how_it_ended(use: ProgramUse) -> str:
 
 def gpu_table(gpus: Sequence[GpuUse]) -> Table:
     """Return a table of GPUs and what they used."""
-    table = Table(box=SIMPLE_HEAD, padding=0)
-    for name in ("GPU", "energy", "mean", "peak", "SM clock", "time"):
-        table.add_column(name, justify="left" if name == "GPU" else "right", no_wrap=True)
+    heads = "energy", "mean", "peak", "SM clock", "time"
+    table = quiet_table(*words("GPU"), *numbers(*heads), padding=(0, 0))
     for gpu in gpus:
         table.add_row(*_row(gpu))
     if len(gpus) > 1 and all(gpu.valid for gpu in gpus):

@@ -1,10 +1,12 @@
 """Where commands print: answers, and meanwhile what is being done."""
 
+import json
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 
 def terminal() -> Console:
@@ -13,6 +15,34 @@ def terminal() -> Console:
     if not console.is_terminal:
         console.width = max(console.width, 100)
     return console
+
+
+def show(content: object, shown: Callable[[], Iterable[RenderableType]], *, as_json: bool) -> None:
+    """Print ``content`` as JSON, or what is ``shown`` of it: sentences as they are, and tables."""
+    if as_json:
+        print(json.dumps(content, indent=2, default=dict))
+        return
+    console = terminal()
+    for each in shown():
+        if isinstance(each, str):
+            print(each)
+        else:
+            console.print(each)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printing:
+    """A command with an answer.
+
+    Attributes:
+        json: Print one JSON object instead of text.
+    """
+
+    json: bool = False
+
+    def show(self, content: object, shown: Callable[[], Iterable[RenderableType]]) -> None:
+        """Print the answer as :func:`show` does."""
+        show(content, shown, as_json=self.json)
 
 
 @contextmanager

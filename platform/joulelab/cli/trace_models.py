@@ -1,17 +1,18 @@
 """``joulelab models trace``: models of power over time, from recordings."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 import tyro
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from joulelab.cli.power_models import MOST_LEVEL, Registration
-from joulelab.cli.terminal import terminal
+from joulelab.cli.terminal import Printing, show
 from joulelab.core.bounds import MOST_SEED, MOST_W, check_positive, check_range
 from joulelab.errors import ConfigError
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS, load_trace_model
@@ -57,7 +58,7 @@ class OfSamples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Train(OfSamples):
+class Train(OfSamples, Printing):
     """Fit a model of power over time to recordings, and write it to a folder.
 
     Attributes:
@@ -65,14 +66,12 @@ class Train(OfSamples):
         model: Which model.
         power_limit_w: Power limit that predictions keep to; by default none.
         seed: Of everything random.
-        json: Print one JSON object instead of text.
     """
 
     out: Path
     model: str = BASELINE
     power_limit_w: float | None = None
     seed: int = 0
-    json: bool = False
 
     def run(self) -> int:
         """Fit, write and print.
@@ -96,29 +95,25 @@ class Train(OfSamples):
             "phases": list(made.encoding.phases),
             "training_domain": {name: list(ends) for name, ends in made.encoding.ranges.items()},
         }
-        if self.json:
-            print(json.dumps(summary, indent=2))
-            return 0
-        print(
+        sentence = (
             f"{self.model} from {len(recordings)} recordings of {duration_s:.4g} s in all "
             f"(data {made.data_hash}): {self.out}"
         )
+        self.show(summary, lambda: [sentence])
         return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluate(OfSamples):
+class Evaluate(OfSamples, Printing):
     """Score models with every recording held out in turn.
 
     Attributes:
         model: Models to compare; by default all.
         power_limit_w: Power limit that predictions keep to; by default none.
-        json: Print one JSON object instead of text.
     """
 
     model: tuple[str, ...] = tuple(TRACE_MODELS)
     power_limit_w: float | None = None
-    json: bool = False
 
     def run(self) -> int:
         """Score and print.
@@ -136,10 +131,8 @@ class Evaluate(OfSamples):
             )
             for name in dict.fromkeys(self.model)
         }
-        if self.json:
-            print(json.dumps({name: _scored(scores) for name, scores in found.items()}, indent=2))
-        else:
-            _show_scores(found)
+        summary = {name: _scored(scores) for name, scores in found.items()}
+        self.show(summary, lambda: [_scores_table(found)])
         return 0
 
 
@@ -149,7 +142,7 @@ def _scored(scores: TraceScores) -> dict[str, object]:
     return {**asdict(scores), **summary}
 
 
-def _show_scores(found: Mapping[str, TraceScores]) -> None:
+def _scores_table(found: Mapping[str, TraceScores]) -> Table:
     table = Table(*_COLUMNS, title="Errors for recordings that were held out")
     for name, scores in found.items():
         worst, error = scores.worst
@@ -160,7 +153,7 @@ def _show_scores(found: Mapping[str, TraceScores]) -> None:
             f"{100 * scores.power_mape:.1f} %",
             f"{scores.fit_s:.1f} s",
         )
-    terminal().print(table)
+    return table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,10 +198,8 @@ class Predict(OfSamples):
         check_range("--level", self.level, 0, MOST_LEVEL)
         model = load_trace_model(self.model)
         found = {name: self._predicted(model, each) for name, each in self.schedules().items()}
-        if self.json:
-            print(json.dumps({name: asdict(each) for name, each in found.items()}, indent=2))
-        else:
-            _show_forecasts(found)
+        content = {name: asdict(each) for name, each in found.items()}
+        show(content, lambda: _forecasts(found), as_json=self.json)
         return 0
 
     def _predicted(self, model: TraceModel, schedule: Schedule) -> Predicted:
@@ -228,20 +219,19 @@ class Predict(OfSamples):
         )
 
 
-def _show_forecasts(found: Mapping[str, Predicted]) -> None:
+def _forecasts(found: Mapping[str, Predicted]) -> Iterator[RenderableType]:
     table = Table("recording", "duration", "mean power", "energy", "from", "to")
-    console = terminal()
     for name, each in found.items():
         ends = ["" if end is None else f"{end:.4g} J" for end in (each.lower_j, each.upper_j)]
         mean = f"{each.energy_j / each.duration_s:.4g} W"
         table.add_row(
             escape(name), f"{each.duration_s:.4g} s", mean, f"{each.energy_j:.4g} J", *ends
         )
-    console.print(table)
+    yield table
     for name, each in found.items():
         for text in each.outside:
-            line = escape(f"{name}: outside of training, interval widened: {text}")
-            console.print(line, style="yellow")
+            line = f"{name}: outside of training, interval widened: {text}"
+            yield Text(line, style="yellow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ class MeasureResult(StudyResult):
     def to_frame(self) -> "pd.DataFrame":
         """Return one row for each measurement, with units in the names of the columns."""
         require("pandas")
-        from joulelab.analysis.frames import measurements_frame
+        from joulelab.analysis.measurement_lines import measurements_frame
 
         return measurements_frame(self.measurements)
 
@@ -156,12 +156,9 @@ class SweepStudy(StudyResult):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row for each operating point and phase, in SI units, as ``sweep.csv`` has."""
-        import pandas as pd
-
         from joulelab.analysis.sweep_table import sweep_frame
 
-        found = sweep_frame(self.result)
-        return pd.DataFrame(found.rows, columns=found.columns)
+        return sweep_frame(self.result).to_pandas()
 
     def plot(self, path: str | Path | None = None, *, phase: str | None = None) -> "Figure":
         """Draw energy, time and objective over the clock; also into ``path``.
@@ -229,12 +226,9 @@ class SearchStudy(StudyResult):
 
     def to_frame(self) -> "pd.DataFrame":
         """Return one row for each configuration tried, in SI units, as ``search.csv`` has."""
-        import pandas as pd
-
         from joulelab.analysis.search_table import search_frame
 
-        found = search_frame(self.result)
-        return pd.DataFrame(found.rows, columns=found.columns)
+        return search_frame(self.result).to_pandas()
 
     def plot(self, path: str | Path | None = None) -> "Figure":
         """Draw energy against time of everything that was measured; also into ``path``.

@@ -6,7 +6,8 @@ from synthetic_results import measurement, sweep
 
 from joulelab import PowerTrace
 from joulelab.analysis.conclude import conclude_sweep
-from joulelab.analysis.course_plot import TrialCourse, course_figure, courses_plot
+from joulelab.analysis.course_plot import TrialCourse, course_figure, courses_figure
+from joulelab.analysis.figure_file import svg_of
 from joulelab.analysis.study_report import REPORT
 from joulelab.core.course import Course, SlowLook
 from joulelab.core.device import Activity, DeviceState, Look
@@ -85,7 +86,7 @@ def test_a_damaged_trace_is_left_out_and_named(tmp_path, caplog):
     store = stored(tmp_path, whole, broken)
     store.trace_path("b").write_bytes(b"PAR1 and then nothing")
 
-    drawn = courses_plot([("1500 MHz", whole), ("900 MHz", broken)], store.traces, "p-")
+    drawn = svg_of(courses_figure([("1500 MHz", whole), ("900 MHz", broken)], store.traces))
 
     assert "1500 MHz" in drawn
     assert "900 MHz" not in drawn

@@ -13,8 +13,8 @@ from joulelab.analysis.conclude import conclude_knobs, report_of
 from joulelab.analysis.knob_findings import crossover, equals, losses, winners
 from joulelab.analysis.knob_grid import Axis, knob_grid
 from joulelab.analysis.knob_log import LOG, KnobStudy
+from joulelab.analysis.knob_report import knob_frame
 from joulelab.analysis.knob_study import analyse_knobs, summed
-from joulelab.analysis.knob_table import knob_frame
 from joulelab.analysis.knob_wording import (
     conclude_batches,
     conclude_formats,

@@ -14,15 +14,15 @@ from synthetic_results import board, energy_j, header, measurement, sweep
 
 from joulelab.analysis.conclude import conclude_sweep, report_of
 from joulelab.analysis.figure_file import save_png_and_svg, svg_of
-from joulelab.analysis.frames import measurements_frame
+from joulelab.analysis.measurement_lines import measurements_frame
 from joulelab.analysis.plots import can_plot, phase_figure
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_report import sweep_report
 from joulelab.analysis.sweep_table import (
     COLUMNS,
-    fitting_table,
     reported_table,
     sweep_frame,
+    sweep_listing,
 )
 from joulelab.analysis.wording import sentence
 from joulelab.cli.main import main
@@ -105,7 +105,7 @@ def test_a_frame_has_a_row_per_measurement_and_its_vocabulary():
 
 
 def test_the_table_fits_a_hundred_columns_and_tells_the_story(phase):
-    text = printed(fitting_table(phase, Console(width=100), more="sweep.csv has all"))
+    text = printed(sweep_listing(phase).fitting(Console(width=100), more="sweep.csv has all"))
 
     assert max(map(len, text.splitlines())) <= 100
     assert "default (2000)" in text
@@ -121,7 +121,7 @@ def test_the_table_fits_a_hundred_columns_and_tells_the_story(phase):
 def test_a_narrow_terminal_loses_columns_and_never_digits(phase, width):
     console = Console(width=width, file=StringIO(), force_terminal=False)
 
-    console.print(fitting_table(phase, console))
+    console.print(sweep_listing(phase).fitting(console))
 
     text = console.file.getvalue()
     rows = [
@@ -133,7 +133,7 @@ def test_a_narrow_terminal_loses_columns_and_never_digits(phase, width):
 
 
 def test_the_whole_table_can_be_asked_for(phase):
-    table = fitting_table(phase, Console(width=100), max_rows=None)
+    table = sweep_listing(phase).fitting(Console(width=100), max_rows=None)
 
     assert table.row_count == len(phase.rows) == 112
 

@@ -7,7 +7,7 @@ import pytest
 from synthetic_results import energy_j, measurement, time_s
 
 from joulelab.analysis.sweep import analyse_sweep
-from joulelab.analysis.sweep_table import legend
+from joulelab.analysis.sweep_table import sweep_listing
 from joulelab.analysis.wording import sentence
 
 CLOCKS_MHZ = tuple(range(600, 1951, 75))
@@ -38,7 +38,7 @@ def test_a_recording_that_is_played_again_is_no_second_observation():
 
     assert {row.num_valid for row in phase.rows} == {1}
     assert phase.is_replayed
-    assert "about a smooth curve" in " ".join(legend(phase, num_shown=99))
+    assert "about a smooth curve" in " ".join(sweep_listing(phase).legend)
 
 
 @pytest.mark.parametrize("sd", [0.003, 0.02])
@@ -58,7 +58,7 @@ def test_recorded_repeats_tell_the_scatter_themselves():
 
     assert {row.num_valid for row in phase.rows} == {3}
     assert phase.dof == 6
-    assert "recorded repeats" in " ".join(legend(phase, num_shown=99))
+    assert "recorded repeats" in " ".join(sweep_listing(phase).legend)
 
 
 def test_few_clocks_recorded_once_give_no_set_and_no_interval():
@@ -68,4 +68,4 @@ def test_few_clocks_recorded_once_give_no_set_and_no_interval():
     assert phase.best is None
     assert phase.row("800MHz").figures.saving.half_width == np.inf
     assert sentence(phase).startswith("No recommendation: ")
-    assert "no intervals" in " ".join(legend(phase, num_shown=99))
+    assert "no intervals" in " ".join(sweep_listing(phase).legend)

@@ -10,8 +10,6 @@ from math import log
 from random import Random
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.text import Text
 from rich.console import Console
 from search_surfaces import Surface, large_space, medium_space, problem_on
 from synthetic_results import board, header, measurement, provenance
@@ -21,7 +19,7 @@ from joulelab.analysis.search_plot import course_figure, front_figure
 from joulelab.analysis.search_report import TABLE
 from joulelab.analysis.search_result import LOG, SearchMethod, read_log
 from joulelab.analysis.search_result import result_of as restored
-from joulelab.analysis.search_table import chart_point, chosen_rows, search_table
+from joulelab.analysis.search_table import chart_point, chosen_rows, search_listing
 from joulelab.analysis.study_report import REPORT
 from joulelab.cli.main import main
 from joulelab.core.energy import EnergyWindow
@@ -122,7 +120,7 @@ def search(tmp_path_factory, places):
 
 def printed(result, width=100):
     console = Console(width=width, file=StringIO())
-    console.print(search_table(result, console, more="search.csv has all"))
+    console.print(search_listing(result).fitting(console, more="search.csv has all"))
     return console.file.getvalue()
 
 
@@ -364,28 +362,25 @@ def test_what_lies_around_the_choice_has_a_panel_though_one_lies_far_off(tmp_pat
     assert near < 0.5 * everything
 
 
-def test_what_the_best_costs_is_not_written_upon_the_baselines_line(tmp_path):
-    """Where the best cost 99.4 % of the baseline, that lay upon the line of 100 %."""
-    figures = (1.0, 0.997, 1.1, 1.2)
+def test_the_best_so_far_is_written_off_its_own_line_and_off_the_baselines(tmp_path):
+    """A best of 99.4 % was written upon the line at 100 %."""
     found = []
-    for place, factor in enumerate(figures):
+    for place, factor in enumerate((1.0, 0.994, 1.3, 1.4)):
         made = measured(CLOCK, 0, place, num_boards=1)
-        windows = [
-            replace(w, duration_s=1000 * factor, energy_j=1000 * factor) for w in made.windows
-        ]
-        found.append(replace(made, configuration=CLOCK[place], windows=tuple(windows)))
+        windows = [replace(w, energy_j=1000 * factor, duration_s=1000.0) for w in made.windows]
+        configuration = CLOCK[place]
+        found.append(replace(made, configuration=configuration, windows=tuple(windows)))
     _, result = concluded(tmp_path, CLOCK, found)
+
     figure = course_figure(result)
 
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-
+    figure.draw_without_rendering()
     for axes in figure.axes:
-        (text,) = [text for text in axes.texts if text.get_text() == "99.4 %"]
-        box = Text.get_window_extent(text, canvas.get_renderer())
-        line = axes.transData.transform((0, 100))[1]
-        assert box.y1 < line
-        assert box.y0 > axes.bbox.y0
+        (name,) = (text for text in axes.texts if text.get_text().endswith("%"))
+        assert name.get_text() == "99.4 %"
+        box = name.get_window_extent()
+        for y in (99.4, 100.0):
+            assert not box.y0 < axes.transData.transform((0, y))[1] < box.y1
 
 
 def test_marks_of_the_legend_are_not_broken_in_the_middle(search):

@@ -9,21 +9,18 @@ from rich.text import Text
 
 from joulelab.analysis.estimates.wording import (
     change_words,
-    confidence_words,
-    data_words,
     differing,
     headline,
-    host_words,
     memory_words,
-    unknown_words,
+    phase_facts,
+    trust_sentences,
     value_of,
 )
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import grid_table, numbers, quiet_table, words
 from joulelab.estimator.api import Fit
 from joulelab.estimator.estimate import (
     COMPONENTS,
-    Bound,
     EnergySplit,
     Estimate,
     MemoryEstimate,
@@ -49,13 +46,15 @@ def detail(cell: Cell) -> RenderableType:
 
 
 def bars_table(
-    title: str, rows: Sequence[tuple[str, float, str, str]], *, width: int = 20
+    title: str, parts: Mapping[str, float], unit: str, colors: Mapping[str, str], *, width: int = 20
 ) -> Table:
-    """Lay out shares as bars, from their name, share of 0 to 1, figure and colour."""
+    """Lay out parts of a whole as bars, each with its share and its amount."""
     heads = Column(style="dim", no_wrap=True), *words(""), *numbers("", "")
-    table = grid_table(title, *heads, padding=(0, 1))
-    for name, share, figure, style in rows:
-        table.add_row(name, bar(share, width=width, style=style), f"{share:.0%}", figure)
+    table, whole = grid_table(title, *heads, padding=(0, 1)), sum(parts.values())
+    for name, part in parts.items():
+        share = part / whole if whole else 0.0
+        drawn = bar(share, width=width, style=colors[name])
+        table.add_row(name, drawn, f"{share:.0%}", brief(part, unit))
     return table
 
 
@@ -70,72 +69,31 @@ def opportunity_table(found: Sequence[Opportunity]) -> Table:
 
 
 def _phase(phase: PhaseEstimate, estimate: Estimate) -> RenderableType:
+    energy_j, latency_s = phase.energy.total_j, phase.latency_s
+    spent_j = {str(name): phase.energy.of(name) for name in COMPONENTS}
+    set_by_s = {str(bound): share * latency_s for bound, share in phase.bound_shares.items()}
+    inks = {name: color for name, (_, color) in COMPONENT_MARKS.items()}
     beside = Table.grid(padding=(0, 4))
-    beside.add_row(_energy(phase), _time(phase))
-    return Group(beside, Text(), *_facts(phase, estimate))
-
-
-def _energy(phase: PhaseEstimate) -> Table:
-    rows = [
-        (
-            name,
-            phase.energy.shares[name],
-            quantity(phase.energy.of(name), "J", digits=3),
-            COMPONENT_MARKS[name][1],
-        )
-        for name in COMPONENTS
-    ]
-    return bars_table(f"Energy {quantity(phase.energy.total_j, 'J', digits=3)}", rows)
-
-
-def _time(phase: PhaseEstimate) -> Table:
-    rows = [
-        (bound, share, quantity(share * phase.latency_s, "s", digits=3), BOUND_COLORS[bound])
-        for bound, share in phase.bound_shares.items()
-    ]
-    return bars_table(f"Time {quantity(phase.latency_s, 's', digits=3)} set by", rows)
-
-
-def _facts(phase: PhaseEstimate, estimate: Estimate) -> Iterator[RenderableType]:
-    table = grid_table("", Column(style="dim", no_wrap=True), Column(), padding=(0, 2))
-    for name, fact in _fact_rows(phase, estimate).items():
-        table.add_row(name, fact)
-    yield table
-
-
-def _fact_rows(phase: PhaseEstimate, estimate: Estimate) -> Mapping[str, RenderableType]:
-    width = phase.concurrency
-    fits = "" if phase.memory.fits else "bold red"
-    parts = phase.memory.parts.items()
-    made_of = ", ".join(f"{name} {quantity(part_b, 'B', digits=3)}" for name, part_b in parts)
-    return {
-        "power": _power_words(phase, estimate),
-        "roofline": f"{quantity(phase.roofline_s, 's', digits=3)} at peak rates, "
-        f"{phase.roofline_s / phase.latency_s:.0%} of the time",
-        "memory": Text(f"{memory_words(phase.memory)}: {made_of}", style=fits),
-        "kernels": f"{width.num_groups} in all, {width.critical_path} on the longest chain, "
-        f"{width.mean_width:.2g} side by side on average, at most {width.max_width}",
-    }
-
-
-def _power_words(phase: PhaseEstimate, estimate: Estimate) -> str:
-    cap_w = estimate.cap_w * estimate.num_devices
-    sentence = (
-        f"{phase.power_w:.3g} W on average, at most {phase.peak_power_w:.3g} W of {cap_w:g} W"
+    beside.add_row(
+        bars_table(f"Energy {brief(energy_j, 'J')}", spent_j, "J", inks),
+        bars_table(f"Time {brief(latency_s, 's')} set by", set_by_s, "s", BOUND_COLORS),
     )
-    if phase.throttled_fraction > 0:
-        sentence += f"; the cap holds the clock down {phase.throttled_fraction:.0%} of the time"
-    return sentence
+    return Group(beside, Text(), _facts(phase, estimate))
+
+
+def _facts(phase: PhaseEstimate, estimate: Estimate) -> Table:
+    table = grid_table("", Column(style="dim", no_wrap=True), Column(), padding=(0, 2))
+    for name, fact in phase_facts(phase, estimate).items():
+        is_lacking = name == "memory" and not phase.memory.fits
+        table.add_row(name, Text(fact, style="bold red" if is_lacking else ""))
+    return table
 
 
 def _trust(estimate: Estimate) -> Iterator[Text]:
-    unknown = unknown_words(estimate)
-    if unknown:
-        yield Text(unknown, style="yellow")
-    yield Text(data_words(estimate), style="dim")
-    if hosts := host_words(estimate):
-        yield Text(hosts)
-    yield Text(confidence_words(estimate.confidence))
+    styles = {"unknown": "yellow", "data": "dim"}
+    for name, sentence in trust_sentences(estimate).items():
+        if sentence:
+            yield Text(sentence, style=styles.get(name, ""))
 
 
 _STYLES = {
@@ -152,18 +110,13 @@ _LEVELS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
 def memory_table(phase: str, memory: MemoryEstimate) -> RenderableType:
     """Lay out the parts of ``memory``, its timeline below."""
-    rows = [
-        (name, part_b / memory.peak_b, quantity(part_b, "B", digits=3), _STYLES[name])
-        for name, part_b in memory.parts.items()
-    ]
     lines: list[RenderableType] = [
         Text(f"{phase}: {memory_words(memory)}", style="" if memory.fits else "bold red"),
-        bars_table("", rows, width=30),
+        bars_table("", memory.parts, "B", _STYLES, width=30),
     ]
     if len(memory.timeline_b) > 1:
         low, high = (
-            quantity(value, "B", digits=3)
-            for value in (min(memory.timeline_b), max(memory.timeline_b))
+            brief(value, "B") for value in (min(memory.timeline_b), max(memory.timeline_b))
         )
         lines.append(Text(f"{skyline(memory.timeline_b)}  {low} to {high} over its operators"))
     return Group(*lines)
@@ -193,7 +146,7 @@ def fits_table(found: Sequence[Fit]) -> Table:
         worst = fit.worst
         parts = (worst.weight_b, worst.activation_b, worst.kv_b, worst.peak_b, worst.capacity_b)
         most = "any" if fit.largest_batch is None else str(fit.largest_batch)
-        amounts = [quantity(part, "B", digits=3) for part in parts]
+        amounts = [brief(part, "B") for part in parts]
         cells = [value_of(fit, name) for name in named]
         table.add_row(*cells, *amounts, most, style="" if worst.fits else "red")
     return table
@@ -226,7 +179,7 @@ COMPONENT_MARKS: Mapping[str, tuple[str, str]] = {
 }
 """Block and colour of each component of energy."""
 
-BOUND_COLORS: Mapping[Bound, str] = {
+BOUND_COLORS: Mapping[str, str] = {
     "compute": "blue",
     "memory": "green",
     "launch": "bright_black",

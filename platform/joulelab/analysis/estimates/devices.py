@@ -7,7 +7,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from joulelab.analysis.estimates.wording import TIER_WORDS
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.core.cost import Pipe
 from joulelab.estimator.trust import Confidence
@@ -56,7 +56,7 @@ def _cells(processor: Processor) -> list[str]:
         _tera(processor, "fp32"),
         _tera(processor, half[0]) if half else "",
         _tera(processor, "tensor_int8"),
-        quantity(memory.size_b / 1e9, "", digits=3).strip(),
+        brief(memory.size_b / 1e9, "").strip(),
         f"{memory.bandwidth_b_per_s / 1e9:.0f}",
         f"{processor.default_power_limit_w:g}",
         f"{processor.power.idle_w:.0f}",
@@ -133,7 +133,7 @@ def _pair(
     if measured is None:
         return "", "", ""
     change = "" if error is None else f"{error:+.0%}"
-    return quantity(measured, unit, digits=3), quantity(predicted, unit, digits=3), change
+    return brief(measured, unit), brief(predicted, unit), change
 
 
 def _share(value: float | None) -> str:

@@ -1,45 +1,75 @@
-"""Estimates as JSON, CSV or a page, in SI units, for other programs."""
+"""Estimates and other answers as files: JSON and CSV in SI units, Markdown, or a page."""
 
-import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from io import StringIO
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from joulelab.analysis.estimates.wording import bound_shares
-from joulelab.errors import ConfigError
+from joulelab.analysis.table import Columns, Frame, check_target, frame, markdown
 from joulelab.estimator.estimate import (
     COMPONENTS,
     EnergySplit,
     Estimate,
-    GroupEstimate,
     PhaseEstimate,
 )
 from joulelab.estimator.question import Cell
 from joulelab.hardware.processor import Processor
 from joulelab.provenance import joulelab_version
-from joulelab.tracking.durable import check_file, write_whole
+from joulelab.tracking.durable import write_whole
 
 SCHEMA_VERSION = 1
 """Raised when a name or a meaning changes; new names do not raise it."""
 
-CELL_COLUMNS = (
-    "model", "device", "family", "tier", "num_devices", "precision", "batch", "mode", "clock_mhz",
-    "power_limit_w", "phase", "work", "unit", "latency_s", "roofline_s", "energy_j", "compute_j",
-    "memory_j", "static_j", "energy_per_unit_j", "time_per_unit_s", "edp_js", "power_w",
-    "peak_power_w", "cap_w", "throttled_fraction", "memory_peak_b", "memory_capacity_b", "fits",
-    "time_error", "energy_error", "problem",
-)  # fmt: skip
+
+def _columns(entry: str, names: str, found: Columns) -> Columns:
+    """Return where each of ``names`` is found, by default as an attribute of ``entry``."""
+    return {name: found.get(name, f"{entry}.{name}") for name in names.split()}
+
+
+_ASKED: Columns = {
+    **{name: f"cell.{name}" for name in ("model", "precision", "batch", "problem")},
+    "device": "cell.processor.key",
+    "family": "cell.processor.family",
+    **{name: f"estimate.{name}" for name in ("num_devices", "mode", "unit")},
+    "phase": "phase.phase",
+}
+CELL_COLUMNS = _columns(
+    "phase",
+    "model device family tier num_devices precision batch mode clock_mhz power_limit_w phase work "
+    "unit latency_s roofline_s energy_j compute_j memory_j static_j energy_per_unit_j "
+    "time_per_unit_s edp_js power_w peak_power_w cap_w throttled_fraction memory_peak_b "
+    "memory_capacity_b fits time_error energy_error problem",
+    {
+        **_ASKED,
+        **{name: name for name in ("tier", "edp_js", "cap_w")},
+        "clock_mhz": "estimate.point.sm_clock_mhz",
+        "power_limit_w": "estimate.point.power_limit_w",
+        "energy_j": "phase.energy.total_j",
+        **{f"{name}_j": f"phase.energy.{name}_j" for name in COMPONENTS},
+        **{f"memory_{name}": f"phase.memory.{name}" for name in ("peak_b", "capacity_b")},
+        "fits": "phase.memory.fits",
+        **{name: f"estimate.confidence.{name}" for name in ("time_error", "energy_error")},
+    },
+)
 """Columns of the CSV of cells: one row for each phase, and one for a cell without an answer."""
 
-GROUP_COLUMNS = (
-    "model", "device", "precision", "batch", "mode", "phase", "group", "module", "kind",
-    "operators", "count", "flop", "flop_by_pipe", "main_memory_b", "moved_b_by_level", "device_s",
-    "elapsed_s", "roofline_s", "bound", "clock_mhz", "power_w", "energy_j", "compute_j",
-    "memory_j", "static_j",
-)  # fmt: skip
+GROUP_COLUMNS = _columns(
+    "group",
+    "model device precision batch mode phase group module kind operators count flop flop_by_pipe "
+    "main_memory_b moved_b_by_level device_s elapsed_s roofline_s bound clock_mhz power_w energy_j "
+    "compute_j memory_j static_j",
+    {
+        **_ASKED,
+        "group": "group.name",
+        **{name: name for name in ("flop", "flop_by_pipe", "main_memory_b", "moved_b_by_level")},
+        "energy_j": "group.energy.total_j",
+        **{f"{name}_j": f"group.energy.{name}_j" for name in COMPONENTS},
+    },
+)
 """Columns of the CSV of groups: one row each, in the order in which they run."""
 
 
@@ -53,30 +83,45 @@ def to_json(cells: Sequence[Cell], *, with_groups: bool = True) -> str:
     return json.dumps(content, indent=2, allow_nan=False)
 
 
-def to_csv(cells: Sequence[Cell]) -> str:
-    """Write a row for each phase of each cell; what is not known is empty."""
-    return to_rows(CELL_COLUMNS, (row for cell in cells for row in _rows(cell)))
+def cells_frame(cells: Sequence[Cell]) -> Frame:
+    """List each phase of each cell; what is not known is ``None``."""
+    return frame(CELL_COLUMNS, (entry for cell in cells for entry in _phases(cell)))
 
 
-def groups_to_csv(cells: Sequence[Cell]) -> str:
-    """Write a row for each group of each phase of each cell."""
-    rows = (
-        _group_row(cell, estimate, phase, group)
+def groups_frame(cells: Sequence[Cell]) -> Frame:
+    """List each group of each phase of each cell."""
+    entries = (
+        {
+            **entry,
+            "group": group,
+            "flop": sum(group.flop.values()),
+            "flop_by_pipe": _packed(group.flop),
+            "main_memory_b": group.moved_b.get(cell.processor.memory.name, 0.0),
+            "moved_b_by_level": _packed(group.moved_b),
+        }
         for cell in cells
-        if (estimate := cell.estimate) is not None
-        for phase in estimate.phases
+        for entry in _phases(cell)
+        if (phase := entry["phase"]) is not None
         for group in phase.groups
     )
-    return to_rows(GROUP_COLUMNS, rows)
+    return frame(GROUP_COLUMNS, entries)
 
 
-def to_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """Write ``rows`` as CSV below the names of their columns."""
-    written = StringIO(newline="")
-    writer = csv.DictWriter(written, columns)
-    writer.writeheader()
-    writer.writerows(rows)
-    return written.getvalue()
+def _phases(cell: Cell) -> Iterator[dict[str, Any]]:
+    """Yield what is known of each phase; one without a phase of a cell without an answer."""
+    estimate = cell.estimate
+    if estimate is None:
+        yield {"cell": cell, "estimate": None, "phase": None, "tier": cell.processor.tier}
+        return
+    for phase in estimate.phases:
+        yield {
+            "cell": cell,
+            "estimate": estimate,
+            "phase": phase,
+            "tier": estimate.confidence.tier,
+            "cap_w": estimate.cap_w * estimate.num_devices,
+            "edp_js": phase.energy.total_j * phase.latency_s,
+        }
 
 
 def _cell(cell: Cell, *, with_groups: bool) -> dict[str, Any]:
@@ -141,105 +186,13 @@ def _phase(phase: PhaseEstimate, *, with_groups: bool) -> dict[str, Any]:
     return content
 
 
-def _rows(cell: Cell) -> Iterator[Mapping[str, object]]:
-    asked = {
-        "model": cell.model,
-        "device": cell.processor.key,
-        "family": cell.processor.family,
-        "tier": cell.processor.tier,
-        "precision": cell.precision,
-        "batch": cell.batch,
-        "problem": cell.problem,
-    }
-    if cell.estimate is None:
-        yield asked
-        return
-    for phase in cell.estimate.phases:
-        yield {**asked, **_setting(cell.estimate), **_figures(phase)}
-
-
-def _setting(estimate: Estimate) -> dict[str, object]:
-    return {
-        "tier": estimate.confidence.tier,
-        "num_devices": estimate.num_devices,
-        "mode": estimate.mode,
-        "clock_mhz": estimate.point.sm_clock_mhz,
-        "power_limit_w": estimate.point.power_limit_w,
-        "unit": estimate.unit,
-        "cap_w": estimate.cap_w * estimate.num_devices,
-        "time_error": estimate.confidence.time_error,
-        "energy_error": estimate.confidence.energy_error,
-    }
-
-
-def _figures(phase: PhaseEstimate) -> dict[str, object]:
-    return {
-        "phase": phase.phase,
-        "work": phase.work,
-        "latency_s": phase.latency_s,
-        "roofline_s": phase.roofline_s,
-        "energy_j": phase.energy.total_j,
-        **asdict(phase.energy),
-        "energy_per_unit_j": phase.energy_per_unit_j,
-        "time_per_unit_s": phase.time_per_unit_s,
-        "edp_js": phase.energy.total_j * phase.latency_s,
-        "power_w": phase.power_w,
-        "peak_power_w": phase.peak_power_w,
-        "throttled_fraction": phase.throttled_fraction,
-        "memory_peak_b": phase.memory.peak_b,
-        "memory_capacity_b": phase.memory.capacity_b,
-        "fits": int(phase.memory.fits),
-    }
-
-
-def _group_row(
-    cell: Cell, estimate: Estimate, phase: PhaseEstimate, group: GroupEstimate
-) -> Mapping[str, object]:
-    return {
-        "model": cell.model,
-        "device": cell.processor.key,
-        "precision": cell.precision,
-        "batch": cell.batch,
-        "mode": estimate.mode,
-        "phase": phase.phase,
-        "group": group.name,
-        "module": group.module,
-        "kind": group.kind,
-        "operators": " ".join(group.operators),
-        "count": group.count,
-        "flop": sum(group.flop.values()),
-        "flop_by_pipe": _packed(group.flop),
-        "main_memory_b": group.moved_b.get(cell.processor.memory.name, 0.0),
-        "moved_b_by_level": _packed(group.moved_b),
-        "device_s": group.device_s,
-        "elapsed_s": group.elapsed_s,
-        "roofline_s": group.roofline_s,
-        "bound": group.bound,
-        "clock_mhz": group.clock_mhz,
-        "power_w": group.power_w,
-        "energy_j": group.energy.total_j,
-        **asdict(group.energy),
-    }
-
-
 def _packed(values: Mapping[Any, float]) -> str:
     """Write ``"tensor_fp16=4e+11 fp32=1e+06"``."""
     return " ".join(f"{str(name).replace(' ', '_')}={value:.9g}" for name, value in values.items())
 
 
 SUFFIXES = (".json", ".csv", ".html")
-
-
-def check_target(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Refuse a file that could not be written, before anything is computed.
-
-    Raises:
-        ConfigError: If the suffix is none of ``suffixes``, or no such file can be made.
-    """
-    if path.suffix not in suffixes:
-        known = ", ".join(suffixes)
-        raise ConfigError(f"The file must end in one of {known}, got {str(path)!r}.")
-    check_file(path)
+ANSWER_SUFFIXES = (".json", ".csv", ".md", ".html")
 
 
 def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -> Path:
@@ -251,14 +204,50 @@ def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -
         ConfigError: If there can be no such file.
         TrackingError: If it cannot be written.
     """
-    check_target(path)
+    check_target(path, *SUFFIXES)
     if path.suffix == ".json":
-        text = to_json(cells) + "\n"
+        write_whole(path, to_json(cells) + "\n")
     elif path.suffix == ".csv":
-        text = groups_to_csv(cells) if per_group else to_csv(cells)
+        (groups_frame(cells) if per_group else cells_frame(cells)).write(path)
     else:
         from joulelab.analysis.estimates.page import page
 
-        text = page(cells)
-    write_whole(path, text)
+        write_whole(path, page(cells))
     return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer of a few sentences and tables.
+
+    Attributes:
+        content: The JSON object.
+        frame: Lines of the CSV, in SI units.
+        sentences: What Markdown and HTML begin with.
+        tables: As the terminal shows them.
+    """
+
+    content: Mapping[str, object]
+    frame: Frame
+    sentences: Sequence[str]
+    tables: Sequence[Table]
+
+
+def write_answer(answer: Answer, path: Path) -> None:
+    """Write ``answer`` to a file with one of :data:`ANSWER_SUFFIXES`, whole or not at all.
+
+    Raises:
+        TrackingError: If it cannot be written.
+    """
+    match path.suffix:
+        case ".json":
+            write_whole(path, json.dumps(answer.content, indent=2) + "\n")
+        case ".csv":
+            answer.frame.write(path)
+        case ".md":
+            write_whole(path, "\n".join([*answer.sentences, *map(markdown, answer.tables)]))
+        case _:
+            from joulelab.analysis.page import render
+
+            page = render(title="joulelab", sentences=answer.sentences, tables=answer.tables)
+            write_whole(path, page)

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.estimates.detail import COMPONENT_MARKS, bar, stacked_bar
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import grid_table, numbers, quiet_table, words
 from joulelab.estimator.architecture.base import kappa
 from joulelab.estimator.estimate import EnergySplit, Event, GroupEstimate, PhaseEstimate
@@ -90,10 +90,10 @@ def _cells(groups: Alike, name: str, total_j: float) -> list[str | Text]:
     share = energy.total_j / total_j
     return [
         name,
-        quantity(sum(map(flop_of, groups)), "", digits=3).strip(),
-        quantity(sum(map(main_memory_b, groups)), "B", digits=3),
-        quantity(sum(group.elapsed_s for group in groups), "s", digits=3),
-        quantity(energy.total_j, "J", digits=3),
+        brief(sum(map(flop_of, groups)), "").strip(),
+        brief(sum(map(main_memory_b, groups)), "B"),
+        brief(sum(group.elapsed_s for group in groups), "s"),
+        brief(energy.total_j, "J"),
         bar(share, width=6) + Text(f" {share:4.0%}"),
         stacked_bar(energy, width=6),
     ]
@@ -142,14 +142,35 @@ def _joined(node: EventNode) -> EventNode:
     return replace(node, children={child.name: child for child in children})
 
 
+def event_lines(events: Iterable[Event]) -> list[tuple[int, EventNode, float]]:
+    """List the tree of ``events`` from above: depth, node, share of all energy.
+
+    Below each component of energy the costliest come first.
+    """
+    root = event_tree(events)
+
+    def below(node: EventNode, depth: int) -> list[tuple[int, EventNode, float]]:
+        share = node.energy_j / root.energy_j if root.energy_j else 0.0
+        children = sorted(node.children.values(), key=lambda child: -child.energy_j)
+        return [(depth, node, share), *(line for c in children for line in below(c, depth + 1))]
+
+    return [line for component in root.children.values() for line in below(component, 0)]
+
+
 def event_table(events: Sequence[Event], *, title: str) -> Table:
     """Lay out ``events`` as an indented tree with bars of their share of all energy."""
-    root = event_tree(events)
     heads = *words("", ""), *numbers("", "", "")
-    table = grid_table(title, *heads, padding=(0, 2, 0, 0))
-    for component in root.children.values():
-        _, style = COMPONENT_MARKS.get(component.name, ("", "blue"))
-        _add(table, component, root.energy_j, depth=0, style=style)
+    table, style = grid_table(title, *heads, padding=(0, 2, 0, 0)), ""
+    for depth, node, share in event_lines(events):
+        if depth == 0:
+            _, style = COMPONENT_MARKS.get(node.name, ("", "blue"))
+        table.add_row(
+            Text("  " * depth + node.name, style="bold" if depth == 0 else ""),
+            bar(share, width=24, style=style),
+            f"{share:.1%}",
+            brief(node.energy_j, "J"),
+            count_words(node),
+        )
     table.caption, table.caption_justify = kappa_words(events), "left"
     return table
 
@@ -159,8 +180,8 @@ def count_words(node: EventNode) -> str:
     if node.count is None:
         return ""
     if node.unit in _SYMBOLS:
-        return quantity(node.count, _SYMBOLS[node.unit], digits=3)
-    return f"{quantity(node.count, '', digits=3).strip()} {node.unit}"
+        return brief(node.count, _SYMBOLS[node.unit])
+    return f"{brief(node.count, '').strip()} {node.unit}"
 
 
 def kappa_words(events: Sequence[Event]) -> str:
@@ -172,16 +193,3 @@ def kappa_words(events: Sequence[Event]) -> str:
         f"kappa: {named}. Predicted energy over the sum of unit energies from the literature: "
         "above 1 goes to wires, clocks and control; below 1 these units need less."
     )
-
-
-def _add(table: Table, node: EventNode, total_j: float, *, depth: int, style: str) -> None:
-    share = node.energy_j / total_j if total_j else 0.0
-    table.add_row(
-        Text("  " * depth + node.name, style="bold" if depth == 0 else ""),
-        bar(share, width=24, style=style),
-        f"{share:.1%}",
-        quantity(node.energy_j, "J", digits=3),
-        count_words(node),
-    )
-    for child in sorted(node.children.values(), key=lambda child: -child.energy_j):
-        _add(table, child, total_j, depth=depth + 1, style=style)

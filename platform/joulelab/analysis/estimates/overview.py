@@ -10,28 +10,108 @@ from rich.text import Text
 
 from joulelab.analysis.estimates.detail import bar, component_legend, stacked_bar
 from joulelab.analysis.estimates.wording import (
+    TIER_WORDS,
+    bound_words,
     cell_name,
     confidence_words,
     device_words,
-    differing,
+    estimate_of,
     last_phase,
     memory_words,
     unknown_words,
     value_of,
     varying,
 )
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import fitting, numbers, quiet_table, words
-from joulelab.estimator.clock_sweep import Curve
-from joulelab.estimator.estimate import Estimate, PhaseEstimate
+from joulelab.estimator.estimate import COMPONENTS, Estimate, PhaseEstimate
 from joulelab.estimator.question import Cell
-from joulelab.objectives import OBJECTIVES
 
 _NUMBERS = ("batch",)
 _FIGURES = ("time", "energy", "power", "energy into", "set by", "memory", "tier")
-_LEFT = ("energy into", "set by")
+PAGE_FIGURES = (
+    "time", "energy", "mean power\nW", *(f"{name}\nof energy" for name in COMPONENTS),
+    "time set by", "memory needed", "tier",
+)  # fmt: skip
+"""What a page shows, which has room for words."""
+_LEFT = ("energy into", "set by", "time set by")
 _CAPPED = 0.005  # shares of time below are not worth a mark
 _LEAST_WANTED = ("tier", "energy into", "memory", "set by")
+
+
+def answers(cells: Sequence[Cell]) -> list[str]:
+    """Say of each model which cell is best; nothing of a model with one answer."""
+    models = dict.fromkeys(cell.model for cell in cells)
+    sentences = {model: answer([cell for cell in cells if cell.model == model]) for model in models}
+    several = len(models) > 1
+    return [f"{model}: {one}" if several else one for model, one in sentences.items() if one]
+
+
+def answer(cells: Sequence[Cell]) -> str:
+    """Say which cell needs least energy and which least time per unit of work.
+
+    Only those that fit their device are compared, by their last phase: decode of a language
+    model. Empty where there are not two of the same kind of work.
+    """
+    fitting = [cell for cell in cells if cell.estimate is not None and cell.estimate.fits]
+    if len(fitting) < 2 or len({(c.model, estimate_of(c).unit) for c in fitting}) > 1:
+        return ""
+    real = [cell for cell in fitting if estimate_of(cell).confidence.tier != "D"]
+    projected = [cell for cell in fitting if estimate_of(cell).confidence.tier == "D"]
+    if not (real and projected):
+        return _best(fitting, cells)
+    frugal = min(projected, key=_energy_j)
+    if _energy_j(frugal) >= min(map(_energy_j, real)):
+        return _best(real, cells)
+    return f"{_best(real, cells)} {cell_name(frugal, cells)} is projected at {_least(frugal)}."
+
+
+def ranked(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Return ``cells`` by energy per unit of work; those that do not fit or run come last."""
+
+    def rank(cell: Cell) -> tuple[int, float]:
+        if cell.estimate is None:
+            return 2, 0.0
+        return int(not cell.estimate.fits), _energy_j(cell)
+
+    return tuple(sorted(cells, key=rank))
+
+
+def _energy_j(cell: Cell) -> float:
+    return last_phase(cell).energy_per_unit_j
+
+
+def _least(cell: Cell) -> str:
+    return brief(_energy_j(cell), f"J/{estimate_of(cell).unit}")
+
+
+def _best(fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    frugal = min(fitting, key=_energy_j)
+    fast = min(fitting, key=lambda cell: last_phase(cell).time_per_unit_s)
+    estimate = estimate_of(frugal)
+    what = f" of {last_phase(frugal).phase}" if len(estimate.phases) > 1 else ""
+    time = brief(last_phase(fast).time_per_unit_s, f"s/{estimate.unit}")
+    sentence = f"Least energy{what}: {cell_name(frugal, cells)} with {_least(frugal)}"
+    caveat = _caveat(frugal, fitting, cells)
+    if frugal is fast:
+        return f"{sentence}, the fastest too with {time}.{caveat}"
+    tier = estimate_of(fast).confidence.tier
+    doubt = f" (confidence {tier}, {TIER_WORDS[tier]})" if tier > "B" else ""
+    return f"{sentence}.{caveat} Least time: {cell_name(fast, cells)} with {time}{doubt}."
+
+
+def _caveat(frugal: Cell, fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """Say how sure the least energy is if others are surer of theirs, and who is first of those."""
+    tier = estimate_of(frugal).confidence.tier
+    surer = [cell for cell in fitting if estimate_of(cell).confidence.tier < tier]
+    if not surer:
+        return ""
+    first = min(surer, key=_energy_j)
+    return (
+        f" But its energy is of confidence {tier}, {TIER_WORDS[tier]}: of those surer than that, "
+        f"{cell_name(first, cells)} needs least, {_least(first)} "
+        f"(confidence {estimate_of(first).confidence.tier})."
+    )
 
 
 def overview(cells: Sequence[Cell], console: Console) -> RenderableType:
@@ -41,12 +121,14 @@ def overview(cells: Sequence[Cell], console: Console) -> RenderableType:
     return Group(table, *[component_legend()] * has_parts, *_notes(cells))
 
 
-def overview_table(cells: Sequence[Cell], without: Collection[str] = ()) -> Table:
+def overview_table(
+    cells: Sequence[Cell], without: Collection[str] = (), figures: Sequence[str] = _FIGURES
+) -> Table:
     """Lay out ``cells``, a line a phase; columns in which they do not differ are left out."""
     names = varying(cells)
     units = {cell.estimate.unit for cell in cells if cell.estimate is not None}
     per = f"/{units.pop()}" if len(units) == 1 else ""
-    shown = [head for head in _FIGURES if head not in without]
+    shown = [head for head in figures if head not in without]
     table = quiet_table()
     for name in names:
         table.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True)
@@ -55,8 +137,8 @@ def overview_table(cells: Sequence[Cell], without: Collection[str] = ()) -> Tabl
         below = {"time": per, "energy": per, "power": "W"}.get(head, "")
         table.add_column(f"{head}\n{below}".rstrip(), justify=justify, no_wrap=True)
     for cell in cells:
-        for named, figures in _rows(cell, names, per):
-            table.add_row(*named, *(figures.get(head, "") for head in shown))
+        for named, known in _rows(cell, names, per):
+            table.add_row(*named, *(known.get(head, "") for head in shown))
     return table
 
 
@@ -76,16 +158,20 @@ def _rows(
 def _figures(estimate: Estimate, phase: PhaseEstimate, per: str) -> Mapping[str, RenderableType]:
     capped = phase.throttled_fraction > _CAPPED
     own = "" if per else f"/{estimate.unit}"
-    memory = quantity(phase.memory.peak_b, "B", digits=3)
+    memory = brief(phase.memory.peak_b, "B")
     bound, share = next(iter(phase.bound_shares.items()), ("", 0.0))
     return {
-        "time": quantity(phase.time_per_unit_s, f"s{own}", digits=3),
-        "energy": quantity(phase.energy_per_unit_j, f"J{own}", digits=3),
+        "time": brief(phase.time_per_unit_s, f"s{own}"),
+        "energy": brief(phase.energy_per_unit_j, f"J{own}"),
         "power": Text(f"{phase.power_w:.3g}" + "^" * capped, style="red" if capped else ""),
         "energy into": stacked_bar(phase.energy),
         "set by": f"{bound} {share:.0%}",
         "memory": memory if phase.memory.fits else Text(f"{memory}!", style="bold red"),
         "tier": estimate.confidence.tier,
+        "mean power\nW": f"{phase.power_w:.3g}",
+        **{f"{name}\nof energy": f"{part:.0%}" for name, part in phase.energy.shares.items()},
+        "time set by": bound_words(phase),
+        "memory needed": memory if phase.memory.fits else f"{memory}, does not fit",
     }
 
 
@@ -135,136 +221,3 @@ def contrast_table(cells: Sequence[Cell]) -> Table | None:
 def _factor(values: Sequence[float], i: int) -> list[RenderableType]:
     factor = values[i] / min(values)
     return [f"{factor:.3g}", bar(values[i] / max(values), width=10)]
-
-
-_STEPS = 4
-
-
-def sweep_sentence(curves: Sequence[Curve], objective: str) -> str:
-    """Say which combination has the lowest objective per unit of work, and what it saves."""
-    best = best_curve(curves, objective)
-    place = best.best(objective)
-    aim = OBJECTIVES[objective].label
-    phase = f" of {best.phase}" if len({each.phase for each in curves}) > 1 else ""
-    sentence = (
-        f"Lowest predicted {aim} per {best.unit}{phase}: {best.precision}, "
-        f"batch {best.batch}, {best.clocks_mhz[place]} MHz on {best.processor.product_name}, "
-        f"{quantity(best.energy_j[place] / best.work, f'J/{best.unit}', digits=3)} in "
-        f"{quantity(best.latency_s[place] / best.work, f's/{best.unit}', digits=3)}"
-    )
-    return f"{sentence}; {_change(best, place)}{_flat(best, objective)}."
-
-
-def best_curve(curves: Sequence[Curve], objective: str) -> Curve:
-    """Return the curve with the lowest objective per unit of work, of the last phase."""
-    last = [curve for curve in curves if curve.phase == curves[-1].phase]
-    return min(last, key=lambda curve: cost_per_work(curve, curve.best(objective), objective))
-
-
-def cost_per_work(curve: Curve, place: int, objective: str) -> float:
-    """Return the objective at one clock, of energy and time per unit of work."""
-    degree = 1 if objective in ("energy", "time") else 2 if objective == "edp" else 3
-    return curve.costs(objective)[place] / curve.work**degree
-
-
-def optima_table(curves: Sequence[Curve], objective: str) -> Table:
-    """Lay out the best clock of each precision, batch size and phase."""
-    aim = OBJECTIVES[objective].label
-    several = len({curve.phase for curve in curves}) > 1
-    named = [*differing(curves, always="batch"), *["phase"] * several]
-    heads = ("best\nMHz", "within 1 %\nMHz", "energy", "time", "saved", "longer", "power\nW")
-    table = quiet_table(*words(*named), *numbers(*heads), title=f"Clock of lowest {aim}")
-    winner = best_curve(curves, objective)
-    for curve in curves:
-        cells = [value_of(curve, name) for name in named]
-        style = "bold green" if curve is winner else ""
-        table.add_row(*cells, *_optimum(curve, objective), style=style)
-    return table
-
-
-def around_table(curve: Curve, objective: str) -> Table:
-    """Lay out the clocks around the best of one curve, with the default and both ends."""
-    aim = OBJECTIVES[objective].label
-    heads = ("clock\nMHz", "power\nW", "energy", "time", f"{aim}\nover best", "saved", "longer")
-    table = quiet_table(
-        *words(""),
-        *numbers(*heads),
-        title=f"Around it: {curve.precision}, batch {curve.batch}, {curve.phase}",
-        caption=f"* lowest {aim}   = within 1 % of it, less than an estimate resolves",
-    )
-    best, (first, last) = curve.best(objective), curve.near_best(objective)
-    for place in shown(curve, objective):
-        mark = "*" if place == best else "=" if first <= place <= last else " "
-        style = "bold green" if place == best else "green" if mark == "=" else ""
-        table.add_row(mark, *_point(curve, place, objective), style=style)
-    return table
-
-
-def shown(curve: Curve, objective: str) -> list[int]:
-    """Return the places that tell the story: ends, default, and even steps around the best."""
-    best, (first, last) = curve.best(objective), curve.near_best(objective)
-    end = len(curve.clocks_mhz) - 1
-    reach = max(last - first, _STEPS)
-    steps = [best + round(reach * i / _STEPS) for i in range(-_STEPS, _STEPS + 1)]
-    return sorted({0, end, curve.default, first, last, *(s for s in steps if 0 <= s <= end)})
-
-
-def _optimum(curve: Curve, objective: str) -> list[str]:
-    best, (first, last) = curve.best(objective), curve.near_best(objective)
-    clocks = curve.clocks_mhz
-    return [
-        str(clocks[best]),
-        f"{clocks[first]} to {clocks[last]}",
-        *_costs(curve, best),
-        *_shares(curve, best),
-        _power(curve, best),
-    ]
-
-
-def _point(curve: Curve, place: int, objective: str) -> list[str]:
-    costs = curve.costs(objective)
-    clock = f"{curve.clocks_mhz[place]}"
-    return [
-        f"default {clock}" if place == curve.default else clock,
-        _power(curve, place),
-        *_costs(curve, place),
-        f"{costs[place] / min(costs):.3f}",
-        *_shares(curve, place),
-    ]
-
-
-def _costs(curve: Curve, place: int) -> list[str]:
-    return [
-        quantity(curve.energy_j[place] / curve.work, f"J/{curve.unit}", digits=3),
-        quantity(curve.latency_s[place] / curve.work, f"s/{curve.unit}", digits=3),
-    ]
-
-
-def _shares(curve: Curve, place: int) -> list[str]:
-    """Return the energy saved and the time added against the default clock."""
-    saved, longer = changes(curve, place)
-    return [f"{saved:+.1%}", f"{longer:+.1%}"]
-
-
-def changes(curve: Curve, place: int) -> tuple[float, float]:
-    """Return energy saved and time added against the default clock, as shares."""
-    saved = 1 - curve.energy_j[place] / curve.energy_j[curve.default]
-    return saved, curve.latency_s[place] / curve.latency_s[curve.default] - 1
-
-
-def _power(curve: Curve, place: int) -> str:
-    return f"{curve.energy_j[place] / curve.latency_s[place]:.0f}"
-
-
-def _change(curve: Curve, place: int) -> str:
-    if place == curve.default:
-        return "the default clock is best"
-    saved, longer = changes(curve, place)
-    return f"{saved:.1%} less energy and {longer:+.1%} time against the default clock"
-
-
-def _flat(curve: Curve, objective: str) -> str:
-    first, last = curve.near_best(objective)
-    if first == last:
-        return ""
-    return f"; from {curve.clocks_mhz[first]} to {curve.clocks_mhz[last]} MHz it is within 1 %"

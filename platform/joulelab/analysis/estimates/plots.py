@@ -1,16 +1,14 @@
 """Estimates as bars: cells beside each other, parts of a network, memory over time."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-import matplotlib as mpl
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from joulelab.analysis.estimates.detail import coarse
 from joulelab.analysis.estimates.wording import cell_name, last_phase
-from joulelab.analysis.quantities import quantity, si_scale
-from joulelab.analysis.style import BEST, CAPPED, CURVE, EQUAL, INK, MUTED, RC, tidy
+from joulelab.analysis.quantities import brief, si_scale
+from joulelab.analysis.style import BEST, CAPPED, CURVE, EQUAL, INK, MUTED, in_style, note, tidy
 from joulelab.estimator.estimate import (
     Bound,
     EnergySplit,
@@ -44,6 +42,7 @@ def comparable(cells: Sequence[Cell]) -> list[Cell]:
     return answered[:MAX_BARS] if len(answered) > 1 and len(units) == 1 else []
 
 
+@in_style
 def comparison_figure(cells: Sequence[Cell]) -> Figure:
     """Draw energy and time per unit of the last phase's work of :func:`comparable` cells."""
     unit = cells[0].estimate.unit if cells[0].estimate else ""
@@ -53,15 +52,15 @@ def comparison_figure(cells: Sequence[Cell]) -> Figure:
         energy_j, time_s = phase.energy_per_unit_j, phase.time_per_unit_s
         bounds = {str(bound): share for bound, share in phase.bound_shares.items()}
         shares = phase.energy.shares
-        energies.append((energy_j, shares, quantity(energy_j, "J", digits=3)))
-        times.append((time_s, bounds, quantity(time_s, "s", digits=3)))
-    with mpl.rc_context(RC):
-        figure, (left, right) = _rows([cell_name(cell, cells) for cell in cells], num_panels=2)
-        _stack(left, ("Energy", f"J/{unit}"), energies, COMPONENT_INKS)
-        _stack(right, ("Time", f"s/{unit}"), times, {str(b): ink for b, ink in BOUND_INKS.items()})
+        energies.append((energy_j, shares, brief(energy_j, "J")))
+        times.append((time_s, bounds, brief(time_s, "s")))
+    figure, (left, right) = _rows([cell_name(cell, cells) for cell in cells], num_panels=2)
+    _stack(left, ("Energy", f"J/{unit}"), energies, COMPONENT_INKS)
+    _stack(right, ("Time", f"s/{unit}"), times, {str(b): ink for b, ink in BOUND_INKS.items()})
     return figure
 
 
+@in_style
 def stack_figure(phase: PhaseEstimate) -> Figure:
     """Draw the energy of each part of ``phase`` as a stack of its components."""
     found = parts(phase)
@@ -69,14 +68,12 @@ def stack_figure(phase: PhaseEstimate) -> Figure:
         (
             energy.total_j,
             energy.shares,
-            f"{quantity(energy.total_j, 'J', digits=3)}, "
-            f"{energy.total_j / phase.energy.total_j:.0%}",
+            f"{brief(energy.total_j, 'J')}, {energy.total_j / phase.energy.total_j:.0%}",
         )
         for energy in found.values()
     ]
-    with mpl.rc_context(RC):
-        figure, (axes,) = _rows(list(found))
-        _stack(axes, (f"Energy along {phase.phase}", "J"), bars, COMPONENT_INKS)
+    figure, (axes,) = _rows(list(found))
+    _stack(axes, (f"Energy along {phase.phase}", "J"), bars, COMPONENT_INKS)
     return figure
 
 
@@ -140,29 +137,29 @@ def _stack(
             axes.barh(rows, values, left=ends, color=ink, height=0.7, label=name)
         ends = [a + b for a, b in zip(ends, values, strict=True)]
     for row, (_, _, text) in enumerate(bars):
-        axes.annotate(
-            text, (ends[row], row), xytext=(4, 0), textcoords="offset points", va="center",
-            color=MUTED, fontsize=8,
-        )  # fmt: skip
+        note(axes, text, (ends[row], row), (4, 0), size=8, va="center")
     axes.set_xlim(0, 1.2 * max(ends))
     axes.grid(visible=False, axis="y")
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, frameon=False, fontsize=8,
-                handlelength=1.0, handletextpad=0.5, columnspacing=1.0)  # fmt: skip
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, handlelength=1.0,
+                handletextpad=0.5, columnspacing=1.0)  # fmt: skip
 
 
+@in_style
 def timeline_figure(estimate: Estimate) -> Figure:
     """Draw the memory of every phase of ``estimate`` side by side."""
     phases = estimate.phases
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(11, 3.5))
-        panels = figure.subplots(1, len(phases), squeeze=False)
-        figure.subplots_adjust(left=0.055, right=0.985, top=0.76, bottom=0.16, wspace=0.18)
-        for axes, phase in zip(panels[0], phases, strict=True):
-            _draw(axes, phase)
-        handles, names = _legend(panels[0])
-        named = dict(zip(names, handles, strict=True))
-        figure.legend(named.values(), named.keys(), loc="upper right", ncols=5, frameon=False,
-                      bbox_to_anchor=(0.99, 1.0), fontsize=8.5, handlelength=1.2)  # fmt: skip
+    figure = Figure(figsize=(11, 3.5))
+    panels = figure.subplots(1, len(phases), squeeze=False)
+    figure.subplots_adjust(left=0.055, right=0.985, top=0.76, bottom=0.16, wspace=0.18)
+    for axes, phase in zip(panels[0], phases, strict=True):
+        _draw(axes, phase)
+    named = {
+        name: handle
+        for axes in panels[0]
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(named.values(), named.keys(), loc="upper right", ncols=5,
+                  bbox_to_anchor=(0.99, 1.0), fontsize=8.5, handlelength=1.2)  # fmt: skip
     return figure
 
 
@@ -198,28 +195,15 @@ def _draw(axes: Axes, phase: PhaseEstimate) -> None:
     axes.set_xlim(0, max(len(memory.timeline_b), 1))
 
 
-def _legend(panels: Iterable[Axes]) -> tuple[list[Artist], list[str]]:
-    """Return what the panels show, and its names."""
-    found = [axes.get_legend_handles_labels() for axes in panels]
-    return [h for handles, _ in found for h in handles], [n for _, names in found for n in names]
-
-
 def _mark(axes: Axes, memory: MemoryEstimate, factor: float) -> None:
     """Draw the peak, and the capacity where it is near."""
     peak, capacity = memory.peak_b * factor, memory.capacity_b * factor
     near = capacity < _NEAR * peak
     axes.set_ylim(0, 1.18 * (max(peak, capacity) if near else peak))
     axes.axhline(peak, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    _annotate(axes, f"peak, with workspace {quantity(memory.peak_b, 'B', digits=3)}", peak, MUTED)
+    text, at = f"peak, with workspace {brief(memory.peak_b, 'B')}", ("axes fraction", "data")
+    note(axes, text, (1, peak), (-4, 3), size=8, ha="right", xycoords=at)
     if near:
         axes.axhline(capacity, color=BEST, linewidth=1.4)
-        text = f"the device has {quantity(memory.capacity_b, 'B', digits=3)}"
-        _annotate(axes, text, capacity, BEST, left=True)
-
-
-def _annotate(axes: Axes, text: str, y: float, color: str, *, left: bool = False) -> None:
-    axes.annotate(
-        text, (0 if left else 1, y), xycoords=("axes fraction", "data"),
-        xytext=(4 if left else -4, 3), textcoords="offset points", ha="left" if left else "right",
-        color=color, fontsize=8,
-    )  # fmt: skip
+        text = f"the device has {brief(memory.capacity_b, 'B')}"
+        note(axes, text, (0, capacity), (4, 3), size=8, color=BEST, xycoords=at)

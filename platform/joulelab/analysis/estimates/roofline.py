@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import atan2, degrees, log10
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from joulelab.analysis.estimates.kernels import flop_of, main_memory_b, short
 from joulelab.analysis.estimates.plots import BOUND_INKS
-from joulelab.analysis.quantities import quantity
-from joulelab.analysis.style import INK, MUTED, RC, tidy
+from joulelab.analysis.quantities import brief
+from joulelab.analysis.style import INK, MUTED, in_style, note, tidy
 from joulelab.core.cost import Pipe
 from joulelab.estimator.estimate import Bound, GroupEstimate, PhaseEstimate
 from joulelab.hardware.processor import Processor
@@ -55,19 +54,19 @@ def dots(phase: PhaseEstimate) -> list[Dot]:
     return sorted(found, key=lambda dot: -dot.share)
 
 
+@in_style
 def roofline_figure(phase: PhaseEstimate, processor: Processor) -> Figure:
     """Draw ``phase`` on ``processor``; the dots that take most time are numbered and named."""
     shown = dots(phase)
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(11, 5.6))
-        axes = figure.subplots()
-        figure.subplots_adjust(left=0.06, right=0.66, top=0.9, bottom=0.11)
-        tidy(axes, f"Roofline of {phase.phase}", "operations per second", "operations per byte")
-        pipes = _pipes(phase, processor)
-        _frame(axes, shown, pipes, processor)
-        _roofs(axes, pipes, processor)
-        _scatter(axes, shown)
-        _keys(figure, axes, shown)
+    figure = Figure(figsize=(11, 5.6))
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.06, right=0.66, top=0.9, bottom=0.11)
+    tidy(axes, f"Roofline of {phase.phase}", "operations per second", "operations per byte")
+    pipes = _pipes(phase, processor)
+    _frame(axes, shown, pipes, processor)
+    _roofs(axes, pipes, processor)
+    _scatter(axes, shown)
+    _keys(figure, axes, shown)
     return figure
 
 
@@ -114,7 +113,7 @@ def _frame(axes: Axes, shown: Sequence[Dot], pipes: Sequence[Pipe], processor: P
     axes.grid(visible=False, which="minor")
     axes.minorticks_off()
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: quantity(value, "", digits=3).strip())
+        axis.set_major_formatter(lambda value, _: brief(value, "").strip())
 
 
 def _roofs(axes: Axes, pipes: Sequence[Pipe], processor: Processor) -> None:
@@ -124,16 +123,14 @@ def _roofs(axes: Axes, pipes: Sequence[Pipe], processor: Processor) -> None:
         peak = processor.peak_flop_per_s(pipe)
         axes.plot([peak / processor.last_cache.bandwidth_b_per_s, right], [peak] * 2, color=MUTED,
                   linewidth=1.4, zorder=1)  # fmt: skip
-        axes.annotate(
-            f"{pipe.replace('_', ' ')} {quantity(peak, 'FLOP/s', digits=3)}", (right, peak),
-            xytext=(-2, 3), textcoords="offset points", ha="right", color=MUTED, fontsize=8,
-        )  # fmt: skip
+        name = f"{pipe.replace('_', ' ')} {brief(peak, 'FLOP/s')}"
+        note(axes, name, (right, peak), (-2, 3), size=8, ha="right")
     for level, dash in ((processor.memory, "-"), (processor.last_cache, (0, (4, 3)))):
         bandwidth = level.bandwidth_b_per_s
         stop = top / bandwidth
         axes.plot([left, stop], [left * bandwidth, top], color=MUTED, linewidth=1.4,
                   linestyle=dash, zorder=1)  # fmt: skip
-        name = f"{level.name} {quantity(bandwidth, 'B/s', digits=3)}"
+        name = f"{level.name} {brief(bandwidth, 'B/s')}"
         _name_slope(axes, name, bandwidth, stop, below=level is processor.memory)
 
 
@@ -145,11 +142,9 @@ def _name_slope(axes: Axes, name: str, bandwidth: float, stop: float, *, below: 
     if stop <= start or start >= right:
         return
     x = start * (stop / start) ** 0.06
-    axes.annotate(
-        name, (x, x * bandwidth), xytext=(4, -4) if below else (-3, 4),
-        textcoords="offset points", rotation=_angle(axes), rotation_mode="anchor",
-        va="top" if below else "baseline", color=MUTED, fontsize=8,
-    )  # fmt: skip
+    offset, align = ((4, -4), "top") if below else ((-3, 4), "baseline")
+    look = {"rotation": _angle(axes), "rotation_mode": "anchor", "va": align}
+    note(axes, name, (x, x * bandwidth), offset, size=8, **look)
 
 
 def _angle(axes: Axes) -> float:
@@ -182,10 +177,9 @@ def _number(axes: Axes, named: Sequence[Dot]) -> None:
         places = [(away * dx, away * dy) for dx, dy in _AROUND]
         dx, dy = max(places, key=lambda p: _free(x + p[0] * scale, y + p[1] * scale, taken))
         taken.append((x + dx * scale, y + dy * scale))
-        axes.annotate(
-            str(rank + 1), (dot.flop_per_b, dot.flop_per_s), xytext=(dx, dy),
-            textcoords="offset points", ha="center", va="center", fontsize=8.5, fontweight="bold",
-            color=INK, zorder=6,
+        note(
+            axes, f"{rank + 1}", (dot.flop_per_b, dot.flop_per_s), (dx, dy), color=INK, ha="center",
+            va="center", fontweight="bold", zorder=6,
         )  # fmt: skip
 
 
@@ -220,5 +214,5 @@ def _keys(figure: Figure, axes: Axes, shown: Sequence[Dot]) -> None:
     ]
     axes.legend(
         handles=handles, title="time set by", loc="upper left", bbox_to_anchor=(1.04, 0.24),
-        frameon=False, fontsize=8.5, title_fontsize=8.5, alignment="left", ncols=2,
+        fontsize=8.5, title_fontsize=8.5, alignment="left", ncols=2,
     )  # fmt: skip

@@ -1,11 +1,12 @@
 """Words about estimates: what a cell costs, which of several is best, and how sure it is."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
 
-from joulelab.analysis.quantities import quantity
+from joulelab.analysis.quantities import brief
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
+from joulelab.estimator.api import Fit
+from joulelab.estimator.clock_sweep import Curve
 from joulelab.estimator.estimate import (
     Bound,
     Estimate,
@@ -16,7 +17,6 @@ from joulelab.estimator.estimate import (
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.question import Cell
 from joulelab.estimator.trust import Confidence
-from joulelab.hardware.processor import Processor
 
 BOUND_WORDS: Mapping[Bound, str] = {
     "compute": "operations",
@@ -35,12 +35,8 @@ TIER_WORDS = {
 }
 
 
-class OnProcessor(Protocol):
-    """What is predicted of a model on a processor: a cell, a fit, a curve."""
-
-    @property
-    def processor(self) -> Processor:
-        """The processor."""
+OnProcessor = Cell | Fit | Curve
+"""What is predicted of a model on a processor."""
 
 
 def headline(cell: Cell) -> str:
@@ -91,6 +87,16 @@ def setting_words(cell: Cell) -> str:
     return ", ".join(settings)
 
 
+def asked(found: OnProcessor) -> dict[str, object]:
+    """Return what was asked for by the names of columns."""
+    return {
+        "model": found.model,
+        "device": found.processor.key,
+        "precision": found.precision,
+        "batch": found.batch,
+    }
+
+
 def point_words(point: OperatingPoint) -> list[str]:
     """Say which settings differ from the default."""
     clock = [] if point.sm_clock_mhz is None else [f"{point.sm_clock_mhz:g} MHz"]
@@ -123,11 +129,11 @@ def time_words(estimate: Estimate) -> str:
 
 def memory_words(memory: MemoryEstimate) -> str:
     """Say whether it fits, and by how much it does not."""
-    has = quantity(memory.capacity_b, "B", digits=3)
-    needs = quantity(memory.peak_b, "B", digits=3)
+    has = brief(memory.capacity_b, "B")
+    needs = brief(memory.peak_b, "B")
     if memory.fits:
         return f"fits: needs {needs} of {has}"
-    more = quantity(memory.peak_b - memory.capacity_b, "B", digits=3)
+    more = brief(memory.peak_b - memory.capacity_b, "B")
     return f"does not fit: needs {more} more than the {has} there are"
 
 
@@ -141,7 +147,7 @@ def confidence_words(confidence: Confidence) -> str:
 def data_words(estimate: Estimate) -> str:
     """Say what the operands' data alone may change."""
     low_j, high_j = estimate.data_energy_j
-    low, high = (quantity(value, "J", digits=3) for value in (low_j, high_j))
+    low, high = (brief(value, "J") for value in (low_j, high_j))
     return f"Operands' data alone may take the energy from {low} (zeros) to {high} (random)."
 
 
@@ -162,14 +168,14 @@ def change_words(opportunity: Opportunity) -> tuple[str, str]:
 
 def per_work(phase: PhaseEstimate, unit: str) -> tuple[str, str]:
     """Write time and energy per unit of work."""
-    time = quantity(phase.time_per_unit_s, f"s/{unit}", digits=3)
-    return time, quantity(phase.energy_per_unit_j, f"J/{unit}", digits=3)
+    time = brief(phase.time_per_unit_s, f"s/{unit}")
+    return time, brief(phase.energy_per_unit_j, f"J/{unit}")
 
 
 def _cost(estimate: Estimate, phase: PhaseEstimate) -> str:
     time, energy = per_work(phase, estimate.unit)
     name = f"{phase.phase} " if len(estimate.phases) > 1 else ""
-    return f"{name}{time}, {energy} at {quantity(phase.power_w, 'W', digits=3)}"
+    return f"{name}{time}, {energy} at {brief(phase.power_w, 'W')}"
 
 
 def host_words(estimate: Estimate) -> str:
@@ -178,13 +184,49 @@ def host_words(estimate: Estimate) -> str:
     if found is None:
         return ""
     times, energies = (
-        " to ".join(quantity(one, unit, digits=3) for one in pair)
+        " to ".join(brief(one, unit) for one in pair)
         for pair, unit in ((found.latency_s, "s"), (found.energy_j, "J"))
     )
     return (
         f"The device waits for launches {estimate.launch_share:.0%} of the time: {times} and "
         f"{energies} over known hosts; joulelab calibrate --host measures yours, for --host."
     )
+
+
+def trust_sentences(estimate: Estimate) -> dict[str, str]:
+    """Say how sure an estimate is, each ``""`` where there is nothing to say.
+
+    ``unknown``: operators that are not counted. ``data``: what the operands' data may change.
+    ``hosts``: what other hosts would make of it. ``confidence``: how far estimates were off.
+    """
+    return {
+        "unknown": unknown_words(estimate),
+        "data": data_words(estimate),
+        "hosts": host_words(estimate),
+        "confidence": confidence_words(estimate.confidence),
+    }
+
+
+def bound_words(phase: PhaseEstimate) -> str:
+    """Say what sets the time: ``"memory 80%, launch 20%"``."""
+    return ", ".join(f"{bound} {share:.0%}" for bound, share in phase.bound_shares.items())
+
+
+def phase_facts(phase: PhaseEstimate, estimate: Estimate) -> dict[str, str]:
+    """Say what is known of a phase besides its time and energy, by the name of each fact."""
+    width, cap_w = phase.concurrency, estimate.cap_w * estimate.num_devices
+    parts = phase.memory.parts.items()
+    made_of = ", ".join(f"{name} {brief(part_b, 'B')}" for name, part_b in parts)
+    held = phase.throttled_fraction
+    return {
+        "power": f"{phase.power_w:.3g} W on average, at most {phase.peak_power_w:.3g} W of "
+        f"{cap_w:g} W" + f"; the cap holds the clock down {held:.0%} of the time" * (held > 0),
+        "roofline": f"{brief(phase.roofline_s, 's')} at peak rates, "
+        f"{phase.roofline_s / phase.latency_s:.0%} of the time",
+        "memory": f"{memory_words(phase.memory)}: {made_of}",
+        "kernels": f"{width.num_groups} in all, {width.critical_path} on the longest chain, "
+        f"{width.mean_width:.2g} side by side on average, at most {width.max_width}",
+    }
 
 
 def _errors(confidence: Confidence) -> str:
@@ -196,35 +238,6 @@ def _errors(confidence: Confidence) -> str:
     return f"mean error {' and '.join(errors)} over {points}"
 
 
-def answers(cells: Sequence[Cell]) -> list[str]:
-    """Say of each model which cell is best; nothing of a model with one answer."""
-    models = dict.fromkeys(cell.model for cell in cells)
-    sentences = {model: answer([cell for cell in cells if cell.model == model]) for model in models}
-    several = len(models) > 1
-    return [f"{model}: {one}" if several else one for model, one in sentences.items() if one]
-
-
-def answer(cells: Sequence[Cell]) -> str:
-    """Say which cell needs least energy and which least time per unit of work.
-
-    Only those that fit their device are compared, by their last phase: decode of a language
-    model. Empty where there are not two of the same kind of work.
-    """
-    fitting = [cell for cell in cells if cell.estimate is not None and cell.estimate.fits]
-    if len(fitting) < 2 or len({(c.model, _of(c).unit) for c in fitting}) > 1:
-        return ""
-    real = [cell for cell in fitting if _of(cell).confidence.tier != "D"]
-    projected = [cell for cell in fitting if _of(cell).confidence.tier == "D"]
-    if not (real and projected):
-        return _best(fitting, cells)
-    frugal = min(projected, key=_energy_j)
-    if _energy_j(frugal) >= min(map(_energy_j, real)):
-        return _best(real, cells)
-    unit = _of(frugal).unit
-    least = quantity(_energy_j(frugal), f"J/{unit}", digits=3)
-    return f"{_best(real, cells)} {cell_name(frugal, cells)} is projected at {least}."
-
-
 def cell_name(cell: Cell, cells: Sequence[Cell]) -> str:
     """Name a cell by what sets it apart from the others: ``"NVIDIA H200, batch 8"``."""
     names = [name for name in varying(cells) if name != "phase"]
@@ -233,60 +246,13 @@ def cell_name(cell: Cell, cells: Sequence[Cell]) -> str:
     return ", ".join(("batch " * (n == "batch")) + value_of(cell, n) for n in kept)
 
 
-def ranked(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Return ``cells`` by energy per unit of work; those that do not fit or run come last."""
-    return tuple(sorted(cells, key=_rank))
-
-
 def last_phase(cell: Cell) -> PhaseEstimate:
     """Return the phase by which cells are compared."""
-    return _of(cell).phases[-1]
+    return estimate_of(cell).phases[-1]
 
 
-def _energy_j(cell: Cell) -> float:
-    return last_phase(cell).energy_per_unit_j
-
-
-def _time_s(cell: Cell) -> float:
-    return last_phase(cell).time_per_unit_s
-
-
-def _best(fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
-    frugal, fast = min(fitting, key=_energy_j), min(fitting, key=_time_s)
-    unit, phase = _of(frugal).unit, last_phase(frugal)
-    what = f" of {phase.phase}" if len(_of(frugal).phases) > 1 else ""
-    least = quantity(_energy_j(frugal), f"J/{unit}", digits=3)
-    time = quantity(_time_s(fast), f"s/{unit}", digits=3)
-    sentence = f"Least energy{what}: {cell_name(frugal, cells)} with {least}"
-    caveat = _caveat(frugal, fitting, cells)
-    if frugal is fast:
-        return f"{sentence}, the fastest too with {time}.{caveat}"
-    tier = _of(fast).confidence.tier
-    doubt = f" (confidence {tier}, {TIER_WORDS[tier]})" if tier > "B" else ""
-    return f"{sentence}.{caveat} Least time: {cell_name(fast, cells)} with {time}{doubt}."
-
-
-def _caveat(frugal: Cell, fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
-    """Say how sure the least energy is if others are surer of theirs, and who is first of those."""
-    tier = _of(frugal).confidence.tier
-    surer = [cell for cell in fitting if _of(cell).confidence.tier < tier]
-    if not surer:
-        return ""
-    first = min(surer, key=_energy_j)
-    least = quantity(_energy_j(first), f"J/{_of(first).unit}", digits=3)
-    return (
-        f" But its energy is of confidence {tier}, {TIER_WORDS[tier]}: of those surer than that, "
-        f"{cell_name(first, cells)} needs least, {least} (confidence {_of(first).confidence.tier})."
-    )
-
-
-def _rank(cell: Cell) -> tuple[int, float]:
-    if cell.estimate is None:
-        return 2, 0.0
-    return int(not cell.estimate.fits), _energy_j(cell)
-
-
-def _of(cell: Cell) -> Estimate:
+def estimate_of(cell: Cell) -> Estimate:
+    """Return the answer of a cell that has one."""
     if cell.estimate is None:
         raise ConfigError(f"There is no estimate to compare: {cell.problem}")
     return cell.estimate

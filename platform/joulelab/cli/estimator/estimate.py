@@ -1,21 +1,23 @@
 """``joulelab estimate`` and its kin: what models cost on devices, before anything runs."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from rich.console import Console
+from rich.console import RenderableType
+from rich.text import Text
 from typing_extensions import override
 
 from joulelab.analysis.estimates.detail import detail
-from joulelab.analysis.estimates.export import check_target, to_json, write_cells
+from joulelab.analysis.estimates.export import SUFFIXES, to_json, write_cells
 from joulelab.analysis.estimates.kernels import event_table, group_table
-from joulelab.analysis.estimates.overview import contrast_table, overview
-from joulelab.analysis.estimates.wording import answers, cell_name, ranked
+from joulelab.analysis.estimates.overview import answers, contrast_table, overview, ranked
+from joulelab.analysis.estimates.wording import cell_name
+from joulelab.analysis.table import check_target
 from joulelab.cli.estimator.bounds import Limits, check_limits, keeping, missed
-from joulelab.cli.terminal import progress, terminal
+from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.cli.words import Formats, KnobWords, Names, Numbers, knob_values, names, numbers
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
@@ -29,7 +31,7 @@ MAX_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class Asking(Printing):
     """What every command asks about.
 
     Attributes:
@@ -45,7 +47,6 @@ class Asking:
         knob: Settings of the model, such as prompt_tokens=512 or image_size=384.
         host: Host that launches kernels one by one: fast, typical or slow, or a file that
             `joulelab calibrate --host` wrote. By default the typical one, with a range.
-        json: Print one JSON object instead of text.
     """
 
     model: Names
@@ -56,7 +57,6 @@ class Asking:
     training: bool = False
     knob: KnobWords = ()
     host: str | None = None
-    json: bool = False
 
     def question(
         self,
@@ -121,14 +121,13 @@ class Estimate(Asking):
 
     def run(self) -> int:
         """Predict, print and write; 1 if nothing fits its device's memory and the limits."""
-        if self.out is not None:
-            check_target(self.out)
+        check_target(self.out, *SUFFIXES)
         check_limits(self.limits)
         cells = self.predict()
         if self.json:
             print(to_json(cells))
         else:
-            self.show(cells, terminal())
+            terminal().print(*self.shown(cells), sep="\n")
         if self.out is not None:
             write_cells(cells, self.out, per_group=self.per_group)
             if not self.json:
@@ -160,27 +159,26 @@ class Estimate(Asking):
                 return cells
             return (with_opportunities(question, cells[0], progress=report),)
 
-    def show(self, cells: Sequence[Cell], console: Console) -> None:
-        """Print ``cells``: first the sentence a reader needs, then the tables."""
+    def shown(self, cells: Sequence[Cell]) -> Iterator[RenderableType]:
+        """Lay out ``cells``: first the sentence a reader needs, then the tables."""
         if len(cells) == 1:
-            console.print(detail(cells[0]))
+            yield detail(cells[0])
         else:
-            for sentence in answers(cells):
-                console.print(sentence, style="bold")
-            console.print(overview(cells, console))
+            yield from (Text(sentence, style="bold") for sentence in answers(cells))
+            yield overview(cells, terminal())
         for cell in cells:
-            self._show_parts(cell, cells, console)
+            yield from self._parts(cell, cells)
 
-    def _show_parts(self, cell: Cell, cells: Sequence[Cell], console: Console) -> None:
+    def _parts(self, cell: Cell, cells: Sequence[Cell]) -> Iterator[RenderableType]:
         if cell.estimate is None or not (self.per_group or self.events):
             return
         if len(cells) > 1:
-            console.print(f"\n[bold]{cell_name(cell, cells)}[/]")
+            yield Text(f"\n{cell_name(cell, cells)}", style="bold")
         for phase in cell.estimate.phases:
             if self.per_group:
-                console.print(group_table(phase, max_rows=MAX_ROWS))
+                yield group_table(phase, max_rows=MAX_ROWS)
             if self.events:
-                console.print(event_table(phase.events, title=f"Events of {phase.phase}"))
+                yield event_table(phase.events, title=f"Events of {phase.phase}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +196,11 @@ class Compare(Estimate):
         return ranked(Estimate.predict(self))
 
     @override
-    def show(self, cells: Sequence[Cell], console: Console) -> None:
-        Estimate.show(self, cells, console)
+    def shown(self, cells: Sequence[Cell]) -> Iterator[RenderableType]:
+        yield from Estimate.shown(self, cells)
         table = contrast_table(cells)
         if table is not None:
-            console.print(table)
+            yield table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

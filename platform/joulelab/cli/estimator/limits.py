@@ -1,24 +1,26 @@
 """``joulelab estimate-sweep`` and ``joulelab memory``: the best clock, and the largest batch."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.console import RenderableType
+from rich.text import Text
 
-from joulelab.analysis.estimates.answer_file import SUFFIXES, Answer, write_answer
-from joulelab.analysis.estimates.detail import fit_sentence, fits_table, memory_table
-from joulelab.analysis.estimates.export import check_target
-from joulelab.analysis.estimates.overview import (
+from joulelab.analysis.estimates.curves import (
     around_table,
     best_curve,
     optima_table,
     sweep_sentence,
 )
+from joulelab.analysis.estimates.detail import fit_sentence, fits_table, memory_table
+from joulelab.analysis.estimates.export import ANSWER_SUFFIXES, Answer, write_answer
+from joulelab.analysis.estimates.wording import asked
+from joulelab.analysis.table import Frame, check_target
 from joulelab.cli.estimator.estimate import Asking
-from joulelab.cli.terminal import progress, terminal
+from joulelab.cli.terminal import progress
 from joulelab.cli.words import numbers
 from joulelab.core.bounds import MOST_MHZ, check_range
 from joulelab.core.point import OperatingPoint
@@ -30,7 +32,25 @@ from joulelab.objectives import without_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep(Asking):
+class Answering(Asking):
+    """A question whose answer is a few sentences and tables.
+
+    Attributes:
+        out: Write a file as well: .json, .csv, .md or .html.
+    """
+
+    out: Path | None = None
+
+    def give(self, answer: Answer, shown: Sequence[RenderableType]) -> None:
+        """Print sentences and what is ``shown`` below them, and write the file."""
+        sentences = [Text(sentence, style="bold") for sentence in answer.sentences]
+        self.show(answer.content, lambda: [*sentences, *shown])
+        if self.out is not None:
+            write_answer(answer, self.out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep(Answering):
     """Predict over core clocks, and say which clock has the lowest EDP; nothing is run.
 
     `experiments/dvfs_sweep.py` measures the same.
@@ -41,19 +61,16 @@ class Sweep(Asking):
             the whole range of each device.
         mode: How kernels are launched.
         power_limit_w: Power limit of each device; by default its own.
-        out: Write a file as well: .json, .csv, .md or .html.
     """
 
     objective: str = "edp"
     clock_mhz: Annotated[str | None, tyro.conf.arg(metavar="MHZ[,MHZ...]")] = None
     mode: Mode = "eager"
     power_limit_w: float | None = None
-    out: Path | None = None
 
     def run(self) -> int:
         """Predict, print and write."""
-        if self.out is not None:
-            check_target(self.out, SUFFIXES)
+        check_target(self.out, *ANSWER_SUFFIXES)
         without_quality(self.objective)
         question = self.question(
             mode=self.mode, point=OperatingPoint(power_limit_w=self.power_limit_w)
@@ -61,25 +78,15 @@ class Sweep(Asking):
         clocks = () if self.clock_mhz is None else clock_list(self.clock_mhz)
         with progress() as report:
             curves = sweep(question, clocks_mhz=clocks, progress=report)
-        answer = self._answer(curves)
-        if self.json:
-            print(json.dumps(answer.content))
-        else:
-            console = terminal()
-            console.print(*answer.sentences, style="bold")
-            console.print(*answer.tables, sep="\n")
-        if self.out is not None:
-            write_answer(answer, self.out)
-        return 0
-
-    def _answer(self, curves: Sequence[Curve]) -> Answer:
         aim = self.objective
-        return Answer(
+        answer = Answer(
             content={"curves": [_curve_fields(curve, aim) for curve in curves]},
-            rows=[row for curve in curves for row in _curve_rows(curve, aim)],
+            frame=Frame.of([row for curve in curves for row in _curve_rows(curve, aim)]),
             sentences=[sweep_sentence(curves, aim)],
             tables=[optima_table(curves, aim), around_table(best_curve(curves, aim), aim)],
         )
+        self.give(answer, answer.tables)
+        return 0
 
 
 def clock_list(words: str) -> tuple[int, ...]:
@@ -108,10 +115,7 @@ def _curve_rows(curve: Curve, objective: str) -> Iterator[Mapping[str, object]]:
     best, costs = curve.best(objective), curve.costs(objective)
     for place, clock_mhz in enumerate(curve.clocks_mhz):
         yield {
-            "model": curve.model,
-            "device": curve.processor.key,
-            "precision": curve.precision,
-            "batch": curve.batch,
+            **asked(curve),
             "phase": curve.phase,
             "work": curve.work,
             "unit": curve.unit,
@@ -126,53 +130,24 @@ def _curve_rows(curve: Curve, objective: str) -> Iterator[Mapping[str, object]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory(Asking):
-    """Show the memory that models need: parts, timeline, and the largest batch that fits.
-
-    Attributes:
-        out: Write a file as well: .json, .csv, .md or .html.
-    """
-
-    out: Path | None = None
+class Memory(Answering):
+    """Show the memory that models need: parts, timeline, and the largest batch that fits."""
 
     def run(self) -> int:
         """Trace, print and write; 1 if something does not fit."""
-        if self.out is not None:
-            check_target(self.out, SUFFIXES)
+        check_target(self.out, *ANSWER_SUFFIXES)
         with progress() as report:
             found = fits(self.question(), progress=report)
-        if self.json:
-            print(json.dumps(_memory_fields(found), indent=2))
-        else:
-            _show(found)
-        if self.out is not None:
-            write_answer(_memory_answer(found), self.out)
+        answer = Answer(
+            content={"memory": [_fit_fields(fit) for fit in found]},
+            frame=Frame.of([row for fit in found for row in _fit_rows(fit)]),
+            sentences=[fit_sentence(fit) for fit in found],
+            tables=[fits_table(found)],
+        )
+        phases = found[0].phases.items()
+        in_full = [part for each in phases for part in (Text(), memory_table(*each))]
+        self.give(answer, answer.tables if len(found) > 1 else in_full)
         return int(not all(fit.worst.fits for fit in found))
-
-
-def _show(found: Sequence[Fit]) -> None:
-    console = terminal()
-    for fit in found:
-        console.print(fit_sentence(fit), style="bold")
-    if len(found) > 1:
-        console.print(fits_table(found))
-        return
-    for phase, memory in found[0].phases.items():
-        console.print()
-        console.print(memory_table(phase, memory))
-
-
-def _memory_answer(found: Sequence[Fit]) -> Answer:
-    return Answer(
-        content=_memory_fields(found),
-        rows=[row for fit in found for row in _fit_rows(fit)],
-        sentences=[fit_sentence(fit) for fit in found],
-        tables=[fits_table(found)],
-    )
-
-
-def _memory_fields(found: Sequence[Fit]) -> dict[str, object]:
-    return {"memory": [_fit_fields(fit) for fit in found]}
 
 
 def _fit_rows(fit: Fit) -> Iterator[Mapping[str, object]]:
@@ -180,10 +155,7 @@ def _fit_rows(fit: Fit) -> Iterator[Mapping[str, object]]:
         parts = asdict(memory)
         del parts["timeline_b"]
         yield {
-            "model": fit.model,
-            "device": fit.processor.key,
-            "precision": fit.precision,
-            "batch": fit.batch,
+            **asked(fit),
             "phase": phase,
             **parts,
             "peak_b": memory.peak_b,
@@ -194,10 +166,7 @@ def _fit_rows(fit: Fit) -> Iterator[Mapping[str, object]]:
 
 def _fit_fields(fit: Fit) -> dict[str, object]:
     return {
-        "model": fit.model,
-        "device": fit.processor.key,
-        "precision": fit.precision,
-        "batch": fit.batch,
+        **asked(fit),
         "fits": fit.worst.fits,
         "peak_b": fit.worst.peak_b,
         "largest_batch": fit.largest_batch,

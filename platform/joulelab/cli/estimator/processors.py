@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.markup import escape
+from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from joulelab.analysis.estimates.devices import (
     known_table,
@@ -18,16 +19,16 @@ from joulelab.analysis.estimates.devices import (
     summaries_table,
     validation_sentence,
 )
-from joulelab.analysis.quantities import quantity
-from joulelab.analysis.table import numbers, quiet_table, words
-from joulelab.cli.terminal import progress, terminal
+from joulelab.analysis.quantities import brief
+from joulelab.analysis.table import check_target, numbers, quiet_table, words
+from joulelab.cli.terminal import Printing, progress, show
 from joulelab.errors import ConfigError
 from joulelab.estimator.calibration.fit import Calibration, FittedFigure, Residual, calibrate
 from joulelab.estimator.calibration.points import read_anchors
 from joulelab.hardware.hosts import FASTEST, HOSTS, SLOWEST, TYPICAL, Host, host_file
 from joulelab.hardware.processor import Family, Processor
 from joulelab.hardware.processors import ALIASES, PROCESSORS
-from joulelab.tracking.durable import check_file, write_whole
+from joulelab.tracking.durable import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +50,15 @@ class Processors:
     def run(self) -> int:
         """Print what is known; 1 if no device is left."""
         found = self._chosen()
-        if self.json:
-            print(json.dumps([_fields(processor) for processor in found], indent=2))
-        elif self.device is not None:
-            terminal().print(processor_facts(found[0]))
-        else:
-            terminal().print(processor_table(found))
-            aliases = ", ".join(f"{short} is {key}" for short, key in ALIASES.items())
-            terminal().print(f"Short names: {aliases}.", style="dim")
+        content = [_fields(processor) for processor in found]
+        show(content, lambda: self._shown(found), as_json=self.json)
         return int(not found)
+
+    def _shown(self, found: Sequence[Processor]) -> list[RenderableType]:
+        if self.device is not None:
+            return [processor_facts(found[0])]
+        aliases = ", ".join(f"{short} is {key}" for short, key in ALIASES.items())
+        return [processor_table(found), Text(f"Short names: {aliases}.", style="dim")]
 
     def _chosen(self) -> Sequence[Processor]:
         if self.device is not None:
@@ -98,7 +99,7 @@ def _fields(processor: Processor) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Validate:
+class Validate(Printing):
     """Compare estimates with measurements, by source and device; all points are reported.
 
     Without a table, the errors that come with every estimate: those on measurements that no
@@ -108,12 +109,10 @@ class Validate:
         measurements: CSV with the columns model, device, precision, batch, time_s, energy_j, and
             as wanted source, family, mode, scope and knobs (key=value, parted by spaces).
         points: Show every point.
-        json: Print one JSON object instead of text.
     """
 
     measurements: Annotated[Path | None, tyro.conf.Positional] = None
     points: bool = False
-    json: bool = False
 
     def run(self) -> int:
         """Predict every measured run and print the errors; 1 if nothing could be compared."""
@@ -126,31 +125,29 @@ class Validate:
             report(f"Predicting {len(runs)} runs")
             found = validate(runs)
         by_source = summaries(found.comparisons, lambda run: (run.source, run.device))
-        if self.json:
-            content = {
-                "summaries": [asdict(one) for one in by_source],
-                "points": [asdict(one) for one in found.comparisons],
-                "rejected": dict(found.rejected),
-            }
-            print(json.dumps(content, indent=2, default=dict))
-            return int(not found.comparisons)
-        console = terminal()
-        console.print(validation_sentence(found), style="bold")
-        console.print(summaries_table(by_source))
-        if self.points:
-            console.print(points_table(found.comparisons))
-        for name, reason in found.rejected.items():
-            console.print(escape(f"not compared: {name}: {reason}"), style="yellow")
+        content = {
+            "summaries": [asdict(one) for one in by_source],
+            "points": [asdict(one) for one in found.comparisons],
+            "rejected": dict(found.rejected),
+        }
+        rejected = [f"not compared: {name}: {reason}" for name, reason in found.rejected.items()]
+        self.show(
+            content,
+            lambda: [
+                Text(validation_sentence(found), style="bold"),
+                summaries_table(by_source),
+                *[points_table(found.comparisons)] * self.points,
+                *(Text(each, style="yellow") for each in rejected),
+            ],
+        )
         return int(not found.comparisons)
 
     def _show_known(self) -> int:
         from joulelab.estimator.pricing.predict import confidence_of
 
         known = {processor.key: confidence_of(processor) for processor in PROCESSORS.values()}
-        if self.json:
-            print(json.dumps({key: asdict(one) for key, one in known.items()}, indent=2))
-        else:
-            terminal().print(known_table(known))
+        content = {key: asdict(one) for key, one in known.items()}
+        self.show(content, lambda: [known_table(known)])
         return 0
 
 
@@ -158,7 +155,7 @@ _MOST = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrate:
+class Calibrate(Printing):
     """Fit a device's figures to micro-benchmarks, or measure this machine as a host.
 
     Micro-benchmarks that break physics are refused.
@@ -168,14 +165,12 @@ class Calibrate:
         device: The device, as `joulelab processors` lists it.
         host: Measure what launching kernels takes on this machine instead, in a few seconds.
         out: Write the figures to this file: .json of a device, .toml of a host, for --host.
-        json: Print one JSON object instead of text.
     """
 
     anchors: tyro.conf.Positional[Path | None] = None
     device: str | None = None
     host: bool = False
     out: Path | None = None
-    json: bool = False
 
     def run(self) -> int:
         """Fit or measure, print and write."""
@@ -193,36 +188,30 @@ class Calibrate:
 
         if self.anchors is not None or self.device is not None:
             raise ConfigError("--host measures this machine: give it no table and no --device.")
-        if self.out is not None and self.out.suffix != ".toml":
-            raise ConfigError(f"--out takes a file of a host in .toml, got {str(self.out)!r}.")
+        check_target(self.out, ".toml")
         found = measure_host("host" if self.out is None else self.out.stem)
         if self.out is not None:
-            check_file(self.out)
             write_whole(self.out, host_file(found))
-        if self.json:
-            print(json.dumps({name: asdict(one) for name, one in found.figures.items()}, indent=2))
-        else:
-            terminal().print(host_table(found))
+        content = {name: asdict(one) for name, one in found.figures.items()}
+        self.show(content, lambda: [host_table(found)])
         return 0
 
     def _fit(self, anchors: Path, processor: Processor) -> int:
-        if self.out is not None and self.out.suffix != ".json":
-            raise ConfigError(f"--out takes a file that ends in .json, got {str(self.out)!r}.")
-        if self.out is not None:
-            check_file(self.out)
+        check_target(self.out, ".json")
         found = calibrate(processor, read_anchors(anchors))
-        content = json.dumps(_fitted_fields(processor.key, found), indent=2)
+        content = _fitted_fields(processor.key, found)
         if self.out is not None:
-            write_whole(self.out, content + "\n")
-        if self.json:
-            print(content)
-            return 0
-        console = terminal()
-        console.print(calibration_sentence(found), style="bold")
-        console.print(figures_table(found.figures))
-        console.print(residuals_table(found))
-        for name, reason in found.rejected.items():
-            console.print(escape(f"refused: {name}: {reason}"), style="yellow")
+            write_whole(self.out, json.dumps(content, indent=2) + "\n")
+        refused = [f"refused: {name}: {reason}" for name, reason in found.rejected.items()]
+        self.show(
+            content,
+            lambda: [
+                Text(calibration_sentence(found), style="bold"),
+                figures_table(found.figures),
+                residuals_table(found),
+                *(Text(each, style="yellow") for each in refused),
+            ],
+        )
         return 0
 
 
@@ -290,7 +279,7 @@ def residuals_table(found: Calibration) -> Table:
     )
     for one in sorted(found.residuals, key=_worst, reverse=True)[:_MOST]:
         energy = "" if one.energy_error is None else f"{one.energy_error:+.1%}"
-        measured = quantity(one.anchor.time_s, "s", digits=3)
+        measured = brief(one.anchor.time_s, "s")
         note = "" if one.fitted else "not fitted to"
         table.add_row(one.anchor.name, measured, f"{one.time_error:+.1%}", energy, note)
     return table

@@ -15,7 +15,7 @@ from joulelab.analysis.estimates.export import (
     CELL_COLUMNS,
     GROUP_COLUMNS,
     SCHEMA_VERSION,
-    check_target,
+    SUFFIXES,
     write_cells,
 )
 from joulelab.analysis.estimates.page import page
@@ -27,8 +27,11 @@ from joulelab.analysis.estimates.plots import (
     timeline_figure,
 )
 from joulelab.analysis.estimates.roofline import dots, ridge, roofline_figure
+from joulelab.analysis.estimates.wording import host_words
+from joulelab.analysis.table import check_target
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.estimator.opportunities import Opportunity
+from joulelab.estimator.trust import HostRange
 from joulelab.tracking import durable
 
 
@@ -76,7 +79,7 @@ def test_csv_has_a_row_per_phase_and_leaves_empty_what_is_not_known(tmp_path):
 
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == CELL_COLUMNS
+    assert tuple(rows[0]) == tuple(CELL_COLUMNS)
     assert [row["phase"] for row in rows] == ["prefill", "decode", ""]
     assert float(rows[0]["energy_per_unit_j"]) == pytest.approx(0.25)
     assert rows[2]["energy_j"] == ""
@@ -88,7 +91,7 @@ def test_csv_of_groups_sums_to_the_phase(tmp_path):
 
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == GROUP_COLUMNS
+    assert tuple(rows[0]) == tuple(GROUP_COLUMNS)
     assert sum(float(row["energy_j"]) for row in rows) == pytest.approx(2.0)
     assert rows[0]["flop_by_pipe"] == "tensor_fp16=4e+11"
     assert float(rows[1]["main_memory_b"]) == 1.8e9
@@ -97,7 +100,7 @@ def test_csv_of_groups_sums_to_the_phase(tmp_path):
 @pytest.mark.parametrize("name", ["x.txt", "x", "no/folder/x.json"])
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, name):
     with pytest.raises(ConfigError):
-        check_target(tmp_path / name)
+        check_target(tmp_path / name, *SUFFIXES)
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
@@ -147,6 +150,18 @@ def test_a_page_shows_what_does_not_fit_and_what_has_no_formula():
 
     assert "needs 27 GB more" in text
     assert "lstm (50 % of the bytes)" in text
+
+
+def test_a_page_says_what_other_hosts_would_make_of_a_time_that_the_host_sets():
+    """The terminal gave the range over hosts, and the page left it out."""
+    hosts = HostRange(latency_s=(0.004, 0.02), energy_j=(1.0, 3.0))
+    bound = replace(estimate(), host_range=hosts)
+
+    text = page([cell(bound)])
+
+    assert host_words(bound).startswith("The device waits for launches 40% of the time: 4 ms to 20")
+    assert host_words(bound) in text
+    assert "over known hosts" not in page([cell()])
 
 
 def test_dots_stand_at_their_intensity_and_rate():

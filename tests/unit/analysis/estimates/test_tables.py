@@ -36,15 +36,12 @@ from joulelab.analysis.estimates.kernels import (
     group_table,
     short,
 )
-from joulelab.analysis.estimates.overview import contrast_table, overview
+from joulelab.analysis.estimates.overview import answer, answers, contrast_table, overview, ranked
 from joulelab.analysis.estimates.wording import (
-    answer,
-    answers,
     bound_shares,
     confidence_words,
     headline,
     memory_words,
-    ranked,
     unknown_words,
 )
 from joulelab.estimator.estimate import EnergySplit, Event

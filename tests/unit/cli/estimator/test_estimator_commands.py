@@ -227,7 +227,7 @@ def test_models_are_filtered_by_text_and_source(joulelab):
         (("--device", "h100", "--batch", "0"), "within 1 and 1e+06, got 0"),
         (("--device", "h100", "--batch", ","), "--batch needs at least one"),
         (("--device", "h100", "--knob", "image_size"), "key=value, got 'image_size'"),
-        (("--device", "h100", "--out", "x.pdf"), ".json, .csv, .html"),
+        (("--device", "h100", "--out", "x.pdf"), ".json, .csv or .html"),
         (("--device", "h100", "--clock-mhz", "9000"), "9000"),
         (("--device", "h100", "--num-devices", "0"), "within 1 and 100000, got 0"),
         (("--device", "h100", "--num-devices", "2"), "tensor parallelism"),

@@ -1,0 +1,124 @@
+"""Predicted clocks: which is best, and what lies around it, in words and as tables."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from joulelab.analysis.estimates.wording import differing, value_of
+from joulelab.analysis.quantities import brief
+from joulelab.analysis.table import BEST, EQUAL, numbers, quiet_table, words
+from joulelab.estimator.clock_sweep import Curve
+from joulelab.objectives import OBJECTIVES
+
+_STEPS = 4
+
+
+def sweep_sentence(curves: Sequence[Curve], objective: str) -> str:
+    """Say which combination has the lowest objective per unit of work, and what it saves."""
+    best = best_curve(curves, objective)
+    place = best.best(objective)
+    aim = OBJECTIVES[objective].label
+    phase = f" of {best.phase}" if len({each.phase for each in curves}) > 1 else ""
+    sentence = (
+        f"Lowest predicted {aim} per {best.unit}{phase}: {best.precision}, "
+        f"batch {best.batch}, {best.clocks_mhz[place]} MHz on {best.processor.product_name}, "
+        f"{brief(best.energy_j[place] / best.work, f'J/{best.unit}')} in "
+        f"{brief(best.latency_s[place] / best.work, f's/{best.unit}')}"
+    )
+    return f"{sentence}; {_change(best, place)}{_flat(best, objective)}."
+
+
+def best_curve(curves: Sequence[Curve], objective: str) -> Curve:
+    """Return the curve with the lowest objective per unit of work, of the last phase."""
+    last = [curve for curve in curves if curve.phase == curves[-1].phase]
+    return min(last, key=lambda curve: cost_per_work(curve, curve.best(objective), objective))
+
+
+def cost_per_work(curve: Curve, place: int, objective: str) -> float:
+    """Return the objective at one clock, of energy and time per unit of work."""
+    degree = 1 if objective in ("energy", "time") else 2 if objective == "edp" else 3
+    return curve.costs(objective)[place] / curve.work**degree
+
+
+def optima_table(curves: Sequence[Curve], objective: str) -> Table:
+    """Lay out the best clock of each precision, batch size and phase."""
+    aim = OBJECTIVES[objective].label
+    several = len({curve.phase for curve in curves}) > 1
+    named = [*differing(curves, always="batch"), *["phase"] * several]
+    heads = ("best\nMHz", "within 1 %\nMHz", "energy", "time", "saved", "longer", "power\nW")
+    table = quiet_table(*words(*named), *numbers(*heads), title=f"Clock of lowest {aim}")
+    winner = best_curve(curves, objective)
+    for curve in curves:
+        best, near = curve.best(objective), curve.near_best(objective)
+        first, last = (curve.clocks_mhz[place] for place in near)
+        table.add_row(
+            *(value_of(curve, name) for name in named),
+            f"{curve.clocks_mhz[best]}",
+            f"{first} to {last}",
+            *_costs(curve, best),
+            style=BEST if curve is winner else "",
+        )
+    return table
+
+
+def around_table(curve: Curve, objective: str) -> Table:
+    """Lay out the clocks around the best of one curve, with the default and both ends."""
+    aim = OBJECTIVES[objective].label
+    heads = ("clock\nMHz", "power\nW", "energy", "time", f"{aim}\nover best", "saved", "longer")
+    table = quiet_table(
+        *words(""),
+        *numbers(*heads),
+        title=f"Around it: {curve.precision}, batch {curve.batch}, {curve.phase}",
+        caption=f"* lowest {aim}   = within 1 % of it, less than an estimate resolves",
+    )
+    best, (first, last) = curve.best(objective), curve.near_best(objective)
+    costs = curve.costs(objective)
+    for place in shown(curve, objective):
+        mark = "*" if place == best else "=" if first <= place <= last else " "
+        clock = f"{'default ' * (place == curve.default)}{curve.clocks_mhz[place]}"
+        energy, time, saved, longer, power = _costs(curve, place)
+        over = f"{costs[place] / min(costs):.3f}"
+        style = {"*": BEST, "=": EQUAL}.get(mark, "")
+        table.add_row(mark, clock, power, energy, time, over, saved, longer, style=style)
+    return table
+
+
+def shown(curve: Curve, objective: str) -> list[int]:
+    """Return the places that tell the story: ends, default, and even steps around the best."""
+    best, (first, last) = curve.best(objective), curve.near_best(objective)
+    end = len(curve.clocks_mhz) - 1
+    reach = max(last - first, _STEPS)
+    steps = [best + round(reach * i / _STEPS) for i in range(-_STEPS, _STEPS + 1)]
+    return sorted({0, end, curve.default, first, last, *(s for s in steps if 0 <= s <= end)})
+
+
+def _costs(curve: Curve, place: int) -> list[str]:
+    """Write energy, time, energy saved, time added and power at one clock."""
+    saved, longer = changes(curve, place)
+    return [
+        brief(curve.energy_j[place] / curve.work, f"J/{curve.unit}"),
+        brief(curve.latency_s[place] / curve.work, f"s/{curve.unit}"),
+        f"{saved:+.1%}",
+        f"{longer:+.1%}",
+        f"{curve.energy_j[place] / curve.latency_s[place]:.0f}",
+    ]
+
+
+def changes(curve: Curve, place: int) -> tuple[float, float]:
+    """Return energy saved and time added against the default clock, as shares."""
+    saved = 1 - curve.energy_j[place] / curve.energy_j[curve.default]
+    return saved, curve.latency_s[place] / curve.latency_s[curve.default] - 1
+
+
+def _change(curve: Curve, place: int) -> str:
+    if place == curve.default:
+        return "the default clock is best"
+    saved, longer = changes(curve, place)
+    return f"{saved:.1%} less energy and {longer:+.1%} time against the default clock"
+
+
+def _flat(curve: Curve, objective: str) -> str:
+    first, last = curve.near_best(objective)
+    if first == last:
+        return ""
+    return f"; from {curve.clocks_mhz[first]} to {curve.clocks_mhz[last]} MHz it is within 1 %"

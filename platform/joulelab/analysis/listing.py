@@ -1,0 +1,111 @@
+"""Rows that a study compares, laid out in one way for a terminal and for a page."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from joulelab.analysis.compared import Counts
+from joulelab.analysis.table import BEST, EQUAL, NONE, fitting, quiet_table
+
+RowT = TypeVar("RowT", bound=Counts)
+FoundT = TypeVar("FoundT")
+_STYLES = {"*": BEST, "=": EQUAL, "<": EQUAL}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity(Generic[FoundT]):
+    """A column of what rows with figures cost: its head, and what is written for a row."""
+
+    name: str
+    unit: str
+    cell: Callable[[FoundT], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line(Generic[FoundT]):
+    """A row in words.
+
+    Attributes:
+        mark: It begins with ``*`` for the best, and with ``=`` or ``<`` for what may be as good.
+        named: What stands under the heads that name a row.
+        found: What its quantities are written of; ``None`` without figures.
+        why: What stands in place of its energy then.
+    """
+
+    mark: str
+    named: Sequence[str]
+    found: FoundT | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing(Generic[RowT, FoundT]):
+    """Rows, and how they are put under heads, which are a name and a unit each.
+
+    Attributes:
+        noun: What the rows are, in the plural.
+        heads: Those of what names a row.
+        quantities: Returns the other columns, with SI prefixes that suit the rows that are shown.
+        line: Puts a row into words.
+        choose: Returns the rows that tell the story in at most so many; ``None`` takes all.
+        legend: Says what marks and columns mean. A line that begins with a head and a colon goes
+            with its column.
+        minor: Heads of columns that go where there is no room, the first one first.
+    """
+
+    rows: Sequence[RowT]
+    noun: str
+    heads: Sequence[tuple[str, str]]
+    quantities: Callable[[Sequence[RowT]], Sequence[Quantity[FoundT]]]
+    line: Callable[[RowT], Line[FoundT]]
+    choose: Callable[[int | None], Sequence[RowT]]
+    legend: Sequence[str]
+    minor: tuple[str, ...]
+
+    def fitting(self, console: Console, *, max_rows: int | None = 20, more: str = "") -> Table:
+        """Lay out at most so many rows as wide as ``console`` allows: columns go, never digits.
+
+        ``more`` says how to see all.
+        """
+        shown = self.choose(max_rows)
+        return fitting(console, partial(self.table, shown, self.caption(shown, more)), self.minor)
+
+    def caption(self, shown: Sequence[RowT], more: str = "") -> list[str]:
+        """Return the legend, and what is not shown."""
+        if len(shown) == len(self.rows):
+            return list(self.legend)
+        part = f"{len(shown)} of {len(self.rows)} {self.noun} are shown{more and f'; {more}'}"
+        return [*self.legend, part]
+
+    def table(
+        self, rows: Sequence[RowT], caption: Sequence[str] = (), without: Collection[str] = ()
+    ) -> Table:
+        """Lay out ``rows``, how often each was measured last, but the columns of some heads."""
+        quantities = self.quantities(rows)
+        heads = [*self.heads, *((each.name, each.unit) for each in quantities), ("n", "")]
+        kept = [i for i, (name, _) in enumerate(heads) if name not in without]
+        below = "\n".join(each for each in caption if each.partition(":")[0] not in without)
+        table = quiet_table(Column("", no_wrap=True), caption=escape(below), padding=(0, 0))
+        for name, unit in (heads[i] for i in kept):
+            table.add_column(f"{name}\n{unit}", justify="right", overflow="fold")
+        for row in rows:
+            line = self.line(row)
+            cells = [*line.named, *_cells(line, quantities), _count(row)]
+            style = NONE if line.found is None else _STYLES.get(line.mark[0], "")
+            table.add_row(line.mark, *(cells[i] for i in kept), style=style)
+        return table
+
+
+def _cells(line: Line[FoundT], quantities: Sequence[Quantity[FoundT]]) -> list[str]:
+    if line.found is None:
+        return [line.why * (each.name == "energy") for each in quantities]
+    return [each.cell(line.found) for each in quantities]
+
+
+def _count(row: Counts) -> str:
+    return f"{row.num_valid}-{row.num_invalid}" if row.num_invalid else f"{row.num_valid}"
