@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from typing_extensions import override
 
+from joulelab.core.threads import one_thread
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.power_models.calibration import ANCHOR_SETS, Calibration, Interval, group_folds
 from joulelab.power_models.correction import Corrections
@@ -74,6 +75,7 @@ class PowerModel(StoredModel):
         """Return what else the constructor takes, as JSON can hold it."""
         return {}
 
+    @one_thread()
     def fit(self, runs: Runs, groups: Names | None = None, *, profiled: Runs | None = None) -> Self:
         """Learn from ``runs``.
 

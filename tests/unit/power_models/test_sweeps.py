@@ -9,7 +9,6 @@ from synthetic_runs import rows_by_law
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.sweeps import (
     caps_seen,
-    clamped,
     off_neighbours,
     own_scatter,
 )
@@ -104,13 +103,6 @@ def test_a_cap_is_seen_where_runs_reach_the_limit_and_none_is_above():
     assert caps_seen(queries, CAPPED.power_w) == {"a100_sxm": A100_LIMIT_W}
     assert caps_seen(queries, FREE.power_w) == {}
     assert caps_seen(queries, CAPPED.power_w / 2) == {}
-
-
-def test_power_is_clamped_where_a_cap_was_seen():
-    queries = queries_of(CAPPED)
-
-    assert clamped(queries, FREE.power_w, {"a100_sxm": A100_LIMIT_W}).max() == A100_LIMIT_W
-    assert (clamped(queries, FREE.power_w, {}) == FREE.power_w).all()
 
 
 def test_power_below_the_cap_is_learned_as_without_it():

@@ -8,6 +8,7 @@ import numpy as np
 from typing_extensions import override
 
 from joulelab.core.power_law import relative_time
+from joulelab.core.threads import one_thread
 from joulelab.hardware import GPUS
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.correction import Corrections
@@ -27,7 +28,7 @@ from joulelab.power_models.members.physics_laws import (
     typical_inputs,
 )
 from joulelab.power_models.members.readings import Law, fitted_to, met
-from joulelab.power_models.members.sweeps import caps_seen, clamped, own_scatter, thinned
+from joulelab.power_models.members.sweeps import caps_seen, own_scatter, thinned
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Names, Runs
 from joulelab.power_models.state import State
@@ -90,6 +91,7 @@ class PhysicsModel(PowerModel):
         return self._law(queries, parameters)
 
     @override
+    @one_thread()
     def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> Self:
         """Return a new model that knows some measured points, as every model does.
 
@@ -169,21 +171,28 @@ class PhysicsModel(PowerModel):
 
     def _law(self, queries: Queries, parameters: Array) -> Array:
         """Return the values of ``queries``, whose profiles have ``parameters``."""
-        each = parameters[queries.profile]
+        values = np.empty(len(queries))
+        for number, rows in queries.by_profile():
+            law = self._law_of(queries.of_one(number))
+            values[rows] = law(parameters[number])
+        return values
+
+    def _law_of(self, queries: Queries) -> Law:
+        """Return the values of the queries of one profile, by its parameters."""
+        profile, ratio = queries.profiles[0], queries.clock_ratio
         if self.target == "time_s":
             knee = memory_knee(queries, self._time_weights)
-            return relative_time(queries.clock_ratio, each, knee)
+            return lambda each: relative_time(ratio, each[None, :], knee)
+        limit_w = profile.spec.default_power_limit_w
+        shape = self._shape(profile.gpu, profile.board)
         inputs = profile_inputs(queries, self._typical)
-        values = np.empty(len(queries))
-        for gpu, rows in queries.by_gpu():
-            spec = queries.profiles[queries.profile[rows[0]]].spec
-            values[rows] = spec.default_power_limit_w * self._shape(gpu, spec.key).power(
-                queries.clock_ratio[rows],
-                inputs[queries.profile[rows]],
-                np.exp(each[rows, 0]),
-                np.exp(each[rows, 1]),
-            )
-        return clamped(queries, values, self.caps_w)
+        cap_w = self.caps_w.get(profile.gpu, np.inf)
+
+        def law(each: Array) -> Array:
+            dynamic, exponent = np.exp(each)
+            return np.minimum(limit_w * shape.power(ratio, inputs, dynamic, exponent), cap_w)
+
+        return law
 
     def shown(self, queries: Queries, values: Array) -> tuple[Array, Array]:
         """Return the parameters that readings show of each profile, and the scatter of these.
@@ -193,7 +202,7 @@ class PhysicsModel(PowerModel):
         guesses, scatter = self._guess(queries), np.zeros(len(queries.profiles))
         parameters, free_level = guesses.copy(), self.target == "time_s"
         for number, rows in queries.by_profile():
-            law = self._law_of(queries.select(rows), guesses, number)
+            law = self._moved_law(queries.of_one(number), guesses[number])
             if len(rows) == 1:
                 moved = met(law, values[rows], 2)
             else:
@@ -206,21 +215,16 @@ class PhysicsModel(PowerModel):
     def _departures(self, queries: Queries, values: Array) -> Array:
         """Return how far the parameters of the profiles asked about are from those guessed."""
         guesses = self._guess(queries)
-        solved = guesses.copy()
-        for number, rows in queries.by_profile():
-            moved = met(self._law_of(queries.select(rows), guesses, number), values[rows], 2)
-            solved[number] = guesses[number] + moved * self._doubt
-        return np.asarray((solved - guesses)[np.unique(queries.profile)])
+        laws = [
+            (self._moved_law(queries.of_one(number), guesses[number]), rows)
+            for number, rows in queries.by_profile()
+        ]
+        return np.array([met(law, values[rows], 2) * self._doubt for law, rows in laws])
 
-    def _law_of(self, queries: Queries, guesses: Array, number: int) -> Law:
-        """Return the values of ``queries`` by how far parameters of their profile are moved."""
-        parameters = guesses.copy()
-
-        def law(moved: Array) -> Array:
-            parameters[number] = guesses[number] + moved * self._doubt
-            return self._law(queries, parameters)
-
-        return law
+    def _moved_law(self, queries: Queries, guess: Array) -> Law:
+        """Return the values of the queries of one profile, by how far its parameters are moved."""
+        law = self._law_of(queries)
+        return lambda moved: law(guess + moved * self._doubt)
 
     def place(self, queries: Queries, values: Array, gpus: Sequence[str]) -> None:
         """Learn the constants of new GPUs from some applications there, near the present ones."""

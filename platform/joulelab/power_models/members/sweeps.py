@@ -1,7 +1,5 @@
 """What the runs of a sweep show: power caps and scatter, and fewer of them to learn from."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from joulelab.power_models.queries import Queries
@@ -26,12 +24,6 @@ def caps_seen(queries: Queries, power_w: Array) -> dict[str, float]:
         if len(near) >= _LEAST_ROWS and share[rows].max() <= 1.0 + NEAR:
             found[gpu] = float(np.median(power_w[near]))
     return found
-
-
-def clamped(queries: Queries, power_w: Array, caps_w: Mapping[str, float]) -> Array:
-    """Return ``power_w``, at most the cap of each query's GPU."""
-    caps = queries.of_profiles([caps_w.get(profile.gpu, np.inf) for profile in queries.profiles])
-    return np.minimum(power_w, caps)
 
 
 _LEAST_CLOCKS = 5
