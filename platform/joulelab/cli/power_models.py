@@ -10,19 +10,18 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
+from joulelab.cli.power_model_table import OfTable
 from joulelab.cli.terminal import terminal
 from joulelab.core.bounds import MOST_SEED, check_range
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.operating_model import OperatingModel, load_operating_model
 from joulelab.power_models.queries import profile_of, sweep
-from joulelab.power_models.readers import Repeats, read_csv, runs_of_measurements
 from joulelab.power_models.runs import Runs
 from joulelab.power_models.validation import COLD, WARM, Validated, validate
 from joulelab.tracking.addresses import discreet, embedded_uri
 from joulelab.tracking.mlflow_registry import RegisteredModel
 from joulelab.tracking.mlflow_store import usable_uri
-from joulelab.tracking.store import ResultStore, study_folders
 
 MOST_LEVEL = 0.9999
 _COLUMNS = (
@@ -37,49 +36,6 @@ _COLUMNS = (
     "coverage",
     "+-",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfTable:
-    """A command on a table of runs.
-
-    Attributes:
-        table: CSV file with one run per line (columns application, sm_clock_mhz or sm_app_clock,
-            power_w or power_usage, time_s or run_time, activities as shares), the sweep.csv of a
-            study, the results folder of one, or a folder that holds several.
-        gpu: GPU of all runs, where the file has no such column.
-        board: LABEL=KEY for each label in the column gpu that is neither a key of the catalogue
-            nor a product name.
-        repeats: What to do with several rows at one clock.
-    """
-
-    table: tyro.conf.Positional[Path]
-    gpu: str | None = None
-    board: tuple[str, ...] = ()
-    repeats: Repeats = "refuse"
-
-    def read(self) -> Runs:
-        """Read the table.
-
-        Raises:
-            ConfigError: If it cannot be read; names column and row.
-        """
-        if self.table.is_dir():
-            studies = [ResultStore(folder) for folder in study_folders(self.table)]
-            return runs_of_measurements([m for study in studies for m in study.read()])
-        return read_csv(self.table, gpu=self.gpu, boards=self.boards(), repeats=self.repeats)
-
-    def boards(self) -> dict[str, str]:
-        """Return what each label stands for.
-
-        Raises:
-            ConfigError: If an entry is not LABEL=KEY.
-        """
-        pairs = [entry.partition("=") for entry in self.board]
-        for entry, (label, _, key) in zip(self.board, pairs, strict=True):
-            if not label or not key:
-                raise ConfigError(f"--board takes LABEL=KEY, got {entry!r}.")
-        return {label: key for label, _, key in pairs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +68,7 @@ class Train(OfTable):
             power=POWER_MODELS[self.power]("power_w", seed=self.seed),
             time=POWER_MODELS[self.time]("time_s", seed=self.seed),
         )
-        runs = self.read()
+        runs = self.learnable()
         model.fit(runs).save(self.out)
         summary = {
             "folder": str(self.out),
@@ -120,6 +76,7 @@ class Train(OfTable):
             "time": self.time,
             "num_runs": len(runs),
             "num_applications": len(runs.pairs),
+            "left_out": dict(runs.left_out),
             "data_hash": model.power.data_hash,
             "training_domain": {name: list(r) for name, r in model.power.domain.ranges.items()},
         }
@@ -161,7 +118,7 @@ class Evaluate(OfTable):
         """
         check_range("--probe", self.probe, 0.01, 2)
         check_range("--level", self.level, 0, MOST_LEVEL)
-        runs = self.read()
+        runs = self.learnable()
         found: dict[str, list[Validated]] = {}
         refused: dict[str, str] = {}
         for name in self.model:

@@ -3,10 +3,8 @@
 import numpy as np
 
 from joulelab.power_models.queries import Queries
-from joulelab.power_models.runs import Array, Index
+from joulelab.power_models.runs import NEAR_CAP, Array, Index
 
-NEAR = 0.03
-"""How far (relative) from its limit a capped board is kept."""
 _LEAST_ROWS = 3
 
 
@@ -20,8 +18,8 @@ def caps_seen(queries: Queries, power_w: Array) -> dict[str, float]:
     limits_w = [p.power_limit_w or p.spec.default_power_limit_w for p in queries.profiles]
     share = power_w / queries.of_profiles(limits_w)
     for gpu, rows in queries.by_gpu():
-        near = rows[np.abs(share[rows] - 1.0) <= NEAR]
-        if len(near) >= _LEAST_ROWS and share[rows].max() <= 1.0 + NEAR:
+        near = rows[np.abs(share[rows] - 1.0) <= NEAR_CAP]
+        if len(near) >= _LEAST_ROWS and share[rows].max() <= 1.0 + NEAR_CAP:
             found[gpu] = float(np.median(power_w[near]))
     return found
 
