@@ -60,7 +60,7 @@ class Predict(OfTable):
         model, runs = load_operating_model(self.model), self.read()
         pair = _one_pair(runs, self.application)
         queries = sweep(profile_of(runs, *pair), self.sm_clock_mhz)
-        findings = model.power.domain.findings(queries)
+        findings = model.outside(queries)
         if self.refuse_outside and findings:
             raise ConfigError(f"Queries must be inside the training domain: {findings[0]}")
         if self.anchored:
@@ -120,7 +120,7 @@ class Sweep:
         best = found.best()
         if self.json:
             clocks = {name: float(queries.sm_clock_mhz[row]) for name, row in best.items()}
-            outside = list(model.power.domain.findings(queries))
+            outside = list(found.outside)
             whole = {"predictions": found.rows(), "best_clock_mhz": clocks, "outside": outside}
             print(json.dumps(whole, indent=2))
             return 0
@@ -150,6 +150,7 @@ class Answers:
 
     columns: Mapping[str, Array]
     intervals: Mapping[str, Interval]
+    outside: Sequence[str]
 
     @classmethod
     def of(cls, model: OperatingModel, queries: Queries, level: float) -> "Answers":
@@ -161,7 +162,7 @@ class Answers:
         ends: dict[str, Interval] = {
             name: model.predict_interval(queries, name, level) for name in asked
         }
-        return cls(columns=columns, intervals=ends)
+        return cls(columns=columns, intervals=ends, outside=model.outside(queries))
 
     def best(self) -> dict[str, int]:
         """Return the row of the best clock by each objective."""
@@ -184,9 +185,9 @@ class Answers:
             table.add_row(f"{clock_mhz:g}", *(self._cell(n, row) for n in _SHOWN), marks[row])
         console = terminal()
         console.print(table)
-        for text in dict.fromkeys(t for each in self.intervals.values() for t in each.outside):
-            line = escape(f"Outside the training domain, intervals widened: {text}")
-            console.print(line, style="yellow")
+        widened = ", intervals widened" if self.intervals else ""
+        for text in self.outside:
+            console.print(escape(f"Outside the training domain{widened}: {text}"), style="yellow")
 
     def _cell(self, name: str, row: int) -> str:
         value, interval = f"{self.columns[name][row]:.4g}", self.intervals.get(name)

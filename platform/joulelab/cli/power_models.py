@@ -44,15 +44,16 @@ class Train(OfTable):
 
     Attributes:
         out: Folder to write.
-        power: Model of power.
+        power: Model of power; stacked weighs laws of physics, the mean curve and a forest by how
+            well they predict applications and boards of the table that were left out.
         time: Model of time.
         seed: Of everything random.
         json: Print one JSON object instead of text.
     """
 
     out: Path
-    power: str = "physics"
-    time: str = "physics"
+    power: str = "stacked"
+    time: str = "stacked"
     seed: int = 0
     json: bool = False
 
@@ -95,7 +96,7 @@ class Evaluate(OfTable):
     """Score models by what was held out as a whole: applications, GPUs or clock ranges.
 
     Attributes:
-        model: Models to compare; by default the cheap ones.
+        model: Models to compare; by default a baseline, the law of physics and the recommended one.
         held_out: What is held out: application, gpu or clocks.
         probe: Clock over the default clock (0.01 to 2) at which held-out applications are measured
             besides it.
@@ -103,7 +104,7 @@ class Evaluate(OfTable):
         json: Print one JSON object instead of text.
     """
 
-    model: tuple[str, ...] = ("mean", "physics")
+    model: tuple[str, ...] = ("mean", "physics", "stacked")
     held_out: str = "application"
     probe: float | None = None
     level: float = 0.0

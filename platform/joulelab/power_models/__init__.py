@@ -52,6 +52,7 @@ POWER_MODELS: Registry[type[PowerModel]] = Registry(
         "mean": "joulelab.power_models.members.regressions:MeanModel",
         "physics": "joulelab.power_models.members.physics:PhysicsModel",
         "random_forest": "joulelab.power_models.members.trees:RandomForestModel",
+        "stacked": "joulelab.power_models.members.stacked:StackedModel",
         "xgboost": "joulelab.power_models.members.trees:XgboostModel",
     },
     group="joulelab.power_models",

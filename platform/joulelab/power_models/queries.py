@@ -126,15 +126,6 @@ class Queries:
             if len(rows):
                 yield gpu, rows
 
-    def of_one(self, number: int) -> "Queries":
-        """Return the queries of one profile, with that profile alone."""
-        clocks_mhz = self.sm_clock_mhz[self.profile == number]
-        return Queries(
-            profiles=(self.profiles[number],),
-            profile=np.zeros(len(clocks_mhz), dtype=np.intp),
-            sm_clock_mhz=clocks_mhz,
-        )
-
     def each_profile(self, ratios: Sequence[float] = (1.0,)) -> "Queries":
         """Ask about every profile at ``ratios`` of its clock, one profile after the other."""
         which = np.repeat(np.arange(len(self.profiles), dtype=np.intp), len(ratios))

@@ -27,7 +27,7 @@ from joulelab.power_models.members.physics_laws import (
     time_parameters,
     typical_inputs,
 )
-from joulelab.power_models.members.readings import Law, fitted_to, met
+from joulelab.power_models.members.readings import Law, Readings, fitted_to, met
 from joulelab.power_models.members.sweeps import caps_seen, own_scatter, thinned
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Names, Runs
@@ -88,7 +88,7 @@ class PhysicsModel(PowerModel):
         for number, profile in enumerate(queries.profiles):
             if profile.pair in self.known:
                 parameters[number] = self.known[profile.pair]
-        return self._law(queries, parameters)
+        return self._law_of(queries)(parameters)
 
     @override
     @one_thread()
@@ -116,9 +116,11 @@ class PhysicsModel(PowerModel):
     @override
     def errors_after(self, ratios: tuple[float, ...], queries: Queries, values: Array) -> Array:
         anchors = queries.nearest(ratios)
+        if not anchors.any():
+            return np.asarray(np.log(values / self.answer(queries)))
         measured_at = queries.select(anchors)
         parameters, scatter = self.shown(measured_at, values[anchors])
-        errors = np.log(values / self._law(queries, parameters))
+        errors = np.log(values / self._law_of(queries)(parameters))
         corrections = self.corrections.with_anchors(measured_at, errors[anchors], (), scatter)
         left = errors - corrections.log_factor(queries)
         left[anchors] = np.nan
@@ -169,28 +171,26 @@ class PhysicsModel(PowerModel):
         logs = np.log(np.maximum(dynamic, LEAST_DYNAMIC))
         return np.column_stack([logs, np.zeros(len(logs))])
 
-    def _law(self, queries: Queries, parameters: Array) -> Array:
-        """Return the values of ``queries``, whose profiles have ``parameters``."""
-        values = np.empty(len(queries))
-        for number, rows in queries.by_profile():
-            law = self._law_of(queries.of_one(number))
-            values[rows] = law(parameters[number])
-        return values
-
     def _law_of(self, queries: Queries) -> Law:
-        """Return the values of the queries of one profile, by its parameters."""
-        profile, ratio = queries.profiles[0], queries.clock_ratio
+        """Return the values of ``queries`` by the parameters of all profiles."""
+        which, ratio = queries.profile, queries.clock_ratio
         if self.target == "time_s":
             knee = memory_knee(queries, self._time_weights)
-            return lambda each: relative_time(ratio, each[None, :], knee)
-        limit_w = profile.spec.default_power_limit_w
-        shape = self._shape(profile.gpu, profile.board)
-        inputs = profile_inputs(queries, self._typical)
-        cap_w = self.caps_w.get(profile.gpu, np.inf)
+            return lambda parameters: relative_time(ratio, parameters[which], knee)
+        inputs = profile_inputs(queries, self._typical)[which]
+        boards = []
+        for gpu, rows in queries.by_gpu():
+            spec = queries.profiles[which[rows[0]]].spec
+            cap_w = self.caps_w.get(gpu, np.inf)
+            boards.append((rows, self._shape(gpu, spec.key), spec.default_power_limit_w, cap_w))
 
-        def law(each: Array) -> Array:
-            dynamic, exponent = np.exp(each)
-            return np.minimum(limit_w * shape.power(ratio, inputs, dynamic, exponent), cap_w)
+        def law(parameters: Array) -> Array:
+            values = np.empty(len(which))
+            dynamic, exponent = np.exp(parameters[which]).T
+            for rows, shape, limit_w, cap_w in boards:
+                share = shape.power(ratio[rows], inputs[rows], dynamic[rows], exponent[rows])
+                values[rows] = np.minimum(limit_w * share, cap_w)
+            return values
 
         return law
 
@@ -199,32 +199,33 @@ class PhysicsModel(PowerModel):
 
         The scatter is 0 where a profile was read once: that is met.
         """
-        guesses, scatter = self._guess(queries), np.zeros(len(queries.profiles))
-        parameters, free_level = guesses.copy(), self.target == "time_s"
-        for number, rows in queries.by_profile():
-            law = self._moved_law(queries.of_one(number), guesses[number])
-            if len(rows) == 1:
-                moved = met(law, values[rows], 2)
-            else:
-                moved, scatter[number] = fitted_to(
-                    law, values[rows], 2, scatters=self._scatters, free_level=free_level
-                )
-            parameters[number] = guesses[number] + moved * self._doubt
-        return parameters, scatter
+        parameters, scatter = self._guess(queries), np.zeros(len(queries.profiles))
+        counts = np.bincount(queries.profile, minlength=len(scatter))
+        moved, again = np.zeros(parameters.shape), counts[queries.profile] > 1
+        if not again.all():
+            moved = met(self._readings(queries.select(~again), values[~again]))
+        if again.any():
+            free_level = self.target == "time_s"
+            read = self._readings(queries.select(again), values[again], free_level=free_level)
+            fit = fitted_to(read, self._scatters)
+            moved = np.where(counts[:, None] > 1, fit.moved, moved)
+            scatter = np.where(counts > 1, fit.scatter, 0.0)
+        return parameters + moved * self._doubt, scatter
 
     def _departures(self, queries: Queries, values: Array) -> Array:
         """Return how far the parameters of the profiles asked about are from those guessed."""
-        guesses = self._guess(queries)
-        laws = [
-            (self._moved_law(queries.of_one(number), guesses[number]), rows)
-            for number, rows in queries.by_profile()
-        ]
-        return np.array([met(law, values[rows], 2) * self._doubt for law, rows in laws])
+        moved = met(self._readings(queries, values)) * self._doubt
+        return np.asarray(moved[np.unique(queries.profile)])
 
-    def _moved_law(self, queries: Queries, guess: Array) -> Law:
-        """Return the values of the queries of one profile, by how far its parameters are moved."""
-        law = self._law_of(queries)
-        return lambda moved: law(guess + moved * self._doubt)
+    def _readings(self, queries: Queries, values: Array, *, free_level: bool = False) -> Readings:
+        guesses, law, doubt = self._guess(queries), self._law_of(queries), self._doubt
+        return Readings(
+            law=lambda moved: law(guesses + moved * doubt),
+            values=values,
+            which=queries.profile,
+            shape=(len(guesses), 2),
+            free_level=free_level,
+        )
 
     def place(self, queries: Queries, values: Array, gpus: Sequence[str]) -> None:
         """Learn the constants of new GPUs from some applications there, near the present ones."""
