@@ -221,6 +221,25 @@ def test_a_kink_is_not_smoothed_away():
     assert 0.06 < smoothed_regret(kinked, 1100.0, "edp") < 0.11
 
 
+def test_a_sweep_of_few_clocks_is_scored_as_it_was_measured():
+    """At nine clocks lines through nine points made nothing of the regret of the maximum clock."""
+    few = kept(replace(scattered(sd=0.0), time_s=np.maximum(1e3 / CLOCKS_MHZ, 1.0)), step=5)
+
+    assert len(few.sm_clock_mhz) < 30
+    for clock_mhz in few.sm_clock_mhz.tolist():
+        measured = regret(few, clock_mhz, "edp")
+        assert smoothed_regret(few, clock_mhz, "edp") == pytest.approx(measured)
+
+
+def kept(sweep, *, step):
+    """Return every ``step``-th row of a sweep."""
+    return Sweep(
+        sm_clock_mhz=sweep.sm_clock_mhz[::step],
+        power_w=sweep.power_w[::step],
+        time_s=sweep.time_s[::step],
+    )
+
+
 def test_what_scatter_costs_the_best_choice_is_the_least_of_so_many_normal_numbers():
     """A flat curve: of 51 normal numbers of 1 % the least is expected at -2.26 %.
 
