@@ -1,6 +1,7 @@
 """The recommended member: how it weighs its members, and what it says between them."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,6 +94,20 @@ def test_a_board_of_another_kind_has_the_weights_of_boards_that_were_left_out():
     assert model.power.predict(queries) == pytest.approx(expected, rel=1e-9)
 
 
+def test_intervals_are_wider_on_a_board_that_was_not_trained_on():
+    """One point measured, 10 % were covered on a board left out where 90 % were promised."""
+    power = fitted(("a100_sxm", "a100_pcie")).power
+    asked = [queries_of(runs_by_law(1, seed=7))]
+    stranger = replace(asked[0].profiles[0], gpu="of another kind")
+    asked.append(replace(asked[0], profiles=(stranger,)))
+
+    here, there = (power.predict_interval(each, level=0.8) for each in asked)
+
+    width = np.log(there.upper / there.lower) / np.log(here.upper / here.lower)
+    assert width == pytest.approx(np.full(len(width), power._widening[0]))
+    assert power._widening.min() >= 2.0
+
+
 def test_it_errs_no_more_than_its_best_member_where_one_law_holds():
     unseen = runs_by_law(6, seed=11)
     queries = queries_of(unseen)
@@ -103,6 +118,14 @@ def test_it_errs_no_more_than_its_best_member_where_one_law_holds():
         return np.abs(model.predict(queries)[~anchored] / unseen.power_w[~anchored] - 1.0).mean()
 
     assert error(warm.power) < 1.1 * min(error(each) for each in warm.power.members)
+
+
+def test_two_clocks_of_each_application_are_enough():
+    """After anchors at both of them nothing is left to learn weights from."""
+    power = StackedModel().fit(runs_by_law(4, clocks_mhz=(840, 1410)))
+
+    assert power._weights[2] == pytest.approx(np.full(3, 1 / 3))
+    assert np.isfinite(power.predict(queries_of(runs_by_law(1, seed=7)))).all()
 
 
 def test_it_is_what_is_trained_unless_another_is_named():

@@ -28,13 +28,16 @@ from joulelab.power_models.correction import Correction, Corrections
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.regressions import MeanModel
 from joulelab.power_models.members.trees import RandomForestModel
-from joulelab.power_models.queries import Queries
+from joulelab.power_models.queries import Profile, Queries
 from joulelab.power_models.runs import Array, Names, Runs
 
 MEMBERS: tuple[type[PowerModel], ...] = (PhysicsModel, MeanModel, RandomForestModel)
 _NUM_FOLDS = 5
 _DOUBT = 2.0
 """Held-out groups that equal weights count for: with few, nothing is known to be better."""
+_TAIL = 0.9
+_LEAST_WIDENING = 2.0
+"""Of intervals on boards of another kind, where a single one is known or those known are alike."""
 _ROUNDS = 10
 _LEAST_ERROR = 1e-3
 
@@ -68,7 +71,7 @@ class StackedModel(PowerModel):
     """The weighted geometric mean of :data:`MEMBERS`."""
 
     name: ClassVar[str] = "stacked"
-    learned_arrays: ClassVar[tuple[str, ...]] = ("weights", "weights_elsewhere")
+    learned_arrays: ClassVar[tuple[str, ...]] = ("weights", "weights_elsewhere", "widening")
 
     @override
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
@@ -83,6 +86,9 @@ class StackedModel(PowerModel):
     def weigh(self, left_out: LeftOut | None, elsewhere: LeftOut | None) -> None:
         """Take the weights that err least for applications and for boards that were left out."""
         self._weights, self._weights_elsewhere = _weighed(left_out), _weighed(elsewhere)
+        known = np.maximum(_tails(self._weights, self.left_out), _LEAST_ERROR)
+        there = _tails(self._weights_elsewhere, self.left_out_elsewhere)
+        self._widening = np.maximum(there / known, _LEAST_WIDENING)
 
     @override
     def fitted_beside(self, time: PowerModel) -> None:
@@ -104,10 +110,8 @@ class StackedModel(PowerModel):
         weights = np.empty((len(queries.profiles), len(MEMBERS)))
         trained_on = self.members[0].domain.gpus
         for number, profile in enumerate(queries.profiles):
-            known = self.corrections.pairs.get(profile.pair)
-            anchors = 0 if known is None else min(len(known.anchors), len(LEFT_OUT_AT) - 1)
             table = self._weights if profile.gpu in trained_on else self._weights_elsewhere
-            weights[number] = table[anchors]
+            weights[number] = table[self._anchors_of(profile)]
         return np.asarray(np.exp(np.einsum("nm,mn->n", weights[queries.profile], np.array(logs))))
 
     @override
@@ -121,6 +125,20 @@ class StackedModel(PowerModel):
         }
         adapted.corrections = Corrections(pairs={**self.corrections.pairs, **pairs})
         return adapted
+
+    @override
+    def _half_width(self, queries: Queries, level: float) -> Array:
+        """Return half widths, wider on other boards by as much as errors for those are larger."""
+        trained_on = self.members[0].domain.gpus
+        wider = np.ones(len(queries.profiles))
+        for number, profile in enumerate(queries.profiles):
+            if profile.gpu not in trained_on:
+                wider[number] = self._widening[self._anchors_of(profile)]
+        return super()._half_width(queries, level) * wider[queries.profile]
+
+    def _anchors_of(self, profile: Profile) -> int:
+        known = self.corrections.pairs.get(profile.pair)
+        return 0 if known is None else min(len(known.anchors), len(LEFT_OUT_AT) - 1)
 
     def calibrate(self) -> None:
         """Take the errors for applications that were left out, as the weights leave them."""
@@ -181,10 +199,21 @@ def _weighed(left_out: LeftOut | None) -> Array:
     return np.array([_least(each, left_out.group) for each in errors.transpose(1, 0, 2)])
 
 
+def _tails(weights: Array, left_out: LeftOut | None) -> Array:
+    """Return what nine of ten errors stay below after each set of anchors; 0 if none is known."""
+    if left_out is None:
+        return np.zeros(len(weights))
+    errors = np.abs(np.einsum("sm,msn->sn", weights, left_out.errors))
+    known = [each[~np.isnan(each)] for each in errors]
+    return np.array([np.quantile(each, _TAIL) if len(each) else 0.0 for each in known])
+
+
 def _least(errors: Array, groups: Names) -> Array:
     num_members = len(errors)
     weights = np.full(num_members, 1.0 / num_members)
     known = ~np.isnan(errors).any(axis=0)
+    if not known.any():  # all clocks that were measured are anchors
+        return weights
     _, which, counts = np.unique(groups[known], return_inverse=True, return_counts=True)
     rows = errors[:, known].T / np.sqrt(counts)[which, None]
     one = 1e3 * np.ones((1, num_members))
