@@ -1,7 +1,8 @@
 """Measured sweeps without their scatter, for those with many clocks.
 
-A line is fitted to nine points at least: on a sweep of a dozen clocks a kink is smoothed away, and
-regrets against the curve mean little.
+A line is fitted to nine points at least: on a sweep of a dozen clocks a kink is smoothed away (of a
+regret of 62 % at nine clocks it left 29 %, of 109 % it left 51), so that sweeps with fewer than
+thirty stay as they were measured, luck included.
 """
 
 from functools import lru_cache
@@ -14,6 +15,8 @@ from joulelab.power_models.runs import Array
 _SPANS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 """Shares of a sweep's points that a line is fitted to, around each point."""
 FEWEST = 5
+"""Usable points from which on the luck of a sweep is told."""
+_DENSE = 30
 """Usable points from which on a sweep is smoothed."""
 _NEAREST = 9
 """Points that a line is fitted to, if there are as many: enough to outvote one that is far off."""
@@ -28,7 +31,7 @@ def smoothed_cost(measured: Sweep, objective: str) -> Array:
 
     The logarithm of the cost is smoothed over that of the clock by lines fitted around each point,
     to which outliers count less (LOWESS, Cleveland 1979); the span is the one that foretells
-    left-out points best. Fewer than five usable rows are returned as they are.
+    left-out points best. Fewer than thirty usable rows are returned as they are.
     """
     cost = measured.cost(objective)
     known = np.flatnonzero(np.isfinite(cost))
@@ -38,7 +41,7 @@ def smoothed_cost(measured: Sweep, objective: str) -> Array:
 
 def smoothed_logs(clocks_mhz: Array, logs: Array) -> Array:
     """Return logarithms of what was measured at clocks, in any order, without their scatter."""
-    if len(logs) < FEWEST:
+    if len(logs) < _DENSE:
         return logs
     return _smooth(tuple(np.log(clocks_mhz)), tuple(logs)).copy()
 

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.cli.power_models import MOST_LEVEL, OfTable
+from joulelab.cli.power_model_table import OfTable
+from joulelab.cli.power_models import MOST_LEVEL
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_MHZ, MOST_S, check_positive, check_range
 from joulelab.errors import ConfigError
@@ -58,7 +59,7 @@ class Predict(OfTable, Printing):
         model, runs = load_operating_model(self.model), self.read()
         pair = _one_pair(runs, self.application)
         queries = sweep(profile_of(runs, *pair), self.sm_clock_mhz)
-        findings = model.power.domain.findings(queries)
+        findings = model.outside(queries)
         if self.refuse_outside and findings:
             raise ConfigError(f"Queries must be inside the training domain: {findings[0]}")
         if self.anchored:
@@ -113,7 +114,7 @@ class Sweep(Printing):
         found = Answers.of(model, queries, self.level)
         best = found.best()
         clocks = {name: float(queries.sm_clock_mhz[row]) for name, row in best.items()}
-        outside = list(model.power.domain.findings(queries))
+        outside = list(found.outside)
         whole = {"predictions": found.rows(), "best_clock_mhz": clocks, "outside": outside}
         marks = [
             ", ".join(OBJECTIVES[name].label for name, at in best.items() if at == row)
@@ -141,6 +142,7 @@ class Answers:
 
     columns: Mapping[str, Array]
     intervals: Mapping[str, Interval]
+    outside: Sequence[str]
 
     @classmethod
     def of(cls, model: OperatingModel, queries: Queries, level: float) -> "Answers":
@@ -152,7 +154,7 @@ class Answers:
         ends: dict[str, Interval] = {
             name: model.predict_interval(queries, name, level) for name in asked
         }
-        return cls(columns=columns, intervals=ends)
+        return cls(columns=columns, intervals=ends, outside=model.outside(queries))
 
     def best(self) -> dict[str, int]:
         """Return the row of the best clock by each objective."""
@@ -174,8 +176,9 @@ class Answers:
         for row, clock_mhz in enumerate(self.columns["sm_clock_mhz"]):
             table.add_row(f"{clock_mhz:g}", *(self._cell(n, row) for n in _SHOWN), marks[row])
         yield table
-        for text in dict.fromkeys(t for each in self.intervals.values() for t in each.outside):
-            yield Text(f"Outside the training domain, intervals widened: {text}", style="yellow")
+        widened = ", intervals widened" if self.intervals else ""
+        for text in self.outside:
+            yield Text(f"Outside the training domain{widened}: {text}", style="yellow")
 
     def _cell(self, name: str, row: int) -> str:
         value, interval = f"{self.columns[name][row]:.4g}", self.intervals.get(name)

@@ -10,19 +10,18 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from joulelab.cli.power_model_table import OfTable
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_SEED, check_range
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.operating_model import OperatingModel, load_operating_model
 from joulelab.power_models.queries import profile_of, sweep
-from joulelab.power_models.readers import Repeats, read_csv, runs_of_measurements
 from joulelab.power_models.runs import Runs
 from joulelab.power_models.validation import COLD, WARM, Validated, validate
 from joulelab.tracking.addresses import discreet, embedded_uri
 from joulelab.tracking.mlflow_registry import RegisteredModel
 from joulelab.tracking.mlflow_store import usable_uri
-from joulelab.tracking.store import ResultStore, study_folders
 
 MOST_LEVEL = 0.9999
 _COLUMNS = (
@@ -32,62 +31,20 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfTable:
-    """A command on a table of runs.
-
-    Attributes:
-        table: CSV file with one run per line (columns application, sm_clock_mhz or sm_app_clock,
-            power_w or power_usage, time_s or run_time, activities as shares), the sweep.csv of a
-            study, the results folder of one, or a folder that holds several.
-        gpu: GPU of all runs, where the file has no such column.
-        board: LABEL=KEY for each label in the column gpu that is neither a key of the catalogue
-            nor a product name.
-        repeats: What to do with several rows at one clock.
-    """
-
-    table: tyro.conf.Positional[Path]
-    gpu: str | None = None
-    board: tuple[str, ...] = ()
-    repeats: Repeats = "refuse"
-
-    def read(self) -> Runs:
-        """Read the table.
-
-        Raises:
-            ConfigError: If it cannot be read; names column and row.
-        """
-        if self.table.is_dir():
-            studies = [ResultStore(folder) for folder in study_folders(self.table)]
-            return runs_of_measurements([m for study in studies for m in study.read()])
-        return read_csv(self.table, gpu=self.gpu, boards=self.boards(), repeats=self.repeats)
-
-    def boards(self) -> dict[str, str]:
-        """Return what each label stands for.
-
-        Raises:
-            ConfigError: If an entry is not LABEL=KEY.
-        """
-        pairs = [entry.partition("=") for entry in self.board]
-        for entry, (label, _, key) in zip(self.board, pairs, strict=True):
-            if not label or not key:
-                raise ConfigError(f"--board takes LABEL=KEY, got {entry!r}.")
-        return {label: key for label, _, key in pairs}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Train(OfTable, Printing):
     """Fit a model of power and one of time to runs, and write them to a folder.
 
     Attributes:
         out: Folder to write.
-        power: Model of power.
+        power: Model of power; stacked weighs laws of physics, the mean curve and a forest by how
+            well they predict applications and boards of the table that were left out.
         time: Model of time.
         seed: Of everything random.
     """
 
     out: Path
-    power: str = "physics"
-    time: str = "physics"
+    power: str = "stacked"
+    time: str = "stacked"
     seed: int = 0
 
     def run(self) -> int:
@@ -102,7 +59,7 @@ class Train(OfTable, Printing):
             power=POWER_MODELS[self.power]("power_w", seed=self.seed),
             time=POWER_MODELS[self.time]("time_s", seed=self.seed),
         )
-        runs = self.read()
+        runs = self.learnable()
         model.fit(runs).save(self.out)
         summary = {
             "folder": str(self.out),
@@ -110,6 +67,7 @@ class Train(OfTable, Printing):
             "time": self.time,
             "num_runs": len(runs),
             "num_applications": len(runs.pairs),
+            "left_out": dict(runs.left_out),
             "data_hash": model.power.data_hash,
             "training_domain": {name: list(r) for name, r in model.power.domain.ranges.items()},
         }
@@ -126,14 +84,14 @@ class Evaluate(OfTable, Printing):
     """Score models by what was held out as a whole: applications, GPUs or clock ranges.
 
     Attributes:
-        model: Models to compare; by default the cheap ones.
+        model: Models to compare; by default a baseline, the law of physics and the recommended one.
         held_out: What is held out: application, gpu or clocks.
         probe: Clock over the default clock (0.01 to 2) at which held-out applications are measured
             besides it.
         level: Of the intervals, below 1; 0 asks for none, which is several times faster.
     """
 
-    model: tuple[str, ...] = ("mean", "physics")
+    model: tuple[str, ...] = ("mean", "physics", "stacked")
     held_out: str = "application"
     probe: float | None = None
     level: float = 0.0
@@ -147,7 +105,7 @@ class Evaluate(OfTable, Printing):
         """
         check_range("--probe", self.probe, 0.01, 2)
         check_range("--level", self.level, 0, MOST_LEVEL)
-        runs = self.read()
+        runs = self.learnable()
         found: dict[str, list[Validated]] = {}
         refused: dict[str, str] = {}
         for name in self.model:

@@ -1,7 +1,7 @@
 """Power models: learn power and time from runs, say how sure, choose the clock.
 
     runs = read_csv(path, boards={"A100(GA100)": "a100_sxm"})     # readers.py, checked
-    model = POWER_MODELS["physics"](target="power_w").fit(runs)   # or target="time_s"
+    model = POWER_MODELS["stacked"](target="power_w").fit(runs)   # or target="time_s"
     asked = sweep(profile_of(runs, gpu, application))             # queries.py
     model.predict(asked)                                          # W or s, shape (n,)
     model.predict_interval(asked, level=0.9)                      # lower, upper, what is outside
@@ -40,7 +40,7 @@ _REMOVED = dict.fromkeys(
         *("bayesian", "ensemble", "fgcs", "log_linear", "meta", "physics_residual"),
         *("piecewise", "polynomial", "ridge"),
     ),
-    "no comparison needs it; train 'physics', which is better",
+    "no comparison needs it; train 'stacked', which is recommended",
 )
 
 POWER_MODELS: Registry[type[PowerModel]] = Registry(
@@ -52,6 +52,7 @@ POWER_MODELS: Registry[type[PowerModel]] = Registry(
         "mean": "joulelab.power_models.members.regressions:MeanModel",
         "physics": "joulelab.power_models.members.physics:PhysicsModel",
         "random_forest": "joulelab.power_models.members.trees:RandomForestModel",
+        "stacked": "joulelab.power_models.members.stacked:StackedModel",
         "xgboost": "joulelab.power_models.members.trees:XgboostModel",
     },
     group="joulelab.power_models",

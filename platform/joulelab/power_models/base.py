@@ -8,13 +8,14 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from typing_extensions import override
 
+from joulelab.core.threads import one_thread
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.power_models.calibration import ANCHOR_SETS, Calibration, Interval, group_folds
+from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration, Interval, group_folds
 from joulelab.power_models.correction import Corrections
 from joulelab.power_models.features import TrainingDomain
 from joulelab.power_models.queries import Queries, Target, queries_of, scale
 from joulelab.power_models.readers import data_hash
-from joulelab.power_models.runs import Array, Names, Runs
+from joulelab.power_models.runs import Array, Index, Names, Runs
 from joulelab.power_models.state import State, StoredModel, merged
 
 Outside = Literal["widen", "refuse"]
@@ -74,6 +75,7 @@ class PowerModel(StoredModel):
         """Return what else the constructor takes, as JSON can hold it."""
         return {}
 
+    @one_thread()
     def fit(self, runs: Runs, groups: Names | None = None, *, profiled: Runs | None = None) -> Self:
         """Learn from ``runs``.
 
@@ -92,12 +94,16 @@ class PowerModel(StoredModel):
         runs.check_trainable()
         groups = runs.application if groups is None else groups
         queries, values = self._learnable(runs, profiled)
-        self.corrections = Corrections()
+        self.taught(queries, values, groups)
         self._calibration = self._calibrated(queries, values, groups)
-        self.learn(queries, values, groups)
-        self._domain = TrainingDomain.of(queries)
         self._data_hash = data_hash(runs)
         return self
+
+    def taught(self, queries: Queries, values: Array, groups: Names) -> Self:
+        """Learn, as :meth:`fit` does, from what was checked; returns itself without intervals."""
+        self.corrections = Corrections()
+        self._domain = TrainingDomain.of(queries)
+        return self.learn(queries, values, groups)
 
     def predict(self, queries: Queries) -> Array:
         """Return watts or seconds for each query, shape ``(n,)``; never above a power limit.
@@ -175,9 +181,39 @@ class PowerModel(StoredModel):
             values: What was measured, in the unit of ``learn``.
 
         Returns:
-            Shape ``(n,)``; not a number at the anchors, and anywhere if anchors merely scale.
+            Shape ``(n,)``; not a number at the anchors.
         """
-        return np.full(len(queries), np.nan)
+        anchors = queries.nearest(ratios)
+        errors = np.log(values / self.answer(queries))
+        if not anchors.any():
+            return errors
+        found = Corrections().with_anchors(queries.select(anchors), errors[anchors], ())
+        return np.where(anchors, np.nan, errors - found.log_factor(queries))
+
+    def errors_left_out(
+        self, queries: Queries, values: Array, groups: Names, num_folds: int
+    ) -> tuple[Index, Array]:
+        """Predict every group with a model that was not shown it, without and with anchors.
+
+        Returns:
+            The rows that were predicted, each as often as it was held out, and the logs of
+            measured over predicted there after each of :data:`LEFT_OUT_AT`, shape ``(sets, n)``.
+        """
+        rows, errors = [], []
+        for held_out in group_folds(groups, num_folds, self.seed):
+            kept = ~held_out
+            fold = self.unfitted(calibration_folds=0)
+            fold.taught(queries.select(kept), values[kept], groups[kept])
+            asked, truth = queries.select(held_out), values[held_out]
+            rows.append(np.flatnonzero(held_out))
+            errors.append([fold.errors_after(ratios, asked, truth) for ratios in LEFT_OUT_AT])
+        return np.concatenate(rows), np.concatenate(errors, axis=1)
+
+    def fitted_beside(self, time: "PowerModel") -> None:
+        """Settle with the model of time what a model of power shares with it; by default nothing.
+
+        Both are fitted to the same table.
+        """
 
     def _learnable(self, runs: Runs, profiled: Runs | None) -> tuple[Queries, Array]:
         """Return what ``runs`` ask and what was measured there, in the unit of ``learn``."""
@@ -202,26 +238,15 @@ class PowerModel(StoredModel):
         return half
 
     def _calibrated(self, queries: Queries, values: Array, groups: Names) -> Calibration | None:
-        """Predict every group with a model that was not shown it, without and with anchors."""
+        """Learn how far predictions are off for groups that were held out."""
         if self.calibration_folds < 2 or len(np.unique(groups)) < 3:
             return None
-        log_error = np.empty(len(queries))
-        anchored = np.full((len(ANCHOR_SETS), len(queries)), np.nan)
-        for held_out in group_folds(groups, self.calibration_folds, self.seed):
-            kept = ~held_out
-            fold = self.unfitted(calibration_folds=0).learn(
-                queries.select(kept), values[kept], groups[kept]
-            )
-            asked, truth = queries.select(held_out), values[held_out]
-            log_error[held_out] = np.log(truth / fold.answer(asked))
-            for number, ratios in enumerate(ANCHOR_SETS):
-                anchored[number, held_out] = fold.errors_after(ratios, asked, truth)
+        rows, errors = self.errors_left_out(queries, values, groups, self.calibration_folds)
         return Calibration(
-            group=groups,
-            pair=queries.profile,
-            log_ratio=np.log(queries.clock_ratio),
-            log_error=log_error,
-            anchored_error=None if np.isnan(anchored).all() else anchored,
+            group=groups[rows],
+            log_ratio=np.log(queries.clock_ratio[rows]),
+            log_error=errors[0],
+            anchored_error=errors[1:],
         )
 
     def _check_inside(self, queries: Queries) -> None:
@@ -246,7 +271,7 @@ class PowerModel(StoredModel):
         self._domain = TrainingDomain.of_state(shared)
         self.corrections = Corrections.of_state(shared)
         known = state.prefixed(_CALIBRATION).arrays
-        self._calibration = Calibration(**known) if "group" in known else None
+        self._calibration = Calibration.of_arrays(known) if known else None
         self._data_hash = shared.values["data_hash"]
 
     @override

@@ -9,19 +9,22 @@ by themselves. In between it counts for as much as rows of a group do err alike 
 correlation), which keeps the promise in simulated tables of either kind and of both.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from joulelab.errors import ConfigError
-from joulelab.power_models.correction import correction_of
-from joulelab.power_models.runs import Array, Flags, Index, Names
+from joulelab.power_models.runs import Array, Flags, Names
 
 SECOND_POINT = 0.6
 """Clock ratio at which to measure an application for the second time, if nothing else is asked."""
 ANCHOR_SETS = ((1.0,), (1.0, SECOND_POINT))
 """Clock ratios at which held-out groups are anchored, to learn what errors are left then."""
+_UNANCHORED: tuple[float, ...] = ()
+LEFT_OUT_AT = (_UNANCHORED, *ANCHOR_SETS)
 _NUM_BINS = 8
 _LEAST_GROWTH = 0.1
 """Errors next to an anchor count as at least this share of the errors far from it."""
@@ -59,18 +62,21 @@ class Calibration:
 
     Attributes:
         group: Group of each row.
-        pair: Number of the application and GPU of each row.
         log_ratio: Log of the clock ratio.
         log_error: ``log(measured / predicted)``.
         anchored_error: The same with each of :data:`ANCHOR_SETS` measured, not a number at the
-            anchors; shape ``(sets, n)``. ``None`` where an anchor merely scales and tilts.
+            anchors; shape ``(sets, n)``.
     """
 
     group: Names
-    pair: Index
     log_ratio: Array
     log_error: Array
-    anchored_error: Array | None = None
+    anchored_error: Array
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Calibration":
+        """Return what was stored by the names of its fields; other arrays are left out."""
+        return cls(**{each.name: arrays[each.name] for each in fields(cls)})
 
     def half_width(self, level: float, log_ratio: Array, anchors: Sequence[float] = ()) -> Array:
         """Return the half width of the interval of ``level`` in logs at each clock ratio's log.
@@ -92,17 +98,8 @@ class Calibration:
         """Return the errors that are left when every group is anchored, and where it was."""
         if not anchors:
             return self.log_error, anchors
-        if self.anchored_error is not None:
-            number = min(len(anchors), len(ANCHOR_SETS)) - 1
-            return self.anchored_error[number], np.log(ANCHOR_SETS[number]).tolist()
-        left = self.log_error.copy()
-        for number in np.unique(self.pair):
-            rows = np.flatnonzero(self.pair == number)
-            ratio = self.log_ratio[rows]
-            near = np.array(sorted({int(np.argmin(np.abs(ratio - each))) for each in anchors}))
-            correction = correction_of(ratio[near], self.log_error[rows][near])
-            left[rows] -= correction.at(ratio)
-        return left, anchors
+        number = min(len(anchors), len(ANCHOR_SETS)) - 1
+        return self.anchored_error[number], np.log(ANCHOR_SETS[number]).tolist()
 
     def _quantile(self, scores: Array, level: float) -> float:
         if not 0.0 < level < 1.0:
@@ -130,11 +127,18 @@ class Calibration:
 
 
 def group_folds(groups: Names, num_folds: int, seed: int) -> list[Flags]:
-    """Deal whole groups into at most ``num_folds`` folds; return which rows each holds out."""
+    """Return which rows each fold holds out, whole groups at a time.
+
+    Up to twice as many groups as folds are left out one by one. More are dealt into folds, and
+    then once more: what one deal has left out together, such as all that memory bounds, made some
+    intervals seven times as wide as those of another seed.
+    """
     names = np.unique(groups)
-    shuffled = names[np.random.default_rng(seed).permutation(len(names))]
-    num_folds = min(num_folds, len(names))
-    return [np.isin(groups, shuffled[start::num_folds]) for start in range(num_folds)]
+    if len(names) <= 2 * num_folds:
+        return [groups == name for name in names]
+    random = np.random.default_rng(seed)
+    deals = [names[random.permutation(len(names))] for _ in range(2)]
+    return [np.isin(groups, deal[start::num_folds]) for deal in deals for start in range(num_folds)]
 
 
 def _alike(shares: Array) -> float:

@@ -87,6 +87,7 @@ COLUMNS = (
         names=("mem_app_clock", "clocks.mem"),
         limits=_CLOCK._replace(highest=30_000.0),
     ),
+    Column(name="observed_sm_clock_mhz", limits=_CLOCK),
     Column(name="power_limit_w", names=("power.limit", "power_mgmt_limit"), limits=_POWER),
     *(Column(name=name, names=names, limits=SHARE) for name, names in _ACTIVITY_NAMES.items()),
 )

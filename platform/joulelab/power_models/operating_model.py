@@ -41,6 +41,7 @@ class OperatingModel:
         """Fit both models to ``runs``; returns itself."""
         self.power.fit(runs, groups, profiled=profiled)
         self.time.fit(runs, groups, profiled=profiled)
+        self.power.fitted_beside(self.time)
         return self
 
     def unfitted(self) -> "OperatingModel":
@@ -97,6 +98,11 @@ class OperatingModel:
         outside = tuple(dict.fromkeys((*power.outside, *time.outside)))
         center = self.predict(queries, quantity)
         return Interval.around(center, half, level=level, outside=outside)
+
+    def outside(self, queries: Queries) -> tuple[str, ...]:
+        """Say what of ``queries`` is outside what the models were trained on, a sentence each."""
+        both = (*self.power.domain.findings(queries), *self.time.domain.findings(queries))
+        return tuple(dict.fromkeys(both))
 
     def save(self, folder: Path) -> None:
         """Write both models below ``folder``; :func:`load_operating_model` reads them."""

@@ -1,7 +1,10 @@
 """Tables of runs from CSV files, rows and measurements, with units and values checked."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,18 +24,18 @@ from joulelab.power_models.columns import (
     Cells,
 )
 from joulelab.power_models.runs import Array, Index, Runs
+from joulelab.power_models.studies import (
+    SWEEP_COLUMNS,
+    explained,
+    rows_of_measurements,
+    rows_of_sweep,
+    under_load,
+)
 
 Repeats = Literal["refuse", "mean", "median"]
 """What to do with several rows of one application at one clock."""
-_NUMBERS_OF_SWEEP = {
-    "sm_clock_mhz",
-    "observed_sm_clock_mhz",
-    "power_limit_w",
-    "power_w",
-    "time_per_unit_s",
-}
-_OF_SWEEP = {"workload", "phase", "device"} | _NUMBERS_OF_SWEEP
-"""Columns by which the table of a sweep of ours is known."""
+Pair = tuple[str, str]
+"""GPU label and application."""
 _AVERAGES: Mapping[str, Callable[[Array], Any]] = {"mean": np.mean, "median": np.median}
 
 
@@ -58,21 +61,27 @@ def read_csv(
         ConfigError: If a column is missing or a value cannot be; names the column and the line.
     """
     rows: Sequence[Mapping[str, Any]] = read_csv_table(path)
-    if rows and set(rows[0]) >= _OF_SWEEP:
-        rows = _rows_of_sweep(rows)
+    if rows and set(rows[0]) >= SWEEP_COLUMNS:
+        rows = rows_of_sweep(rows)
     return runs_of_rows(rows, gpu=gpu, boards=boards, repeats=repeats, first_row=FIRST_LINE)
 
 
 def runs_of_measurements(measurements: Iterable[Measurement]) -> Runs:
-    """Make a table of the valid measurements whose SM clock was read; repeats by their median.
+    """Make a table of all that was measured at a known clock; repeats by their median.
 
-    An application is a workload with its knobs and phase; time and energy are per unit of work.
+    Searches, runs under a power cap and failed ones may be among them: ``left_out`` of the table
+    says how many are no run at a known clock, and why.
 
     Raises:
-        ConfigError: If none is left.
+        ConfigError: If nothing is left.
     """
-    used = [m for m in measurements if m.valid and m.observed.sm_clock_mhz and not m.sentinel]
-    return runs_of_rows([_row_of(m) for m in used], repeats="median")
+    rows, left_out = rows_of_measurements(measurements)
+    if not rows:
+        raise ConfigError(
+            f"Measurements at known clocks are required, got {explained(left_out) or 'none'}."
+        )
+    runs = runs_of_rows(rows, repeats="median")
+    return replace(runs, left_out=left_out + Counter(runs.left_out))
 
 
 def runs_of_rows(
@@ -98,9 +107,13 @@ def runs_of_rows(
     }
     if "fp_active" not in numbers and {"fp64_active", "fp32_active"} <= set(numbers):
         numbers["fp_active"] = numbers["fp64_active"] + numbers["fp32_active"] / 2
-    row = np.arange(len(rows), dtype=np.intp) + first_row
-    kept = _averaged(application, labels, numbers, row, repeats)
-    return _runs(*kept, boards or {})
+    pairs = list(zip(labels, application, strict=True))
+    clock_mhz, kept, left_out = under_load(pairs, numbers)
+    numbers = {n: v[kept] for n, v in {**numbers, "sm_clock_mhz": clock_mhz}.items()}
+    row = np.flatnonzero(kept) + first_row
+    pairs = list(compress(pairs, kept))
+    runs = _runs(*_averaged(pairs, numbers, row, repeats), boards or {})
+    return replace(runs, left_out=left_out)
 
 
 def data_hash(runs: Runs) -> str:
@@ -118,38 +131,34 @@ def data_hash(runs: Runs) -> str:
 
 
 def _averaged(
-    application: Sequence[str],
-    labels: Sequence[str],
-    numbers: Mapping[str, Array],
-    row: Index,
-    repeats: Repeats,
-) -> tuple[list[str], list[str], Mapping[str, Array], Index]:
+    pairs: Sequence[Pair], numbers: Mapping[str, Array], row: Index, repeats: Repeats
+) -> tuple[Sequence[Pair], Mapping[str, Array], Index]:
+    """Return the rows with one for each pair, clock and power limit."""
     if repeats == "refuse":
-        return list(application), list(labels), numbers, row
-    clocks = numbers["sm_clock_mhz"].tolist()
-    cells = _positions(list(zip(labels, application, clocks, strict=True)))
+        return pairs, numbers, row
+    limits_w = np.nan_to_num(numbers.get("power_limit_w", np.zeros(len(row))))
+    places = zip(pairs, numbers["sm_clock_mhz"].tolist(), limits_w.tolist(), strict=True)
+    cells = _positions(list(places))
     average = _AVERAGES[repeats]
     means = {
         name: np.array([average(values[cell]) for cell in cells.values()])
         for name, values in numbers.items()
     }
-    first = np.array([row[cell[0]] for cell in cells.values()])
-    return [key[1] for key in cells], [key[0] for key in cells], means, first
+    return [place[0] for place in cells], means, row[[cell[0] for cell in cells.values()]]
 
 
 def _runs(
-    application: Sequence[str],
-    labels: Sequence[str],
+    pairs: Sequence[Pair],
     numbers: Mapping[str, Array],
     row: Index,
     boards: Mapping[str, str],
 ) -> Runs:
-    unread = np.full(len(application), np.nan)
-    _check_columns(list(zip(labels, application, strict=True)), numbers, row)
+    unread = np.full(len(pairs), np.nan)
+    _check_columns(pairs, numbers, row)
     return Runs(
-        application=np.array(application, dtype=np.str_),
-        gpu=np.array(labels, dtype=np.str_),
-        boards={label: _board_key(label, boards) for label in dict.fromkeys(labels)},
+        application=np.array([application for _, application in pairs], dtype=np.str_),
+        gpu=np.array([label for label, _ in pairs], dtype=np.str_),
+        boards={label: _board_key(label, boards) for label, _ in dict.fromkeys(pairs)},
         sm_clock_mhz=numbers["sm_clock_mhz"],
         power_w=numbers["power_w"],
         time_s=numbers["time_s"],
@@ -175,54 +184,6 @@ def _board_key(label: str, boards: Mapping[str, str]) -> str:
     return spec.key
 
 
-def _row_of(measurement: Measurement) -> dict[str, Any]:
-    configuration, observed = measurement.configuration, measurement.observed
-    knobs = ",".join(f"{name}={value}" for name, value in configuration.knobs)
-    activity = {name: getattr(observed.activity, name, None) for name in ACTIVITIES}
-    return {
-        "application": f"{configuration.workload}[{knobs}]/{measurement.phase}",
-        "gpu": measurement.device.name,
-        "sm_clock_mhz": configuration.point.sm_clock_mhz or observed.sm_clock_mhz,
-        "power_w": measurement.power_w,
-        "time_s": measurement.time_per_unit_s,
-        **{name: value for name, value in activity.items() if value is not None},
-        "power_limit_w": configuration.point.power_limit_w,
-    }
-
-
-def _rows_of_sweep(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the runs of a sweep's table; the default's only where its clock was not asked for."""
-    found: dict[tuple[object, ...], dict[str, Any]] = {}
-    was_asked = set()
-    for line, row in enumerate(table, start=FIRST_LINE):
-        numbers = {name: _number(row[name], name, line) for name in sorted(_NUMBERS_OF_SWEEP)}
-        asked_mhz, seen_mhz = numbers["sm_clock_mhz"], numbers.pop("observed_sm_clock_mhz")
-        if numbers["power_w"] is None:
-            continue
-        names = {"application": f"{row['workload']}/{row['phase']}", "gpu": row["device"]}
-        place = (*names.values(), asked_mhz or seen_mhz)
-        if asked_mhz is not None and place in was_asked:
-            raise ConfigError(
-                f"Line {line} of the sweep is a second {place[0]} at {place[2]} MHz: its knobs are "
-                "not in this table. Give the results folder of the study instead."
-            )
-        if asked_mhz is not None:
-            was_asked.add(place)
-        if place not in found or asked_mhz is not None:
-            found[place] = {**names, **numbers, "sm_clock_mhz": asked_mhz or seen_mhz}
-    return list(found.values())
-
-
-def _number(text: str, name: str, line: int) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError as error:
-        raise ConfigError(
-            f"Column {name!r} must hold numbers, got {text!r} in line {line}."
-        ) from error
-
-
-Pair = tuple[str, str]
 _MIXED_UNITS = 30.0
 """No clock makes work so many times longer; minutes among seconds do, and so do thousandths."""
 

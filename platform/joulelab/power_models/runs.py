@@ -1,7 +1,7 @@
 """Runs: what applications drew and took on GPUs at several clocks, checked."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,13 @@ Names = NDArray[np.str_]
 _NUMBERS = ("sm_clock_mhz", "power_w", "time_s", "power_limit_w", "row")
 PROFILE_TOLERANCE = 0.1
 """How far (relative) the clock of a profile may be from the GPU's default clock."""
+NEAR_CAP = 0.03
+"""How far (relative) from its limit a capped board is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runs:
-    """A table of runs, one per application, GPU and clock; read it with :mod:`.readers`.
+    """A table of runs, one per application, GPU, clock and power limit; read by :mod:`.readers`.
 
     Attributes:
         application: What ran; shape ``(n,)``, as all columns.
@@ -34,6 +36,7 @@ class Runs:
         activity: Unit activities (0 to 1) by name; not a number where unread.
         power_limit_w: Power limit; not a number where it is not known.
         row: Number of each row in its source, for messages.
+        left_out: How many runs of the source are not in the table, by reason.
     """
 
     application: Names
@@ -45,6 +48,7 @@ class Runs:
     activity: Mapping[str, Array]
     power_limit_w: Array
     row: Index
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         columns = [getattr(self, name) for name in ("gpu", *_NUMBERS)]
@@ -100,19 +104,31 @@ class Runs:
     def profile_row(self, gpu: str, application: str) -> int:
         """Return the position of the run at the default clock, where the profile is taken.
 
+        Of several the one with the highest power limit, an unknown one being the board's own.
+
         Raises:
             ConfigError: If no run is within :data:`PROFILE_TOLERANCE` of the default clock.
         """
-        rows = self.of_pair(gpu, application)
-        default_mhz = self.spec(gpu).default_clock_mhz
-        distance = np.abs(self.sm_clock_mhz[rows] / default_mhz - 1.0)
-        if not len(rows) or distance.min() > PROFILE_TOLERANCE:
+        rows, distance = self._from_default(gpu, application)
+        if not self.has_profile(gpu, application):
+            default_mhz = self.spec(gpu).default_clock_mhz
             clocks = ", ".join(f"{clock:g}" for clock in self.sm_clock_mhz[rows][:5])
             raise ConfigError(
                 f"A run of {application!r} on {gpu!r} near the default clock of {default_mhz} MHz "
                 f"is required for its profile, got sm_clock_mhz {clocks or 'of no run'}."
             )
-        return int(rows[np.argmin(distance)])
+        limits_w = self.power_limit_w[rows]
+        limits_w = np.where(np.isnan(limits_w), self.spec(gpu).default_power_limit_w, limits_w)
+        return int(rows[np.lexsort((-limits_w, distance))[0]])
+
+    def has_profile(self, gpu: str, application: str) -> bool:
+        """Whether a run is within :data:`PROFILE_TOLERANCE` of the default clock."""
+        _, distance = self._from_default(gpu, application)
+        return bool(distance.min(initial=np.inf) <= PROFILE_TOLERANCE)
+
+    def _from_default(self, gpu: str, application: str) -> tuple[Index, Array]:
+        rows = self.of_pair(gpu, application)
+        return rows, np.abs(self.sm_clock_mhz[rows] / self.spec(gpu).default_clock_mhz - 1.0)
 
     def check_trainable(self, num_applications: int = 2) -> None:
         """Check that a clock's effect on unseen applications can be learned.
@@ -135,16 +151,16 @@ class Runs:
 
 
 def _check_duplicates(runs: Runs) -> None:
-    keys = zip(
-        runs.gpu.tolist(), runs.application.tolist(), runs.sm_clock_mhz.tolist(), strict=True
-    )
-    seen: dict[tuple[str, str, float], int] = {}
+    columns = (runs.gpu, runs.application, runs.sm_clock_mhz, np.nan_to_num(runs.power_limit_w))
+    keys = zip(*(column.tolist() for column in columns), strict=True)
+    seen: dict[tuple[str, str, float, float], int] = {}
     for row, key in zip(runs.row.tolist(), keys, strict=True):
         if key in seen:
-            gpu, application, clock_mhz = key
+            gpu, application, clock_mhz, _ = key
             raise ConfigError(
-                f"Column 'sm_clock_mhz' must hold each clock once per application and GPU, got "
-                f"{clock_mhz:g} of {application!r} on {gpu!r} in rows {seen[key]} and {row}; "
-                'if they are repeats, read them with repeats="median".'
+                f"Column 'sm_clock_mhz' must hold each clock once per application, GPU and power "
+                f"limit, got {clock_mhz:g} of {application!r} on {gpu!r} in rows {seen[key]} and "
+                f'{row}; if they are repeats, read them with repeats="median"; if power limits '
+                "differ, add a column 'power_limit_w'."
             )
         seen[key] = row

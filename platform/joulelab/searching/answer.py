@@ -107,9 +107,9 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
 
 def _may_be_as_good(evidence: Evidence, level: float) -> tuple[Configuration, ...]:
     """Return what was never tried and may be the best, the likeliest first."""
+    from joulelab.core.threads import one_thread
     from joulelab.searching.model.equals import expected_equals  # needs SciPy, as no sweep does
     from joulelab.searching.model.forecast import Forecaster
-    from joulelab.searching.model.threads import one_thread
 
     problem = evidence.problem
     with one_thread():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from joulelab.power_models.correction import correction_of
-from joulelab.power_models.members.readings import fitted_to
+from joulelab.power_models.members.readings import Fit, Readings, fitted_to
 
 AT = np.array([0.0, -0.35])
 CALM, WILD = np.full(20, 0.005), np.array([0.005] * 19 + [0.08])
@@ -12,11 +12,16 @@ CALM, WILD = np.full(20, 0.005), np.array([0.005] * 19 + [0.08])
 
 def law(moved):
     """Return values that are 1 at the profile; their logs tilt by a tenth per doubt."""
-    return np.exp(0.1 * moved[0] * AT)
+    return np.exp(0.1 * moved[0, 0] * AT)
 
 
 def tilt(off, scatters, free_level=True):
-    return fitted_to(law, np.exp([0.0, off]), 1, scatters=scatters, free_level=free_level)
+    both = np.zeros(2, dtype=np.intp)
+    read = Readings(
+        law=law, values=np.exp([0.0, off]), which=both, shape=(1, 1), free_level=free_level
+    )
+    fit = fitted_to(read, scatters)
+    return Fit(moved=fit.moved[0], scatter=fit.scatter[0])
 
 
 def test_a_reading_is_weighed_against_its_scatter_and_what_is_guessed():

@@ -83,6 +83,6 @@ def test_a_removed_model_is_refused_with_what_to_take_instead(tmp_path):
     kept = read_state(tmp_path)
     write_state(tmp_path, State(values={**kept.values, "name": "ridge"}, arrays=kept.arrays))
 
-    with pytest.raises(UnknownNameError, match=r"'ridge' was removed: .* train 'physics'"):
+    with pytest.raises(UnknownNameError, match=r"'ridge' was removed: .* train 'stacked'"):
         load_model(tmp_path)
     assert "ridge" not in POWER_MODELS

@@ -9,7 +9,7 @@ from synthetic_runs import rows_by_law
 
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_table import sweep_frame
-from joulelab.cli.power_models import OfTable
+from joulelab.cli.power_model_table import OfTable
 from joulelab.core.record import Record
 from joulelab.errors import ConfigError
 from joulelab.power_models.queries import Profile, profile_of
@@ -242,7 +242,8 @@ def test_a_single_clock_is_not_enough_to_learn_from():
 
 
 def test_a_gpu_that_nobody_knows_is_answered_with_those_that_are():
-    with pytest.raises(ConfigError, match=r"Column 'gpu' .*'A100'.*a100_pcie, a100_sxm"):
+    keys = "a100_pcie, a100_pcie_40gb, a100_sxm"
+    with pytest.raises(ConfigError, match=rf"Column 'gpu' .*'A100'.*{keys}"):
         runs_of_rows(rows_by_law(2, gpu="a100_sxm")[:1] + changed(0, gpu="A100")[:1])
 
 

@@ -52,12 +52,24 @@ def test_one_gpu_cannot_be_left_out():
         splits(RUNS, "gpu")
 
 
-def test_folds_deal_whole_groups_each_once():
+def test_folds_deal_whole_groups_each_twice():
+    """Of one deal, seed 0 made intervals of 226 % where other seeds made 35 %."""
     folds = group_folds(RUNS.application, 5, seed=0)
 
-    assert (np.sum(folds, axis=0) == 1).all()
+    assert len(folds) == 10
+    assert (np.sum(folds, axis=0) == 2).all()
     for fold in folds:
         assert not set(RUNS.application[fold]) & set(RUNS.application[~fold])
+
+
+def test_few_groups_are_left_out_one_by_one_whatever_the_seed():
+    few = RUNS.application[np.isin(RUNS.application, np.unique(RUNS.application)[:10])]
+
+    folds, others = (np.array(group_folds(few, 5, seed=seed)) for seed in (0, 1))
+
+    assert (folds == others).all()
+    assert (folds.sum(axis=0) == 1).all()
+    assert len(folds) == 10
 
 
 def test_scores_are_means_over_rows_and_over_applications():
@@ -97,9 +109,9 @@ def test_an_interval_is_the_quantile_of_errors_with_one_group_of_doubt():
     """Ten groups with one row each, errors 0.01 to 0.10: level k/11 takes the k-th."""
     calibration = Calibration(
         group=np.array([f"g{i}" for i in range(10)]),
-        pair=np.arange(10),
         log_ratio=np.zeros(10),
         log_error=np.arange(1, 11) / 100.0,
+        anchored_error=np.zeros((2, 10)),
     )
 
     assert calibration.half_width(9 / 11, np.zeros(1))[0] == pytest.approx(0.09)
@@ -114,9 +126,9 @@ def test_errors_that_differ_within_groups_need_less_than_a_group_of_doubt():
     groups = np.repeat([f"g{i:02d}" for i in range(20)], 200)
     calibration = Calibration(
         group=groups,
-        pair=np.repeat(np.arange(20), 200),
         log_ratio=np.zeros(len(groups)),
         log_error=random.standard_normal(len(groups)),
+        anchored_error=np.zeros((2, len(groups))),
     )
 
     assert calibration.half_width(0.9, np.zeros(1))[0] == pytest.approx(1.645, rel=0.03)
@@ -132,9 +144,9 @@ def test_unseen_groups_are_covered_as_promised_and_not_more():
         errors = scale * (0.7 * common + np.sqrt(1.0 - 0.49) * own)
         calibration = Calibration(
             group=np.repeat([f"g{i:02d}" for i in range(20)], 20),
-            pair=np.repeat(np.arange(20), 20),
             log_ratio=np.zeros(400),
             log_error=errors[:20].ravel(),
+            anchored_error=np.zeros((2, 400)),
         )
         half = calibration.half_width(0.9, np.zeros(1))[0]
         shares.append(np.mean(np.abs(errors[20:]) <= half))
@@ -207,6 +219,25 @@ def test_a_kink_is_not_smoothed_away():
     assert smoothed_best_mhz(kinked, "edp") == pytest.approx(1000.0, abs=40.0)
     assert smoothed_regret(kinked, 1000.0, "edp") < 0.02
     assert 0.06 < smoothed_regret(kinked, 1100.0, "edp") < 0.11
+
+
+def test_a_sweep_of_few_clocks_is_scored_as_it_was_measured():
+    """At nine clocks lines through nine points made nothing of the regret of the maximum clock."""
+    few = kept(replace(scattered(sd=0.0), time_s=np.maximum(1e3 / CLOCKS_MHZ, 1.0)), step=5)
+
+    assert len(few.sm_clock_mhz) < 30
+    for clock_mhz in few.sm_clock_mhz.tolist():
+        measured = regret(few, clock_mhz, "edp")
+        assert smoothed_regret(few, clock_mhz, "edp") == pytest.approx(measured)
+
+
+def kept(sweep, *, step):
+    """Return every ``step``-th row of a sweep."""
+    return Sweep(
+        sm_clock_mhz=sweep.sm_clock_mhz[::step],
+        power_w=sweep.power_w[::step],
+        time_s=sweep.time_s[::step],
+    )
 
 
 def test_what_scatter_costs_the_best_choice_is_the_least_of_so_many_normal_numbers():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
+from joulelab.core.threads import one_thread
 from joulelab.searching.model.belief import Belief
 from joulelab.searching.model.cells import CellKernel, Spread
 from joulelab.searching.model.covariances import Covariances
@@ -12,7 +13,6 @@ from joulelab.searching.model.law import log_time_power
 from joulelab.searching.model.priors import ANY_BOARD
 from joulelab.searching.model.rows import Observed, Rows
 from joulelab.searching.model.slopes import slopes
-from joulelab.searching.model.threads import one_thread
 
 INF = np.array([np.inf])
 CELLS = tuple(

@@ -8,6 +8,7 @@ import numpy as np
 from typing_extensions import override
 
 from joulelab.core.power_law import relative_time
+from joulelab.core.threads import one_thread
 from joulelab.hardware import GPUS
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.correction import Corrections
@@ -26,8 +27,8 @@ from joulelab.power_models.members.physics_laws import (
     time_parameters,
     typical_inputs,
 )
-from joulelab.power_models.members.readings import Law, fitted_to, met
-from joulelab.power_models.members.sweeps import caps_seen, clamped, own_scatter, thinned
+from joulelab.power_models.members.readings import Law, Readings, fitted_to, met
+from joulelab.power_models.members.sweeps import caps_seen, own_scatter, thinned
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Names, Runs
 from joulelab.power_models.state import State
@@ -87,9 +88,10 @@ class PhysicsModel(PowerModel):
         for number, profile in enumerate(queries.profiles):
             if profile.pair in self.known:
                 parameters[number] = self.known[profile.pair]
-        return self._law(queries, parameters)
+        return self._law_of(queries)(parameters)
 
     @override
+    @one_thread()
     def adapt(self, anchors: Runs, *, profiled: Runs | None = None) -> Self:
         """Return a new model that knows some measured points, as every model does.
 
@@ -114,9 +116,11 @@ class PhysicsModel(PowerModel):
     @override
     def errors_after(self, ratios: tuple[float, ...], queries: Queries, values: Array) -> Array:
         anchors = queries.nearest(ratios)
+        if not anchors.any():
+            return np.asarray(np.log(values / self.answer(queries)))
         measured_at = queries.select(anchors)
         parameters, scatter = self.shown(measured_at, values[anchors])
-        errors = np.log(values / self._law(queries, parameters))
+        errors = np.log(values / self._law_of(queries)(parameters))
         corrections = self.corrections.with_anchors(measured_at, errors[anchors], (), scatter)
         left = errors - corrections.log_factor(queries)
         left[anchors] = np.nan
@@ -167,60 +171,61 @@ class PhysicsModel(PowerModel):
         logs = np.log(np.maximum(dynamic, LEAST_DYNAMIC))
         return np.column_stack([logs, np.zeros(len(logs))])
 
-    def _law(self, queries: Queries, parameters: Array) -> Array:
-        """Return the values of ``queries``, whose profiles have ``parameters``."""
-        each = parameters[queries.profile]
+    def _law_of(self, queries: Queries) -> Law:
+        """Return the values of ``queries`` by the parameters of all profiles."""
+        which, ratio = queries.profile, queries.clock_ratio
         if self.target == "time_s":
             knee = memory_knee(queries, self._time_weights)
-            return relative_time(queries.clock_ratio, each, knee)
-        inputs = profile_inputs(queries, self._typical)
-        values = np.empty(len(queries))
+            return lambda parameters: relative_time(ratio, parameters[which], knee)
+        inputs = profile_inputs(queries, self._typical)[which]
+        boards = []
         for gpu, rows in queries.by_gpu():
-            spec = queries.profiles[queries.profile[rows[0]]].spec
-            values[rows] = spec.default_power_limit_w * self._shape(gpu, spec.key).power(
-                queries.clock_ratio[rows],
-                inputs[queries.profile[rows]],
-                np.exp(each[rows, 0]),
-                np.exp(each[rows, 1]),
-            )
-        return clamped(queries, values, self.caps_w)
+            spec = queries.profiles[which[rows[0]]].spec
+            cap_w = self.caps_w.get(gpu, np.inf)
+            boards.append((rows, self._shape(gpu, spec.key), spec.default_power_limit_w, cap_w))
+
+        def law(parameters: Array) -> Array:
+            values = np.empty(len(which))
+            dynamic, exponent = np.exp(parameters[which]).T
+            for rows, shape, limit_w, cap_w in boards:
+                share = shape.power(ratio[rows], inputs[rows], dynamic[rows], exponent[rows])
+                values[rows] = np.minimum(limit_w * share, cap_w)
+            return values
+
+        return law
 
     def shown(self, queries: Queries, values: Array) -> tuple[Array, Array]:
         """Return the parameters that readings show of each profile, and the scatter of these.
 
         The scatter is 0 where a profile was read once: that is met.
         """
-        guesses, scatter = self._guess(queries), np.zeros(len(queries.profiles))
-        parameters, free_level = guesses.copy(), self.target == "time_s"
-        for number, rows in queries.by_profile():
-            law = self._law_of(queries.select(rows), guesses, number)
-            if len(rows) == 1:
-                moved = met(law, values[rows], 2)
-            else:
-                moved, scatter[number] = fitted_to(
-                    law, values[rows], 2, scatters=self._scatters, free_level=free_level
-                )
-            parameters[number] = guesses[number] + moved * self._doubt
-        return parameters, scatter
+        parameters, scatter = self._guess(queries), np.zeros(len(queries.profiles))
+        counts = np.bincount(queries.profile, minlength=len(scatter))
+        moved, again = np.zeros(parameters.shape), counts[queries.profile] > 1
+        if not again.all():
+            moved = met(self._readings(queries.select(~again), values[~again]))
+        if again.any():
+            free_level = self.target == "time_s"
+            read = self._readings(queries.select(again), values[again], free_level=free_level)
+            fit = fitted_to(read, self._scatters)
+            moved = np.where(counts[:, None] > 1, fit.moved, moved)
+            scatter = np.where(counts > 1, fit.scatter, 0.0)
+        return parameters + moved * self._doubt, scatter
 
     def _departures(self, queries: Queries, values: Array) -> Array:
         """Return how far the parameters of the profiles asked about are from those guessed."""
-        guesses = self._guess(queries)
-        solved = guesses.copy()
-        for number, rows in queries.by_profile():
-            moved = met(self._law_of(queries.select(rows), guesses, number), values[rows], 2)
-            solved[number] = guesses[number] + moved * self._doubt
-        return np.asarray((solved - guesses)[np.unique(queries.profile)])
+        moved = met(self._readings(queries, values)) * self._doubt
+        return np.asarray(moved[np.unique(queries.profile)])
 
-    def _law_of(self, queries: Queries, guesses: Array, number: int) -> Law:
-        """Return the values of ``queries`` by how far parameters of their profile are moved."""
-        parameters = guesses.copy()
-
-        def law(moved: Array) -> Array:
-            parameters[number] = guesses[number] + moved * self._doubt
-            return self._law(queries, parameters)
-
-        return law
+    def _readings(self, queries: Queries, values: Array, *, free_level: bool = False) -> Readings:
+        guesses, law, doubt = self._guess(queries), self._law_of(queries), self._doubt
+        return Readings(
+            law=lambda moved: law(guesses + moved * doubt),
+            values=values,
+            which=queries.profile,
+            shape=(len(guesses), 2),
+            free_level=free_level,
+        )
 
     def place(self, queries: Queries, values: Array, gpus: Sequence[str]) -> None:
         """Learn the constants of new GPUs from some applications there, near the present ones."""

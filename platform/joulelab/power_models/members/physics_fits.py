@@ -21,9 +21,8 @@ from joulelab.power_models.members.physics_laws import (
     shape_by_catalogue,
     time_parameters,
 )
-from joulelab.power_models.members.sweeps import NEAR
 from joulelab.power_models.queries import Queries
-from joulelab.power_models.runs import Array, Index
+from joulelab.power_models.runs import NEAR_CAP, Array, Index
 
 LEAST_DYNAMIC = 1e-3
 _ROWS_PER_PROFILE = 3.0
@@ -74,7 +73,7 @@ def fitted_shape(
     doubt = np.concatenate(
         [
             SHAPE_DOUBT,
-            np.where(top >= (1.0 - NEAR) * cap, _AT_CAP, np.maximum(sd, _POINT_ERROR)),
+            np.where(top >= (1.0 - NEAR_CAP) * cap, _AT_CAP, np.maximum(sd, _POINT_ERROR)),
             np.full(len(used), STEEPNESS_DOUBT),
         ]
     )

@@ -11,65 +11,97 @@ that scatters: next to one another, they would turn their scatter into a slope.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
-from joulelab.power_models.runs import Array
+from joulelab.power_models.runs import Array, Index
 
 _READING_ERROR = 0.005
 """Relative standard error of a measured point, where nothing is known of its scatter."""
 _LEAST_SCATTER = 0.002
 _MOST_TRIED = 6
 
+_STEP = 1e-6
+_MOST_STEPS = 50
+_SETTLED = 1e-7
+"""Steps below this, in doubts, are the last of a profile."""
+_MOST_DAMPED = 1e9
+
 Law = Callable[[Array], Array]
-"""What is expected of each reading, by how far the parameters are moved, in their doubts."""
+"""What is expected of each reading, by parameters of all profiles, shape (profiles, parameters)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """Readings of some profiles, which are fitted side by side, each by its own parameters.
+
+    Attributes:
+        law: By how far parameters are moved from what is guessed, in their doubts.
+        values: The readings, shape ``(n,)``.
+        which: The profile of each, counted from 0.
+        shape: How many profiles and parameters there are.
+        free_level: Whether the readings of a profile are over one of them, which scatters as they
+            do: then they show the shape and not the level.
+    """
+
+    law: Law
+    values: Array
+    which: Index
+    shape: tuple[int, int]
+    free_level: bool = False
+
+    def sums(self, values: Array) -> Array:
+        """Return the sum over each profile."""
+        return np.bincount(self.which, values, self.shape[0]).astype(np.float64)
+
+    @property
+    def counts(self) -> Array:
+        """How many readings there are of each profile."""
+        return self.sums(np.ones(len(self.values)))
+
+    def errors(self, moved: Array) -> Array:
+        """Return the logs of measured over expected."""
+        off = np.log(self.values) - np.log(self.law(moved))
+        if not self.free_level:
+            return np.asarray(off)
+        return np.asarray(off - (self.sums(off) / np.maximum(self.counts, 1.0))[self.which])
 
 
 class Fit(NamedTuple):
-    """A law fitted to readings of one application.
+    """A law fitted to readings.
 
     Attributes:
-        moved: Parameters, as multiples of their doubts away from what is guessed.
-        scatter: Relative standard deviation of one of its readings.
+        moved: Parameters of each profile, as multiples of their doubts away from what is guessed.
+        scatter: Relative standard deviation of one reading of each profile.
     """
 
     moved: Array
-    scatter: float
+    scatter: Array
 
 
-def met(law: Law, values: Array, num_parameters: int) -> Array:
-    """Return how parameters are moved so that the law meets ``values``, as little as that needs."""
-
-    def misfit(moved: Array) -> Array:
-        return np.concatenate([np.log(law(moved) / values) / _READING_ERROR, moved])
-
-    return np.asarray(least_squares(misfit, np.zeros(num_parameters), max_nfev=50).x)
+def met(readings: Readings) -> Array:
+    """Return how parameters are moved so that the law meets readings, as little as that needs."""
+    return _likeliest(readings, np.zeros(readings.shape), _READING_ERROR)[0]
 
 
-def fitted_to(
-    law: Law, values: Array, num_parameters: int, *, scatters: Array, free_level: bool
-) -> Fit:
-    """Fit a law to two readings or more.
+def fitted_to(readings: Readings, scatters: Array) -> Fit:
+    """Fit a law to two readings or more of each profile.
 
-    Args:
-        law: What is expected of each reading.
-        values: The readings.
-        num_parameters: Of the law.
-        scatters: Relative scatters of single readings of other applications.
-        free_level: Whether the readings are over one of them, which scatters as they do: then
-            they show the shape and not the level.
+    ``scatters`` are the relative ones of single readings of other applications.
     """
     tried, share = _tried(scatters)
-    moved, evidence = np.zeros((len(tried), num_parameters)), np.log(share)
+    moved = np.zeros((len(tried), *readings.shape))
+    evidence = np.repeat(np.log(share)[:, None], readings.shape[0], axis=1)
     for number, scatter in enumerate(tried):
         first = moved[max(number - 1, 0)]
-        moved[number], found = _likeliest(law, values, first, float(scatter), free_level)
+        moved[number], found = _likeliest(readings, first, float(scatter))
         evidence[number] += found
-    likely = np.exp(evidence - evidence.max())
-    likely /= likely.sum()
-    return Fit(moved=likely @ moved, scatter=float(np.sqrt(likely @ tried**2)))
+    likely = np.exp(evidence - evidence.max(axis=0))
+    likely /= likely.sum(axis=0)
+    scatter = np.sqrt(np.einsum("tp,t->p", likely, tried**2))
+    return Fit(moved=np.einsum("tp,tpk->pk", likely, moved), scatter=scatter)
 
 
 def _tried(scatters: Array) -> tuple[Array, Array]:
@@ -83,18 +115,46 @@ def _tried(scatters: Array) -> tuple[Array, Array]:
     return known[steps], share / share.sum()
 
 
-def _likeliest(
-    law: Law, values: Array, first: Array, scatter: float, free_level: bool
-) -> tuple[Array, float]:
-    """Return the likeliest parameters if readings scatter so, and the log of the evidence of it."""
-    logs = np.log(values)
+def _likeliest(readings: Readings, first: Array, scatter: float) -> tuple[Array, Array]:
+    """Return the likeliest parameters if readings scatter so, and the log of the evidence of it.
 
-    def misfit(moved: Array) -> Array:
-        error = logs - np.log(law(moved))
-        off = error - error.mean() if free_level else error
-        return np.concatenate([off / scatter, moved])
+    By damped Gauss-Newton steps of each profile (Levenberg 1944; Marquardt 1963).
+    """
+    moved, damping = first.copy(), np.full(readings.shape[0], 1e-3)
+    errors = readings.errors(moved) / scatter
+    cost = _cost(readings, errors, moved)
+    for _ in range(_MOST_STEPS):
+        normal, slope = _linear(readings, errors, moved, scatter)
+        damped = normal * (1.0 + damping[:, None, None] * np.eye(readings.shape[1]))
+        tried = moved - np.linalg.solve(damped, slope[:, :, None])[:, :, 0]
+        errors_tried = readings.errors(tried) / scatter
+        cost_tried = _cost(readings, errors_tried, tried)
+        is_better = cost_tried < cost
+        settled = np.abs(tried - moved).max(axis=1) < _SETTLED
+        moved = np.where(is_better[:, None], tried, moved)
+        errors = np.where(is_better[readings.which], errors_tried, errors)
+        cost = np.where(is_better, cost_tried, cost)
+        damping = damping * np.where(is_better, 0.1, 10.0)
+        if (settled | (damping > _MOST_DAMPED)).all():
+            break
+    _, spread = np.linalg.slogdet(_linear(readings, errors, moved, scatter)[0])
+    num_free = readings.counts - readings.free_level
+    return moved, -cost - num_free * np.log(scatter) - 0.5 * spread
 
-    found = least_squares(misfit, first, max_nfev=50)
-    _, spread = np.linalg.slogdet(found.jac.T @ found.jac)
-    num_free = len(logs) - free_level
-    return np.asarray(found.x), float(-found.cost - num_free * np.log(scatter) - 0.5 * spread)
+
+def _cost(readings: Readings, errors: Array, moved: Array) -> Array:
+    return np.asarray((readings.sums(errors**2) + (moved**2).sum(axis=1)) / 2.0)
+
+
+def _linear(readings: Readings, errors: Array, moved: Array, scatter: float) -> tuple[Array, Array]:
+    """Return the second and first derivatives of the cost by the parameters of each profile."""
+    num_profiles, num_parameters = readings.shape
+    steps = _STEP * np.eye(num_parameters)
+    slopes = [(readings.errors(moved + step) / scatter - errors) / _STEP for step in steps]
+    normal = np.empty((num_profiles, num_parameters, num_parameters))
+    slope = moved.copy()
+    for row, own in enumerate(slopes):
+        slope[:, row] += readings.sums(own * errors)
+        for column, other in enumerate(slopes):
+            normal[:, row, column] = readings.sums(own * other) + (row == column)
+    return normal, slope

@@ -1,37 +1,48 @@
 """What the runs of a sweep show: power caps and scatter, and fewer of them to learn from."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from joulelab.power_models.queries import Queries
-from joulelab.power_models.runs import Array, Index
+from joulelab.power_models.runs import NEAR_CAP, Array, Index
 
-NEAR = 0.03
-"""How far (relative) from its limit a capped board is kept."""
 _LEAST_ROWS = 3
+_LEAST_SPAN = 0.1
+"""Clocks, in logs, over which the power of no application stays the same unless a cap holds it; of
+one that memory bounds it may, but not at the very power of another."""
+_LEAST_FLAT = 2
 
 
 def caps_seen(queries: Queries, power_w: Array) -> dict[str, float]:
     """Return the power at which GPUs were capped, by label; without those that were not.
 
     A GPU was capped if several runs drew its limit, the board's default where none is known, and
-    none drew more.
+    none drew more; or if several applications drew the same power up to their highest clocks, and
+    none drew more: boards are sold with limits of their own.
     """
     found = {}
     limits_w = [p.power_limit_w or p.spec.default_power_limit_w for p in queries.profiles]
     share = power_w / queries.of_profiles(limits_w)
     for gpu, rows in queries.by_gpu():
-        near = rows[np.abs(share[rows] - 1.0) <= NEAR]
-        if len(near) >= _LEAST_ROWS and share[rows].max() <= 1.0 + NEAR:
+        near = rows[np.abs(share[rows] - 1.0) <= NEAR_CAP]
+        if share[rows].max() > 1.0 + NEAR_CAP or len(near) < _LEAST_ROWS:
+            near = _flat_at_top(queries, power_w, rows)
+        if len(near):
             found[gpu] = float(np.median(power_w[near]))
     return found
 
 
-def clamped(queries: Queries, power_w: Array, caps_w: Mapping[str, float]) -> Array:
-    """Return ``power_w``, at most the cap of each query's GPU."""
-    caps = queries.of_profiles([caps_w.get(profile.gpu, np.inf) for profile in queries.profiles])
-    return np.minimum(power_w, caps)
+def _flat_at_top(queries: Queries, power_w: Array, rows: Index) -> Index:
+    """Return the rows of a GPU at which several applications drew the same, its highest power."""
+    near = rows[power_w[rows] >= (1.0 - NEAR_CAP) * power_w[rows].max()]
+    flat = []
+    for number in np.unique(queries.profile[near]):
+        own = near[queries.profile[near] == number]
+        clocks_mhz = queries.sm_clock_mhz[own]
+        highest_mhz = queries.sm_clock_mhz[rows[queries.profile[rows] == number]].max()
+        wide = np.log(highest_mhz / clocks_mhz.min()) >= _LEAST_SPAN
+        if len(own) >= _LEAST_ROWS and wide and clocks_mhz.max() == highest_mhz:
+            flat.append(own)
+    return np.concatenate(flat) if len(flat) >= _LEAST_FLAT else near[:0]
 
 
 _LEAST_CLOCKS = 5

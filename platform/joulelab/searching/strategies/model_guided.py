@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
+from joulelab.core.threads import one_thread
 from joulelab.searching.base import Outcome, Strategy
 from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem
@@ -16,7 +17,6 @@ from joulelab.searching.model.forecast import Forecast, Forecaster
 from joulelab.searching.model.improvement import Improvement, Improvements, promising
 from joulelab.searching.model.infeasible import surely_infeasible
 from joulelab.searching.model.lookahead import lowest_after
-from joulelab.searching.model.threads import one_thread
 from joulelab.searching.standing import LEVEL
 
 Array = NDArray[np.float64]

@@ -1,0 +1,255 @@
+"""How the recommended power model compares with its members and with rules that need no model.
+
+Usage: python benchmarks/recommended_model.py [--data FOLDER] [--only WORD ...]
+
+A row is a table of ../shared/data that was held out: every application of a table in turn, or a
+whole source or board of others. Each held-out application is measured once, at the default clock,
+or there and at 0.6 of it; what was measured is not scored. Regret is the EDP at the chosen clock
+over that at the best measured point, which is best by luck as well, for all alike. Below each table
+are the paired differences of regrets over applications, the recommended model less the other, with
+95 % intervals (bootstrap). Last come power limits: time under a limit over that at the board's own,
+from one run there, on public runs of training on a V100.
+"""
+
+import argparse
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from model_transfer import joined
+from power_models import DATA_SETS
+from rich.console import Console
+from rich.table import Table
+
+from joulelab.power_models.calibration import SECOND_POINT
+from joulelab.power_models.decision import Sweep, best_fixed_ratio, measured_sweep, regret
+from joulelab.power_models.members.stacked import StackedModel
+from joulelab.power_models.operating_model import OperatingModel
+from joulelab.power_models.queries import Profile, Queries, queries_of, sweep
+from joulelab.power_models.readers import runs_of_rows
+from joulelab.power_models.runs import Array, Flags, Runs
+from joulelab.power_models.validation import WARM
+
+_DATA = Path(__file__).parents[2] / "shared" / "data"
+_CONSOLE = Console(width=140)
+_ANCHORS = (WARM, (1.0, SECOND_POINT))
+_QUADRATIC = (1.0, 0.8, 0.6)
+_LEVEL = 0.9
+_STACKED, _FIXED = "stacked", "fixed clock"
+_SIMPLE = ("mean", "random_forest", _FIXED)
+_REPLAYS = 4000
+_CAPS_FILE, _CAPS_GPU, _CAPS_BOARD = "power_limit_batch_training.csv", "V100", "v100_pcie"
+_WITHIN = 0.08
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """What is held out of some tables, and what is trained on."""
+
+    name: str
+    trained: Runs
+    tested: Runs
+
+
+@dataclass(slots=True)
+class Scores:
+    """Scores of one who chooses, by application.
+
+    Attributes:
+        power: Mean error of power, relative; not a number for a rule without a model.
+        time: The same of time.
+        regret: EDP at the chosen clock over the least measured one, less 1.
+        covered: Share of powers within 90 % intervals; empty where there are none.
+    """
+
+    power: list[float] = field(default_factory=list)
+    time: list[float] = field(default_factory=list)
+    regret: list[float] = field(default_factory=list)
+    covered: list[float] = field(default_factory=list)
+
+
+def main(folder: Path, only: Sequence[str]) -> None:
+    """Print a table for each choice of anchors and each held-out table."""
+    tables = [data.read(folder) for data in DATA_SETS]
+    found: dict[tuple[str, tuple[float, ...]], dict[str, Scores]] = {}
+    for case in _cases(*tables):
+        if only and not any(word in case.name for word in only):
+            continue
+        model = OperatingModel(power=StackedModel(), time=StackedModel("time_s")).fit(case.trained)
+        for anchors in _ANCHORS:
+            scores = found.setdefault((case.name, anchors), {})
+            _score(case, model, anchors, scores)
+        _CONSOLE.print(f"scored {case.name}", style="dim")
+    for (name, anchors), scores in found.items():
+        _print(name, anchors, scores)
+    if (folder / _CAPS_FILE).is_file() and (not only or "caps" in only):
+        _print_caps(folder, joined(*tables))
+
+
+def _cases(hpc: Runs, llm: Runs, inference: Runs) -> Iterator[HeldOut]:
+    on_a100 = llm.gpu == "A100-SXM4-80GB"
+    stages, a40 = llm.select(on_a100), llm.select(~on_a100)
+    for name, runs in (("HPC, each application", hpc), ("LLM stages A100, each", stages)):
+        for _, application in runs.pairs:
+            mine = runs.application == application
+            yield HeldOut(name=name, trained=runs.select(~mine), tested=runs.select(mine))
+    yield HeldOut(name="HPC, from LLM stages", trained=llm, tested=hpc)
+    yield HeldOut(name="LLM stages A100, from HPC", trained=hpc, tested=stages)
+    yield HeldOut(name="A40, from both A100", trained=joined(hpc, stages), tested=a40)
+    yield HeldOut(name="AI inference, from all others", trained=joined(hpc, llm), tested=inference)
+
+
+def _score(
+    case: HeldOut, model: OperatingModel, anchors: tuple[float, ...], scores: dict[str, Scores]
+) -> None:
+    queries = queries_of(case.tested)
+    anchored = queries.nearest(anchors)
+    measured = case.tested.select(anchored)
+    fixed = best_fixed_ratio(case.trained, case.trained, "edp")
+    for who, one in _models(model).items():
+        adapted = one.adapt(measured, profiled=case.tested)
+        mine = scores.setdefault(who, Scores())
+        power_w = adapted.predict(queries, "power_w")
+        _add(mine, case.tested, anchored, power_w, adapted.predict(queries, "time_s"))
+        if who == _STACKED and len(set(case.trained.application)) > 1 / (1 - _LEVEL):
+            _add_covered(mine, case.tested, anchored, adapted, queries)
+    rule = scores.setdefault(_FIXED, Scores())
+    bent = scores.setdefault(f"quadratic, {len(_QUADRATIC)} points", Scores())
+    for pair, rows in case.tested.by_pair():
+        one_run = case.tested.select(rows)
+        default_mhz = one_run.sm_clock_mhz[one_run.profile_row(*pair)]
+        rule.regret.append(regret(measured_sweep(one_run), fixed * default_mhz, "edp"))
+        _add(bent, one_run, queries_of(one_run).nearest(_QUADRATIC), *_bent(one_run))
+
+
+def _models(model: OperatingModel) -> Mapping[str, OperatingModel]:
+    """Return the model and its members."""
+    found = {_STACKED: model}
+    if isinstance(model.power, StackedModel) and isinstance(model.time, StackedModel):
+        for power, time in zip(model.power.members, model.time.members, strict=True):
+            found[power.name] = OperatingModel(power=power, time=time)
+    return found
+
+
+def _add(scores: Scores, tested: Runs, measured: Flags, power_w: Array, time_s: Array) -> None:
+    for _, rows in tested.by_pair():
+        kept = rows[~measured[rows]]
+        scores.power.append(float(np.abs(power_w[kept] / tested.power_w[kept] - 1.0).mean()))
+        scores.time.append(float(np.abs(time_s[kept] / tested.time_s[kept] - 1.0).mean()))
+        predicted = Sweep(
+            sm_clock_mhz=tested.sm_clock_mhz[rows], power_w=power_w[rows], time_s=time_s[rows]
+        )
+        chosen_mhz = float(predicted.sm_clock_mhz[predicted.best("edp")])
+        scores.regret.append(regret(measured_sweep(tested.select(rows)), chosen_mhz, "edp"))
+
+
+def _add_covered(
+    scores: Scores, tested: Runs, measured: Flags, model: OperatingModel, queries: Queries
+) -> None:
+    lower, upper = model.predict_interval(queries, "power_w", _LEVEL)
+    inside = (lower <= tested.power_w) & (tested.power_w <= upper)
+    scores.covered += [float(inside[r[~measured[r]]].mean()) for _, r in tested.by_pair()]
+
+
+def _bent(tested: Runs) -> tuple[Array, Array]:
+    """Return power and time by parabolas through the logs of three measured points."""
+    queries = queries_of(tested)
+    known = queries.nearest(_QUADRATIC)
+    found = []
+    for values in (tested.power_w, tested.time_s):
+        degree = min(2, int(known.sum()) - 1)
+        curve = np.polyfit(queries.clock_ratio[known], np.log(values[known]), degree)
+        found.append(np.exp(np.polyval(curve, queries.clock_ratio)))
+    return found[0], found[1]
+
+
+def _print(name: str, anchors: tuple[float, ...], scores: Mapping[str, Scores]) -> None:
+    at = ", ".join(f"{anchor:g}" for anchor in anchors)
+    num = len(scores[_STACKED].regret)
+    table = Table(
+        *("who", "power", "time", "EDP regret", "worst", "coverage", "stacked less it, 95 %"),
+        title=f"{name}: n = {num}, measured at {at}",
+    )
+    for who, each in scores.items():
+        off = np.array(scores[_STACKED].regret) - np.array(each.regret)
+        table.add_row(
+            who,
+            _percent(np.mean(each.power)) if each.power else "",
+            _percent(np.mean(each.time)) if each.time else "",
+            _percent(np.mean(each.regret)),
+            _percent(np.max(each.regret)),
+            f"{np.mean(each.covered):.2f}" if each.covered else "",
+            "" if who == _STACKED else _difference(off),
+        )
+    _CONSOLE.print(table)
+
+
+def _difference(off: Array) -> str:
+    drawn = np.random.default_rng(0).choice(off, (_REPLAYS, len(off))).mean(axis=1)
+    low, high = np.percentile(drawn, (2.5, 97.5))
+    return f"{100 * off.mean():+.2f} ({100 * low:+.2f} to {100 * high:+.2f})"
+
+
+def _print_caps(folder: Path, runs: Runs) -> None:
+    """Print how far times under power limits are off, from one run at the highest limit."""
+    with (folder / _CAPS_FILE).open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["gpu"] == _CAPS_GPU]
+    model = OperatingModel(power=StackedModel(), time=StackedModel("time_s")).fit(runs)
+    jobs: dict[tuple[str, str], dict[float, tuple[float, float]]] = {}
+    for row in rows:
+        own = jobs.setdefault((row["app"], row["batch"]), {})
+        own[float(row["power_limit_w"])] = float(row["power_w"]), float(row["time_s"])
+    for who, one in _models(model).items():
+        errors = [off for job in jobs.values() for off in _cap_errors(one, job)]
+        _print_within(who, np.array(errors))
+    ratios = [d[max(d)][1] / d[limit][1] for d in jobs.values() for limit in d if limit < max(d)]
+    usual = float(np.median(ratios))
+    _print_within(f"a constant {usual:.2f}, the median of all", np.array(ratios) - usual)
+
+
+def _cap_errors(model: OperatingModel, job: Mapping[float, tuple[float, float]]) -> list[float]:
+    """Return predicted less measured throughput over that at the highest limit, by limit."""
+    top_w = max(job)
+    power_w, time_s = job[top_w]
+    default_mhz = 1380.0
+    stock = {"sm_clock_mhz": default_mhz, "power_w": power_w, "time_s": time_s}
+    names = {"application": "job", "gpu": _CAPS_BOARD}
+    warm = model.adapt(runs_of_rows([stock | names]))
+    found = []
+    for limit_w, (_, capped_s) in job.items():
+        if limit_w == top_w:
+            continue
+        profile = Profile(
+            application="job",
+            gpu=_CAPS_BOARD,
+            board=_CAPS_BOARD,
+            clock_mhz=default_mhz,
+            activity={},
+            time_s=time_s,
+            power_limit_w=limit_w,
+        )
+        predicted_s = warm.predict(sweep(profile, [default_mhz]), "time_s")[0]
+        found.append(float(time_s / predicted_s - time_s / capped_s))
+    return found
+
+
+def _print_within(who: str, errors: Array) -> None:
+    share = (np.abs(errors) <= _WITHIN).sum()
+    _CONSOLE.print(
+        f"{_CAPS_FILE}, {_CAPS_GPU}: {who}: {share} of {len(errors)} throughput ratios within "
+        f"{100 * _WITHIN:.0f} points, mean {_percent(np.abs(errors).mean())}"
+    )
+
+
+def _percent(share: float | np.floating) -> str:
+    return f"{100 * share:.2f} %"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=_DATA, help="folder of measured tables")
+    parser.add_argument("--only", nargs="*", default=(), help="parts of names, or 'caps'")
+    chosen = parser.parse_args()
+    main(chosen.data, chosen.only)

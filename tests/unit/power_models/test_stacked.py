@@ -1,0 +1,135 @@
+"""The recommended member: how it weighs its members, and what it says between them."""
+
+import functools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic_runs import rows_by_law, runs_by_law
+
+from joulelab.power_models import POWER_MODELS
+from joulelab.power_models.members.stacked import MEMBERS, LeftOut, StackedModel, _weighed
+from joulelab.power_models.operating_model import OperatingModel
+from joulelab.power_models.queries import queries_of
+from joulelab.power_models.readers import runs_of_rows
+
+NAMES = [kind.name for kind in MEMBERS]
+GROUPS = np.repeat([f"g{number:02d}" for number in range(20)], 6)
+
+
+def left_out(*scales, seed=0):
+    """Return independent errors of members with these scales, alike after any anchors."""
+    random = np.random.default_rng(seed)
+    errors = np.array([scale * random.standard_normal((1, len(GROUPS))) for scale in scales])
+    return LeftOut(
+        group=GROUPS, log_ratio=np.zeros(len(GROUPS)), errors=np.repeat(errors, 3, axis=1)
+    )
+
+
+def test_independent_errors_are_weighed_by_their_inverse_variances():
+    """The least variance of a mean: Cochran 1937. Equal weights count for two groups of 20."""
+    weights = _weighed(left_out(0.1, 0.2, 0.2))[0]
+
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights == pytest.approx([4 / 6, 1 / 6, 1 / 6], abs=0.08)
+
+
+def test_a_member_that_is_right_has_nearly_all_the_weight():
+    assert _weighed(left_out(0.2, 0.002, 0.2))[0][1] > 0.9
+
+
+def test_one_group_that_no_member_predicts_does_not_decide():
+    some = left_out(0.02, 0.2, 0.2)
+    wild = some.errors.copy()
+    wild[0, :, GROUPS == "g00"] += 1.0
+
+    weights = _weighed(LeftOut(group=GROUPS, log_ratio=some.log_ratio, errors=wild))[0]
+
+    assert np.argmax(weights) == 0
+
+
+def test_without_groups_to_leave_out_members_count_alike():
+    assert _weighed(None) == pytest.approx(np.full((3, 3), 1 / 3))
+
+
+@functools.cache
+def fitted(boards=("a100_sxm",)):
+    rows = [row for gpu in boards for row in rows_by_law(6, gpu=gpu, noise=0.01)]
+    return OperatingModel(power=StackedModel(), time=StackedModel("time_s")).fit(runs_of_rows(rows))
+
+
+def test_power_and_time_have_the_same_weights():
+    """Apart they were, and the EDP of the chosen clock was twice as far above the best."""
+    model = fitted()
+
+    for name in ("weights", "weights_elsewhere"):
+        power, time = (getattr(each, f"_{name}") for each in (model.power, model.time))
+        assert (power == time).all()
+
+
+@pytest.mark.parametrize("ratios", [(), (1.0,), (1.0, 0.6)])
+def test_an_answer_is_the_weighted_mean_of_the_logarithms_of_the_members(ratios):
+    unseen = runs_by_law(1, seed=7)
+    queries = queries_of(unseen)
+    anchored = queries.nearest(ratios)
+    power = fitted().power
+    model = power.adapt(unseen.select(anchored), profiled=unseen) if ratios else power
+
+    logs = np.log([each.predict(queries) for each in model.members])
+
+    mean = power._weights[len(ratios)] @ logs
+    assert np.log(model.predict(queries)) == pytest.approx(mean, rel=1e-12)
+
+
+def test_a_board_of_another_kind_has_the_weights_of_boards_that_were_left_out():
+    model = fitted(("a100_sxm", "a100_pcie"))
+    clocks_mhz = (510, 750, 945, 1170, 1380)
+    there = runs_of_rows(rows_by_law(1, gpu="v100_pcie", seed=7, clocks_mhz=clocks_mhz))
+    queries = queries_of(there)
+
+    logs = np.log([each.predict(queries) for each in model.power.members])
+
+    assert model.power._weights_elsewhere != pytest.approx(model.power._weights)
+    expected = np.exp(model.power._weights_elsewhere[0] @ logs)
+    assert model.power.predict(queries) == pytest.approx(expected, rel=1e-9)
+
+
+def test_intervals_are_wider_on_a_board_that_was_not_trained_on():
+    """One point measured, 10 % were covered on a board left out where 90 % were promised."""
+    power = fitted(("a100_sxm", "a100_pcie")).power
+    asked = [queries_of(runs_by_law(1, seed=7))]
+    stranger = replace(asked[0].profiles[0], gpu="of another kind")
+    asked.append(replace(asked[0], profiles=(stranger,)))
+
+    here, there = (power.predict_interval(each, level=0.8) for each in asked)
+
+    width = np.log(there.upper / there.lower) / np.log(here.upper / here.lower)
+    assert width == pytest.approx(np.full(len(width), power._widening[0]))
+    assert power._widening.min() >= 2.0
+
+
+def test_it_errs_no_more_than_its_best_member_where_one_law_holds():
+    unseen = runs_by_law(6, seed=11)
+    queries = queries_of(unseen)
+    anchored = queries.nearest((1.0,))
+    warm = fitted().adapt(unseen.select(anchored), profiled=unseen)
+
+    def error(model):
+        return np.abs(model.predict(queries)[~anchored] / unseen.power_w[~anchored] - 1.0).mean()
+
+    assert error(warm.power) < 1.1 * min(error(each) for each in warm.power.members)
+
+
+def test_two_clocks_of_each_application_are_enough():
+    """After anchors at both of them nothing is left to learn weights from."""
+    power = StackedModel().fit(runs_by_law(4, clocks_mhz=(840, 1410)))
+
+    assert power._weights[2] == pytest.approx(np.full(3, 1 / 3))
+    assert np.isfinite(power.predict(queries_of(runs_by_law(1, seed=7)))).all()
+
+
+def test_it_is_what_is_trained_unless_another_is_named():
+    from joulelab.cli.power_models import Train
+
+    assert Train.__dataclass_fields__["power"].default == StackedModel.name
+    assert POWER_MODELS[StackedModel.name] is StackedModel
