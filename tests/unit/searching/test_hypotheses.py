@@ -11,7 +11,7 @@ from joulelab.searching.model.covariances import Covariances
 from joulelab.searching.model.forecast import Forecaster
 from joulelab.searching.model.hypotheses import Hypotheses
 from joulelab.searching.model.lookahead import lowest_after
-from joulelab.searching.model.priors import ANY_BOARD, board_prior
+from joulelab.searching.model.parameters import ANY_BOARD, board_prior
 from joulelab.searching.model.rows import Observed, Rows
 from joulelab.searching.space import SearchSpace
 
@@ -48,6 +48,23 @@ def test_time_of_the_host_stays_and_time_of_the_memory_grows_below_its_knee():
     assert expected_time(memory, 0.25) == pytest.approx(0.556 / 0.25, rel=0.08)
     assert host.weights[1] > 0.8
     assert memory.weights[1] < 0.5
+
+
+def test_a_fit_that_goes_on_from_fewer_measurements_finds_what_one_from_the_prior_does_not():
+    """A law that held was given up, as steps from the prior ended far off."""
+    board, ratio = board_prior(None, 1410), np.linspace(1.0, 0.35, 30)
+    work_s = (ratio**-4 + 0.5**4) ** 0.25
+    time_s, volts = work_s + 0.1, 1.0 + np.maximum(0.0, ratio - 0.7)
+    power_w = 80.0 + 60.0 * ratio * volts**2 + 200.0 * ratio * volts**2 * work_s / time_s
+    seen = observed(ratio, time_s, power_w)
+
+    found = Hypotheses(CELLS, seen.first(3), board)
+    for num in (6, 12, 30):
+        found = Hypotheses(CELLS, seen.first(num), board, before=found)
+
+    near = found.beliefs[0].expected(seen.rows) - seen.logs
+    assert np.abs(near).max() < 0.01
+    assert found.weights[:2].sum() > 0.9
 
 
 def test_what_hypotheses_disagree_about_is_uncertain():
