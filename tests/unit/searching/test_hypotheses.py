@@ -10,6 +10,7 @@ from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.covariances import Covariances
 from joulelab.searching.model.forecast import Forecaster
 from joulelab.searching.model.hypotheses import Hypotheses
+from joulelab.searching.model.improvement import Improvements
 from joulelab.searching.model.lookahead import lowest_after
 from joulelab.searching.model.parameters import ANY_BOARD, board_prior
 from joulelab.searching.model.rows import Observed, Rows
@@ -102,6 +103,21 @@ def known_at(*told):
         )
         evidence.add(Outcome(candidate=space[place], figures=figures))
     return forecaster, forecaster.forecast()
+
+
+def test_that_any_is_better_is_likelier_than_that_one_is_and_no_likelier_than_their_sum():
+    _, forecast = known_at((1.0, 600.0), (0.8, 420.0))
+    places = np.flatnonzero(forecast.rows.ratio < 0.79)
+    best = int(np.argmin(forecast.log_cost))
+    of_all = Improvements(forecast, best, places)
+
+    chance = of_all.after(()).chance
+    of_any = of_all.chance_of_any((), np.ones(len(places)))
+    of_none = of_all.chance_of_any((), np.zeros(len(places)))
+
+    assert 0.02 < chance.max() < 0.98
+    assert chance.max() - 0.08 < of_any < min(chance.sum(), 1.0) + 0.08  # 400 draws
+    assert of_none == 0.0
 
 
 def place_of(forecaster, ratio):
