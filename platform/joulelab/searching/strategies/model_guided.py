@@ -38,6 +38,8 @@ _CLOSE, _CLOSE_LAWLESS = 2e-3, 1e-2
 is known to fail, and with it what is expected."""
 _OPEN = 0.05
 """Probability that any configuration is better by what matters, from which on one is tried."""
+_WORTH = 5e-4
+"""Least expected improvement for which something is tried that may not keep to the constraints."""
 _LOST = 1e3
 """Finite logarithm of a cost that is infinite."""
 
@@ -121,12 +123,16 @@ class ModelGuided(Strategy):
         gain = self._gain(forecast, free & ~forecast.is_capped)
         best = int(np.argmax(gain.expected))
         close = _CLOSE_LAWLESS if forecast.belief.is_lawless else _CLOSE
-        is_open = gain.chance.max() > _OPEN
+        is_open = gain.chance.max() > _OPEN and gain.expected[best] > _WORTH
+        likely = free & ~forecast.is_capped & (forecast.feasible >= _EVEN)
         is_close = gain.expected[best] < close or not is_open
-        if is_close and (beside := self._beside(forecast, free)) is not None:
+        if is_close and (beside := self._beside(forecast, likely)) is not None:
             return beside
-        is_open = is_open or self._chance_of_any(forecast, free) > _OPEN
-        return best if is_open and gain.expected[best] > 0.0 else None
+        if is_open:
+            return best
+        worth = np.where(likely, gain.expected, 0.0)
+        best, is_open = int(np.argmax(worth)), self._chance_of_any(forecast, likely) > _OPEN
+        return best if is_open and worth[best] > 0.0 else None
 
     def _probe(self, free: NDArray[np.bool_]) -> int | None:
         """Return where a probe of the baseline's cell tells most; ``None`` if it had its probes."""
@@ -151,7 +157,6 @@ class ModelGuided(Strategy):
         tried[self._out] = True
         if (choice := self._best(forecast)) is None:
             return None
-        free = free & ~forecast.is_capped & (forecast.feasible >= _EVEN)
         for each in dict.fromkeys((choice, self._lowest(forecast))):
             gap = widest_gap(
                 forecast.rows, each, tried, free, is_lawless=forecast.belief.is_lawless
@@ -211,7 +216,7 @@ class ModelGuided(Strategy):
         """Return how likely anything that was not measured is better by what matters."""
         if (known := self._improvements) is None or known.forecast is not forecast:
             return 1.0
-        feasible = np.where(free & ~forecast.is_capped, forecast.feasible, 0.0)
+        feasible = np.where(free, forecast.feasible, 0.0)
         return known.chance_of_any(self._out, feasible[known.places])
 
     def _best(self, forecast: Forecast) -> int | None:
