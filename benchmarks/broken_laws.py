@@ -7,7 +7,7 @@ single fault each. The recorded ones lie in ../shared/data and are no part of th
 import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from pathlib import Path
 
@@ -54,6 +54,7 @@ class Table:
 
     Attributes:
         name: Of the table.
+        source: Where it is from.
         problem: What is searched.
         energy_j: Energy of each configuration.
         time_s: Time of each.
@@ -71,6 +72,7 @@ class Table:
     noise: float = ENERGY_NOISE
     stated: float = ENERGY_NOISE
     has_outliers: bool = False
+    source: str = "made"
 
     @property
     def regret(self) -> Array:
@@ -283,10 +285,12 @@ def recorded(data: Path) -> Iterator[Table]:
         rows = _rows(data / f"{name}.csv", ("sm_clock_mhz",))
         for (gpu, app), points in rows.items():
             spec = GPUS[gpus[gpu]]
-            yield _of_points(f"{gpu} {app}", ("sm_clock_mhz",), points, spec, gpu != "A40")
+            table = _of_points(f"{gpu} {app}", ("sm_clock_mhz",), points, spec, gpu != "A40")
+            yield replace(table, source=f"{name}, {gpu}")
     axes = ("batch", "power_limit_w")
     for (gpu, app), points in _rows(data / "power_limit_batch_training.csv", axes).items():
-        yield _of_points(f"{gpu} {app}", axes, points, None, False)
+        table = _of_points(f"{gpu} {app}", axes, points, None, False)
+        yield replace(table, source=f"power_limit_batch_training, {gpu}")
 
 
 Points = Mapping[tuple[float, ...], tuple[float, float]]

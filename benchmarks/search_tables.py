@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How searches end on tables that break the law which the model-guided search assumes.
 
-Usage: python benchmarks/search_tables.py [--seeds 20] [--rival-seeds 5] [--only NAME ...]
+Usage: python benchmarks/search_tables.py [--seeds 20] [--gp-seeds 2] [--only NAME ...]
 
 Every table is searched as a user gets it, model-guided with repeats, and by Optuna's TPE and
 Gaussian process and at random with twice as many trials. Tables are those of
@@ -9,7 +9,7 @@ Gaussian process and at random with twice as many trials. Tables are those of
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from figures import Figure, print_figures, share_figure
 from optuna_search import OptunaSearch
 from rich.console import Console
 from rich.table import Table as Printed
+from scipy.stats import binomtest
 
 from joulelab.searching.answer import answer
 from joulelab.searching.base import Strategy
@@ -35,7 +36,8 @@ from joulelab.searching.strategies.random import Random
 _DATA = Path(__file__).parents[2] / "shared" / "data"
 _WITHIN, _WORSE = 0.01, 0.03
 _RIVALS = {"TPE": "TPESampler", "GP": "GPSampler", "random": None}
-_CONSOLE = Console(width=160)
+_CONSOLE = Console(width=180)
+Array = np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +47,15 @@ class Settings:
     Attributes:
         seeds: How often each table is searched.
         rival_seeds: How often by each of the others; 0 for not at all.
+        gp_seeds: How often by the Gaussian process, which takes 5 s for a search.
         most: Trials that a search may make.
         only: Beginnings of the names of tables; all if there are none.
         data: Folder of the recorded tables.
     """
 
     seeds: int = 20
-    rival_seeds: int = 5
+    rival_seeds: int = 20
+    gp_seeds: int = 2
     most: int = 40
     only: tuple[str, ...] = ()
     data: Path = _DATA
@@ -77,23 +81,49 @@ class Run:
     made: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """All searches of one table.
+
+    Attributes:
+        name: Of the table.
+        runs: Our searches.
+        rivals: How far the choices of each other search are off.
+    """
+
+    name: str
+    runs: Sequence[Run]
+    rivals: Mapping[str, Array]
+
+    @property
+    def regrets(self) -> Array:
+        """How far our choices are off."""
+        return np.array([run.regret for run in self.runs])
+
+
 def figures(settings: Settings | None = None) -> list[Figure]:
     """Return the figures; prints every table on the way."""
     settings = settings or Settings()
     wanted = [t for t in tables(settings.data) if t.name.startswith(settings.only or ("",))]
-    found, rivals = {}, {}
+    every: list[Searched] = []
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
-        for table in wanted:
-            seeds = range(settings.seeds)
-            found[table.name] = list(pool.map(partial(_run, table, settings.most), seeds))
-            _CONSOLE.print(table.name, *_cells(found[table.name]), style="dim")
-            num_trials = round(2 * np.mean([run.made for run in found[table.name]]))
-            tasks = [(name, seed) for name in _RIVALS for seed in range(settings.rival_seeds)]
-            regrets = pool.map(partial(_rival_regret, table, num_trials), tasks)
-            rivals[table.name] = _means(tasks, list(regrets))
-    _print(found, rivals)
-    return list(_promised(found, rivals, settings))
+        for source in dict.fromkeys(table.source for table in wanted):
+            of_source = [_searched(pool, t, settings) for t in wanted if t.source == source]
+            _print(source, of_source)
+            every += of_source
+    return list(_promised(every, settings))
+
+
+def _searched(pool: ProcessPoolExecutor, table: Table, settings: Settings) -> Searched:
+    runs = list(pool.map(partial(_run, table, settings.most), range(settings.seeds)))
+    num_trials = round(2 * np.mean([run.made for run in runs]))
+    seeds = dict.fromkeys(_RIVALS, settings.rival_seeds) | {"GP": settings.gp_seeds}
+    tasks = [(name, seed) for name, num in seeds.items() for seed in range(num)]
+    regrets = list(pool.map(partial(_rival_regret, table, num_trials), tasks))
+    found = [(name, regret) for (name, _), regret in zip(tasks, regrets, strict=True)]
+    rivals = {each: np.array([r for name, r in found if name == each]) for each in seeds}
+    return Searched(name=table.name, runs=runs, rivals=rivals)
 
 
 def _run(table: Table, most: int, seed: int) -> Run:
@@ -141,70 +171,95 @@ def _rival(table: Table, name: str, seed: int) -> Strategy:
     return OptunaSearch(table.problem, sampler, seed=seed)
 
 
-def _means(tasks: Sequence[tuple[str, int]], regrets: Sequence[float]) -> dict[str, float]:
-    return {
-        name: float(np.mean([r for (n, _), r in zip(tasks, regrets, strict=True) if n == name]))
-        for name in (_RIVALS if tasks else ())
-    }
-
-
-def _print(found: dict[str, list[Run]], rivals: dict[str, dict[str, float]]) -> None:
+def _print(source: str, every: Sequence[Searched]) -> None:
     printed = Printed(
-        *("table", "trials to 1 %: median", "never", "choice > 3 %", "regret: mean"),
-        *("set holds optimum", "its size", "trials", *(f"{each}, twice" for each in _RIVALS)),
-        title="Tables that break the law, EDP",
+        *("table", "n", "trials to 1 %: median", "never", "choice > 3 %", "set holds optimum"),
+        *("its size", "trials", "regret, %: mean", *(f"less {name}'s" for name in _RIVALS)),
+        title=f"{source}: EDP, the others with twice the trials",
     )
-    for name, runs in found.items():
-        others = [f"{rivals[name][each]:.2%}" if each in rivals[name] else "" for each in _RIVALS]
-        printed.add_row(name, *_cells(runs), *others)
+    for each in every:
+        printed.add_row(each.name, *_cells([each]))
+    printed.add_row("all", *_cells(every))
     _CONSOLE.print(printed)
 
 
-def _cells(runs: Sequence[Run]) -> list[str]:
+def _cells(every: Sequence[Searched]) -> list[str]:
+    runs = [run for each in every for run in each.runs]
     return [
+        f"{len(runs)}",
         f"{np.median([run.trials for run in runs]):.0f}",
-        f"{_never(runs):.0%}",
-        f"{_worse(runs):.0%}",
-        f"{_regret(runs):.2%}",
-        f"{1 - _missing(runs):.0%}",
-        f"{np.mean([run.size for run in runs]):.0f}",
-        f"{np.mean([run.made for run in runs]):.0f}",
+        *(_share([told(run) for run in runs]) for told in (_is_never, _is_worse, _is_held)),
+        *(f"{np.mean([n(run) for run in runs]):.0f}" for n in (_size, _made)),
+        f"{100 * _mean_u([each.regrets for each in every])[0]:.2f}",
+        *(_lead(every, name) for name in _RIVALS),
     ]
 
 
-def _never(runs: Sequence[Run]) -> float:
-    return float(np.mean([run.trials == inf for run in runs]))
+def _share(found: Sequence[bool]) -> str:
+    """Return a share with its 95 % interval (Clopper and Pearson)."""
+    interval = binomtest(sum(found), len(found)).proportion_ci(0.95)
+    return f"{np.mean(found):.1%} ({interval.low:.1%}-{interval.high:.1%})"
 
 
-def _worse(runs: Sequence[Run]) -> float:
-    return float(np.mean([run.regret > _WORSE for run in runs]))
+def _lead(every: Sequence[Searched], name: str) -> str:
+    """Return mean regret over another search's, in percent, with its 95 % interval."""
+    if not all(len(each.rivals[name]) for each in every):
+        return ""
+    own, other = (_mean_u(found) for found in _regrets(every, name))
+    return f"{100 * (own[0] - other[0]):+.2f} +- {196 * np.hypot(own[1], other[1]):.2f}"
 
 
-def _missing(runs: Sequence[Run]) -> float:
-    return float(np.mean([not run.is_held for run in runs]))
+def _regrets(every: Sequence[Searched], name: str) -> tuple[list[Array], list[Array]]:
+    return [each.regrets for each in every], [each.rivals[name] for each in every]
 
 
-def _regret(runs: Sequence[Run]) -> float:
-    return float(np.mean([run.regret for run in runs]))
+def _mean_u(found: Sequence[Array]) -> tuple[float, float]:
+    """Return the mean over tables and its standard error over searches."""
+    variance = [of.var(ddof=1) / len(of) if len(of) > 1 else np.nan for of in found]
+    return float(np.mean([of.mean() for of in found])), float(
+        np.sqrt(np.sum(variance)) / len(found)
+    )
 
 
-def _promised(
-    found: dict[str, list[Run]], rivals: dict[str, dict[str, float]], settings: Settings
-) -> Iterator[Figure]:
-    every = [run for runs in found.values() for run in runs]
-    how = f"{len(found)} tables x {settings.seeds} searches of at most {settings.most} trials"
-    never = {name: _never(runs) for name, runs in found.items()}
+def _is_never(run: Run) -> bool:
+    return run.trials == inf
+
+
+def _is_worse(run: Run) -> bool:
+    return run.regret > _WORSE
+
+
+def _is_held(run: Run) -> bool:
+    return run.is_held
+
+
+def _size(run: Run) -> int:
+    return run.size
+
+
+def _made(run: Run) -> int:
+    return run.made
+
+
+def _promised(every: Sequence[Searched], settings: Settings) -> Iterator[Figure]:
+    runs = [run for each in every for run in each.runs]
+    how = f"{len(every)} tables x {settings.seeds} searches of at most {settings.most} trials"
+    never = {each.name: float(np.mean([_is_never(run) for run in each.runs])) for each in every}
     worst = max(never, key=never.__getitem__)
     yield share_figure("never within 1 %, worst table", never[worst], 3.0, f"{worst}; {how}")
-    yield share_figure("choice worse than 3 %", _worse(every), 1.0, how)
-    yield share_figure("optimum not in the answer's set", _missing(every), 5.0, how)
-    if settings.rival_seeds:
-        behind = {name: _regret(runs) - min(rivals[name].values()) for name, runs in found.items()}
-        worst = max(behind, key=behind.__getitem__)
+    worse, missing = (float(np.mean([f(run) for run in runs])) for f in (_is_worse, _is_missing))
+    yield share_figure("choice worse than 3 %", worse, 1.0, how)
+    yield share_figure("optimum not in the answer's set", missing, 5.0, how)
+    known = [name for name in _RIVALS if all(len(each.rivals[name]) for each in every)]
+    for name in known:
+        own, other = (_mean_u(found)[0] for found in _regrets(every, name))
         yield share_figure(
-            "regret at the end over the best rival's at twice the trials, worst table",
-            behind[worst], 0.0, f"{worst}; {settings.rival_seeds} searches of each rival; {how}",
-        )  # fmt: skip
+            f"mean regret over that of {name} at twice the trials", own - other, 0.0, how
+        )
+
+
+def _is_missing(run: Run) -> bool:
+    return not run.is_held
 
 
 if __name__ == "__main__":

@@ -94,11 +94,15 @@ def relative_time(ratio: Array, parameters: Array, knee: Array) -> Array:
             the memory over time in the core; shape ``(n, 2)``.
         knee: Clock below which memory is starved, over that of reference.
     """
+    return relative_times(parameters, knee)(ratio)
+
+
+def relative_times(parameters: Array, knee: Array) -> Callable[[Array], Array]:
+    """Return :func:`relative_time` of some parameters, for clock after clock."""
     working = 1.0 / (1.0 + np.exp(-np.clip(parameters[:, 0], -30.0, 30.0)))
     memory = np.exp(np.clip(parameters[:, 1], -12.0, 6.0))
-    return np.asarray(
-        1.0 - working + working * roofline(ratio, memory, knee) / roofline(1.0, memory, knee)
-    )
+    of_work = working / roofline(1.0, memory, knee)
+    return lambda ratio: 1.0 - working + of_work * roofline(ratio, memory, knee)
 
 
 def held_clock(

@@ -8,7 +8,7 @@ number of trials is bounded, the last ones confirm what the answer will name.
 """
 
 from collections import Counter
-from math import inf
+from math import ceil, inf
 
 from typing_extensions import override
 
@@ -27,6 +27,8 @@ _MOST_CONFIRMING, _CONFIRMING_SHARE = 3, 4
 """Trials at the end of a budget that may go to repeats of the best and of the knee: one for each,
 and one to spare for another best, or for a baseline that its GPU measures when it is due. Of a
 small budget they are a quarter, so that there is something to confirm."""
+_UNREPEATED = 8
+"""Trials after which one is repeated, so that it is known how they scatter."""
 _CONFIRMED = 2
 """Measurements that what an answer names is to have; the last repeat may name something else."""
 
@@ -79,7 +81,7 @@ class Race(Strategy):
     def ask(self) -> Configuration | None:
         if (asked := self._reference()) is None:
             if self._num_left > num_confirming(self._num_trials):
-                asked = self._screening.ask() or self._repeat()
+                asked = self._noisy() or self._screening.ask() or self._repeat()
             else:
                 asked = None if self._awaits_news else self._last()
         if asked is not None:
@@ -137,6 +139,19 @@ class Race(Strategy):
         }
         least = cost[now.best] if now is not None and now.is_feasible else inf
         return sorted((each for each in cost if cost[each] < least), key=cost.__getitem__)
+
+    def _noisy(self) -> Configuration | None:
+        """Return the best where its readings scatter too much to be gone by; else ``None``.
+
+        What is lowest of many such readings is so by luck, and would be the answer.
+        """
+        if len(self.evidence.outcomes) < _UNREPEATED or (now := self.standing()) is None:
+            return None
+        if now.scatter is None:
+            enough = 2
+        else:
+            enough = ceil((now.scatter / self._tolerance) ** 2) if self._tolerance else 1
+        return now.best if self._tries(now.best) < min(enough, self._most_repeats) else None
 
     def _last(self) -> Configuration | None:
         """Return what to measure with one of the last trials.

@@ -29,6 +29,7 @@ class Standing:
         open_regret: The same as far as more repeats can tell, were the quality exactly known.
         is_feasible: Whether ``best`` keeps to the constraints with the confidence asked for.
         level: Confidence that the best measured configuration is among ``members``.
+        scatter: By how much the logarithm of a cost scatters between repeats; ``None`` without any.
     """
 
     best: Configuration
@@ -37,6 +38,7 @@ class Standing:
     open_regret: float
     is_feasible: bool
     level: float
+    scatter: float | None = None
 
 
 def standing(evidence: Evidence, *, level: float = LEVEL) -> Standing | None:
@@ -76,6 +78,7 @@ def standing(evidence: Evidence, *, level: float = LEVEL) -> Standing | None:
         open_regret=_regret(open_lows),
         is_feasible=True,
         level=level,
+        scatter=exact.residual_sd,
     )
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from joulelab.core.bounds import DAY_S, MOST_TRIALS, check_positive
 
@@ -43,9 +44,10 @@ class Budget:
 class Account:
     """What a search has spent of its budget.
 
-    Trials that are out count as begun, and with the mean energy of those that ended. A GPU has
-    one trial under way and one waiting: one that is taken begins about half as long after that
-    as others took from there to their end.
+    Trials that are out count as begun, and with the mean energy of those that ended: what that
+    leaves no room for waits until they have ended, as they may take less. A GPU has one trial under
+    way and one waiting: one that is taken begins about half as long after that as others took from
+    there to their end.
 
     Args:
         budget: Its bounds.
@@ -83,9 +85,13 @@ class Account:
         return self.num_begun - self._num_ended
 
     @property
-    def lacks_energy(self) -> bool:
-        """Whether energy is bounded and what a trial takes is not known yet."""
-        return self.budget.energy_j is not None and not self._num_ended
+    def most_out(self) -> float:
+        """How many trials the energy that is left lets be out at once; 1 until one has ended."""
+        if self.budget.energy_j is None:
+            return inf
+        if not self._num_ended or not self.energy_j:
+            return inf if self._num_ended else 1
+        return (self.budget.energy_j - self.energy_j) // (self.energy_j / self._num_ended)
 
     def spend(self, energy_j: float) -> None:
         """Note what an attempt took."""
@@ -99,16 +105,9 @@ class Account:
             return f"{budget.num_trials} trials"
         if budget.wall_s is not None and self._next_start_s() >= budget.wall_s:
             return f"{budget.wall_s:g} s"
-        if budget.energy_j is not None and self._expected_j() > budget.energy_j:
+        if self._num_ended and self.most_out < 1:
             return f"{budget.energy_j:g} J"
         return None
-
-    def _expected_j(self) -> float:
-        """Return the energy that is spent once those that are out and one more have ended."""
-        if not self._num_ended:
-            return self.energy_j
-        mean_j = self.energy_j / self._num_ended
-        return self.energy_j + (self.num_out + 1) * mean_j
 
     def _next_start_s(self) -> float:
         """Return when a trial that is taken now is expected to begin, since the start."""

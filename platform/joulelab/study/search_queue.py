@@ -146,7 +146,7 @@ class SearchQueue(StudyTrials):
 
     @override
     def take(self, uuid: str) -> Trial | None:
-        may_ask = self.account.num_out < self.most_out and not self.asks_no_more
+        may_ask = not self.asks_no_more and self.account.num_out < self.most_out
         trial = self.next_trial(sentinel=self.is_due(uuid)) if may_ask else None
         if trial is not None:
             self.note_taken(trial, uuid)
@@ -175,9 +175,7 @@ class SearchQueue(StudyTrials):
     @property
     def most_out(self) -> float:
         """How many trials may be under way at once, besides what the pool gives a GPU ahead."""
-        if self.account.lacks_energy:
-            return 1
-        return self._num_gpus if self._has_few else inf
+        return min(self.account.most_out, self._num_gpus if self._has_few else inf)
 
     @property
     def _has_few(self) -> bool:

@@ -206,9 +206,9 @@ class MlflowTracker(Tracker):
 def _about(header: StudyHeader) -> str:
     command = " ".join(header.command) or "unknown"
     return (
-        f"Study `{header.name}` of joulelab. Each run without a parent is one sweep or search, "
+        f"`{command}` began it.\n\nEach run without a parent is one sweep or search of joulelab, "
         "with its answer as description, its report and plots as artifacts and its curves as "
-        f"metrics; below it, each measurement is a run.\n\nFirst started by `{command}`."
+        "metrics; below it, each measurement is a run."
     )
 
 

@@ -11,9 +11,8 @@ from search_surfaces import BATCHES, CLOCKS_MHZ, Surface, large_space, problem_o
 
 from joulelab.searching.answer import answer
 from joulelab.searching.evidence import Evidence
-from joulelab.searching.model.beside import widest_gap
 from joulelab.searching.model.forecast import Forecaster
-from joulelab.searching.model.improvement import promising
+from joulelab.searching.model.improvement import promising, widest_gap
 from joulelab.searching.model.rows import Rows
 from joulelab.searching.race import Race
 from joulelab.searching.space import SearchSpace

@@ -10,8 +10,9 @@ from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.covariances import Covariances
 from joulelab.searching.model.forecast import Forecaster
 from joulelab.searching.model.hypotheses import Hypotheses
+from joulelab.searching.model.improvement import Improvements
 from joulelab.searching.model.lookahead import lowest_after
-from joulelab.searching.model.priors import ANY_BOARD, board_prior
+from joulelab.searching.model.parameters import ANY_BOARD, board_prior
 from joulelab.searching.model.rows import Observed, Rows
 from joulelab.searching.space import SearchSpace
 
@@ -50,6 +51,23 @@ def test_time_of_the_host_stays_and_time_of_the_memory_grows_below_its_knee():
     assert memory.weights[1] < 0.5
 
 
+def test_a_fit_that_goes_on_from_fewer_measurements_finds_what_one_from_the_prior_does_not():
+    """A law that held was given up, as steps from the prior ended far off."""
+    board, ratio = board_prior(None, 1410), np.linspace(1.0, 0.35, 30)
+    work_s = (ratio**-4 + 0.5**4) ** 0.25
+    time_s, volts = work_s + 0.1, 1.0 + np.maximum(0.0, ratio - 0.7)
+    power_w = 80.0 + 60.0 * ratio * volts**2 + 200.0 * ratio * volts**2 * work_s / time_s
+    seen = observed(ratio, time_s, power_w)
+
+    found = Hypotheses(CELLS, seen.first(3), board)
+    for num in (6, 12, 30):
+        found = Hypotheses(CELLS, seen.first(num), board, before=found)
+
+    near = found.beliefs[0].expected(seen.rows) - seen.logs
+    assert np.abs(near).max() < 0.01
+    assert found.weights[:2].sum() > 0.9
+
+
 def test_what_hypotheses_disagree_about_is_uncertain():
     board = board_prior(H200, 1980)
     found = Hypotheses(CELLS, observed([1.0, 0.7], [1.0, 1.0], [220.0, 160.0]), board)
@@ -85,6 +103,21 @@ def known_at(*told):
         )
         evidence.add(Outcome(candidate=space[place], figures=figures))
     return forecaster, forecaster.forecast()
+
+
+def test_that_any_is_better_is_likelier_than_that_one_is_and_no_likelier_than_their_sum():
+    _, forecast = known_at((1.0, 600.0), (0.8, 420.0))
+    places = np.flatnonzero(forecast.rows.ratio < 0.79)
+    best = int(np.argmin(forecast.log_cost))
+    of_all = Improvements(forecast, best, places)
+
+    chance = of_all.after(()).chance
+    of_any = of_all.chance_of_any((), np.ones(len(places)))
+    of_none = of_all.chance_of_any((), np.zeros(len(places)))
+
+    assert 0.02 < chance.max() < 0.98
+    assert chance.max() - 0.08 < of_any < min(chance.sum(), 1.0) + 0.08  # 400 draws
+    assert of_none == 0.0
 
 
 def place_of(forecaster, ratio):

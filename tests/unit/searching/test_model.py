@@ -6,13 +6,11 @@ from threadpoolctl import threadpool_info
 
 from joulelab.core.threads import one_thread
 from joulelab.searching.model.belief import Belief
-from joulelab.searching.model.cells import CellKernel, Spread
+from joulelab.searching.model.cells import QUALITY, CellKernel, Spread, field
 from joulelab.searching.model.covariances import Covariances
-from joulelab.searching.model.fields import QUALITY, field
-from joulelab.searching.model.law import log_time_power
-from joulelab.searching.model.priors import ANY_BOARD
+from joulelab.searching.model.law import log_time_power, slopes
+from joulelab.searching.model.parameters import ANY_BOARD
 from joulelab.searching.model.rows import Observed, Rows
-from joulelab.searching.model.slopes import slopes
 
 INF = np.array([np.inf])
 CELLS = tuple(

@@ -7,6 +7,7 @@ from scripted_strategy import Scripted
 from joulelab.bench import Bench
 from joulelab.devices.simulated import SimulatedDevice
 from joulelab.errors import ConfigError
+from joulelab.searching.base import Outcome
 from joulelab.study.budget import Budget
 from joulelab.study.events import AttemptFailed, TrialMeasured
 from joulelab.study.outcomes import spent_j
@@ -111,14 +112,37 @@ def test_a_trial_budget_ends_a_search_and_counts_what_earlier_runs_did(measured)
 def test_an_energy_budget_counts_the_trials_that_are_out(measured):
     event = measured(queue_of(Scripted(CANDIDATES)).take("a"))
     one_j = sum(spent_j(record.measurement) for record in event.records)
-    queue = queue_of(Scripted(CANDIDATES), budget=Budget(energy_j=3.5 * one_j))
+    queue = queue_of(Scripted(CANDIDATES * 3), budget=Budget(energy_j=3.5 * one_j))
 
     assert queue.take("a") == event.trial
     queue.note(event)
     out = list(iter(lambda: queue.take("a"), None))
 
     assert len(out) == 2  # the one that ended and two more, as far as is known, but not three
+    assert not queue.is_done  # they may take less
+    while out:
+        queue.note(measured(out.pop()))
+        out += [trial for trial in [queue.take("a")] if trial]
+    left_j = 3.5 * one_j - queue.account.energy_j
+    assert left_j < queue.account.energy_j / queue.num_trials
     assert queue.stopped_by == f"the budget of {3.5 * one_j:g} J"
+
+
+def test_what_trials_took_less_than_was_expected_of_them_goes_to_further_ones():
+    """A search ended at two thirds of its joules, by what trials that were out might take."""
+    queue = queue_of(Scripted(CANDIDATES * 2), gpus="abcd", budget=Budget(energy_j=100.0))
+
+    first = queue.take("a")
+    queue.account.spend(25.0)
+    queue.settle(first, Outcome(candidate=first.configuration, reason="none"))
+    out = [trial for uuid in "abcd" if (trial := queue.take(uuid))]
+    for trial in out:
+        queue.account.spend(10.0)
+        queue.settle(trial, Outcome(candidate=trial.configuration, reason="none"))
+
+    assert len(out) == 3  # of 25 J each, as far as was known
+    assert [queue.take(uuid) is None for uuid in "abcd"] == [False, False, False, True]
+    assert not queue.is_done
 
 
 def test_a_search_that_is_resumed_tells_what_is_known_in_the_order_it_was_asked(measured):

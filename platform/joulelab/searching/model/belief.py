@@ -6,17 +6,17 @@ linear there (Laplace's approximation). All is written in the space of the data,
 what was never measured, only what is asked for is computed.
 """
 
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular  # type: ignore[import-untyped]
 
 from joulelab.searching.model.covariances import Covariances, Missed, Seen, Sums
+from joulelab.searching.model.draws import CellBelief
 from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS
-from joulelab.searching.model.parameters import Parameters, Weights
-from joulelab.searching.model.priors import BOUND, BoardPrior
+from joulelab.searching.model.parameters import BOUND, BoardPrior, Parameters, Weights
 from joulelab.searching.model.rows import Observed, Rows
 
 Array = NDArray[np.float64]
@@ -28,27 +28,10 @@ _NOISE_WORTH = 12.0
 """How many measurements the stated uncertainties are worth against what the residuals show."""
 _NUM_STEPS, _NUM_NOISE_ROUNDS = 12, 2
 _LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03)
-_ENOUGH = 1e-3
+_SETTLED = 0.01
+"""By how much, relative, the noise may still change in the end."""
+_ENOUGH = 1e-2
 """By how much a step must lower the misfit, in which an error of one deviation counts 1."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CellBelief:
-    """The parameters of a cell, and those of the board.
-
-    Attributes:
-        likeliest: Their most likely values; shape ``(13,)``.
-        prior: Covariance before anything was measured; shape ``(13, 13)``.
-        covariance: What is left of it.
-        measured: Where the cell was measured.
-        variance: Of a logarithm of time or power around the law.
-    """
-
-    likeliest: Array
-    prior: Array
-    covariance: Array
-    measured: Rows
-    variance: float
 
 
 class Belief:
@@ -61,7 +44,7 @@ class Belief:
         num_boards: How many boards there are.
         working: Expected log-odds of the share of time in which the device works.
         missed: What the law misses, and misses alike nearby; ``None`` where it is trusted.
-        start: A belief that is expected to be near this one; ``None`` for the prior.
+        starts: Beliefs that may be near, its own of before first; it goes on from what fits best.
     """
 
     def __init__(
@@ -73,7 +56,7 @@ class Belief:
         *,
         working: float = BOUND[0],
         missed: Missed | None = None,
-        start: "Belief | None" = None,
+        starts: Sequence["Belief"] = (),
     ) -> None:
         self._covariances, self._observed = covariances, observed
         self._missed = missed
@@ -82,15 +65,14 @@ class Belief:
         self._of_cells = covariances.of_cells[:, cell[:, None], cell]
         self._of_readings = self._of_cells.repeat(2, axis=1).repeat(2, axis=2)
         self._alike = self._missed_alike()
-        self.noise = 1.0
-        self.weights: Weights = self._unknown.start() if start is None else start.weights
-        self._error = self._error_at(self.weights)
+        self.noise: float = starts[0].noise if starts else 1.0
+        self.weights, self._error = self._start(starts)
         for _ in range(_NUM_NOISE_ROUNDS):
             around = self._around()
-            noise = self._scaled_noise(around, self._find_likeliest(around))
-            if noise == self.noise:
+            num_open, before = self._find_likeliest(around), self.noise
+            self.noise = self._scaled_noise(around, num_open)
+            if abs(self.noise / before - 1.0) < _SETTLED:
                 break
-            self.noise = noise
         self._conclude()
 
     def expected(self, rows: Rows) -> Array:
@@ -142,7 +124,7 @@ class Belief:
             found += known.missed_variance(one.sums, other.sums, self._missed)
         return np.asarray(found - np.einsum("ij,ij->j", one.known, other.known))
 
-    def of_cell(self, cell: int) -> "CellBelief":
+    def of_cell(self, cell: int) -> CellBelief:
         """Return what is believed of a cell by itself, on the first board, by the law alone."""
         measured, rows = self._measured, self._observed.rows
         own = self._covariances.of_cells[:, cell, cell]
@@ -163,6 +145,13 @@ class Belief:
     def misfit(self) -> float:
         """Return the standard deviation of time and of power around the law, relative."""
         return _MISFIT * float(np.sqrt(self.noise))
+
+    def _start(self, starts: Sequence["Belief"]) -> tuple[Weights, Array]:
+        """Return the weights that fit best of those at hand, and how far readings are from them."""
+        own = cho_factor(self._around(), lower=True)
+        known = [self._unknown.grown(each.weights) for each in starts]
+        tried = [(each, self._error_at(each)) for each in [self._unknown.start(), *known]]
+        return min(tried, key=lambda pair: self._misfit_of(own, *pair))
 
     def _missed_alike(self) -> Array:
         rows, num = self._observed.rows, 2 * len(self._observed.logs)

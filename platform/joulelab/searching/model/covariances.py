@@ -9,7 +9,7 @@ class with one derivative, which follows a kink and bends at a step.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +125,8 @@ class Covariances:
         self.of_cells: Array = np.stack([kernel.covariance(spread) for spread in _SPREADS])
         missed = kernel.covariance(_MISSED)
         self._alike = missed / missed[0, 0]
+        self._asked: tuple[NDArray[Any], ...] = ()
+        self._nearby: Array = np.zeros((0, 0))
 
     def law(self, one: Sums, other: Sums, shared_variance: Array) -> Array:
         """Return covariances by the law, shape ``(len(one), len(other))``."""
@@ -155,9 +157,19 @@ class Covariances:
             if missed.alike == "in repeats":
                 same &= (place[:, None] == other_place[None]).all(axis=2)
             return np.asarray(same, dtype=np.float64)
+        asked = (cell, place, other_cell, other_place)
+        known = zip(asked, self._asked, strict=bool(self._asked))
+        if not self._asked or any(one is not other for one, other in known):
+            self._asked, self._nearby = asked, self._alike_nearby(*asked)
+        return self._nearby  # several hypotheses ask the same
+
+    def _alike_nearby(
+        self, cell: Index, place: Array, other_cell: Index, other_place: Array
+    ) -> Array:
         away = np.zeros((len(cell), len(other_cell)))
         for axis, length in enumerate(_LENGTHS):
-            away += ((place[:, axis, None] - other_place[None, :, axis]) / length) ** 2
+            if place[:, axis].any() or other_place[:, axis].any():
+                away += ((place[:, axis, None] - other_place[None, :, axis]) / length) ** 2
         return np.asarray(_matern(away) * self._alike[np.ix_(cell, other_cell)])
 
     def missed_variance(self, one: Sums, other: Sums, missed: Missed) -> Array:

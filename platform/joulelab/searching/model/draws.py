@@ -8,17 +8,36 @@ maximum likelihood; Oliver, Reynolds, Liu, "Inverse Theory for Petroleum Reservo
 and History Matching", Cambridge 2008).
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.searching.model.belief import CellBelief
-from joulelab.searching.model.law import log_time_power
+from joulelab.searching.model.law import log_time_power, slopes
 from joulelab.searching.model.rows import Rows
-from joulelab.searching.model.slopes import slopes
 
 Array = NDArray[np.float64]
 
 _NUM_STEPS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CellBelief:
+    """The parameters of a cell, and those of the board.
+
+    Attributes:
+        likeliest: Their most likely values; shape ``(13,)``.
+        prior: Covariance before anything was measured; shape ``(13, 13)``.
+        covariance: What is left of it.
+        measured: Where the cell was measured.
+        variance: Of a logarithm of time or power around the law.
+    """
+
+    likeliest: Array
+    prior: Array
+    covariance: Array
+    measured: Rows
+    variance: float
 
 
 def drawn(belief: CellBelief, rows: Rows, normals: Array) -> Array:

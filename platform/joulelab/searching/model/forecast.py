@@ -16,7 +16,7 @@ from joulelab.searching.model.cells import CellKernel
 from joulelab.searching.model.covariances import Covariances
 from joulelab.searching.model.feasibility import Feasibility, heat
 from joulelab.searching.model.hypotheses import Hypotheses, Quantities
-from joulelab.searching.model.priors import board_prior
+from joulelab.searching.model.parameters import board_prior
 from joulelab.searching.model.rows import Observed, Rows
 from joulelab.searching.model.warmth import excess_k
 from joulelab.searching.space import Cell, SearchSpace
@@ -29,6 +29,10 @@ _AT_LIMIT = 1e-3
 """How near to the limit a logarithm of power is at it: the clock is found in steps."""
 _NEAR_LIMIT = 0.2
 """The same in a cell of which nothing but the cap is known: the next clock leaves it some room."""
+
+
+_FIRST = 3
+"""How many measurements the first belief rests on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -126,6 +130,8 @@ class Forecaster:
         self._board = board_prior(evidence.problem.gpu, top_mhz)
         self._outputs = _outputs(evidence.problem, self.cell)
         self._covariances = Covariances(self._cells)
+        self._belief: Hypotheses | None = None
+        self._num_known = 0
         limits_w = [inf if (w := c.point.power_limit_w) is None else w for c in space]
         self._asked_w = CAP_SHARE * np.array(limits_w)
         self._places = np.column_stack([np.log(self.ratio), _relative(self._asked_w)])
@@ -137,7 +143,7 @@ class Forecaster:
         valid = [each for each in self._evidence.outcomes if each.seen is not None]
         boards = {f.board: None for f in (each.seen for each in valid) if f is not None}
         observed = self._observed(valid, list(boards))
-        belief = Hypotheses(self._covariances, observed, self._board, len(boards))
+        belief = self._believed(observed, len(boards))
         rows = self._rows(valid)
         expected = belief.expected(rows)
         exponent = 1.0 + problem.objective.time_exponent
@@ -164,6 +170,20 @@ class Forecaster:
             rows=rows,
             time_exponent=exponent,
         )
+
+    def _believed(self, observed: Observed, num_boards: int) -> Hypotheses:
+        """Return what was measured tells, by way of what less of it told.
+
+        From the prior, many measurements are too far to be found by steps of a law made linear.
+        """
+        sizes = [len(observed.logs)]
+        while sizes[-1] > 2 * max(self._num_known, _FIRST):
+            sizes.append(sizes[-1] // 2)
+        for size in reversed(sizes):
+            known, before = observed.first(size), self._belief
+            found = Hypotheses(self._covariances, known, self._board, num_boards, before=before)
+            self._belief, self._num_known = found, size
+        return found
 
     def _is_capped(self, logs: Array, rows: Rows) -> NDArray[np.bool_]:
         known = {self.cell[self._evidence.problem.space.index(c)] for c in self._evidence.measured}

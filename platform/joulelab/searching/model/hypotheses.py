@@ -18,7 +18,7 @@ from joulelab.searching.model.belief import Belief
 from joulelab.searching.model.covariances import Covariances, Missed, Seen
 from joulelab.searching.model.draws import drawn
 from joulelab.searching.model.law import NUM_PARAMETERS
-from joulelab.searching.model.priors import BOUND, BoardPrior
+from joulelab.searching.model.parameters import BOUND, BoardPrior
 from joulelab.searching.model.rows import Observed, Rows
 
 Array = NDArray[np.float64]
@@ -70,6 +70,7 @@ class Hypotheses:
         observed: What was measured.
         board: What is expected of the board.
         num_boards: How many boards there are.
+        before: What fewer measurements told, the first of these; from there it goes on.
     """
 
     def __init__(
@@ -78,19 +79,27 @@ class Hypotheses:
         observed: Observed,
         board: BoardPrior,
         num_boards: int = 1,
+        *,
+        before: "Hypotheses | None" = None,
     ) -> None:
-        lawful = [Belief(covariances, observed, board, num_boards, working=each) for each in BOUND]
+        made = partial(Belief, covariances, observed, board, num_boards)
+        known: list[list[Belief]] = [[] for _ in _PRIOR]
+        if before is not None:
+            known = [[belief] for belief in before.beliefs]
+        lawful = [made(working=w, starts=own) for w, own in zip(BOUND, known, strict=False)]
         first = int(np.argmax([belief.log_evidence for belief in lawful]))
-        likelier = partial(Belief, covariances, observed, board, num_boards, working=BOUND[first])
-        lawless = [likelier(missed=missed, start=lawful[first]) for missed in _MISSED]
-        self._beliefs = lawful + lawless
-        support = np.array([belief.log_evidence for belief in self._beliefs]) + np.log(_PRIOR)
+        lawless = [
+            made(working=BOUND[first], missed=missed, starts=[*own, lawful[first]])
+            for missed, own in zip(_MISSED, known[len(BOUND) :], strict=True)
+        ]
+        self.beliefs: list[Belief] = lawful + lawless
+        support = np.array([belief.log_evidence for belief in self.beliefs]) + np.log(_PRIOR)
         weights = np.exp(support - support.max())
         self._support: Array = weights / weights[: len(BOUND)].max()
         weights = np.maximum(weights / weights.sum(), _LEAST)
         self.weights: Array = np.where(weights < _NEGLIGIBLE, 0.0, weights)
         self.weights /= self.weights.sum()
-        likeliest = self._beliefs[int(np.argmax(self.weights))]
+        likeliest = self.beliefs[int(np.argmax(self.weights))]
         self.noise = likeliest.noise
         self.misfit = likeliest.misfit()
 
@@ -102,7 +111,7 @@ class Hypotheses:
     @property
     def parts(self) -> Sequence[tuple[float, Belief]]:
         """How likely each hypothesis is, and what follows from it."""
-        every = zip(self.weights, self._beliefs, strict=True)
+        every = zip(self.weights, self.beliefs, strict=True)
         return [(weight, belief) for weight, belief in every if weight]
 
     def expected(self, rows: Rows) -> Array:
@@ -148,7 +157,7 @@ class Hypotheses:
         """
         normals, lawful = _normals(), self._support[: len(BOUND)]
         ends = np.round(np.cumsum(lawful / lawful.sum()) * len(normals)).astype(np.intp)
-        parts = zip(self._beliefs, np.split(normals, ends[:-1]), strict=False)
+        parts = zip(self.beliefs, np.split(normals, ends[:-1]), strict=False)
         cell = int(rows.cell[0])
         found = [drawn(belief.of_cell(cell), rows, part) for belief, part in parts if len(part)]
         return np.concatenate(found)

@@ -8,15 +8,17 @@ expects much is no better than any other (expected improvement after Jones, Scho
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular  # type: ignore[import-untyped]
-from scipy.special import ndtr  # type: ignore[import-untyped]
+from scipy.special import ndtr, ndtri  # type: ignore[import-untyped]
 
 from joulelab.searching.model.belief import Belief
 from joulelab.searching.model.covariances import Seen
 from joulelab.searching.model.forecast import Forecast
+from joulelab.searching.model.rows import Rows
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -27,6 +29,9 @@ _MOST = 1000
 """Configurations that are looked at more closely, about."""
 _LOST = 1e3
 """Finite logarithm of a cost that is infinite."""
+_FURTHEST, _MOST_DRAWN, _NUM_DRAWS = 3.0, 150, 400
+"""What is drawn together: at most so many configurations that are less than so many standard
+deviations from an improvement that matters."""
 
 
 def promising(forecast: Forecast, free: NDArray[np.bool_]) -> Index:
@@ -89,6 +94,28 @@ class Improvements:
             chance += weight * ndtr((ahead - MATTERS) / deviation)
         return Improvement(expected=expected, chance=chance)
 
+    def chance_of_any(self, out: Sequence[int], feasible: Array) -> float:
+        """Return the probability that any improves by more than what matters.
+
+        With the rest of the probability, the regret of ending here is less than what matters.
+        What one of two neighbours may cost, the other may as well: they are drawn together.
+
+        Args:
+            out: As :meth:`after` has it.
+            feasible: Probability of keeping to the constraints of each.
+        """
+        found, normals = 0.0, np.random.default_rng(0).standard_normal((_NUM_DRAWS, _MOST_DRAWN))
+        for ahead, (weight, costs) in zip(self._ahead, self._parts, strict=True):
+            deviation = np.maximum(np.sqrt(costs.variance_after(out)), 1e-9)
+            away = np.where(feasible > 0.0, (ahead - MATTERS) / deviation, -np.inf)
+            near = np.argsort(-away)[:_MOST_DRAWN]
+            near = near[away[near] > -_FURTHEST]
+            if len(near):
+                drawn = ahead[near] + costs.drawn(near, normals[:, : len(near)])
+                is_allowed = normals[:, ::-1][:, : len(near)] < ndtri(feasible[near])
+                found += weight * float(np.mean((is_allowed & (drawn > MATTERS)).any(axis=1)))
+        return found
+
 
 class _Costs:
     """Costs as one hypothesis sees them, and how they vary with readings of what is out.
@@ -112,6 +139,19 @@ class _Costs:
             self._take(out[self._num_known :])
         return np.asarray(np.maximum(self._own[1:], 0.0))
 
+    def drawn(self, near: Index, normals: Array) -> Array:
+        """Return draws of the first cost less others, around what is expected.
+
+        Args:
+            near: Numbers of the others.
+            normals: Standard normal; shape ``(draws, len(near))``.
+        """
+        own = self._costs.at(np.concatenate([[0], near + 1]))
+        covariance = self._belief.covariance(own, own)
+        covariance -= covariance[:1] + covariance[:, :1] - covariance[0, 0]
+        variance, directions = np.linalg.eigh(covariance[1:, 1:])
+        return np.asarray(normals @ (directions * np.sqrt(np.maximum(variance, 0.0))).T)
+
     def _take(self, places: Sequence[int]) -> None:
         """Let readings at more places be known."""
         rows = self._forecast.rows.at(np.array(places, dtype=np.intp))
@@ -132,3 +172,44 @@ def _mean_above(ahead: Array, deviation: Array) -> Array:
     z = ahead / deviation
     density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
     return np.asarray(ahead * ndtr(z) + deviation * density)
+
+
+_REACH = 0.7
+"""How far from the choice is looked, in logarithms of clock or power limit."""
+_GAP, _GROWTH, _GROWTH_LAWLESS = 0.03, 0.6, 0.2
+"""Widest gap between neighbours that were measured: at the choice, and by the distance from it; the
+last where the law is known to fail, so that a step may hide in any gap."""
+
+
+def widest_gap(
+    rows: Rows,
+    choice: int,
+    tried: NDArray[np.bool_],
+    free: NDArray[np.bool_],
+    *,
+    is_lawless: bool = False,
+) -> int | None:
+    """Return a place in the middle of the widest gap beside the choice; ``None`` without any.
+
+    Args:
+        rows: All configurations.
+        choice: Place of the choice.
+        tried: Which were measured, or are being measured.
+        free: Which may be measured.
+        is_lawless: Whether the law of time and power is known to fail.
+    """
+    growth = _GROWTH_LAWLESS if is_lawless else _GROWTH
+    found: list[tuple[float, int]] = []
+    for axis, other in ((0, 1), (1, 0)):
+        line = rows.cell == rows.cell[choice]
+        line &= rows.place[:, other] == rows.place[choice, other]
+        at = rows.place[:, axis] - rows.place[choice, axis]
+        known = np.unique([-_REACH, *np.clip(at[line & tried], -_REACH, _REACH), _REACH])
+        inside = np.flatnonzero(line & free & (np.abs(at) < _REACH))
+        for low, high in pairwise(known):
+            within = inside[(at[inside] > low) & (at[inside] < high)]
+            wide = (high - low) / (_GAP + growth * min(abs(low), abs(high)))
+            if len(within) and wide > 1.0:
+                middle = np.argmin(np.abs(at[within] - (low + high) / 2))
+                found.append((float(wide), int(within[middle])))
+    return max(found)[1] if found else None

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from joulelab.searching.evidence import Problem
 from joulelab.searching.front import expected_growth, front_places
 from joulelab.searching.model.forecast import Forecast
 from joulelab.searching.strategies.model_guided import ModelGuided
@@ -17,6 +16,8 @@ _MARGIN = 0.1
 """By how much the point beyond which nothing counts lies past the front, over its range."""
 _LEAST_RANGES = np.array([0.05, 0.05, 0.0])
 """Logarithms of time, energy and quality: a front that spans less of them is not stretched."""
+_GROWN = 2e-4
+"""Expected growth at which the front counts as found, over the volume between its ends."""
 _NUM_LEVELS = 64
 """Steps in which quality counts, over its range."""
 _POWER_AND_TIME = np.array([[1.0, 0.0], [1.0, 1.0]])
@@ -33,20 +34,7 @@ class FrontGuided(ModelGuided):
     Args:
         problem: What is searched for.
         seed: Without effect: nothing here is random.
-        tolerance: Expected relative improvement of the cost at which the best counts as found.
-        front_tolerance: Expected growth at which the front does, over the volume between its ends.
     """
-
-    def __init__(
-        self,
-        problem: Problem,
-        *,
-        seed: int = 0,
-        tolerance: float = 5e-4,
-        front_tolerance: float = 2e-4,
-    ) -> None:
-        super().__init__(problem, seed=seed, tolerance=tolerance)
-        self._front_tolerance = front_tolerance
 
     @override
     def _next(self) -> int | None:
@@ -56,7 +44,7 @@ class FrontGuided(ModelGuided):
         free = self._free()
         growth = np.where(free, self._growth(self.forecast()), -1.0)
         best = int(np.argmax(growth))
-        return best if growth[best] > self._front_tolerance else None
+        return best if growth[best] > _GROWN else None
 
     @override
     def _beside(self, forecast: Forecast, free: NDArray[np.bool_]) -> int | None:

@@ -11,11 +11,10 @@ from joulelab.core.threads import one_thread
 from joulelab.searching.base import Outcome, Strategy
 from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem
-from joulelab.searching.model.beside import widest_gap
 from joulelab.searching.model.equals import expected_equals
+from joulelab.searching.model.feasibility import surely_infeasible
 from joulelab.searching.model.forecast import Forecast, Forecaster
-from joulelab.searching.model.improvement import Improvement, Improvements, promising
-from joulelab.searching.model.infeasible import surely_infeasible
+from joulelab.searching.model.improvement import Improvement, Improvements, promising, widest_gap
 from joulelab.searching.model.lookahead import lowest_after
 from joulelab.searching.standing import LEVEL
 
@@ -38,7 +37,9 @@ _CLOSE, _CLOSE_LAWLESS = 2e-3, 1e-2
 """Expected improvement from which on it is looked beside the choice first; the second where the law
 is known to fail, and with it what is expected."""
 _OPEN = 0.05
-"""Probability of an improvement that matters, of any configuration, from which on one is tried."""
+"""Probability that any configuration is better by what matters, from which on one is tried."""
+_WORTH = 5e-4
+"""Least expected improvement for which something is tried that may not keep to the constraints."""
 _LOST = 1e3
 """Finite logarithm of a cost that is infinite."""
 
@@ -55,13 +56,11 @@ class ModelGuided(Strategy):
     Args:
         problem: What is searched for.
         seed: Without effect: nothing here is random.
-        tolerance: Expected relative improvement at which it stops.
     """
 
-    def __init__(self, problem: Problem, *, seed: int = 0, tolerance: float = 5e-4) -> None:
+    def __init__(self, problem: Problem, *, seed: int = 0) -> None:
         self.evidence = Evidence(problem)
         self._space = problem.space
-        self._tolerance = tolerance
         self._forecaster = Forecaster(self.evidence)
         self._opening = self._opening_places()
         self._out: list[int] = []
@@ -122,12 +121,18 @@ class ModelGuided(Strategy):
             return probe
         forecast = self.forecast()
         gain = self._gain(forecast, free & ~forecast.is_capped)
-        best, is_open = int(np.argmax(gain.expected)), gain.chance.max() > _OPEN
+        best = int(np.argmax(gain.expected))
         close = _CLOSE_LAWLESS if forecast.belief.is_lawless else _CLOSE
+        is_open = gain.chance.max() > _OPEN and gain.expected[best] > _WORTH
+        likely = free & ~forecast.is_capped & (forecast.feasible >= _EVEN)
         is_close = gain.expected[best] < close or not is_open
-        if is_close and (beside := self._beside(forecast, free)) is not None:
+        if is_close and (beside := self._beside(forecast, likely)) is not None:
             return beside
-        return best if is_open and gain.expected[best] > self._tolerance else None
+        if is_open:
+            return best
+        worth = np.where(likely, gain.expected, 0.0)
+        best, is_open = int(np.argmax(worth)), self._chance_of_any(forecast, likely) > _OPEN
+        return best if is_open and worth[best] > 0.0 else None
 
     def _probe(self, free: NDArray[np.bool_]) -> int | None:
         """Return where a probe of the baseline's cell tells most; ``None`` if it had its probes."""
@@ -152,7 +157,6 @@ class ModelGuided(Strategy):
         tried[self._out] = True
         if (choice := self._best(forecast)) is None:
             return None
-        free = free & ~forecast.is_capped & (forecast.feasible >= _EVEN)
         for each in dict.fromkeys((choice, self._lowest(forecast))):
             gap = widest_gap(
                 forecast.rows, each, tried, free, is_lawless=forecast.belief.is_lawless
@@ -207,6 +211,13 @@ class ModelGuided(Strategy):
         found[places] = gain.expected[at] * feasible**2
         chance[places] = gain.chance[at] * feasible
         return Improvement(expected=found, chance=chance)
+
+    def _chance_of_any(self, forecast: Forecast, free: NDArray[np.bool_]) -> float:
+        """Return how likely anything that was not measured is better by what matters."""
+        if (known := self._improvements) is None or known.forecast is not forecast:
+            return 1.0
+        feasible = np.where(free, forecast.feasible, 0.0)
+        return known.chance_of_any(self._out, feasible[known.places])
 
     def _best(self, forecast: Forecast) -> int | None:
         """Return the best of what was measured and of what is out; ``None`` if none may be it."""
