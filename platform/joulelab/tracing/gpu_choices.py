@@ -2,8 +2,9 @@
 
 Fake tensors live on the CPU device. There, attention that drops scores out, that learns its mask
 or whose values are of another width than its keys falls apart into products, and dropout into
-three kernels; on a GPU each is one kernel. Attention in single or double precision is fused on a
-CPU alone.
+three kernels; on a GPU each is one kernel. There, attention falls apart where rows of its mask are
+not side by side (``check_last_dim_stride_equals_1_dense``, sdp_utils_cpp.h). Attention in single or
+double precision is fused on a CPU alone.
 
 On a GPU, PyTorch hands an LSTM to cuDNN, since cuDNN 9.13 in bfloat16 as well (PyTorch pull request
 164411). On a CPU its choice depends on the instructions.
@@ -39,12 +40,16 @@ def unfused_on_gpu(
     """Return what a GPU runs instead of ``func`` if that is fused on a CPU alone.
 
     PyTorch calls cuDNN without the bias of a convolution and adds it by a kernel of its own
-    (``cudnn_convolution``, aten/src/ATen/native/Convolution.cpp). Of attention, on
-    GPUs PyTorch's fused kernels take half precision; single precision only where each query
-    head has keys of its own; and no double precision.
+    (``cudnn_convolution``, aten/src/ATen/native/Convolution.cpp). It rolls along one axis after the
+    other (``roll_common``, aten/src/ATen/native/TensorTransformations.h), normalises over layers
+    only what is contiguous, which it copies first (``layer_norm_cuda``), and looks for rows without
+    any score after a softmax that is to be safe (``_safe_softmax``).
+    Of attention, on GPUs PyTorch's fused kernels take half precision; single precision only where
+    each query head has keys of its own; and no double precision.
     """
-    if func is _aten.convolution.default and args[2] is not None:
-        return _convolution_and_bias
+    for kernel, applies, instead in _SEVERAL:
+        if func is kernel and applies(args):
+            return instead
     if func not in _UNFUSED:
         return None
     unfused, first = _UNFUSED[func]
@@ -63,6 +68,43 @@ def _convolution_and_bias(
     return added
 
 
+def _rolls(tensor: torch.Tensor, shifts: Sequence[int], axes: Sequence[int]) -> torch.Tensor:
+    for shift, axis in zip(shifts, axes, strict=True):
+        tensor = _aten.roll.default(tensor, [shift], [axis])
+    return tensor
+
+
+def _norm_of_copy(tensor: torch.Tensor, *args: Any) -> object:
+    return _aten.native_layer_norm.default(tensor.contiguous(), *args)
+
+
+def _safe_softmax(tensor: torch.Tensor, axis: int, dtype: torch.dtype | None = None) -> object:
+    shares = torch.softmax(tensor, axis, dtype=dtype)
+    is_empty = torch.isneginf(tensor).all(dim=axis, keepdim=True)
+    return torch.where(is_empty, torch.zeros((), dtype=shares.dtype), shares)
+
+
+def _is_strided_sequence(values: torch.Tensor) -> bool:
+    """Whether it has one dimension to convolve over and is not contiguous: images may be so."""
+    return values.dim() == 3 and not values.is_contiguous()
+
+
+def _convolution_of_copy(sequence: torch.Tensor, *args: Any) -> object:
+    return _aten.convolution.default(sequence.contiguous(), *args)
+
+
+_SEVERAL: Sequence[
+    tuple[torch._ops.OpOverload, Callable[[Sequence[Any]], bool], Callable[..., object]]
+] = (
+    (_aten.convolution.default, lambda args: _is_strided_sequence(args[0]), _convolution_of_copy),
+    (_aten.convolution.default, lambda args: args[2] is not None, _convolution_and_bias),
+    (_aten.roll.default, lambda args: len(args) > 2 and len(args[2]) > 1, _rolls),
+    (_aten.native_layer_norm.default, lambda args: not args[0].is_contiguous(), _norm_of_copy),
+    (_aten._safe_softmax.default, lambda _: True, _safe_softmax),  # noqa: SLF001
+)
+"""What takes several kernels on a GPU, for which arguments, and what they do."""
+
+
 def _unfused_attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -72,11 +114,12 @@ def _unfused_attention(
     *,
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
-) -> object:
+) -> tuple[torch.Tensor, ...]:
     """Compute attention by products and a softmax, as PyTorch does where nothing is fused."""
-    return torch.ops.aten._scaled_dot_product_attention_math(  # noqa: SLF001
+    result: tuple[torch.Tensor, ...] = torch.ops.aten._scaled_dot_product_attention_math(  # noqa: SLF001
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=True
     )
+    return result
 
 
 def _unfused_attention_backward(  # noqa: PLR0917
@@ -235,6 +278,12 @@ def _attention(  # noqa: PLR0917
     if _falls_apart(query, key, value, attn_mask):
         return _efficient_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
     if isinstance(query, FakeTensor):
+        if attn_mask is not None and attn_mask.stride(-1) != 1 and not enable_gqa:
+            result = _unfused_attention(
+                query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
+            )
+            unfused: torch.Tensor = result[0]
+            return unfused
         dropout_p = 0.0  # in a fused kernel it costs nothing that counts, but it splits a CPU's
     return _attention_of_torch(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
