@@ -1,9 +1,12 @@
 """Fit what networks draw, and what hosts take for programs, to networks that test nothing.
 
-Usage: python benchmarks/fit_boards.py FOLDER HOST.toml [--device h100_sxm]
+Usage: python benchmarks/fit_boards.py FOLDER... [--device h100_sxm...]
 
-FOLDER is that of fit_networks.py, HOST.toml the host it was measured on. Prints the scalars of
-power of the GPU, and the factors of ``hardware/hosts.py``. Times come first: fit_networks.py.
+FOLDER is that of fit_networks.py, with the host it was measured on as host.toml and, where single
+kernels were measured on the same board (product_power.py), products.csv: these are fitted too, so
+that networks do not explain by products what other kernels draw. Prints the scalars of power of
+each GPU, and the factors of ``hardware/hosts.py``, from all hosts together. Times come first:
+fit_networks.py.
 """
 
 import argparse
@@ -21,12 +24,22 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from joulelab.core.point import OperatingPoint
-from joulelab.estimator.pricing.run import PhaseRun, Plan, conditions, launch_s, run
-from joulelab.hardware.catalogue import GPUS
+from joulelab.estimator.pricing.power import settle
+from joulelab.estimator.pricing.roofline import GroupCosts, group_costs
+from joulelab.estimator.pricing.run import (
+    PhaseRun,
+    Plan,
+    conditions,
+    elapsed_s,
+    is_queued,
+    launch_s,
+)
+from joulelab.estimator.pricing.table import WorkTable, tabulate
 from joulelab.hardware.hosts import LAUNCHES, Host, find_host, on_host
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.processors import PROCESSORS, processor_of
+from joulelab.hardware.processors import PROCESSORS
 from joulelab.hardware.scalars import value_of, with_values
+from joulelab.tracing.program import MatrixShape, Operator, Program
 
 _POWERS = (
     *("power.constant_w", "power.clock_w_per_ghz", "power.busy_w_per_ghz"),
@@ -41,79 +54,188 @@ _TIME_TOLERANCE = 0.25
 """Error of time, as a share, from which a case says less of power."""
 _HOST_BOUND = 0.7
 """Share of the measured time that kernels take, up to which the host sets it."""
-_LEFT_OUT = ("small-lstm",)
-"""Its layers are one call each of cuDNN, which launches a kernel for each step in time."""
+_LEFT_OUT = ("small-lstm", "t5-small-encoder")
+"""Layers of the one are one call each of cuDNN, which launches a kernel for each step in time; the
+other runs its attention by parts, since its mask is strided in the transformers that ran it."""
+_LOADED_W, _EACH_OTHER = 300.0, 4
+"""Power from which each case is taken, and which of those below, which say less of kernels."""
+_FILLINGS = ("normal", "product", "stream")
+_STREAMED = 1 << 28
+_SINGLE = 1.5
+"""By how much a kernel that runs alone outweighs a network."""
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A case, as measured and as it is run."""
+    """A case, as measured and as it is run; its costs but for energies do not change with power."""
 
     row: dict[str, str]
     plan: Plan
+    mode: Any
+    costs: GroupCosts
+    host: Host
 
-    def predicted(self, processor: Processor) -> PhaseRun:
-        """Return how ``processor`` runs it."""
-        mode: Any = self.row["mode"]
-        return run(self.plan, conditions(processor, mode, (OperatingPoint(),), 1))
+    def predicted(self, processor: Processor) -> tuple[float, float]:
+        """Return time and mean power on ``processor``."""
+        where = conditions(processor, self.mode, (OperatingPoint(),), 1)
+        sequence = self.plan.table.sequence
+        counts = np.bincount(sequence, minlength=self.plan.table.num_rows).astype(np.float64)
+        costs = _with_energies(self.costs, processor)
+        settled = settle(costs, processor, where.clock_mhz, where.held_w, counts)
+        found = PhaseRun(
+            plan=self.plan,
+            costs=costs,
+            settled=settled,
+            elapsed_s=elapsed_s(
+                settled.device_s[:, sequence],
+                launch_s(self.plan, processor, self.mode),
+                queued=is_queued(processor, self.mode),
+            ),
+            where=where,
+        )
+        time_s = float(found.latency_s[0])
+        return time_s, float(found.energy_j[0]) / time_s
 
     @property
     def time_s(self) -> float:
         """Its time, as measured."""
         return float(self.row["time_s"])
 
+    @property
+    def power_w(self) -> float:
+        """Its mean power, as measured."""
+        return float(self.row["power_w"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Single:
+    """A kernel that ran alone, over and over, at a clock that was read."""
+
+    costs: GroupCosts
+    clock_mhz: float
+    power_w: float
+
+    def predicted_w(self, processor: Processor) -> float:
+        """Return its power at that clock."""
+        clock_mhz, cap_w = np.array([self.clock_mhz]), np.array([np.inf])
+        settled = settle(_with_energies(self.costs, processor), processor, clock_mhz, cap_w)
+        return float(settled.power_w[0, 0])
+
+
+def _with_energies(costs: GroupCosts, processor: Processor) -> GroupCosts:
+    power, cache, memory = processor.power, processor.last_cache, processor.memory
+    flop_j = sum(
+        (costs.flop[pipe] * power.flop_j[pipe] for pipe in costs.flop),
+        start=np.zeros(len(costs.fill)),
+    )
+    return replace(
+        costs,
+        flop_j=flop_j,
+        cache_j=costs.moved_b[cache.name] * cache.byte_j,
+        memory_j=costs.moved_b[memory.name] * memory.byte_j,
+    )
+
 
 def main() -> int:
     """Print what fits."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("host", help="as joulelab estimate takes it")
-    parser.add_argument("--device", default="h100_sxm", help="as joulelab estimate takes it")
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--device", nargs="+", default=["h100_sxm"], help="one for each folder")
     settings = parser.parse_args()
-    cases = _read(settings.folder)
-    host = find_host(settings.host)
-    processor = on_host(PROCESSORS[settings.device], host)
-    for name, value in fitted_powers(cases, processor).items():
-        print(f"{name} = {value:.4g}")
-    for name, value in fitted_factors(cases, processor, host).items():
+    everything: list[tuple[Case, Processor]] = []
+    for folder, device in zip(settings.folders, settings.device, strict=True):
+        host = find_host(str(folder / "host.toml"))
+        processor = on_host(PROCESSORS[device], host)
+        cases = _read(folder, processor, host)
+        everything += [(case, processor) for case in cases]
+        print(f"# {device}")
+        for name, value in fitted_powers(cases, _singles(folder, processor), processor).items():
+            print(f"{name} = {value:.4g}")
+    for name, value in fitted_factors(everything).items():
         print(f"{name} = {value:.3g}")
     return 0
 
 
-def _read(folder: Path) -> list[Case]:
+def _read(folder: Path, processor: Processor, host: Host) -> list[Case]:
     with (folder / "networks.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["energy_j"] and not row["error"]]
-    return [Case(row=row, plan=plan_of(row, row["mode"])) for row in rows]
+    cases = []
+    for row in rows:
+        if row["network"] in _LEFT_OUT or row["mode"].startswith("compiled"):
+            continue
+        found = plan_of(row, row["mode"])
+        costs = group_costs(found.table, processor)
+        cases.append(Case(row=row, plan=found, mode=row["mode"], costs=costs, host=host))
+    return cases
 
 
-def fitted_powers(cases: Sequence[Case], processor: Processor) -> dict[str, float]:
+def _singles(folder: Path, processor: Processor) -> list[Single]:
+    """Return the products of random numbers and the stream of ``products.csv``, if there is one."""
+    path = folder / "products.csv"
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["data"] in _FILLINGS]
+    return [
+        Single(
+            costs=group_costs(_single_table(row), processor),
+            clock_mhz=float(row["sm_clock_mhz"]),
+            power_w=float(row["power_w"]),
+        )
+        for row in rows
+    ]
+
+
+def _single_table(row: dict[str, str]) -> WorkTable:
+    m, n, k = (int(row[name]) for name in "mnk")
+    if row["data"] == "stream":
+        fields: dict[str, Any] = {"name": "add", "kind": "elementwise", "flop": float(_STREAMED)}
+        fields |= {"read_b": 2.0 * _STREAMED, "weight_b": 0.0, "written_b": 2.0 * _STREAMED}
+    else:
+        shape = MatrixShape(batch=1, m=m, n=n, k=k)
+        fields = {"name": "mm", "kind": "gemm", "flop": 2.0 * m * n * k, "shape": shape}
+        fields |= {"read_b": 2.0 * m * k, "weight_b": 2.0 * n * k, "written_b": 2.0 * m * n}
+        fields["pipe"] = "tensor_bf16"
+    program = Program(
+        operators=(Operator(dtype="bfloat16", **fields),),
+        live_b=(0.0,),
+        parameter_b=fields["weight_b"],
+        input_b=0.0,
+    )
+    return tabulate(program, ((0,),))
+
+
+def fitted_powers(
+    cases: Sequence[Case], singles: Sequence[Single], processor: Processor
+) -> dict[str, float]:
     """Return the scalars of power that give the mean powers, where times are about right."""
-    catalogue = processor_of(GPUS[processor.key])
-    before = np.array([value_of(catalogue, name) for name in _POWERS])
-    measured = np.array([float(case.row["power_w"]) for case in cases])
+    before = np.array([value_of(processor, name) for name in _POWERS])
+    loaded = [case for case in cases if case.power_w >= _LOADED_W]
+    chosen = [*loaded, *[case for case in cases if case.power_w < _LOADED_W][::_EACH_OTHER]]
+    measured = np.array([case.power_w for case in chosen])
 
     def residuals(changes: Array) -> Array:
         there = with_values(processor, dict(zip(_POWERS, before * np.exp(changes), strict=True)))
-        runs = [case.predicted(there) for case in cases]
-        times_s = np.array([one.latency_s[0] for one in runs])
-        power_w = np.array([one.energy_j[0] for one in runs]) / times_s
-        late = times_s / np.array([case.time_s for case in cases]) - 1.0
+        found = np.array([case.predicted(there) for case in chosen])
+        late = found[:, 0] / np.array([case.time_s for case in chosen]) - 1.0
         weight = np.exp(-0.5 * (late / _TIME_TOLERANCE) ** 2)
-        return np.concatenate([weight * np.log(power_w / measured), _PULL * changes])
+        alone = [np.log(one.predicted_w(there) / one.power_w) for one in singles]
+        missed = weight * np.log(found[:, 1] / measured)
+        return np.concatenate([missed, _SINGLE * np.array(alone), _PULL * changes])
 
     found = least_squares(
-        residuals, np.zeros(len(_POWERS)), loss="soft_l1", f_scale=_TOLERANCE, max_nfev=12
+        residuals, np.zeros(len(_POWERS)), loss="soft_l1", f_scale=_TOLERANCE, max_nfev=8
     )
     return dict(zip(_POWERS, map(float, before * np.exp(found.x)), strict=True))
 
 
-def fitted_factors(cases: Sequence[Case], processor: Processor, host: Host) -> dict[str, float]:
-    """Return how programs take longer on ``host`` than loops around their calls."""
-    bound = [case for case in cases if _is_host_bound(case, processor)]
-    inference = [case for case in bound if not case.plan.is_training]
-    parts_s = np.array([_parts_s(case, processor, host) for case in inference])
-    measured_s = np.array([case.time_s for case in inference])
+def fitted_factors(cases: Sequence[tuple[Case, Processor]]) -> dict[str, float]:
+    """Return how programs take longer on their hosts than loops around their calls."""
+    bound = [pair for pair in cases if _is_host_bound(*pair)]
+    inference = [pair for pair in bound if not pair[0].plan.is_training]
+    parts_s = np.array([_parts_s(*pair) for pair in inference])
+    measured_s = np.array([case.time_s for case, _ in inference])
 
     def residuals(logs: Array) -> Array:
         missed = np.log(parts_s @ np.exp(logs) / measured_s)
@@ -122,8 +244,8 @@ def fitted_factors(cases: Sequence[Case], processor: Processor, host: Host) -> d
     found = least_squares(residuals, np.ones(3), loss="soft_l1", f_scale=_TOLERANCE)
     factors = np.exp(found.x)
     training = [
-        case.time_s / float(np.dot(_parts_s(case, processor, host), factors))
-        for case in bound
+        case.time_s / float(np.dot(_parts_s(case, processor), factors))
+        for case, processor in bound
         if case.plan.is_training
     ]
     names = ("LAUNCHES", "MODULES", "VIEWS")
@@ -131,21 +253,22 @@ def fitted_factors(cases: Sequence[Case], processor: Processor, host: Host) -> d
 
 
 def _is_host_bound(case: Case, processor: Processor) -> bool:
-    if case.row["mode"] != "eager" or case.row["network"] in _LEFT_OUT:
+    if case.mode != "eager":
         return False
-    settled = case.predicted(processor).settled
+    clock_mhz, cap_w = np.array([processor.default_clock_mhz]), np.array([np.inf])
+    settled = settle(case.costs, processor, clock_mhz, cap_w)
     device_s = settled.device_s[0, case.plan.table.sequence].sum()
     return bool(device_s <= _HOST_BOUND * case.time_s)
 
 
-def _parts_s(case: Case, processor: Processor, host: Host) -> tuple[float, float, float]:
+def _parts_s(case: Case, processor: Processor) -> tuple[float, float, float]:
     """Return the time in loops of launches, modules entered, and calls that launch nothing."""
     timing = replace(processor.timing, module_s=0.0, view_s=0.0, training_launch=1.0)
     launches_s = launch_s(case.plan, replace(processor, timing=timing), "eager")
     return (
         float(launches_s.sum()) / LAUNCHES,
-        host.module_s * float(case.plan.entered.sum()),
-        host.operator_s["view"] * float(case.plan.calls_before.sum()),
+        case.host.module_s * float(case.plan.entered.sum()),
+        case.host.operator_s["view"] * float(case.plan.calls_before.sum()),
     )
 
 

@@ -26,8 +26,7 @@ from scipy.optimize import least_squares
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.pricing.kernel_class import kernel_class
-from joulelab.estimator.pricing.power import settle
-from joulelab.estimator.pricing.roofline import group_costs
+from joulelab.estimator.pricing.roofline import group_costs, kernel_s, memory_side_s
 from joulelab.estimator.pricing.run import Plan, plan
 from joulelab.estimator.pricing.table import WorkTable, tabulate
 from joulelab.hardware.processor import Processor
@@ -77,7 +76,8 @@ def main() -> int:
     for name, found in sorted(evidence.items()):
         if len(found) >= _LEAST_CASES and name != kind_of(name):
             values = fitted(name, found, processor)
-            _print(console, name, found, processor, values)
+            source = f"one {processor.product_name} (experiments/results/{settings.folder.name})"
+            _print(console, (name, source), found, processor, values)
     return 0
 
 
@@ -190,9 +190,11 @@ def _convolution(name: str, shapes: Sequence[Sequence[int]]) -> MatrixShape | No
 def device_s(one: Evidence, processor: Processor) -> float:
     """Return how long all kernels take that ``one`` is about, at its clock."""
     costs = group_costs(one.table, processor)
-    clock_mhz = np.array([min(one.clock_mhz, processor.default_clock_mhz)])
-    settled = settle(costs, processor, clock_mhz, np.array([np.inf]))
-    return float(settled.device_s[0, one.table.sequence].sum())
+    rows = np.arange(one.table.num_rows)
+    clock_mhz = np.full(len(rows), min(one.clock_mhz, processor.default_clock_mhz))
+    memory_s = memory_side_s(costs, processor, clock_mhz, rows)
+    device_s = kernel_s(costs.core_s_mhz / clock_mhz, memory_s) + costs.fixed_s
+    return float(device_s[one.table.sequence].sum())
 
 
 def fitted(name: str, evidence: Sequence[Evidence], processor: Processor) -> dict[str, float]:
@@ -229,11 +231,12 @@ def _start(processor: Processor, name: str) -> float:
 
 def _print(
     console: Console,
-    name: str,
+    name_and_source: tuple[str, str],
     found: Sequence[Evidence],
     processor: Processor,
     values: Mapping[str, float],
 ) -> None:
+    name, source = name_and_source
     before = _errors(found, processor)
     after = _errors(found, with_values(processor, values))
     networks = len({one.network for one in found})
@@ -242,10 +245,9 @@ def _print(
         f"{np.mean(np.abs(before)):.2f} before and {np.mean(np.abs(after)):.2f} after"
     )
     for key, value in values.items():
-        source = f"{len(found)} profiles of {networks} networks on one H100"
+        profiles = f"{len(found)} profiles of {networks} networks on {source}"
         console.print(
-            f'"{key}" = {{ value = {value:.4g}, status = "F", source = "{source} '
-            '(experiments/results/h100_kernels)" }',
+            f'"{key}" = {{ value = {value:.4g}, status = "F", source = "{profiles}" }}',
             highlight=False,
             soft_wrap=True,
         )

@@ -3,7 +3,7 @@
 What tests it is in network_list.py. Each network here runs at a batch that loads the GPU and at 1.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from network_list import llama, of_transformers, pythia
 from network_points import Case, Phase, of_speech
@@ -85,13 +85,26 @@ _LANGUAGE_STEPS: tuple[tuple[Phase, int], ...] = (
 )
 
 
+_MORE = {
+    "encoder": {
+        "t5-small-encoder": (f"{_OWN}:T5Small", 128),
+        "deberta-small": (f"{_OWN}:DebertaSmall", 32),
+    },
+    "speech": {"hubert-large": (f"{_OWN}:HubertLarge", 8)},
+    "dense": {"segformer-b0": (f"{_OWN}:SegformerB0", 32), "yolos-tiny": (f"{_OWN}:YolosTiny", 16)},
+    "vision transformer": {"swin_v2_s": ("swin_v2_s", 32)},
+}
+_TRAINED_LANGUAGE = {"pythia-160m": 8, "gpt2-medium": 4}
+_COMPILED = ("vit_b_16", "mobilenet_v2", "resnet18", "mixer_l16")
+
+
 def fitting_cases() -> list[Case]:
-    """Return every case; what shares a network follows each other."""
-    return [*_called(), *_language(), *_speech()]
+    """Return every case; what shares a network follows each other, what is compiled comes last."""
+    return [*_called(_CALLED), *_language(), *_speech(), *_called(_MORE), *_more()]
 
 
-def _called() -> Iterator[Case]:
-    for family, networks in _CALLED.items():
+def _called(families: Mapping[str, Mapping[str, tuple[str, int]]]) -> Iterator[Case]:
+    for family, networks in families.items():
         for name, (model, batch) in networks.items():
             yield from _of_network(name, family, model, batch)
 
@@ -125,3 +138,18 @@ def _speech() -> Iterator[Case]:
     shapes: tuple[tuple[Phase, int], ...] = (("encode", 16), ("decode", 1), ("decode", 16))
     for name in _SPEECH:
         yield from (of_speech(name, batch, phase) for phase, batch in shapes)
+
+
+def _more() -> Iterator[Case]:
+    """Yield steps of training of language models, and compiled programs."""
+    for name, batch in _TRAINED_LANGUAGE.items():
+        knobs = {"prompt_tokens": 512, "new_tokens": 0}
+        one = {"network": name, "family": "language", "model": _LANGUAGE[name]}
+        yield Case(**one, batch=batch, phase="train", knobs=knobs)
+    for family, networks in _CALLED.items():
+        for name in filter(_COMPILED.__contains__, networks):
+            model, batch = networks[name]
+            one = {"network": name, "family": family, "model": model}
+            yield Case(**one, batch=batch, mode="compiled")
+            if name == "mobilenet_v2":
+                yield Case(**one, batch=batch, mode="compiled_launched")

@@ -4,6 +4,7 @@
 inputs; whoever runs it fills them.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -14,6 +15,8 @@ from transformers import (
     DebertaV2Model,
     DetrConfig,
     DetrForObjectDetection,
+    HubertConfig,
+    HubertModel,
     ResNetConfig,
     SegformerConfig,
     SegformerForSemanticSegmentation,
@@ -90,17 +93,31 @@ class Deberta(_Wrapped):
         return _tokens(batch)
 
 
+class T5Small(T5Encoder):
+    """The encoder of google-t5/t5-small."""
+
+    def __init__(self) -> None:
+        super().__init__(width=512, layers=6)
+
+
+class DebertaSmall(Deberta):
+    """Half as deep, as microsoft/deberta-v3-small."""
+
+    def __init__(self) -> None:
+        super().__init__(layers=6)
+
+
 class Segformer(_Wrapped):
     """nvidia/segformer-b2: semantic segmentation of 512 by 512 pixels in 150 classes."""
 
     unit: ClassVar = "image"
 
-    def __init__(self, num_labels: int = 150) -> None:
+    def __init__(self, width: int = 64, depths: Sequence[int] = (3, 4, 6, 3)) -> None:
         config = SegformerConfig(
-            hidden_sizes=[64, 128, 320, 512],
-            depths=[3, 4, 6, 3],
-            decoder_hidden_size=768,
-            num_labels=num_labels,
+            hidden_sizes=[width, 2 * width, 5 * width, 8 * width],
+            depths=list(depths),
+            decoder_hidden_size=12 * width,
+            num_labels=150,
         )
         super().__init__(SegformerForSemanticSegmentation(config))
 
@@ -108,6 +125,13 @@ class Segformer(_Wrapped):
     def example_inputs(batch: int) -> dict[str, torch.Tensor]:
         """Return images of 512 by 512."""
         return _images(batch, 512, 512)
+
+
+class SegformerB0(Segformer):
+    """nvidia/segformer-b0, with a decoder of 384 channels rather than 256."""
+
+    def __init__(self) -> None:
+        super().__init__(width=32, depths=(2, 2, 2, 2))
 
 
 class Detr(_Wrapped):
@@ -148,6 +172,13 @@ class Yolos(_Wrapped):
         return _images(batch, 512, 864)
 
 
+class YolosTiny(Yolos):
+    """A quarter as wide."""
+
+    def __init__(self) -> None:
+        super().__init__(width=192)
+
+
 class Wav2Vec2(_Wrapped):
     """facebook/wav2vec2-base on 10 s of sound."""
 
@@ -155,6 +186,29 @@ class Wav2Vec2(_Wrapped):
 
     def __init__(self, layers: int = 12) -> None:
         super().__init__(Wav2Vec2Model(Wav2Vec2Config(num_hidden_layers=layers)))
+
+    @staticmethod
+    def example_inputs(batch: int) -> dict[str, torch.Tensor]:
+        """Return 10 s at 16 kHz."""
+        return {"input_values": torch.empty(batch, 160_000)}
+
+
+class HubertLarge(_Wrapped):
+    """facebook/hubert-large-ll60k on 10 s of sound: normalises its sound per layer."""
+
+    unit: ClassVar = "clip"
+
+    def __init__(self, layers: int = 24) -> None:
+        config = HubertConfig(
+            hidden_size=1024,
+            intermediate_size=4096,
+            num_hidden_layers=layers,
+            num_attention_heads=16,
+            feat_extract_norm="layer",
+            conv_bias=True,
+            do_stable_layer_norm=True,
+        )
+        super().__init__(HubertModel(config))
 
     @staticmethod
     def example_inputs(batch: int) -> dict[str, torch.Tensor]:

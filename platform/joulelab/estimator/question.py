@@ -16,13 +16,12 @@ from joulelab.hardware.hosts import find_host, on_host
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.registry import unknown_name
-from joulelab.tracing.precision import PRECISIONS, check_precision, supports
+from joulelab.tracing.precision import PRECISIONS, check_precision, usual_precision
 from joulelab.tracing.program import TracedModel
 
 _NUM_CLOCKS = 56
 _WORDS: Mapping[str, KnobValue] = {"true": True, "false": False, "none": None}
 _MOST_SAMPLES, _MOST_DEVICES = 1_000_000, 100_000
-_USUAL = ("fp16", "bf16", "fp32", "int8")
 
 
 Progress = Callable[[str], None]
@@ -156,16 +155,6 @@ class Tracer:
             model, batch=batch, precision=precision, training=asked.training, **asked.knobs
         )
         return tensor_parallel(traced, asked.num_devices)
-
-
-def usual_precision(processor: Processor) -> str:
-    """Return the number format in which a device usually runs networks."""
-    return next(
-        name
-        for name in _USUAL
-        if f"tensor_{name}" in processor.flop_per_clock
-        or (name == "fp32" and supports(name, processor))
-    )
 
 
 def knob_value(word: str) -> tuple[str, KnobValue]:

@@ -2,8 +2,9 @@
 
 Fake tensors live on the CPU device. There, attention that drops scores out, that learns its mask
 or whose values are of another width than its keys falls apart into products, and dropout into
-three kernels; on a GPU each is one kernel. Attention in single or double precision is fused on a
-CPU alone.
+three kernels; on a GPU each is one kernel. There, attention falls apart where rows of its mask are
+not side by side (``check_last_dim_stride_equals_1_dense``, sdp_utils_cpp.h). Attention in single or
+double precision is fused on a CPU alone.
 
 On a GPU, PyTorch hands an LSTM to cuDNN, since cuDNN 9.13 in bfloat16 as well (PyTorch pull request
 164411). On a CPU its choice depends on the instructions.
@@ -17,6 +18,8 @@ import torch
 from torch import _VF
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
+
+from joulelab.tracing.several_kernels import SEVERAL_KERNELS
 
 
 @contextmanager
@@ -38,13 +41,13 @@ def unfused_on_gpu(
 ) -> Callable[..., object] | None:
     """Return what a GPU runs instead of ``func`` if that is fused on a CPU alone.
 
-    PyTorch calls cuDNN without the bias of a convolution and adds it by a kernel of its own
-    (``cudnn_convolution``, aten/src/ATen/native/Convolution.cpp). Of attention, on
-    GPUs PyTorch's fused kernels take half precision; single precision only where each query
-    head has keys of its own; and no double precision.
+    What takes several kernels is in :mod:`joulelab.tracing.several_kernels`. Of attention, on GPUs
+    PyTorch's fused kernels take half precision; single precision only where each query head has
+    keys of its own; and no double precision.
     """
-    if func is _aten.convolution.default and args[2] is not None:
-        return _convolution_and_bias
+    for kernel, applies, instead in SEVERAL_KERNELS:
+        if func is kernel and applies(args):
+            return instead
     if func not in _UNFUSED:
         return None
     unfused, first = _UNFUSED[func]
@@ -52,15 +55,6 @@ def unfused_on_gpu(
     shares_keys = query.shape[-3] != key.shape[-3]
     dtypes = (torch.float64, torch.float32) if shares_keys else (torch.float64,)
     return unfused if query.dtype in dtypes else None
-
-
-def _convolution_and_bias(
-    image: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *args: Any
-) -> torch.Tensor:
-    result = _aten.convolution.default(image, weight, None, *args)
-    positions = [1] * (result.dim() - 2)
-    added: torch.Tensor = result.add_(bias.view(1, -1, *positions))
-    return added
 
 
 def _unfused_attention(
@@ -72,11 +66,12 @@ def _unfused_attention(
     *,
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
-) -> object:
+) -> tuple[torch.Tensor, ...]:
     """Compute attention by products and a softmax, as PyTorch does where nothing is fused."""
-    return torch.ops.aten._scaled_dot_product_attention_math(  # noqa: SLF001
+    result: tuple[torch.Tensor, ...] = torch.ops.aten._scaled_dot_product_attention_math(  # noqa: SLF001
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=True
     )
+    return result
 
 
 def _unfused_attention_backward(  # noqa: PLR0917
@@ -235,6 +230,12 @@ def _attention(  # noqa: PLR0917
     if _falls_apart(query, key, value, attn_mask):
         return _efficient_attention(query, key, value, attn_mask, dropout_p, is_causal, scale)
     if isinstance(query, FakeTensor):
+        if attn_mask is not None and attn_mask.stride(-1) != 1 and not enable_gqa:
+            result = _unfused_attention(
+                query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
+            )
+            unfused: torch.Tensor = result[0]
+            return unfused
         dropout_p = 0.0  # in a fused kernel it costs nothing that counts, but it splits a CPU's
     return _attention_of_torch(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa

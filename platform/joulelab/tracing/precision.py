@@ -12,8 +12,8 @@ from joulelab.tracing.program import MATRIX_KINDS, Operator, Program
 PRECISIONS: tuple[str, ...] = tuple(FORMATS)
 """Names of number formats."""
 
-_USUAL = ("bf16", "fp16", "fp32")
-"""What is proposed in place of a format that is missing, the best first."""
+_USUAL = ("fp16", "bf16", "fp32", "int8")
+"""In which networks usually run, the first that a device has matrix units for."""
 _FP16: tuple[Pipe, ...] = ("tensor_fp16", "fp16")
 # What a product traced on a pipe may run on, the preferred pipe first. Single precision on TF32
 # units is an offer that PyTorch makes for convolutions, so it falls back to plain units.
@@ -116,10 +116,9 @@ def check_precision(precision: str, processor: Processor) -> None:
     """
     if not supports(precision, processor):
         known = [name for name in PRECISIONS if supports(name, processor)]
-        usual = next((name for name in _USUAL if name in known), known[0])
         raise ConfigError(
             f"{processor.product_name} has no {precision} units; it has {', '.join(known)}. "
-            f"Ask for one of these, as with --precision {usual}."
+            f"Ask for one of these, as with --precision {usual_precision(processor)}."
         )
 
 
@@ -130,6 +129,16 @@ def supports(precision: str, processor: Processor) -> bool:
         UnknownNameError: If there is no such precision.
     """
     return any(pipe in processor.flop_per_clock for pipe in number_format(precision).pipes)
+
+
+def usual_precision(processor: Processor) -> str:
+    """Return the number format in which a device usually runs networks."""
+    return next(
+        name
+        for name in _USUAL
+        if f"tensor_{name}" in processor.flop_per_clock
+        or (name == "fp32" and supports(name, processor))
+    )
 
 
 def pipe_on(operator: Operator, processor: Processor) -> Pipe:

@@ -9,8 +9,9 @@ from joulelab import estimator
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.estimator.api import fits, with_opportunities
 from joulelab.estimator.clock_sweep import sweep
-from joulelab.estimator.question import Question, usual_precision
+from joulelab.estimator.question import Question
 from joulelab.hardware.processors import PROCESSORS
+from joulelab.tracing.precision import usual_precision
 
 SMALL = """
 import torch

@@ -1,5 +1,7 @@
 """What kernels within networks count as, and what that makes of their times."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -50,6 +52,9 @@ def convolution(channels, pixels=3136, groups=1, n=64, window=1):
         (convolution(16, groups=4), "grouped_convolution"),
         (convolution(1, groups=64, n=1, window=9), "depthwise_narrow"),
         (convolution(1, groups=64, n=1, window=49), "depthwise_wide"),
+        (convolution(4, groups=32, n=4, window=9), "thin_groups"),
+        (operator("upsample_bilinear2d", "elementwise"), "resizing"),
+        (operator("gelu", "elementwise"), "pointwise"),
         (operator("norm", "norm"), "norm"),
     ],
 )
@@ -64,8 +69,18 @@ def test_a_batch_norm_in_training_is_another_kernel():
     assert kernel_class(norm, training=True) == "batch_norm_training"
 
 
+def as_written(made, *operators):
+    """Return ``made`` with the values that ``operators`` write themselves, one by one."""
+    (phase,) = made.phases
+    program = replace(phase.program, operators=operators)
+    return replace(made, phases=(replace(phase, program=program),))
+
+
 def device_s(one, processor=H100):
-    (phase,) = plan(model(one, precision="bf16"), "graph")
+    made = model(one, precision="bf16")
+    if one.outputs_b:
+        made = as_written(made, one)
+    (phase,) = plan(made, "graph")
     found = run(phase, conditions(processor, "graph", (OperatingPoint(),), 1))
     return float(found.settled.device_s[0, 0])
 
@@ -90,6 +105,57 @@ def test_wide_groups_run_one_after_the_other():
 
     assert many > 5 * few
     assert narrow < 0.2 * many
+
+
+def normalisation(name, elements, statistics, **more):
+    """Normalise ``elements`` of two bytes, with so many means and deviations."""
+    sizes_b = (2.0 * elements, 2.0 * statistics, 2.0 * statistics)
+    return operator(
+        name,
+        "norm",
+        flop=4.0 * elements,
+        read_b=2.0 * elements,
+        written_b=sum(sizes_b),
+        outputs=(1, 2, 3),
+        outputs_b=sizes_b,
+        **more,
+    )
+
+
+def test_rows_over_which_a_layer_is_normalised_take_a_time_of_their_own():
+    """An H200 takes 594 us for 524,288 rows of 32 and 57.2 us for 25,216 rows of 768."""
+    times_s = [
+        device_s(normalisation("native_layer_norm", rows * width, rows), PROCESSORS["h200_sxm"])
+        for rows, width in ((524_288, 32), (25_216, 768))
+    ]
+
+    assert times_s == pytest.approx([594e-6, 57.2e-6], rel=0.2)
+
+
+def test_few_channels_leave_most_of_a_device_idle_when_batches_are_normalised_in_training():
+    """As many elements of each channel take the same time: 1.33 and 1.60 ms on an H200."""
+    gradient = operator("native_batch_norm_backward", "norm", stage="backward")
+    pixels = 128 * 112 * 112
+    times_s = []
+    for channels in (16, 96):
+        forward = normalisation("native_batch_norm", channels * pixels, channels)
+        made = as_written(model(forward, gradient, precision="bf16"), forward, gradient)
+        (phase,) = plan(made, "graph")
+        where = conditions(PROCESSORS["h200_sxm"], "graph", (OperatingPoint(),), 1)
+        times_s.append(float(run(phase, where).settled.device_s[0, 0]))
+
+    assert times_s == pytest.approx([1.33e-3, 1.60e-3], rel=0.25)
+
+
+def test_a_bicubic_resizing_waits_for_each_image_and_channel():
+    """3.98 ms for 11 x 192 planes of 32 x 54 pixels on an H200, however few bytes they are."""
+    planes = 11 * 192
+    moved_b = 2.0 * planes * 32 * 54
+    resizing = operator(
+        "upsample_bicubic2d", "elementwise", flop=1e8, read_b=moved_b, steps=16.0 * planes
+    )
+
+    assert device_s(resizing, PROCESSORS["h200_sxm"]) == pytest.approx(3.98e-3, rel=0.2)
 
 
 def test_groups_that_alternate_share_the_clock_of_their_mean_power():

@@ -326,6 +326,46 @@ def test_attention_without_a_fused_kernel_has_gradients_of_four_products(num_key
     assert key.grad.shape == key.shape
 
 
+def test_attention_falls_apart_where_rows_of_its_mask_are_not_side_by_side():
+    def attend(query, mask):
+        return functional.scaled_dot_product_attention(query, query, query, attn_mask=mask)
+
+    with fake_tensors():
+        query = torch.empty(2, 4, 8, 16, dtype=torch.bfloat16)
+        mask = torch.empty(8, 8, 4, dtype=torch.bfloat16).permute(2, 0, 1)[None]
+        fused = operators_of(lambda: attend(query, mask.contiguous()))
+        unfused = operators_of(lambda: attend(query, mask))
+
+    assert [one.kind for one in fused if one.kind in ("attention", "gemm")] == ["attention"]
+    products = [one for one in unfused if one.kind == "gemm"]
+    assert [one.dtype for one in products] == ["float32", "float32"]
+    names = [one.name for one in unfused]
+    assert [names.count(name) for name in ("isneginf", "all", "where")] == [1, 1, 1]
+
+
+def test_a_gpu_rolls_along_one_axis_after_the_other():
+    operators = operators_of(lambda: torch.roll(torch.empty(2, 8, 8, 4), (3, 3), (1, 2)))
+
+    assert [one.name for one in operators] == ["roll", "roll"]
+
+
+def test_a_gpu_copies_what_is_strided_before_it_normalises_over_a_layer():
+    values = torch.empty(2, 16, 8)
+    strided = operators_of(lambda: functional.layer_norm(values.mT, (16,)))
+    plain = operators_of(lambda: functional.layer_norm(values, (8,)))
+
+    assert [one.name for one in strided] == ["clone", "native_layer_norm"]
+    assert [one.name for one in plain] == ["native_layer_norm"]
+
+
+def test_a_gpu_copies_a_strided_sequence_before_it_convolves_it():
+    values, weight = torch.empty(2, 16, 8), torch.empty(4, 8, 3)
+
+    operators = operators_of(lambda: functional.conv1d(values.mT, weight))
+
+    assert [one.name for one in operators] == ["clone", "convolution"]
+
+
 def test_dropout_is_one_kernel_as_on_a_gpu():
     with fake_tensors():
         network = fake_network(nn.Dropout).train()

@@ -13,7 +13,10 @@ from joulelab.tracing.program import Operator
 
 FIRST_CONVOLUTION = "first_convolution"
 GROUPED_CONVOLUTION = "grouped_convolution"
+LAYER_NORM = "layer_norm"
+PRODUCT = "product"
 _NORMS = ("batch_norm", "layer_norm", "group_norm")
+_REDUCING = ("native_layer_norm", "native_batch_norm", "native_batch_norm_backward")
 _CONTIGUOUS = 0.9
 _WIDE_WINDOW = 36
 """Elements of a window from which depthwise convolutions run a kernel of their own."""
@@ -32,10 +35,23 @@ def kernel_class(operator: Operator, *, training: bool = False) -> str:
     return f"{found}_training" if training and found == "batch_norm" else found
 
 
+def reduced_elements(operator: Operator) -> float:
+    """Return how many elements a normalisation reduces to each statistic; 0 of other work.
+
+    Over layers that is a row, over batches in training a channel of all images. Their kernels
+    write statistics, or gradients of as many parameters, beside the result.
+    """
+    if operator.name not in _REDUCING or len(operator.outputs_b) < 3:
+        return 0.0
+    return operator.outputs_b[0] / operator.outputs_b[1]
+
+
 def _convolution(operator: Operator) -> str:
     shape = operator.shape
-    if is_depthwise(operator):
-        return "depthwise_wide" if shape and shape.window >= _WIDE_WINDOW else "depthwise_narrow"
+    if is_depthwise(operator) and shape is not None:
+        if shape.n > 1:
+            return "thin_groups"
+        return "depthwise_wide" if shape.window >= _WIDE_WINDOW else "depthwise_narrow"
     if shape is None or "backward" in operator.name:
         return "convolution"
     if _has_few_channels(shape.k / shape.window):
@@ -55,7 +71,7 @@ def _norm(operator: Operator) -> str:
 def _product(operator: Operator) -> str:
     if "rnn" in operator.name:
         return "recurrent"
-    return "batched_product" if "bmm" in operator.name else "product"
+    return "batched_product" if "bmm" in operator.name else PRODUCT
 
 
 def _copy(operator: Operator) -> str:
@@ -73,7 +89,9 @@ _CLASSES: Mapping[str, Callable[[Operator], str]] = {
     "copy": _copy,
     "gemm": _product,
     "reduction": lambda operator: "pooling" if "pool" in operator.name else "row_reduction",
-    "elementwise": lambda _: "pointwise",
+    "elementwise": lambda operator: (
+        "resizing" if operator.name.startswith("upsample") else "pointwise"
+    ),
     "attention": lambda _: "fused_attention",
     "softmax": lambda _: "row_softmax",
     "gather": lambda _: "indexing",

@@ -121,7 +121,7 @@ data passes through."""
 _OVERLAP = 1.5
 """Windows that hold more than this many times the input overlap: their kernel is no 1 x 1."""
 _KERNELS = 2
-_UNIT_B = 16
+LOAD_B = 16
 """Bytes that matrix units load at a time, side by side."""
 
 
@@ -170,6 +170,6 @@ def _changes_layout(table: WorkTable, pipes: list[Pipe]) -> NDArray[np.bool_]:
     )
     main = table.main
     overlaps = windows_b[main] > _OVERLAP * table.read_b
-    uneven = (shapes.pixels > 1) & (shapes.pixels * table.element_b % _UNIT_B != 0)
+    uneven = (shapes.pixels > 1) & (shapes.pixels * table.element_b % LOAD_B != 0)
     changes: NDArray[np.bool_] = alone & on_matrix[main] & (overlaps | uneven[main])
     return changes

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.estimator.pricing.kernel_class import kernel_class
+from joulelab.estimator.pricing.kernel_class import kernel_class, reduced_elements
 from joulelab.tracing.fusion import Groups, Traffic, traffic
 from joulelab.tracing.precision import element_b, is_depthwise
 from joulelab.tracing.program import ALL_REDUCE, MatrixShape, Operator, Program, main_operator
@@ -35,8 +35,8 @@ class Shapes:
 class WorkTable:
     """One execution of a program, in rows of distinct work.
 
-    An operator row is distinct in kind, format, operations and shape, a group row in its
-    operator rows and its traffic.
+    An operator row is distinct in kind, format, operations, shape and what it reduces, a
+    group row in its operator rows and its traffic.
 
     Attributes:
         operators: One operator of each row, for what cannot be a column.
@@ -116,6 +116,7 @@ class _Rows:
         key = (
             found,
             operator.steps,
+            reduced_elements(operator),
             *(operator.kind, operator.dtype, operator.pipe, operator.flop, operator.shape),
             *((operator.written_b,) if operator.name == ALL_REDUCE else ()),
         )
