@@ -19,10 +19,9 @@ from joulelab.hardware import GPUS
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
-from joulelab.study.abstract_lab import AbstractLab
+from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
 from joulelab.study.events import StudyEvent
 from joulelab.study.ledger import StudySummary
-from joulelab.study.places import check_guard_socket
 from joulelab.study.progress import announced
 from joulelab.study.run import StudySetup
 from joulelab.tracking.addresses import connectable, discreet, embedded_uri

@@ -33,15 +33,13 @@ from joulelab.errors import (
     MeasurementError,
 )
 from joulelab.provenance import collect_provenance
-from joulelab.sampling.acquisition import find_ticks
-from joulelab.sampling.cooling import cool_down
 from joulelab.sampling.cuda_device import computing_on
 from joulelab.sampling.host import WorkloadFailedError, WorkloadHost, WorkloadRefusedError
 from joulelab.sampling.instruments import Instruments, Readings
-from joulelab.sampling.settle import settle
+from joulelab.sampling.meter import find_ticks
+from joulelab.sampling.readiness import cool_down, settle, warm_up
 from joulelab.sampling.tick_tracker import TickTracker
 from joulelab.sampling.verdict import Treatment, energy_windows, judge
-from joulelab.sampling.warmup import warm_up
 from joulelab.sampling.window_loop import Interval, WindowLoop
 
 logger = logging.getLogger(__name__)

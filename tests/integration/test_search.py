@@ -18,9 +18,8 @@ from joulelab.study.budget import Budget
 from joulelab.study.events import TrialMeasured, TrialStarted
 from joulelab_actors.session import NAMESPACE
 from joulelab_actors.study import SCHEDULED_REPEATS
-from joulelab_actors.tune.configs import configuration_of
 from joulelab_actors.tune.experiment import NAME
-from joulelab_actors.tune.measured_trial import MeasuredTrial
+from joulelab_actors.tune.trainable import MeasuredTrial, configuration_of
 
 LONG = replace(QUICK, window_s=30.0, min_windows=10, limit_s=600.0)
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]

@@ -22,7 +22,7 @@ from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
 from joulelab.guard import GuardClient, ObserveOnly
-from joulelab.study.places import check_guard_socket
+from joulelab.study.abstract_lab import check_guard_socket
 from joulelab.tracking.codec import to_json
 from joulelab.tracking.vocabulary import metrics
 

@@ -14,11 +14,11 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.receipt import Receipt
 from joulelab.devices.choice import with_store
 from joulelab.errors import GuardError, JouleLabError
-from joulelab.guard.link import Link
+from joulelab.guard.connection import Link
+from joulelab.guard.processes import wait_until_ended
 from joulelab.guard.protocol import GuardStatus, receipt_from, status_from
 from joulelab.guard.settings import default_socket_path
 from joulelab.guard.start import IDLE_EXIT_S, ensure_guard
-from joulelab.guard.waiting import wait_until_ended
 
 TTL_S = 30.0
 """How long a lease lasts without renewal, unless told otherwise."""

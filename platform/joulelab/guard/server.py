@@ -13,10 +13,10 @@ from typing import Any
 from joulelab.devices.choice import is_hardware
 from joulelab.errors import ConfigError, GuardError, JouleLabError
 from joulelab.guard.connection import Connection
-from joulelab.guard.heartbeat import BEAT_S
 from joulelab.guard.journal import Journal
 from joulelab.guard.kept_device import OpenDevice
 from joulelab.guard.lending import Lending, open_registered
+from joulelab.guard.processes import BEAT_S
 from joulelab.guard.protocol import (
     PROTOCOL,
     GuardStatus,

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from joulelab.errors import GuardError
-from joulelab.guard.launch import daemon_command, daemon_environment
-from joulelab.guard.link import Link
+from joulelab.guard.connection import Link
+from joulelab.guard.processes import daemon_command, daemon_environment, wait_until_ended
 from joulelab.guard.protocol import status_from
 from joulelab.guard.settings import SYSTEM_SOCKET, GuardSettings
-from joulelab.guard.waiting import wait_until_ended
 
 IDLE_EXIT_S = 300.0
 """After so long without a client, a guard that was started on demand ends."""

@@ -1,7 +1,7 @@
-"""Which of a process's GPUs PyTorch computes on, where it is loaded and in use."""
+"""Whose descendant a process is, and on which of its GPUs PyTorch computes, where it is in use."""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -66,3 +66,13 @@ def _index_of(uuid: str, torch: Any) -> int:
         f"Programs of this process must run on {uuid}, but PyTorch sees {', '.join(seen)} alone; "
         "see CUDA_VISIBLE_DEVICES."
     )
+
+
+def descends(pid: int, roots: Collection[int]) -> bool:
+    """Whether a process is one of ``roots``, or runs on behalf of one; it must run to be asked."""
+    import psutil
+
+    try:
+        return pid in roots or any(each.pid in roots for each in psutil.Process(pid).parents())
+    except psutil.Error:
+        return False

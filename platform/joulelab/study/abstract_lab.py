@@ -1,5 +1,6 @@
 """What a study needs of wherever it runs, be it this process or a Ray cluster."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
@@ -9,16 +10,19 @@ from typing import Generic, TypeVar
 
 from rich.console import Console
 
+from joulelab.core.device import DeviceIdentity
 from joulelab.core.trial import Trial
+from joulelab.errors import ConfigError
+from joulelab.guard.settings import GuardSettings
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
 from joulelab.study.events import StudyEvent
 from joulelab.study.gpu import StudyGpu
 from joulelab.study.ledger import StudySummary
-from joulelab.study.places import study_name
 from joulelab.study.progress import StudyProgress
 from joulelab.study.run import StudySetup, run_trials
+from joulelab.tracking.durable import check_folder
 from joulelab.tracking.store import ResultStore
 
 Gpu = TypeVar("Gpu", bound=StudyGpu)
@@ -130,3 +134,36 @@ class AbstractLab(ABC, Generic[Gpu]):
         with StudyProgress(self.console()) as progress:
             setup = self.setup(gpus, folder, workloads, settings=settings, on_event=progress)
             return run_trials(trials, setup, conclude)
+
+
+def study_name(kind: str, gpu: DeviceIdentity, now: datetime) -> str:
+    """Return the name of a study, made of its kind, its GPU and the time."""
+    product = gpu.name.removeprefix("NVIDIA ").replace(" ", "-").lower()
+    return f"{plain(kind)}-{product}-{now:%Y%m%d-%H%M%S}"
+
+
+def plain(text: str) -> str:
+    """Return ``text`` as a part of a file's name: of a program, without folders and colons."""
+    return re.sub(r"[^\w.=-]+", "-", text).strip("-.")
+
+
+def check_guard_socket(path: Path | None) -> None:
+    """Refuse, before anything is measured, a socket at which no clock guard can listen.
+
+    Args:
+        path: Where it is to listen on this node; ``None`` for the node's own.
+
+    Raises:
+        ConfigError: If it is not absolute or too long, is another kind of file, or its folder is
+            absent or cannot be written to.
+    """
+    if path is None or GuardSettings(socket_path=path).socket_path.is_socket():
+        return
+    if path.exists():
+        raise ConfigError(f"A clock guard listens at a Unix socket, but {path} is none.")
+    if not path.parent.parent.is_dir():
+        raise ConfigError(
+            f"A clock guard makes the folder of its socket, but {path.parent.parent} is no folder."
+        )
+    if path.parent.exists():
+        check_folder(path.parent)

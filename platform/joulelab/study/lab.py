@@ -21,11 +21,10 @@ from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores, score_space
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies import STRATEGIES
-from joulelab.study.abstract_lab import AbstractLab
+from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
 from joulelab.study.events import StudyEvent
 from joulelab.study.gpu import StudyGpu
 from joulelab.study.ledger import StudySummary
-from joulelab.study.places import check_guard_socket
 from joulelab.study.pool import LocalPool
 from joulelab.study.progress import announced
 from joulelab.study.run import StudySetup

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from joulelab.core.measurement import Measurement
 from joulelab.errors import TrackingError
-from joulelab.guard.launch import daemon_environment
+from joulelab.guard.processes import daemon_environment
 from joulelab.tracking.addresses import discreet
 from joulelab.tracking.delivery import BackgroundDelivery, DeliveryReport
 from joulelab.tracking.mlflow_tracker import MlflowTracker

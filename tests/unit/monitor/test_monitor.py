@@ -20,7 +20,7 @@ from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
 from joulelab.monitor import monitor as monitor_module
 from joulelab.monitor.cpu import Rapl
-from joulelab.monitor.opening import OwnProcesses, in_cuda_order
+from joulelab.monitor.sensors import OwnProcesses, in_cuda_order
 
 
 @pytest.fixture
@@ -480,7 +480,7 @@ def test_gpus_that_a_scheduler_left_are_numbered_from_zero():
 
 SIBLING = """
 import sys
-from joulelab.monitor.opening import OwnProcesses
+from joulelab.monitor.sensors import OwnProcesses
 class Gpu:
     pid = int(sys.argv[1])
     def identity(self): return self
