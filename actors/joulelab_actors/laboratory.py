@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import ray
@@ -24,6 +25,8 @@ from joulelab.study.events import StudyEvent
 from joulelab.study.ledger import StudySummary
 from joulelab.study.progress import announced
 from joulelab.study.run import StudySetup
+from joulelab.study.search_queue import Check, Search, SearchQueue
+from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.addresses import connectable, discreet, embedded_uri
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
@@ -32,9 +35,12 @@ from joulelab.tracking.study_lock import StudyLock
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.parcel import pack
 from joulelab_actors.placement import Site, find_sites, simulated_sites
-from joulelab_actors.session import connected
-from joulelab_actors.study import SCHEDULED_REPEATS, ClusterStudy, score_beside
+from joulelab_actors.pool import Pool
+from joulelab_actors.scoring import score_beside
+from joulelab_actors.session import Lifeline, connected
 
+SCHEDULED_REPEATS = 5
+"""Measurements of a configuration under a scheduler that does not stop it."""
 MOST_GPUS = 1024
 """More simulated ones at once are a slip of the hand."""
 
@@ -122,18 +128,31 @@ class Laboratory(AbstractLab[Site]):
         settings: object,
         on_event: Callable[[StudyEvent], None],
     ) -> StudySetup:
-        """Return what a study is carried out with, a search also with Ray Tune."""
-        return ClusterStudy(
-            sites=gpus,
+        """Return what a study is carried out with, a search also with Ray Tune.
+
+        What a node stores where the driver cannot see it, the driver stores a second time.
+
+        Raises:
+            ConfigError: If a program cannot travel to the nodes.
+        """
+        actors = WorkerSettings(
             results_dir=folder,
             procedure=self.procedure,
             observe_only=self.observe_only,
-            tracking_uri=self.store_uri,
-            settings=settings,
             guard_socket=self.guard_socket,
-            trial_scheduler=self.trial_scheduler,
+            programs=pack(WORKLOADS.programs, workloads),
+        )
+        return StudySetup(
+            gpus=gpus,
+            folder=folder,
+            make_pool=lambda: Pool(gpus, actors),
+            tracking_uri=self.store_uri,
+            make_queue=partial(self._make_queue, folder / "tune", len(gpus)),
+            observe_only=self.observe_only,
+            settings=settings,
+            watch=Lifeline,
             on_event=on_event,
-        ).setup(workloads)
+        )
 
     @override
     def score(
@@ -185,6 +204,19 @@ class Laboratory(AbstractLab[Site]):
         if self.tracking_uri == "none":
             return None
         return connectable(self.tracking_uri or embedded_uri(self.root))
+
+    def _make_queue(self, folder: Path, num_gpus: int, search: Search, check: Check) -> SearchQueue:
+        from joulelab_actors.tune.experiment import Steering  # Ray Tune takes a second to import
+        from joulelab_actors.tune.tune_queue import TuneQueue
+
+        steering = Steering(
+            folder=folder,
+            objective=search.objective,
+            num_gpus=num_gpus,
+            scheduler=self.trial_scheduler,
+            most_repeats=1 if self.trial_scheduler is None else SCHEDULED_REPEATS,
+        )
+        return TuneQueue(search, check, steering.run, most_repeats=steering.most_repeats)
 
     def _check_places(self) -> None:
         """Refuse places that cannot be used, before anything is made there."""

@@ -33,7 +33,6 @@ from joulelab.tracking.addresses import connectable
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.tracker_process import LocalTrackerProcess
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +144,6 @@ class Lab(AbstractLab[StudyGpu]):
             gpus=gpus,
             folder=folder,
             make_pool=lambda: LocalPool(gpus, how),
-            start_tracker=LocalTrackerProcess,
             tracking_uri=None if self.tracking_uri is None else connectable(self.tracking_uri),
             observe_only=self.observe_only,
             settings=settings,

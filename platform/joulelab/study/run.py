@@ -26,7 +26,7 @@ from joulelab.study.trials import FixedTrials, StudyTrials
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader, discreet_header, flat_settings
 from joulelab.tracking.study_lock import StudyLock
-from joulelab.tracking.tracker_process import StartTracker, TrackerLink
+from joulelab.tracking.tracker_process import TrackerLink, TrackerProcess
 
 Conclude = Callable[[ResultStore, str], object]
 """Writes a study's answer into its store, told what ended it."""
@@ -41,7 +41,6 @@ class StudySetup:
         gpus: GPUs to use.
         folder: Results folder of the study, absolute.
         make_pool: Makes those who measure; not called if nothing is left to do.
-        start_tracker: Starts the process that writes to the tracking store.
         tracking_uri: That store, with its password; ``None`` for none.
         make_queue: Makes the queue of a search, which hands out what the strategy asks for.
         observe_only: Whether no setter is called, ever.
@@ -53,7 +52,6 @@ class StudySetup:
     gpus: Sequence[StudyGpu]
     folder: Path
     make_pool: Callable[[], WorkerPool]
-    start_tracker: StartTracker
     tracking_uri: str | None = None
     make_queue: Callable[[Search, Check], SearchQueue] = SearchQueue
     observe_only: bool = False
@@ -212,7 +210,7 @@ def _tracker(
         return nullcontext()
     # What is simulated or replayed takes the same virtual time on a busy machine.
     gives_way = any(is_hardware(gpu.address) for gpu in setup.gpus)
-    process = setup.start_tracker(str(store.folder), uri, header, _NICENESS if gives_way else 0)
+    process = TrackerProcess(str(store.folder), uri, header, _NICENESS if gives_way else 0)
     return closing(TrackerLink(store, uri, process))
 
 

@@ -15,7 +15,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Protocol
+from typing import Any
 
 from joulelab.core.measurement import Measurement
 from joulelab.errors import TrackingError
@@ -25,6 +25,8 @@ from joulelab.tracking.delivery import BackgroundDelivery, DeliveryReport
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint, StudyHeader
+
+_MOST_STARTS = 4
 
 
 class TrackerWriter:
@@ -64,33 +66,38 @@ class TrackerWriter:
         return report
 
 
-class TrackerProcess(Protocol):
-    """The process of a :class:`TrackerWriter`, seen from the one that drives the study."""
+class TrackerProcess:
+    """The process of a :class:`TrackerWriter`, seen from the one that drives the study.
 
-    failure: type[Exception]
-    """What a future raises if that process failed."""
+    It is on this machine, and started again if it dies; what drives the study can be interrupted
+    without it.
+    """
+
+    def __init__(self, results_dir: str, uri: str, header: StudyHeader, niceness: int) -> None:
+        self._writes_to = (results_dir, uri, header, niceness)
+        self._num_starts = 0
+        self._caller = ThreadPoolExecutor(1, "joulelab-tracker")
+        self._start()
 
     def call(self, method: str, *arguments: object) -> Future[Any]:
-        """Have the writer do something, one after the other; return at once."""
-        ...
+        """Have the writer do something, one after the other; return at once.
+
+        The future raises :class:`TrackingError` if the process failed.
+        """
+        return self._caller.submit(self._ask, method, arguments)
 
     def end(self) -> None:
         """End the process. Safe to call twice."""
-        ...
+        self._num_starts = _MOST_STARTS
+        self._process.kill()
+        self._process.wait()
+        self._caller.shutdown(cancel_futures=True)
+        self._let_go()
 
-
-StartTracker = Callable[[str, str, StudyHeader, int], TrackerProcess]
-"""Starts a tracker's process, from what a :class:`TrackerWriter` is made of."""
-
-
-class LocalTrackerProcess:
-    """A tracker's process on this machine; what drives the study can be interrupted without it."""
-
-    failure: type[Exception] = TrackingError
-
-    def __init__(self, results_dir: str, uri: str, header: StudyHeader, niceness: int) -> None:
+    def _start(self) -> None:
+        self._num_starts += 1
         self._connection, its_end = Pipe()
-        self._output = TemporaryFile()  # noqa: SIM115 - closed by end()
+        self._output = TemporaryFile()  # noqa: SIM115 - closed by _let_go()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, str(its_end.fileno())],
             stdin=subprocess.DEVNULL,
@@ -101,20 +108,7 @@ class LocalTrackerProcess:
             env=daemon_environment(),
         )
         its_end.close()
-        self._connection.send((results_dir, uri, header, niceness))  # no command line shows it
-        self._caller = ThreadPoolExecutor(1, "joulelab-tracker")
-
-    def call(self, method: str, *arguments: object) -> Future[Any]:
-        """Have the writer do something, one after the other; return at once."""
-        return self._caller.submit(self._ask, method, arguments)
-
-    def end(self) -> None:
-        """End the process. Safe to call twice."""
-        self._process.kill()
-        self._process.wait()
-        self._caller.shutdown(cancel_futures=True)
-        self._connection.close()
-        self._output.close()
+        self._connection.send(self._writes_to)  # no command line shows it
 
     def _ask(self, method: str, arguments: tuple[object, ...]) -> Any:
         try:
@@ -124,7 +118,14 @@ class LocalTrackerProcess:
             code = self._process.wait()
             self._output.seek(0)
             last = self._output.read().decode(errors="replace").strip().rpartition("\n")[2]
+            if self._num_starts < _MOST_STARTS:
+                self._let_go()
+                self._start()
             raise TrackingError(f"It ended with exit code {code}. {last}".strip()) from error
+
+    def _let_go(self) -> None:
+        self._connection.close()
+        self._output.close()
 
 
 def main(connection: Connection) -> None:
@@ -187,7 +188,7 @@ class TrackerLink:
             call = self._process.call("finish", timeout_s)
             self._follow(call, timeout_s + _CLOSE_BASE_S, on_left)
             report: DeliveryReport = call.result(timeout=0)
-        except (self._process.failure, TimeoutError) as error:
+        except (TrackingError, TimeoutError) as error:
             return self._undelivered(_failure(error))
         return report
 
@@ -212,7 +213,7 @@ class TrackerLink:
     def _take_answer(self) -> None:
         try:
             answer = self._call.result(_CLOSE_BASE_S)
-        except (self._process.failure, TimeoutError) as error:
+        except (TrackingError, TimeoutError) as error:
             self._gap = True
             self.trouble = _failure(error)
         else:
