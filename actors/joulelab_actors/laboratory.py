@@ -179,7 +179,6 @@ class Laboratory(AbstractLab[Site]):
 
     @override
     def console(self) -> Console:
-        """Return where progress is shown."""
         return Console(stderr=True)
 
     def where_tracked(self, summary: StudySummary) -> str:
@@ -259,11 +258,7 @@ class Laboratory(AbstractLab[Site]):
             if fallback is not None:
                 note = one_line(f"{host}: {fallback}")
                 self.console().print(note, soft_wrap=True, highlight=False, markup=False)
-        if len(products := sorted({site.identity.name for site in sites})) > 1:
-            raise ConfigError(
-                f"One study compares GPUs of one product, but the cluster has {products}; "
-                "restrict the allocation to one of them."
-            )
+        self.check_product(sites)
         return sites
 
 

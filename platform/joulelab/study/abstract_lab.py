@@ -106,6 +106,17 @@ class AbstractLab(ABC, Generic[Gpu]):
     def console(self) -> Console:
         """Return where progress is shown."""
 
+    def check_product(self, gpus: Sequence[Gpu]) -> None:
+        """Refuse GPUs of several products, whose results cannot be compared.
+
+        Raises:
+            ConfigError: Names the products.
+        """
+        if len(products := sorted({gpu.identity.name for gpu in gpus})) > 1:
+            raise ConfigError(
+                f"One study compares GPUs of one product, got {products}; take those of one."
+            )
+
     def folder(self, kind: str, gpus: Sequence[Gpu]) -> Path:
         """Return the results folder of a study, by its name or one of kind, GPU and time."""
         now = datetime.now().astimezone()

@@ -1,8 +1,7 @@
 """Where a study of this process runs, on what, and where its results go."""
 
-import socket
 from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from joulelab.analysis.search_wording import score_words
 from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
-from joulelab.devices import DEVICES
 from joulelab.devices.choice import find_visible, is_hardware
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
 from joulelab.sampling.cuda_device import computing_on, current_uuid
@@ -98,16 +96,14 @@ class Lab(AbstractLab[StudyGpu]):
         if self.tracking_uri is not None:
             usable_uri(self.tracking_uri)
         check_guard_socket(self.guard_socket)
-        gpus = tuple(_study_gpu(address) for address in self._addresses())
-        if len(products := sorted({gpu.identity.name for gpu in gpus})) > 1:
-            raise ConfigError(f"One study compares GPUs of one product, got {products}.")
+        gpus = tuple(map(StudyGpu.of, self._addresses()))
+        self.check_product(gpus)
         yield gpus
 
     @override
     def score(
         self, space: SearchSpace, gpu: StudyGpu, folder: Path, *, metric: str | None = None
     ) -> Scores:
-        """Score what every cell of ``space`` puts out, on the GPU that PyTorch is to work on."""
         console = self.console()
         with announced("Scoring what is put out", console), computing_on(gpu.uuid):
             scores = score_space(space, metric=metric)
@@ -116,11 +112,6 @@ class Lab(AbstractLab[StudyGpu]):
 
     @override
     def strategy(self, name: str) -> MakeStrategy:
-        """Return what makes the search strategy called ``name``.
-
-        Raises:
-            UnknownNameError: If there is none; names the closest ones.
-        """
         return STRATEGIES[name]
 
     @override
@@ -172,7 +163,6 @@ class Lab(AbstractLab[StudyGpu]):
 
     @override
     def console(self) -> Console:
-        """Return where progress is shown."""
         return Console(stderr=True, quiet=not self.progress)
 
     def _addresses(self) -> list[DeviceAddress]:
@@ -201,13 +191,3 @@ def _in_use(there: dict[str, DeviceAddress]) -> tuple[str, ...]:
     if current is None or current not in there or not is_hardware(there[current]):
         return ()
     return (current, *(uuid for uuid in there if uuid != current))
-
-
-def _study_gpu(address: DeviceAddress) -> StudyGpu:
-    with closing(DEVICES[address.backend].open(address)) as device:
-        return StudyGpu(
-            address=address,
-            identity=device.identity(),
-            capabilities=device.capabilities(),
-            hostname=socket.gethostname(),
-        )
