@@ -184,7 +184,7 @@ class Bench:
         if self._procedure.idle_s == 0:
             return None
         self._report(f"Idle for {self._procedure.idle_s:g} s")
-        loop = WindowLoop(self._clock, self._pause, instruments.edges, instruments.check)
+        loop = WindowLoop(self._clock, self._pause, instruments, instruments.check)
         intervals = loop.windows(1, self._procedure.idle_s)
         windows, _ = energy_windows(instruments.readings(), intervals)
         return windows[0] if windows else None
@@ -195,7 +195,7 @@ class Bench:
 
     def _measure_phase(self, phase: str, treatment: Treatment, instruments: Instruments) -> Verdict:
         loop = WindowLoop(
-            self._clock, partial(self._host.run, phase), instruments.edges, instruments.check
+            self._clock, partial(self._host.run, phase), instruments, instruments.check
         )
         self._report(f"{phase}: warming up")
         warmup = warm_up(loop, instruments, self._clock, self._procedure)

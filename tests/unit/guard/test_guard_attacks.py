@@ -321,7 +321,7 @@ def test_a_guard_of_another_version_is_told_apart(protocol):
 
 
 def speak_another_protocol(monkeypatch):
-    for module in ("protocol", "link"):
+    for module in ("protocol", "connection"):
         monkeypatch.setattr(f"joulelab.guard.{module}.PROTOCOL", PROTOCOL + 1)
 
 

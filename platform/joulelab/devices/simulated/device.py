@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from typing_extensions import override
 
-from joulelab.core.clock import Clock, Ticker, VirtualClock
+from joulelab.core.clock import Clock, VirtualClock
 from joulelab.core.cost import Data, PhaseCost
 from joulelab.core.device import (
     Activity,
@@ -15,17 +15,16 @@ from joulelab.core.device import (
     DeviceState,
     GpuProcess,
 )
-from joulelab.core.plan import check_on_grid
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
 from joulelab.devices.base import ActivityProbe, Device
+from joulelab.devices.knobs import check_point
 from joulelab.devices.simulated.board import Board
 from joulelab.devices.simulated.engine import UNITS
 from joulelab.devices.simulated.machine import Machine
 from joulelab.devices.simulated.playback import PlayedWorkload
-from joulelab.devices.simulated.publisher import publish
 from joulelab.devices.simulated.store import DriverState, DriverStore
-from joulelab.errors import ConfigError, DevicePermissionError, MeasurementError
+from joulelab.errors import DevicePermissionError, MeasurementError
 from joulelab.workloads.base import Workload
 
 
@@ -146,7 +145,7 @@ class SimulatedDevice(Device):
     @override
     def apply(self, point: OperatingPoint) -> None:
         self._machine.now_s()
-        self._check(point)
+        check_point(point, self.capabilities())
         self._require_permission()
         self._driver.apply(point)
         self._await_call()
@@ -174,14 +173,6 @@ class SimulatedDevice(Device):
         """End what :meth:`play` began."""
         self._machine.end()
 
-    def publish(self, period_s: float = 0.02) -> Ticker:
-        """Write the readings into the driver's store every ``period_s``, until stopped.
-
-        Other programs can then read this device as they would a driver.
-        """
-        probe = _Probe(self._machine)
-        return self.clock.every(period_s, lambda: publish(self, self._driver, probe))
-
     def _state(self) -> DeviceState:
         engine = self._machine.engine
         temperature_c, activity = int(engine.temperature_c), engine.activity
@@ -199,25 +190,6 @@ class SimulatedDevice(Device):
             gpu_utilization=activity.gr_engine_active or 0.0,
             memory_utilization=activity.dram_active or 0.0,
         )
-
-    def _check(self, point: OperatingPoint) -> None:
-        if point.sm_clock_mhz is not None:
-            check_on_grid(point.sm_clock_mhz, self._spec.sm_clocks_mhz)
-        if point.mem_clock_mhz is not None:
-            self._check_mem_clock(point.mem_clock_mhz)
-        low_w, high_w = self._spec.power_limits_w
-        if point.power_limit_w is not None and not low_w <= point.power_limit_w <= high_w:
-            raise ConfigError(
-                f"power_limit_w must be within {low_w:g} and {high_w:g}, got {point.power_limit_w}."
-            )
-
-    def _check_mem_clock(self, clock_mhz: int) -> None:
-        if not self._spec.mem_clock_lockable:
-            raise self._unsupported("settable memory clock")
-        if clock_mhz not in self._spec.mem_clocks_mhz:
-            raise ConfigError(
-                f"mem_clock_mhz must be one of {self._spec.mem_clocks_mhz}, got {clock_mhz}."
-            )
 
     def _permitted(self) -> bool:
         settings = self._machine.settings
