@@ -1,10 +1,9 @@
 """Where a study runs, on what, and where its results go: the settings all experiments share."""
 
 import os
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import ray
@@ -21,10 +20,8 @@ from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
 from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
-from joulelab.study.events import StudyEvent
 from joulelab.study.ledger import StudySummary
 from joulelab.study.progress import announced
-from joulelab.study.run import StudySetup
 from joulelab.study.search_queue import Check, Search, SearchQueue
 from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.addresses import connectable, discreet, embedded_uri
@@ -33,7 +30,7 @@ from joulelab.tracking.mlflow_store import usable_uri
 from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore
 from joulelab.tracking.study_lock import StudyLock
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.parcel import pack
+from joulelab.workloads.parcel import Parcel, pack
 from joulelab_actors.placement import Site, find_sites, simulated_sites
 from joulelab_actors.pool import Pool
 from joulelab_actors.scoring import score_beside
@@ -109,7 +106,7 @@ class Laboratory(AbstractLab[Site]):
         """
         with ExitStack() as stack:
             self._check_places()
-            pack(WORKLOADS.programs, workloads)
+            self.programs(workloads)
             if self.study is not None:
                 stack.enter_context(StudyLock(self.study_dir(self.study)))
                 self._check_same_store(self.study)
@@ -119,40 +116,33 @@ class Laboratory(AbstractLab[Site]):
             yield sites
 
     @override
-    def setup(
-        self,
-        gpus: Sequence[Site],
-        folder: Path,
-        workloads: Collection[str],
-        *,
-        settings: object,
-        on_event: Callable[[StudyEvent], None],
-    ) -> StudySetup:
-        """Return what a study is carried out with, a search also with Ray Tune.
+    def pool(self, gpus: Sequence[Site], how: WorkerSettings) -> Pool:
+        return Pool(gpus, how)
 
-        What a node stores where the driver cannot see it, the driver stores a second time.
+    @override
+    def programs(self, workloads: Collection[str]) -> tuple[Parcel, ...]:
+        return pack(WORKLOADS.programs, workloads)
 
-        Raises:
-            ConfigError: If a program cannot travel to the nodes.
-        """
-        actors = WorkerSettings(
-            results_dir=folder,
-            procedure=self.procedure,
-            observe_only=self.observe_only,
-            guard_socket=self.guard_socket,
-            programs=pack(WORKLOADS.programs, workloads),
+    @override
+    def queue(
+        self, search: Search, check: Check, gpus: Sequence[Site], folder: Path
+    ) -> SearchQueue:
+        """Return the queue of a search whose trials Ray Tune starts."""
+        from joulelab_actors.tune.experiment import Steering  # Ray Tune takes a second to import
+        from joulelab_actors.tune.tune_queue import TuneQueue
+
+        steering = Steering(
+            folder=folder / "tune",
+            objective=search.objective,
+            num_gpus=len(gpus),
+            scheduler=self.trial_scheduler,
+            most_repeats=1 if self.trial_scheduler is None else SCHEDULED_REPEATS,
         )
-        return StudySetup(
-            gpus=gpus,
-            folder=folder,
-            make_pool=lambda: Pool(gpus, actors),
-            tracking_uri=self.store_uri,
-            make_queue=partial(self._make_queue, folder / "tune", len(gpus)),
-            observe_only=self.observe_only,
-            settings=settings,
-            watch=Lifeline,
-            on_event=on_event,
-        )
+        return TuneQueue(search, check, steering.run, most_repeats=steering.most_repeats)
+
+    @override
+    def watch(self, study: str) -> Lifeline:
+        return Lifeline(study)
 
     @override
     def score(
@@ -198,24 +188,11 @@ class Laboratory(AbstractLab[Site]):
         return f"All runs in MLflow: {discreet(pages)}"
 
     @property
+    @override
     def store_uri(self) -> str | None:
-        """MLflow store that results are delivered to; ``None`` for none."""
         if self.tracking_uri == "none":
             return None
         return connectable(self.tracking_uri or embedded_uri(self.root))
-
-    def _make_queue(self, folder: Path, num_gpus: int, search: Search, check: Check) -> SearchQueue:
-        from joulelab_actors.tune.experiment import Steering  # Ray Tune takes a second to import
-        from joulelab_actors.tune.tune_queue import TuneQueue
-
-        steering = Steering(
-            folder=folder,
-            objective=search.objective,
-            num_gpus=num_gpus,
-            scheduler=self.trial_scheduler,
-            most_repeats=1 if self.trial_scheduler is None else SCHEDULED_REPEATS,
-        )
-        return TuneQueue(search, check, steering.run, most_repeats=steering.most_repeats)
 
     def _check_places(self) -> None:
         """Refuse places that cannot be used, before anything is made there."""

@@ -1,6 +1,6 @@
 """Where a study of this process runs, on what, and where its results go."""
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +20,10 @@ from joulelab.searching.scores import Scores, score_space
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies import STRATEGIES
 from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
-from joulelab.study.events import StudyEvent
 from joulelab.study.gpu import StudyGpu
 from joulelab.study.ledger import StudySummary
 from joulelab.study.pool import LocalPool
 from joulelab.study.progress import announced
-from joulelab.study.run import StudySetup
 from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.addresses import connectable
 from joulelab.tracking.durable import check_file_name, check_folder
@@ -114,32 +112,14 @@ class Lab(AbstractLab[StudyGpu]):
     def strategy(self, name: str) -> MakeStrategy:
         return STRATEGIES[name]
 
+    @property
     @override
-    def setup(
-        self,
-        gpus: Sequence[StudyGpu],
-        folder: Path,
-        workloads: Collection[str],
-        *,
-        settings: object,
-        on_event: Callable[[StudyEvent], None],
-    ) -> StudySetup:
-        """Return what a study is carried out with; every workload can run in this process."""
-        how = WorkerSettings(
-            results_dir=folder,
-            procedure=self.procedure,
-            observe_only=self.observe_only,
-            guard_socket=self.guard_socket,
-        )
-        return StudySetup(
-            gpus=gpus,
-            folder=folder,
-            make_pool=lambda: LocalPool(gpus, how),
-            tracking_uri=None if self.tracking_uri is None else connectable(self.tracking_uri),
-            observe_only=self.observe_only,
-            settings=settings,
-            on_event=on_event,
-        )
+    def store_uri(self) -> str | None:
+        return None if self.tracking_uri is None else connectable(self.tracking_uri)
+
+    @override
+    def pool(self, gpus: Sequence[StudyGpu], how: WorkerSettings) -> LocalPool:
+        return LocalPool(gpus, how)
 
     @override
     def carry_out(
