@@ -29,48 +29,18 @@ from joulelab.tracking.study import ChartPoint, StudyHeader
 _MOST_STARTS = 4
 
 
-class TrackerWriter:
-    """Delivers measurements that are in the store already to MLflow, as fast as that takes them.
-
-    Its process gives way to others by ``niceness``.
-    """
-
-    def __init__(self, results_dir: str, uri: str, header: StudyHeader, niceness: int = 0) -> None:
-        os.nice(niceness)
-        writer = f"tracker@{socket.gethostname()}-{os.getpid()}"
-        self._store = ResultStore(Path(results_dir), writer)
-        self._tracker = MlflowTracker(uri)
-        self._delivery = BackgroundDelivery(self._store, self._tracker, header)
-
-    def offer_backlog(self) -> int:
-        """Take up what earlier runs of the study left undelivered; return how many those are."""
-        left = self._store.undelivered(target=self._tracker.target)
-        self.offer(left)
-        return len(left)
-
-    def offer(
-        self, measurements: Sequence[Measurement], points: Sequence[ChartPoint] = ()
-    ) -> str | None:
-        """Take measurements to deliver; return at once, with what is wrong with MLflow if any."""
-        for measurement in measurements:
-            self._delivery.offer(measurement)
-        for point in points:
-            self._delivery.plot(point)
-        return self._delivery.error
-
-    def finish(self, timeout_s: float) -> DeliveryReport:
-        """Deliver what is left, and the study's answer if it has one."""
-        report = self._delivery.close(timeout_s=timeout_s)
-        self._tracker.close()
-        self._store.close()
-        return report
+def _delivery(results_dir: str, uri: str, header: StudyHeader, niceness: int) -> BackgroundDelivery:
+    """Deliver from a results folder to MLflow, in a process that gives way by ``niceness``."""
+    os.nice(niceness)
+    store = ResultStore(Path(results_dir), f"tracker@{socket.gethostname()}-{os.getpid()}")
+    return BackgroundDelivery(store, MlflowTracker(uri), header)
 
 
 class TrackerProcess:
-    """The process of a :class:`TrackerWriter`, seen from the one that drives the study.
+    """The process of a :class:`BackgroundDelivery`, seen from the one that drives the study.
 
-    It is on this machine, and started again if it dies; what drives the study can be interrupted
-    without it.
+    It is on this machine, gives way to others by ``niceness``, and is started again if it dies;
+    what drives the study can be interrupted without it.
     """
 
     def __init__(self, results_dir: str, uri: str, header: StudyHeader, niceness: int) -> None:
@@ -80,7 +50,7 @@ class TrackerProcess:
         self._start()
 
     def call(self, method: str, *arguments: object) -> Future[Any]:
-        """Have the writer do something, one after the other; return at once.
+        """Have a method of the delivery called, one after the other; return at once.
 
         The future raises :class:`TrackingError` if the process failed.
         """
@@ -130,13 +100,13 @@ class TrackerProcess:
 
 def main(connection: Connection) -> None:
     """Do what comes through ``connection`` until its other end is closed."""
-    writer = TrackerWriter(*connection.recv())
+    delivery = _delivery(*connection.recv())
     while True:
         try:
             method, arguments = connection.recv()
         except EOFError:  # whoever drove the study is gone; `joulelab sync` delivers the rest
             return
-        connection.send(getattr(writer, method)(*arguments))
+        connection.send(getattr(delivery, method)(*arguments))
 
 
 _CLOSE_BASE_S = 60.0
@@ -185,7 +155,7 @@ class TrackerLink:
             if self._gap:
                 last = self._process.call("offer_backlog")
             last.result(timeout_s)
-            call = self._process.call("finish", timeout_s)
+            call = self._process.call("close", timeout_s)
             self._follow(call, timeout_s + _CLOSE_BASE_S, on_left)
             report: DeliveryReport = call.result(timeout=0)
         except (TrackingError, TimeoutError) as error:
@@ -212,12 +182,10 @@ class TrackerLink:
 
     def _take_answer(self) -> None:
         try:
-            answer = self._call.result(_CLOSE_BASE_S)
+            self.trouble = self._call.result(_CLOSE_BASE_S)
         except (TrackingError, TimeoutError) as error:
             self._gap = True
             self.trouble = _failure(error)
-        else:
-            self.trouble = answer if isinstance(answer, str) else None
 
     def _undelivered(self, error: str) -> DeliveryReport:
         left = len(self._store.undelivered(target=self._uri))
