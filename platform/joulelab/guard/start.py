@@ -8,10 +8,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from joulelab.core.codec import decoded
 from joulelab.errors import GuardError
 from joulelab.guard.connection import Link
 from joulelab.guard.processes import daemon_command, daemon_environment, wait_until_ended
-from joulelab.guard.protocol import status_from
+from joulelab.guard.protocol import GuardStatus
 from joulelab.guard.settings import SYSTEM_SOCKET, GuardSettings
 
 IDLE_EXIT_S = 300.0
@@ -104,7 +105,7 @@ def _ended_idle_one(socket_path: Path) -> bool:
     """
     try:
         with Link(socket_path) as link:
-            status = status_from(link.request("status", any_version=True))
+            status = decoded(GuardStatus, link.request("status", any_version=True))
             if status.leases or status.pending:
                 return False
             pids = [pid for pid in (status.watchdog_pid, status.pid) if pid is not None]
