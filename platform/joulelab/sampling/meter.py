@@ -6,15 +6,13 @@ known, each of those takes two reads, and hardly any are made in between.
 """
 
 import threading
-import time
 from typing import Protocol
 
 from typing_extensions import override
 
-from joulelab.core.clock import Ticker
 from joulelab.core.ticks import CounterPolls
 from joulelab.devices.base import Device
-from joulelab.sampling.failure import raise_kept
+from joulelab.sampling.background import Background
 from joulelab.sampling.tick_tracker import TickTracker
 
 UPKEEP_PERIOD_S = 4.0
@@ -50,7 +48,7 @@ class Edges(Protocol):
         ...
 
 
-class Meter(Edges):
+class Meter(Background, Edges):
     """Polls the energy counter of a device in the background, on the device's own clock.
 
     Args:
@@ -60,8 +58,7 @@ class Meter(Edges):
     """
 
     def __init__(self, device: Device, *, tracker: TickTracker | None = None) -> None:
-        self._device = device
-        self._clock = device.clock
+        super().__init__(device, "The energy counter could not be read")
         self._polls: list[tuple[float, float, float]] = []
         self._tracker = TickTracker() if tracker is None else tracker
         self._expected_s = float("inf")
@@ -70,11 +67,7 @@ class Meter(Edges):
         self._timed_s = -float("inf")
         self._soon_s = -float("inf")
         self._due_s = -float("inf")
-        self._error: Exception | None = None
-        self._ticker: Ticker | None = None
         self._planning = threading.Lock()
-        self.cpu_s = 0.0
-        """CPU time that polling took so far."""
 
     @property
     def tick_s(self) -> float:
@@ -91,20 +84,6 @@ class Meter(Edges):
         self._due_s = self._clock.now_s()
         self._ticker = self._clock.every(UPKEEP_PERIOD_S, self._beat)
         self._plan()
-
-    def stop(self) -> None:
-        """Poll no more. Safe to call twice, and before :meth:`start`."""
-        if self._ticker is not None:
-            self._ticker.stop()
-
-    def raise_if_failed(self) -> None:
-        """Raise what ended the polling, if anything did.
-
-        Raises:
-            DeviceLostError: If the device has gone.
-            MeasurementError: If a read failed in another way.
-        """
-        raise_kept(self._error, "The energy counter could not be read")
 
     def polls(self) -> CounterPolls:
         """Return all reads so far."""
@@ -137,17 +116,11 @@ class Meter(Edges):
             return CONTINUOUS_LEAD_S
         return LEAD_TICKS * self.tick_s + LEAD_SLACK_S
 
-    def _beat(self) -> None:
-        if self._error is not None:
-            return
-        cpu_s, now_s = time.thread_time(), self._clock.now_s()
-        try:
-            if now_s >= self._due_s:
-                self._poll(now_s - self._due_s)
-            self._plan()
-        except Exception as error:  # a thread's top frame; raise_if_failed tells
-            self._error = error
-        self.cpu_s += time.thread_time() - cpu_s
+    @override
+    def _act(self, now_s: float) -> None:
+        if now_s >= self._due_s:
+            self._poll(now_s - self._due_s)
+        self._plan()
 
     def _poll(self, delay_s: float) -> None:
         before_s = self._clock.now_s()
