@@ -169,7 +169,8 @@ class AbstractLab(ABC, Generic[Gpu]):
         """
         if len(products := sorted({gpu.identity.name for gpu in gpus})) > 1:
             raise ConfigError(
-                f"One study compares GPUs of one product, got {products}; take those of one."
+                f"One study compares GPUs of one product, but there are {products}; name those of "
+                "one, or restrict the allocation to them."
             )
 
     def folder(self, kind: str, gpus: Sequence[Gpu]) -> Path:
