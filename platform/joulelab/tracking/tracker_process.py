@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -68,16 +69,16 @@ class TrackerProcess:
         self._num_starts += 1
         self._connection, its_end = Pipe()
         self._output = TemporaryFile()  # noqa: SIM115 - closed by _let_go()
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(its_end.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
-            pass_fds=[its_end.fileno()],
-            start_new_session=True,
-            env=daemon_environment(),
-        )
-        its_end.close()
+        with its_end:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(its_end.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                pass_fds=[its_end.fileno()],
+                start_new_session=True,
+                env=daemon_environment(),
+            )
         self._connection.send(self._writes_to)  # no command line shows it
 
     def _ask(self, method: str, arguments: tuple[object, ...]) -> Any:
@@ -90,7 +91,8 @@ class TrackerProcess:
             last = self._output.read().decode(errors="replace").strip().rpartition("\n")[2]
             if self._num_starts < _MOST_STARTS:
                 self._let_go()
-                self._start()
+                with suppress(OSError):  # the next call says why
+                    self._start()
             raise TrackingError(f"It ended with exit code {code}. {last}".strip()) from error
 
     def _let_go(self) -> None:
