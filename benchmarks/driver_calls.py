@@ -22,8 +22,8 @@ from sampler_cost import Unit, gpu_units, opened, python_unit, sleeping_unit
 
 from joulelab.core.procedure import Procedure
 from joulelab.devices.base import Device
-from joulelab.sampling.acquisition import find_ticks
 from joulelab.sampling.instruments import Instruments
+from joulelab.sampling.meter import find_ticks
 from joulelab.sampling.tick_tracker import TickTracker
 
 READS = (

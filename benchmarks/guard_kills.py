@@ -34,7 +34,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated.store import DriverState, DriverStore
 from joulelab.errors import GuardError
 from joulelab.guard import GuardClient, GuardStatus, ensure_guard
-from joulelab.guard.observer import owed_on
+from joulelab.guard.control import owed_on
 
 Victim = Literal["client", "guard", "watchdog", "guard and watchdog", "everything"]
 

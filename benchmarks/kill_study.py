@@ -27,6 +27,7 @@ from typing import Literal
 import psutil
 import ray
 import tyro
+from cluster_study import cluster_study
 from figures import Figure, print_figures
 
 from joulelab import Configuration, OperatingPoint
@@ -36,11 +37,11 @@ from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore
 from joulelab.errors import GuardError
 from joulelab.guard import GuardClient
+from joulelab.study.run import run_trials
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.store import ResultStore, study_folders
 from joulelab_actors.placement import simulated_sites
 from joulelab_actors.session import connected
-from joulelab_actors.study import ClusterStudy, run_study
 
 Victim = Literal["actor", "worker", "guard", "watchdog", "driver"]
 WEIGHTS: dict[Victim, int] = {"actor": 8, "worker": 2, "guard": 4, "watchdog": 1, "driver": 3}
@@ -104,14 +105,14 @@ def drive(folder: Path) -> None:
                 (folder / "finished").touch()
                 return
             while not done.exists():
-                cluster = ClusterStudy(
+                cluster = cluster_study(
                     sites=sites,
                     results_dir=results,
                     procedure=Procedure(),
                     tracking_uri=embedded_uri(folder),
                     guard_socket=folder / "guard.sock",
                 )
-                summary = run_study(plan(number), cluster)
+                summary = run_trials(plan(number), cluster)
                 if summary.complete:
                     done.touch()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import ray
+from cluster_study import cluster_study
 from paced_device import paced
 from typing_extensions import override
 
@@ -23,11 +24,11 @@ from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies.model_guided import ModelGuided
 from joulelab.searching.strategies.random import Random
 from joulelab.study.budget import Budget
+from joulelab.study.run import run_asked
 from joulelab.study.search_queue import Search, Sentinel
 from joulelab.tracking.addresses import embedded_uri
 from joulelab_actors.placement import simulated_sites
 from joulelab_actors.session import NAMESPACE, on_loopback
-from joulelab_actors.study import ClusterStudy, run_search
 
 PROCEDURE = Procedure(
     idle_s=1.0, settle_s=0.2, warmup_min_s=1.0, warmup_max_s=60.0, window_s=1.0, limit_s=10.0
@@ -122,7 +123,7 @@ def drive(folder: Path, number: int, address: str) -> None:
             log_to_driver=False,
         )
     events = (folder / "events").open("a", buffering=1)
-    cluster = ClusterStudy(
+    cluster = cluster_study(
         sites=simulated_sites(GPU, case.num_gpus, str(folder / "driver")),
         results_dir=folder / "results",
         procedure=PROCEDURE,
@@ -136,7 +137,7 @@ def drive(folder: Path, number: int, address: str) -> None:
         budget=Budget(num_trials=NUM_TRIALS),
         sentinel=sentinel,
     )
-    summary = run_search(search, cluster)
+    summary = run_asked(search, cluster)
     if not (summary.study.quarantined or summary.study.unfinished):
         print("Ended", file=events)
         done = {"told": chooses.told, "stopped_by": summary.stopped_by}

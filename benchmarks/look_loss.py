@@ -37,7 +37,7 @@ def watched_loop(
     restore = noted(device, calls)
     try:
         with Instruments(device, Procedure(), tracker=tracker) as instruments:
-            loop = WindowLoop(device.clock, unit, instruments.edges, instruments.check)
+            loop = WindowLoop(device.clock, unit, instruments, instruments.check)
             loop.windows(max(1, round(watch_s / WINDOW_S)), WINDOW_S)
     finally:
         restore()

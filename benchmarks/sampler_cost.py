@@ -30,7 +30,7 @@ from joulelab.core.trial import Trial
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
 from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
-from joulelab.sampling.acquisition import find_ticks
+from joulelab.sampling.meter import find_ticks
 from joulelab.sampling.tick_tracker import TickTracker
 
 Unit = Callable[[], float]

@@ -23,7 +23,7 @@ _FORKS = get_context("forkserver")
 
 def preload() -> None:
     """Have what drivers import ready before the first one starts."""
-    _FORKS.set_forkserver_preload(["joulelab_actors.study", "ray.tune", "scipy.linalg"])
+    _FORKS.set_forkserver_preload(["joulelab_actors.laboratory", "ray.tune", "scipy.linalg"])
 
 
 class Killer:

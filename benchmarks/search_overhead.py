@@ -31,6 +31,7 @@ import numpy as np
 import psutil
 import ray
 import tyro
+from cluster_study import cluster_study
 from figures import Figure, print_figures
 from paced_device import paced
 
@@ -43,11 +44,11 @@ from joulelab.searching.evidence import Problem
 from joulelab.searching.space import SearchSpace
 from joulelab.study.budget import Budget
 from joulelab.study.events import StudyEvent, TrialMeasured
+from joulelab.study.run import run_asked
 from joulelab.study.search_queue import Search
 from joulelab.tracking.addresses import embedded_uri
 from joulelab_actors.placement import simulated_sites
 from joulelab_actors.session import NAMESPACE, connected
-from joulelab_actors.study import ClusterStudy, run_search
 from joulelab_actors.tune.algorithms import algorithm
 
 _VIRTUAL_S = 30.0
@@ -135,7 +136,7 @@ def watch(settings: Settings, folder: Path, seen: Seen) -> None:
     space = SearchSpace("gemm", _GRID if is_modelled else {"n": sizes})
     problem = Problem(space=space, objective=OBJECTIVES["edp"], gpu=GPUS[_GPU])
     start_s, busy_s = time.monotonic(), time.process_time()
-    cluster = ClusterStudy(
+    cluster = cluster_study(
         sites=simulated_sites(_GPU, settings.num_gpus, str(folder / "driver")),
         results_dir=folder / "results",
         procedure=Procedure(),
@@ -149,7 +150,7 @@ def watch(settings: Settings, folder: Path, seen: Seen) -> None:
         strategy=algorithm(settings.algorithm)(problem),
         budget=Budget(num_trials=settings.num_trials),
     )
-    run_search(search, cluster)
+    run_asked(search, cluster)
     seen.driver_s = time.process_time() - busy_s
     seen.measured_s -= start_s
     seen.wall_s = time.monotonic() - start_s

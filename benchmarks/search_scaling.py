@@ -24,6 +24,7 @@ from typing import Literal
 import psutil
 import ray
 import tyro
+from cluster_study import cluster_study
 from figures import Figure, print_figures
 from paced_device import paced
 from ray.cluster_utils import Cluster
@@ -43,10 +44,10 @@ from joulelab.searching.evidence import Problem
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies.random import Random
 from joulelab.study.events import DeviceReady, StudyEvent, TrialMeasured
+from joulelab.study.run import run_asked, run_trials
 from joulelab.study.search_queue import Search
 from joulelab_actors.placement import Site, simulated_sites
 from joulelab_actors.session import NAMESPACE
-from joulelab_actors.study import ClusterStudy, run_search, run_study
 
 GPU = "a100_sxm"
 NUM_NODES = 8
@@ -230,14 +231,14 @@ def measure(kind: Kind, num_gpus: int, settings: Settings, folder: Path) -> Rate
     if kind == "sweep":
         _sweep(sites, results, watch, folder / "guard.sock")
     else:
-        cluster = ClusterStudy(
+        cluster = cluster_study(
             sites=sites,
             results_dir=results,
             procedure=PROCEDURE,
             guard_socket=folder / "guard.sock",
             on_event=watch,
         )
-        run_search(Search(study="scaling", strategy=Endless(watch)), cluster)
+        run_asked(Search(study="scaling", strategy=Endless(watch)), cluster)
     return watch.rate(kind)
 
 
@@ -248,14 +249,14 @@ def _sweep(sites: Sequence[Site], results: Path, watch: Watch, guard: Path) -> N
             raise EnoughError
 
     with suppress(EnoughError):
-        cluster = ClusterStudy(
+        cluster = cluster_study(
             sites=sites,
             results_dir=results,
             procedure=PROCEDURE,
             guard_socket=guard,
             on_event=look,
         )
-        run_study(plan(), cluster)
+        run_trials(plan(), cluster)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from scipy.optimize import least_squares
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import Data, PhaseCost
-from joulelab.devices.simulated.steady import SteadyLoad, steady_load
+from joulelab.devices.simulated.engine import SteadyLoad, steady_load
 from joulelab.errors import ConfigError, JouleLabError
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import spec_for

@@ -11,16 +11,17 @@ import tempfile
 from pathlib import Path
 from statistics import median, quantiles
 
+from cluster_study import cluster_study
 from figures import Figure, print_figures
 
 from joulelab import Configuration
 from joulelab.core.plan import plan_sweep
 from joulelab.core.procedure import Procedure
 from joulelab.study.events import StudyEvent, TrialMeasured
+from joulelab.study.run import run_trials
 from joulelab.tracking.addresses import embedded_uri
 from joulelab_actors.placement import simulated_sites
 from joulelab_actors.session import connected
-from joulelab_actors.study import ClusterStudy, run_study
 
 NUM_TRIALS = 200
 NUM_GPUS = (1, 2)
@@ -34,7 +35,7 @@ def between_s(folder: Path, num_gpus: int) -> list[float]:
         if isinstance(event, TrialMeasured) and event.between_s is not None:
             seen.append(event.between_s)
 
-    cluster = ClusterStudy(
+    cluster = cluster_study(
         sites=simulated_sites("h200_sxm", num_gpus, str(folder / "driver")),
         results_dir=folder / "results",
         procedure=Procedure(),
@@ -43,7 +44,7 @@ def between_s(folder: Path, num_gpus: int) -> list[float]:
         on_event=note,
     )
     trials = plan_sweep("overhead", [Configuration.of("gemm")], repeats=NUM_TRIALS)
-    run_study(trials, cluster)
+    run_trials(trials, cluster)
     return seen
 
 

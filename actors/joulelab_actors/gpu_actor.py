@@ -17,6 +17,7 @@ import joulelab
 from joulelab.core.device import DeviceAddress, DeviceIdentity
 from joulelab.core.trial import Trial
 from joulelab.errors import DeviceError, JouleLabError
+from joulelab.sampling.cuda_device import is_same, seen_uuids
 from joulelab.study.worker import GpuWorker, Report, WorkerSettings
 from joulelab_actors.placement import Site
 from joulelab_actors.session import NAMESPACE
@@ -236,24 +237,13 @@ def require_cuda_sees_only(uuid: str) -> None:
     Raises:
         DeviceError: If CUDA sees another GPU, several, or none.
     """
-    import torch
-
-    count = torch.cuda.device_count()
-    seen = [_uuid_of(torch.cuda.get_device_properties(index)) for index in range(count)]
-    if [_bare(one) for one in seen] != [_bare(uuid)]:
+    seen = seen_uuids()
+    if len(seen) != 1 or not is_same(seen[0], uuid):
         raise DeviceError(
             f"CUDA must see {uuid} and nothing else, but it sees {', '.join(seen) or 'no GPU'}; "
             "start the process with CUDA_VISIBLE_DEVICES set to that UUID, and with a PyTorch "
             "that was built for CUDA."
         )
-
-
-def _uuid_of(properties: object) -> str:
-    return str(getattr(properties, "uuid", "a GPU without UUID"))
-
-
-def _bare(uuid: str) -> str:
-    return uuid.removeprefix("GPU-").lower()
 
 
 @cache

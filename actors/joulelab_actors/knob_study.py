@@ -52,78 +52,52 @@ class KnobOptions(Generic[Settings]):
         return knob_grid(WORKLOADS.name_of(self.workload), self.knobs, axes, whole=whole)
 
     def measure(self, study: KnobStudy, kind: str, *, score: Score = tuple) -> int:
-        """Measure and print, see :func:`measure_knobs`, and return its exit code."""
-        return measure_knobs(
-            study,
-            self.lab,
-            kind=kind,
-            settings=self,
-            repeats=self.repeats,
-            seed=self.order_seed,
-            score=score,
-        )
+        """Measure a grid of knobs, conclude and print; no setter of a GPU is called.
 
+        What a GPU cannot run becomes a row with its reason. The first configuration that the
+        workload takes is measured again between the others, so that drift is seen and boards are
+        comparable. Those that run the same network follow each other, so that it is loaded once.
 
-def measure_knobs(
-    study: KnobStudy,
-    lab: Laboratory,
-    *,
-    kind: str,
-    settings: object,
-    repeats: int = 3,
-    seed: int = 0,
-    score: Score = tuple,
-) -> int:
-    """Measure a grid of knobs, conclude and print; no setter of a GPU is called.
+        Args:
+            study: What to measure, and how to tell it.
+            kind: First part of the study's name.
+            score: Called once all is measured.
 
-    What a GPU cannot run becomes a row with its reason. The first configuration that the workload
-    takes is measured again between the others, so that drift is seen and boards are comparable.
+        Returns:
+            The exit code: 0 if every combination has figures or cannot have any, 130 if it was
+            interrupted.
 
-    Args:
-        study: What to measure, and how to tell it.
-        lab: Where it runs.
-        kind: First part of the study's name.
-        settings: Settings of the experiment, for the study's header.
-        repeats: Blocks; each holds every configuration once in its own random order, those that
-            run the same network one after the other, so that it is loaded once.
-        seed: Seed of that order.
-        score: Called once all is measured.
+        Raises:
+            ConfigError: If the workload refuses every combination.
+        """
+        lab = replace(self.lab, observe_only=True)
+        asked = study.grid.configurations
+        check_plan(self.repeats, num_configurations=len(asked))
+        results: list[KnobResult] = []
 
-    Returns:
-        The exit code: 0 if every combination has figures or cannot have any, 130 if it was
-        interrupted.
+        def conclude(store: ResultStore) -> None:
+            results.append(conclude_knobs(store, study))
+            if quality := score():  # takes minutes, and costs nobody the answer that there is
+                results.append(conclude_knobs(store, study, quality))
 
-    Raises:
-        ConfigError: If the workload refuses every combination.
-    """
-    lab = replace(lab, observe_only=True)
-    asked = study.grid.configurations
-    check_plan(repeats, num_configurations=len(asked))
-    results: list[KnobResult] = []
-
-    def conclude(store: ResultStore) -> None:
-        results.append(conclude_knobs(store, study))
-        if quality := score():  # takes minutes, and costs nobody the answer that there is
-            results.append(conclude_knobs(store, study, quality))
-
-    with lab.open() as sites:
-        folder = lab.folder(f"{kind}-{study.grid.workload}", sites)
-        trials = plan_sweep(
-            folder.name,
-            asked,
-            repeats=repeats,
-            sentinel=asked[0],
-            sentinel_every=SENTINEL_EVERY,
-            seed=seed,
-            together=network_of,
-        )
-        summary = lab.carry_out(trials, sites, folder, settings=settings, conclude=conclude)
-    report_of(ResultStore(folder), results[-1]).print(folder)
-    tracked = lab.where_tracked(summary)
-    Console().print(f"\n{tracked}", soft_wrap=True, highlight=False, markup=False)
-    if summary.interrupted:
-        return summary.exit_code
-    return 0 if results[-1].complete else 1
+        with lab.open() as sites:
+            folder = lab.folder(f"{kind}-{study.grid.workload}", sites)
+            trials = plan_sweep(
+                folder.name,
+                asked,
+                repeats=self.repeats,
+                sentinel=asked[0],
+                sentinel_every=SENTINEL_EVERY,
+                seed=self.order_seed,
+                together=network_of,
+            )
+            summary = lab.carry_out(trials, sites, folder, settings=self, conclude=conclude)
+        report_of(ResultStore(folder), results[-1]).print(folder)
+        tracked = lab.where_tracked(summary)
+        Console().print(f"\n{tracked}", soft_wrap=True, highlight=False, markup=False)
+        if summary.interrupted:
+            return summary.exit_code
+        return 0 if results[-1].complete else 1
 
 
 def network_of(configuration: Configuration) -> Hashable:

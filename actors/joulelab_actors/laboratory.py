@@ -1,7 +1,7 @@
 """Where a study runs, on what, and where its results go: the settings all experiments share."""
 
 import os
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,23 +19,25 @@ from joulelab.hardware import GPUS
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
-from joulelab.study.abstract_lab import AbstractLab
-from joulelab.study.events import StudyEvent
+from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
 from joulelab.study.ledger import StudySummary
-from joulelab.study.places import check_guard_socket
 from joulelab.study.progress import announced
-from joulelab.study.run import StudySetup
+from joulelab.study.search_queue import Check, Search, SearchQueue
+from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.addresses import connectable, discreet, embedded_uri
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
 from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore
 from joulelab.tracking.study_lock import StudyLock
 from joulelab.workloads import WORKLOADS
-from joulelab.workloads.parcel import pack
+from joulelab.workloads.parcel import Parcel, pack
 from joulelab_actors.placement import Site, find_sites, simulated_sites
-from joulelab_actors.session import connected
-from joulelab_actors.study import SCHEDULED_REPEATS, ClusterStudy, score_beside
+from joulelab_actors.pool import Pool
+from joulelab_actors.scoring import score_beside
+from joulelab_actors.session import Lifeline, connected
 
+SCHEDULED_REPEATS = 5
+"""Measurements of a configuration under a scheduler that does not stop it."""
 MOST_GPUS = 1024
 """More simulated ones at once are a slip of the hand."""
 
@@ -104,7 +106,7 @@ class Laboratory(AbstractLab[Site]):
         """
         with ExitStack() as stack:
             self._check_places()
-            pack(WORKLOADS.programs, workloads)
+            self.programs(workloads)
             if self.study is not None:
                 stack.enter_context(StudyLock(self.study_dir(self.study)))
                 self._check_same_store(self.study)
@@ -114,27 +116,33 @@ class Laboratory(AbstractLab[Site]):
             yield sites
 
     @override
-    def setup(
-        self,
-        gpus: Sequence[Site],
-        folder: Path,
-        workloads: Collection[str],
-        *,
-        settings: object,
-        on_event: Callable[[StudyEvent], None],
-    ) -> StudySetup:
-        """Return what a study is carried out with, a search also with Ray Tune."""
-        return ClusterStudy(
-            sites=gpus,
-            results_dir=folder,
-            procedure=self.procedure,
-            observe_only=self.observe_only,
-            tracking_uri=self.store_uri,
-            settings=settings,
-            guard_socket=self.guard_socket,
-            trial_scheduler=self.trial_scheduler,
-            on_event=on_event,
-        ).setup(workloads)
+    def pool(self, gpus: Sequence[Site], how: WorkerSettings) -> Pool:
+        return Pool(gpus, how)
+
+    @override
+    def programs(self, workloads: Collection[str]) -> tuple[Parcel, ...]:
+        return pack(WORKLOADS.programs, workloads)
+
+    @override
+    def queue(
+        self, search: Search, check: Check, gpus: Sequence[Site], folder: Path
+    ) -> SearchQueue:
+        """Return the queue of a search whose trials Ray Tune starts."""
+        from joulelab_actors.tune.experiment import Steering  # Ray Tune takes a second to import
+        from joulelab_actors.tune.tune_queue import TuneQueue
+
+        steering = Steering(
+            folder=folder / "tune",
+            objective=search.objective,
+            num_gpus=len(gpus),
+            scheduler=self.trial_scheduler,
+            most_repeats=1 if self.trial_scheduler is None else SCHEDULED_REPEATS,
+        )
+        return TuneQueue(search, check, steering.run, most_repeats=steering.most_repeats)
+
+    @override
+    def watch(self, study: str) -> Lifeline:
+        return Lifeline(study)
 
     @override
     def score(
@@ -161,7 +169,6 @@ class Laboratory(AbstractLab[Site]):
 
     @override
     def console(self) -> Console:
-        """Return where progress is shown."""
         return Console(stderr=True)
 
     def where_tracked(self, summary: StudySummary) -> str:
@@ -181,8 +188,8 @@ class Laboratory(AbstractLab[Site]):
         return f"All runs in MLflow: {discreet(pages)}"
 
     @property
+    @override
     def store_uri(self) -> str | None:
-        """MLflow store that results are delivered to; ``None`` for none."""
         if self.tracking_uri == "none":
             return None
         return connectable(self.tracking_uri or embedded_uri(self.root))
@@ -228,11 +235,7 @@ class Laboratory(AbstractLab[Site]):
             if fallback is not None:
                 note = one_line(f"{host}: {fallback}")
                 self.console().print(note, soft_wrap=True, highlight=False, markup=False)
-        if len(products := sorted({site.identity.name for site in sites})) > 1:
-            raise ConfigError(
-                f"One study compares GPUs of one product, but the cluster has {products}; "
-                "restrict the allocation to one of them."
-            )
+        self.check_product(sites)
         return sites
 
 

@@ -1,6 +1,5 @@
 """Find every GPU of the cluster, and the way to put a process beside it."""
 
-import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +8,9 @@ from typing import Any, TypeAlias
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
+from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
-from joulelab.devices.choice import Choice, choose_backend, is_hardware, visible
+from joulelab.devices.choice import Choice, choose_backend, is_hardware, usable
 from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError, JouleLabError
 from joulelab.study.gpu import StudyGpu
 
@@ -66,7 +65,7 @@ class _Sighting:
     """What one node says: its devices, or why it has none."""
 
     hostname: str
-    found: tuple[tuple[DeviceAddress, DeviceIdentity, Capabilities], ...] = ()
+    found: tuple[StudyGpu, ...] = ()
     trouble: str | None = None
     fallback: str | None = None
 
@@ -192,19 +191,19 @@ def _sites_on(node: _Node, sighting: _Sighting) -> list[Site]:
     """Take all that were found, or only those that the node was told to offer."""
     declared = {name for name in node["Resources"] if name.startswith("dev:")}
     sites = []
-    for address, identity, capabilities in sighting.found:
-        resource = f"dev:{address.uuid}"
-        if is_hardware(address) and declared and resource not in declared:
+    for gpu in sighting.found:
+        resource = f"dev:{gpu.uuid}"
+        if is_hardware(gpu.address) and declared and resource not in declared:
             continue
         sites.append(
             Site(
-                address=address,
-                identity=identity,
-                capabilities=capabilities,
+                address=gpu.address,
+                identity=gpu.identity,
+                capabilities=gpu.capabilities,
                 node_id=node["NodeID"],
-                hostname=sighting.hostname,
+                hostname=gpu.hostname,
                 resource=resource if resource in declared else None,
-                counted=is_hardware(address) and node["Resources"].get("GPU", 0) >= 1,
+                counted=is_hardware(gpu.address) and node["Resources"].get("GPU", 0) >= 1,
                 fallback=sighting.fallback,
             )
         )
@@ -217,9 +216,7 @@ def _look(backend: str, store: str | None) -> _Sighting:
         addresses = DEVICES[backend if choice is None else choice.name].discover(store)
     except DeviceError as error:
         return _Sighting(hostname=socket.gethostname(), trouble=str(error))
-    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
-    hardware = all(is_hardware(address) for address in addresses)
-    return _sighting(visible(addresses, setting) if hardware else addresses, choice)
+    return _sighting(usable(addresses), choice)
 
 
 def _simulate(key: str, num_gpus: int, store: str | None, mine: Sequence[int]) -> _Sighting:
@@ -230,15 +227,8 @@ def _simulate(key: str, num_gpus: int, store: str | None, mine: Sequence[int]) -
 
 
 def _sighting(addresses: Sequence[DeviceAddress], choice: Choice | None = None) -> _Sighting:
-    found = []
-    for address in addresses:
-        device = DEVICES[address.backend].open(address)
-        try:
-            found.append((address, device.identity(), device.capabilities()))
-        finally:
-            device.close()
     return _Sighting(
         hostname=socket.gethostname(),
-        found=tuple(found),
+        found=tuple(map(StudyGpu.of, addresses)),
         fallback=choice.why if choice is not None and choice.is_fallback else None,
     )

@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
+from typing_extensions import override
 
 from joulelab.core.trial import Trial
-from joulelab.errors import ConfigError, TrackingError
+from joulelab.errors import TrackingError
 from joulelab.study.events import (
     AttemptFailed,
     DeviceQuarantined,
@@ -17,11 +18,9 @@ from joulelab.study.events import (
     PoolEvent,
     TrialStarted,
 )
+from joulelab.study.pool import WorkerPool
 from joulelab.study.resume import stored_records
 from joulelab.study.schedule import (
-    NothingMore,
-    Schedule,
-    TrialSource,
     after_failing,
     after_measuring,
     struck,
@@ -46,68 +45,36 @@ _RELEASE_S = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Pool:
+class Pool(WorkerPool):
     """One actor per GPU, for as long as the pool is open.
 
     Args:
         sites: The GPUs.
         settings: How the actors measure, and where they write.
-        max_tries: How often a trial is tried in all.
-        max_strikes: Failures in a row that put a GPU out of service.
 
     Raises:
         ConfigError: If there are no sites.
     """
 
-    def __init__(
-        self,
-        sites: Sequence[Site],
-        settings: WorkerSettings,
-        *,
-        max_tries: int = 3,
-        max_strikes: int = 3,
-    ) -> None:
-        if not sites:
-            raise ConfigError("A pool needs at least one GPU, got none.")
+    def __init__(self, sites: Sequence[Site], settings: WorkerSettings) -> None:
+        super().__init__(sites)
         self._store = ResultStore(settings.results_dir)
-        self._limits = {"max_tries": max_tries, "max_strikes": max_strikes}
         self._members: dict[str, Member] = {}
-        self._schedule = Schedule([], [])
-        self._source: TrialSource = NothingMore()
         self._out_of_service: dict[str, str] = {}
         deadline_s = time.monotonic() + _NAME_TIMEOUT_S
         for site in sites:
             self._enlist(site, settings, deadline_s)
 
-    def run(
-        self,
-        trials: Sequence[Trial],
-        source: TrialSource | None = None,
-        *,
-        untied: Collection[str] = (),
-        must_stop: Callable[[], bool] = lambda: False,
-    ) -> Iterator[PoolEvent]:
-        """Measure ``trials``, then those of ``source``; what happens is yielded as it happens.
+    @property
+    @override
+    def _uuids(self) -> Collection[str]:
+        return self._members
 
-        The source is asked again after every event, when whoever takes the events has dealt with
-        it. Ends when every trial is measured or given up and no more will come, when the source
-        has none although none is out, when no GPU is left in service, or when it must stop; what
-        is out then stays unfinished.
-
-        Args:
-            trials: In the order in which to measure them.
-            source: Where more come from.
-            untied: GPUs that are to begin with a sentinel.
-            must_stop: Asked at least once a second.
-
-        Raises:
-            TrackingError: If an actor cannot store what it measured.
-        """
-        self._schedule = Schedule(trials, self._members, untied=untied, **self._limits)
-        self._source = source or NothingMore()
+    @override
+    def _measure(self, must_stop: Callable[[], bool]) -> Iterator[PoolEvent]:
         for uuid, detail in self._out_of_service.items():
             yield DeviceQuarantined(uuid=uuid, detail=detail)
-        while not must_stop() and (self._schedule.unfinished or not self._source.is_done):
+        while not must_stop() and self._has_more:
             yield from self._hand_out()
             members, news = self._in_service(), self._source.news
             awaited = {m.awaited: m for m in members if m.awaited is not None}
@@ -122,11 +89,7 @@ class Pool:
                     yield from self._settle(awaited[ref])
             yield from self._expire()
 
-    @property
-    def unfinished(self) -> tuple[Trial, ...]:
-        """Trials of the last run that no GPU was left for."""
-        return self._schedule.unfinished
-
+    @override
     def close(self) -> None:
         """End the actors; each gives its device back first, if it can. Safe to call twice.
 

@@ -85,7 +85,7 @@ def answers(address: str, timeout_s: float) -> bool:
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout_s):
             return True
-    except OSError:
+    except (OSError, ValueError):  # ValueError: no number for a port
         return False
 
 

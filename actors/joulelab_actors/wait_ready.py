@@ -2,13 +2,14 @@
 
 import argparse
 import logging
-import socket
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import ray
+
+from joulelab_actors.session import answers
 
 _PROBE_S = 2.0
 
@@ -33,13 +34,9 @@ def _await_head(path: Path, deadline_s: float) -> str | None:
     """Return the head's address once its port is open; a dead try of Ray costs a minute."""
     while time.monotonic() < deadline_s:
         address = path.read_text().strip() if path.exists() else ""
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), _PROBE_S).close()
-        except (OSError, ValueError):
-            time.sleep(0.5)
-        else:
+        if ":" in address and answers(address, _PROBE_S):
             return address
+        time.sleep(0.5)
     return None
 
 

@@ -33,15 +33,13 @@ from joulelab.errors import (
     MeasurementError,
 )
 from joulelab.provenance import collect_provenance
-from joulelab.sampling.acquisition import find_ticks
-from joulelab.sampling.cooling import cool_down
 from joulelab.sampling.cuda_device import computing_on
 from joulelab.sampling.host import WorkloadFailedError, WorkloadHost, WorkloadRefusedError
 from joulelab.sampling.instruments import Instruments, Readings
-from joulelab.sampling.settle import settle
+from joulelab.sampling.meter import find_ticks
+from joulelab.sampling.readiness import cool_down, settle, warm_up
 from joulelab.sampling.tick_tracker import TickTracker
 from joulelab.sampling.verdict import Treatment, energy_windows, judge
-from joulelab.sampling.warmup import warm_up
 from joulelab.sampling.window_loop import Interval, WindowLoop
 
 logger = logging.getLogger(__name__)
@@ -186,7 +184,7 @@ class Bench:
         if self._procedure.idle_s == 0:
             return None
         self._report(f"Idle for {self._procedure.idle_s:g} s")
-        loop = WindowLoop(self._clock, self._pause, instruments.edges, instruments.check)
+        loop = WindowLoop(self._clock, self._pause, instruments, instruments.check)
         intervals = loop.windows(1, self._procedure.idle_s)
         windows, _ = energy_windows(instruments.readings(), intervals)
         return windows[0] if windows else None
@@ -197,7 +195,7 @@ class Bench:
 
     def _measure_phase(self, phase: str, treatment: Treatment, instruments: Instruments) -> Verdict:
         loop = WindowLoop(
-            self._clock, partial(self._host.run, phase), instruments.edges, instruments.check
+            self._clock, partial(self._host.run, phase), instruments, instruments.check
         )
         self._report(f"{phase}: warming up")
         warmup = warm_up(loop, instruments, self._clock, self._procedure)

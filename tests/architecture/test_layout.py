@@ -28,7 +28,6 @@ ALLOWED = {
         "platform/joulelab/power_models/members/dnn.py",
         "platform/joulelab/integrations/",
         "platform/joulelab/sampling/cuda_device.py",
-        "actors/joulelab_actors/gpu_actor.py",
     ),
     "transformers": (
         "platform/joulelab/integrations/",

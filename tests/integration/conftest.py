@@ -146,10 +146,13 @@ def shared_study(cluster, tmp_path_factory, short_folder):
 
 
 def study_in(folder, guard_socket):
-    from joulelab_actors.study import run_study
+    from joulelab.study.run import run_trials
 
     def run(trials, *, conclude=None, **options):
-        summary = run_study(trials, on_simulated(folder, guard_socket, **options), conclude)
+        workloads = {trial.configuration.workload for trial in trials}
+        summary = run_trials(
+            trials, on_simulated(folder, guard_socket, workloads, **options), conclude
+        )
         return summary, results_in(folder)
 
     return run
@@ -170,34 +173,49 @@ def shared_search(cluster, tmp_path_factory, short_folder):
 
 
 def search_in(folder, guard_socket):
+    from joulelab.study.run import run_asked
     from joulelab.study.search_queue import Search
-    from joulelab_actors.study import run_search
 
     asked = {"budget", "sentinel", "score", "follow"}  # others are options of the cluster
 
     def run(strategy, *, conclude=None, **options):
         how = {name: options.pop(name) for name in asked & options.keys()}
         search = Search(study="test", strategy=strategy, **how)
-        summary = run_search(search, on_simulated(folder, guard_socket, **options), conclude)
+        sentinel = search.sentinel
+        workloads = () if sentinel is None else {sentinel.configuration.workload}
+        setup = on_simulated(folder, guard_socket, workloads, **options)
+        summary = run_asked(search, setup, conclude)
         return summary, results_in(folder)
 
     return run
 
 
 def on_simulated(
-    folder, guard_socket, *, gpu="h200_sxm", num_gpus=1, sites=None, procedure=None, **options
+    folder,
+    guard_socket,
+    workloads=(),
+    *,
+    gpu="h200_sxm",
+    num_gpus=1,
+    sites=None,
+    on_event=lambda event: None,
+    **options,
 ):
+    """Return what a study is carried out with; further options are those of the laboratory."""
     from actor_fixtures import QUICK
 
+    from joulelab_actors.laboratory import Laboratory
     from joulelab_actors.placement import simulated_sites
-    from joulelab_actors.study import ClusterStudy
 
-    return ClusterStudy(
-        sites=sites or simulated_sites(gpu, num_gpus, str(folder / "driver")),
-        results_dir=folder / "results",
-        procedure=procedure or QUICK,
-        guard_socket=guard_socket,
-        **options,
+    lab = Laboratory(
+        **{"procedure": QUICK, "tracking_uri": "none", "guard_socket": guard_socket} | options
+    )
+    return lab.setup(
+        sites or simulated_sites(gpu, num_gpus, str(folder / "driver")),
+        folder / "results",
+        workloads,
+        settings=None,
+        on_event=on_event,
     )
 
 

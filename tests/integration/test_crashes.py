@@ -23,18 +23,20 @@ from pathlib import Path
 from actor_fixtures import QUICK, trials
 from joulelab_actors.placement import simulated_sites
 from joulelab_actors.session import connected
-from joulelab_actors.study import ClusterStudy, run_study
+from joulelab.study.run import run_trials
+from joulelab_actors.laboratory import Laboratory
 
 folder, socket = Path(sys.argv[1]), Path(sys.argv[2])
 with connected():
-    cluster = ClusterStudy(
-        sites=simulated_sites("h200_sxm", 3, str(folder / "driver")),
-        results_dir=folder / "results",
-        procedure=QUICK,
-        guard_socket=socket,
+    lab = Laboratory(procedure=QUICK, guard_socket=socket, tracking_uri="none")
+    setup = lab.setup(
+        simulated_sites("h200_sxm", 3, str(folder / "driver")),
+        folder / "results",
+        (),
+        settings=None,
         on_event=lambda event: print(type(event).__name__, flush=True),
     )
-    run_study(trials(repeats=10), cluster)
+    run_trials(trials(repeats=10), setup)
 """
 
 

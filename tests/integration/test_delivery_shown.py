@@ -7,7 +7,7 @@ from synthetic_results import header, measurement
 
 from joulelab.core.record import Record
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.tracker_process import TrackerLink
+from joulelab.tracking.tracker_process import TrackerLink, TrackerProcess
 
 NUM = 60
 
@@ -21,16 +21,12 @@ def measured(tmp_path):
     store.close()
 
 
-def test_how_much_mlflow_has_yet_to_be_told_is_told_until_it_knows_all(
-    cluster, measured, store_uri
-):
+def test_how_much_mlflow_has_yet_to_be_told_is_told_until_it_knows_all(measured, store_uri):
     """The bar stood at 367/367 for minutes while MLflow was told on a busy machine."""
-    from joulelab_actors.study import RayTrackerProcess
-
     store, made = measured
     left = []
     with closing(
-        TrackerLink(store, store_uri, RayTrackerProcess(str(store.folder), store_uri, header(), 0))
+        TrackerLink(store, store_uri, TrackerProcess(str(store.folder), store_uri, header(), 0))
     ) as tracker:
         tracker.send(made)
 

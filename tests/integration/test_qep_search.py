@@ -22,7 +22,7 @@ from joulelab.workloads import WORKLOADS
 from joulelab.workloads.digits import DigitsVitSettings
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.placement import simulated_sites
-from joulelab_actors.study import score_beside
+from joulelab_actors.scoring import score_beside
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "qep_search.py"
 PROGRAM = """

@@ -16,11 +16,10 @@ from scripted_strategy import Scripted
 
 from joulelab.study.budget import Budget
 from joulelab.study.events import TrialMeasured, TrialStarted
+from joulelab_actors.laboratory import SCHEDULED_REPEATS
 from joulelab_actors.session import NAMESPACE
-from joulelab_actors.study import SCHEDULED_REPEATS
-from joulelab_actors.tune.configs import configuration_of
 from joulelab_actors.tune.experiment import NAME
-from joulelab_actors.tune.measured_trial import MeasuredTrial
+from joulelab_actors.tune.trainable import MeasuredTrial, configuration_of
 
 LONG = replace(QUICK, window_s=30.0, min_windows=10, limit_s=600.0)
 CANDIDATES = [gemm(clock) for clock in CLOCKS_MHZ]
@@ -32,20 +31,22 @@ from actor_fixtures import CLOCKS_MHZ, QUICK, gemm
 from scripted_strategy import Scripted
 from joulelab.study.search_queue import Search
 from joulelab_actors.placement import simulated_sites
-from joulelab_actors.study import ClusterStudy, run_search
+from joulelab.study.run import run_asked
+from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.session import connected
 
 folder, socket = Path(sys.argv[1]), Path(sys.argv[2])
 with connected():
     strategy = Scripted([gemm(clock) for clock in CLOCKS_MHZ] * 5)
-    cluster = ClusterStudy(
-        sites=simulated_sites("h200_sxm", 2, str(folder / "driver")),
-        results_dir=folder / "results",
-        procedure=QUICK,
-        guard_socket=socket,
+    lab = Laboratory(procedure=QUICK, guard_socket=socket, tracking_uri="none")
+    setup = lab.setup(
+        simulated_sites("h200_sxm", 2, str(folder / "driver")),
+        folder / "results",
+        (),
+        settings=None,
         on_event=lambda event: print(type(event).__name__, flush=True),
     )
-    run_search(Search(study="test", strategy=strategy), cluster)
+    run_asked(Search(study="test", strategy=strategy), setup)
 """
 
 

@@ -22,8 +22,7 @@ from joulelab.errors import DeviceError
 from joulelab.objectives import Objective
 from joulelab_actors.session import first_line
 from joulelab_actors.tune.algorithms import scheduler
-from joulelab_actors.tune.configs import config_of, configuration_of
-from joulelab_actors.tune.measured_trial import MeasuredTrial
+from joulelab_actors.tune.trainable import MeasuredTrial, config_of, configuration_of
 from joulelab_actors.tune.tune_queue import TRIALS_PER_GPU, TuneQueue
 from joulelab_actors.tune.turnover import Key, name_of
 

@@ -22,8 +22,7 @@ from joulelab.study.workload import StudyWorkload
 from joulelab.workloads.program import Work
 from joulelab_actors.laboratory import Laboratory
 from joulelab_actors.placement import Site
-from joulelab_actors.tune.configs import config_of
-from joulelab_actors.tune.measured_trial import MeasuredTrial
+from joulelab_actors.tune.trainable import MeasuredTrial, config_of
 from joulelab_actors.tune.tune_queue import TuneQueue
 
 

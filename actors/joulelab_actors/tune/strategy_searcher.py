@@ -12,7 +12,7 @@ from joulelab.core.configuration import Configuration
 from joulelab.searching.base import Figures, MakeStrategy, Outcome
 from joulelab.searching.evidence import Problem
 from joulelab.searching.strategies import STRATEGIES
-from joulelab_actors.tune.configs import config_of, configuration_of
+from joulelab_actors.tune.trainable import config_of, configuration_of
 
 _FIGURES = tuple(field.name for field in fields(Figures))
 

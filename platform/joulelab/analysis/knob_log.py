@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from joulelab.analysis.knob_grid import KnobGrid
 from joulelab.analysis.knob_study import Panel
 from joulelab.analysis.knob_wording import CONCLUSIONS, Conclude
+from joulelab.core.codec import from_json, to_json
 from joulelab.core.quality import Quality
 from joulelab.errors import TrackingError
 from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.evaluation import evaluate
-from joulelab.tracking.codec import from_json, to_json
 from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS

@@ -8,6 +8,7 @@ from typing import Any
 
 from joulelab.analysis.compared import Counts, Exclusion, drifts_of, exclusion
 from joulelab.analysis.search_wording import configuration_name, sentence
+from joulelab.core.codec import from_json, to_json
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift
@@ -23,7 +24,6 @@ from joulelab.searching.course import Course, Step
 from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.kept import Kept
 from joulelab.searching.space import Cell, SearchSpace
-from joulelab.tracking.codec import from_json, to_json
 from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS

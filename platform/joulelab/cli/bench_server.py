@@ -29,14 +29,13 @@ from joulelab.core.device import DeviceAddress
 from joulelab.devices.choice import find_visible
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.monitor.monitor import Monitor
-from joulelab.monitor.opening import OwnProcesses, open_in_real_time
-from joulelab.running.measure import Settings
-from joulelab.running.program import beside
+from joulelab.monitor.sensors import OwnProcesses, open_in_real_time
+from joulelab.running.measure import Settings, beside
 from joulelab.serving.bench import bench
 from joulelab.serving.deployment import Deployment, pid_of_unit
 from joulelab.serving.result import ServerUse, Spread
 from joulelab.serving.settings import ServerSettings
-from joulelab.study.places import check_guard_socket
+from joulelab.study.abstract_lab import check_guard_socket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ from joulelab.core.device import Capabilities, DeviceAddress, EventReason
 from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import wrong_settings
 from joulelab.devices.base import Device
-from joulelab.devices.nvml_errors import HOW_TO_GET_PERMISSION
+from joulelab.devices.nvml_library import HOW_TO_GET_PERMISSION
 from joulelab.errors import JouleLabError
 from joulelab.guard import GuardClient, default_socket_path
-from joulelab.guard.observer import owed_on
+from joulelab.guard.control import owed_on
 from joulelab.guard.start import may_start, nobody_listens
 from joulelab.sampling.calibration import (
     measure_latencies,

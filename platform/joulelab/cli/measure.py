@@ -14,6 +14,7 @@ from joulelab.cli.program_options import ClockOptions
 from joulelab.cli.selection import choose_address, open_device
 from joulelab.cli.terminal import Printing, progress
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
+from joulelab.core.codec import to_json
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
@@ -22,8 +23,7 @@ from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
 from joulelab.guard import GuardClient, ObserveOnly
-from joulelab.study.places import check_guard_socket
-from joulelab.tracking.codec import to_json
+from joulelab.study.abstract_lab import check_guard_socket
 from joulelab.tracking.vocabulary import metrics
 
 Settings = TypeVar("Settings")

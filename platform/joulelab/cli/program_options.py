@@ -58,7 +58,7 @@ class ClockOptions:
     def borrow(self, stack: ExitStack, gpus: "Sequence[DeviceAddress]", note: str) -> "Settings":
         """Put the point in force on ``gpus`` until ``stack`` ends."""
         from joulelab.running.measure import borrow
-        from joulelab.study.places import check_guard_socket
+        from joulelab.study.abstract_lab import check_guard_socket
 
         check_guard_socket(self.guard_socket)
         return borrow(

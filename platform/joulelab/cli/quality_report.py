@@ -13,12 +13,12 @@ from rich.text import Text
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, uncertain
 from joulelab.analysis.table import fitting, quiet_table
 from joulelab.analysis.wording import board_words
+from joulelab.core.codec import to_json
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.quality import RETENTION_LEVEL, Quality
 from joulelab.core.record import Record
 from joulelab.quality.evaluation import Row
-from joulelab.tracking.codec import to_json
 
 _BETTER = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}"}
 _NONE = "-"

@@ -18,8 +18,7 @@ from joulelab.running.child import HELD, Child
 
 if TYPE_CHECKING:  # these would bring numpy before the program has started
     from joulelab.core.device import DeviceAddress
-    from joulelab.running.measure import Settings
-    from joulelab.running.program import ProgramUse
+    from joulelab.running.measure import ProgramUse, Settings
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -121,8 +120,7 @@ class Run(ClockOptions):
     def _measured(
         self, child: Child, named: "Sequence[DeviceAddress]", settings: "Settings | None"
     ) -> "ProgramUse":
-        from joulelab.running.measure import measure_child
-        from joulelab.running.program import beside
+        from joulelab.running.measure import beside, measure_child
 
         missing = ""
         watched = list(named)

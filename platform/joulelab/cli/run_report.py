@@ -14,11 +14,11 @@ from rich.text import Text
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
 from joulelab.analysis.table import numbers, quiet_table, words
+from joulelab.core.codec import to_json
 from joulelab.core.point import OperatingPoint
 from joulelab.monitor.window import CpuUse, GpuTotals, GpuUse
-from joulelab.running.program import ProgramUse
+from joulelab.running.measure import ProgramUse
 from joulelab.serving.result import ServerUse
-from joulelab.tracking.codec import to_json
 from joulelab.tracking.durable import write_whole
 
 _UNKNOWN = "-"

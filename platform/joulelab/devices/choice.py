@@ -71,13 +71,17 @@ def find_visible(device: str, store: str | None = None) -> tuple[DeviceAddress, 
         from joulelab.devices.simulated import fleet
 
         return fleet(DEFAULT_SIMULATED, 1, store)
-    usable = found
-    if all(map(is_hardware, found)):
-        usable = tuple(visible(found, os.environ.get("CUDA_VISIBLE_DEVICES")))
-    if not usable:
+    if not (allowed := usable(found)):
         hidden = f" ({len(found)} are hidden by CUDA_VISIBLE_DEVICES)" if found else ""
         raise DeviceNotFoundError(f"{device} finds no GPU that this process may use{hidden}.")
-    return usable
+    return allowed
+
+
+def usable(found: Sequence[DeviceAddress]) -> tuple[DeviceAddress, ...]:
+    """Return those of the devices found that this process may use; all if they are no hardware."""
+    if not all(map(is_hardware, found)):
+        return tuple(found)
+    return tuple(visible(found, os.environ.get("CUDA_VISIBLE_DEVICES")))
 
 
 def visible(addresses: Sequence[DeviceAddress], setting: str | None) -> list[DeviceAddress]:

@@ -1,13 +1,15 @@
-"""Who brings a device to an operating point, and sees to it that nothing else is in force."""
+"""Who brings a device to an operating point, what its driver says of that, and what is put back."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 from joulelab.core.point import OperatingPoint
-from joulelab.core.receipt import Receipt
+from joulelab.core.receipt import Receipt, SetBy
+from joulelab.core.settings import same_limit, wrong_settings
 from joulelab.devices.base import Device
-from joulelab.devices.readback import prior_point, require_own_limit, take_receipt
+from joulelab.errors import DeviceError, ForeignSettingError
 
 
 class Control(Protocol):
@@ -72,3 +74,105 @@ def applied(control: Control, point: OperatingPoint) -> Generator[Receipt]:
         yield control.apply(point)
     finally:
         control.reset()
+
+
+def prior_point(device: Device) -> OperatingPoint:
+    """Return what is set, as far as the driver tells; ``None`` for a knob at its default."""
+    state, default_w = device.read_state(), device.capabilities().default_power_limit_w
+    held = state.held or OperatingPoint(power_limit_w=state.power_limit_w)
+    is_default = default_w is not None and same_limit(held.power_limit_w, default_w)
+    return replace(held, power_limit_w=None) if is_default else held
+
+
+def require_own_limit(device: Device, point: OperatingPoint, prior: OperatingPoint) -> None:
+    """Refuse to measure under a power limit that somebody else chose and ``point`` does not name.
+
+    It may be what the site's supply or cooling bears, so nobody raises it unasked.
+
+    Raises:
+        ForeignSettingError: Says how to have it.
+    """
+    if prior.power_limit_w is None or point.power_limit_w is not None:
+        return
+    default_w = device.capabilities().default_power_limit_w
+    raise ForeignSettingError(
+        f"{device.identity().uuid} must be at its default power limit of {default_w:g} W, but is "
+        f"at {prior.power_limit_w:g} W; have it reset (`nvidia-smi -pl {default_w:g}`), or measure "
+        f"under that limit by name (--procedure.power-limit-w {prior.power_limit_w:g})."
+    )
+
+
+def take_receipt(
+    device: Device,
+    point: OperatingPoint,
+    prior: OperatingPoint,
+    *,
+    set_by: SetBy,
+    unlocked: bool = False,
+) -> Receipt:
+    """Read ``device`` back after ``point`` was put in force.
+
+    Args:
+        device: The device.
+        point: What was asked for.
+        prior: What was in force before.
+        set_by: Who brought it there.
+        unlocked: Whether all locks that were not asked for were undone just before.
+
+    Raises:
+        ForeignSettingError: If it holds something else, as far as the driver tells.
+    """
+    uuid, state = device.identity().uuid, device.read_state()
+    wrong = wrong_settings(state, point, device.capabilities())
+    if wrong:
+        raise ForeignSettingError(
+            f"{uuid} should be at {point.label}, but {' and '.join(wrong)}; another program may "
+            "be setting it, or have left it so."
+        )
+    return Receipt(
+        uuid=uuid,
+        requested=point,
+        prior=prior,
+        held=state.held,
+        sm_clock_mhz=state.sm_clock_mhz,
+        mem_clock_mhz=state.mem_clock_mhz,
+        power_limit_w=state.power_limit_w,
+        set_by=set_by,
+        locks_known=unlocked or state.held is not None,
+    )
+
+
+def amend(device: Device, target: OperatingPoint) -> None:
+    """Set what a reset did not bring to ``target``.
+
+    A reset leads to the driver's defaults, not to what was there before; and one backend's
+    leaves a power limit alone that was not set through the same handle.
+    """
+    state = device.read_state()
+    locks = target if state.held is not None else OperatingPoint()
+    as_is = same_limit(target.power_limit_w, state.power_limit_w)
+    amends = OperatingPoint(
+        sm_clock_mhz=locks.sm_clock_mhz,
+        mem_clock_mhz=locks.mem_clock_mhz,
+        power_limit_w=None if as_is else target.power_limit_w,
+    )
+    if not amends.is_default:
+        device.apply(amends)
+
+
+def verify_restored(device: Device, target: OperatingPoint) -> None:
+    """Read ``device`` back after it was to be brought to ``target``.
+
+    Raises:
+        DeviceError: If it holds something else, as far as the driver tells.
+    """
+    state = device.read_state()
+    held, limit_w = state.held, state.power_limit_w
+    locks_differ = held is not None and (
+        (held.sm_clock_mhz, held.mem_clock_mhz) != (target.sm_clock_mhz, target.mem_clock_mhz)
+    )
+    if locks_differ or not same_limit(target.power_limit_w, limit_w):
+        raise DeviceError(
+            f"{device.identity().uuid} should be back at {target.label}, but holds "
+            f"{'' if held is None else held.label + ' and '}a power limit of {limit_w} W."
+        )

@@ -24,19 +24,19 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
 from joulelab.devices import nvml_library as library
 from joulelab.devices.base import ActivityProbe, Device
-from joulelab.devices.dcgm_activity import DcgmActivities, activities_of
+from joulelab.devices.dcgm import DcgmActivities, activities_of
 from joulelab.devices.knobs import check_point
-from joulelab.devices.nvml_errors import call
-from joulelab.devices.nvml_fields import (
+from joulelab.devices.nvml_gpm import GpmProbe
+from joulelab.devices.nvml_identity import find_capabilities, mig_enabled, read_identity
+from joulelab.devices.nvml_library import call
+from joulelab.devices.nvml_samples import PowerSamples
+from joulelab.devices.nvml_state import (
     MEMORY_POWER_AVERAGE,
     POWER_AVERAGE,
     POWER_INSTANT,
+    StateReader,
     read_fields,
 )
-from joulelab.devices.nvml_gpm import GpmProbe
-from joulelab.devices.nvml_identity import find_capabilities, mig_enabled, read_identity
-from joulelab.devices.nvml_samples import PowerSamples
-from joulelab.devices.nvml_state import StateReader
 from joulelab.errors import DeviceUnsupportedError
 
 

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from joulelab.core.device import Activity
 from joulelab.devices.base import ActivityProbe
-from joulelab.devices.nvml_errors import call
+from joulelab.devices.nvml_library import call
 from joulelab.errors import DeviceUnsupportedError, MeasurementError
 
 MIN_INTERVAL_S = 0.1

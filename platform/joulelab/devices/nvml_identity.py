@@ -5,12 +5,10 @@ from collections.abc import Callable
 import pynvml  # type: ignore[import-untyped]
 
 from joulelab.core.device import Capabilities, DeviceIdentity
-from joulelab.devices.knobs import unlocked_clocks_mhz
-from joulelab.devices.nvml_errors import call
-from joulelab.devices.nvml_fields import MEMORY_POWER_AVERAGE, read_fields
+from joulelab.devices.knobs import this_process_may_administer, unlocked_clocks_mhz
 from joulelab.devices.nvml_gpm import gpm_supported
-from joulelab.devices.nvml_library import Handle
-from joulelab.devices.privilege import this_process_may_administer
+from joulelab.devices.nvml_library import Handle, call
+from joulelab.devices.nvml_state import MEMORY_POWER_AVERAGE, read_fields
 from joulelab.errors import DeviceNotFoundError, DeviceUnsupportedError
 
 

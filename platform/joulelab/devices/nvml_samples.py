@@ -14,8 +14,8 @@ import pynvml  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from joulelab.core.trace import PowerTrace
-from joulelab.devices.nvml_errors import call
-from joulelab.devices.nvml_fields import value_of
+from joulelab.devices.nvml_library import call
+from joulelab.devices.nvml_state import value_of
 from joulelab.errors import (
     DeviceError,
     DeviceNotFoundError,

@@ -21,8 +21,7 @@ from joulelab.core.device import (
 )
 from joulelab.core.point import OperatingPoint
 from joulelab.devices.base import Device
-from joulelab.devices.knobs import check_point, unlocked_clocks_mhz
-from joulelab.devices.privilege import this_process_may_administer
+from joulelab.devices.knobs import check_point, this_process_may_administer, unlocked_clocks_mhz
 from joulelab.devices.smi_table import TOOL, SmiQuery, check_exit, number, switch
 from joulelab.devices.tool import LineStream, ask_tool
 from joulelab.errors import DeviceNotFoundError, DeviceUnsupportedError

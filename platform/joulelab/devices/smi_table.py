@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from subprocess import CompletedProcess
 
-from joulelab.devices.nvml_errors import error_for
+from joulelab.devices.nvml_library import error_for
 from joulelab.devices.tool import ask_tool
 from joulelab.errors import DeviceError, DeviceLostError, DeviceUnsupportedError
 

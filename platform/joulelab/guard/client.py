@@ -9,16 +9,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from joulelab.core.codec import decoded
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.core.receipt import Receipt
 from joulelab.devices.choice import with_store
 from joulelab.errors import GuardError, JouleLabError
-from joulelab.guard.link import Link
-from joulelab.guard.protocol import GuardStatus, receipt_from, status_from
+from joulelab.guard.connection import Link
+from joulelab.guard.processes import wait_until_ended
+from joulelab.guard.protocol import GuardStatus
 from joulelab.guard.settings import default_socket_path
 from joulelab.guard.start import IDLE_EXIT_S, ensure_guard
-from joulelab.guard.waiting import wait_until_ended
 
 TTL_S = 30.0
 """How long a lease lasts without renewal, unless told otherwise."""
@@ -56,7 +57,7 @@ class Lease:
             JouleLabError: What the device says (:class:`ConfigError`, with the neighbours of a
                 clock that is not on the grid, :class:`DevicePermissionError`, ...).
         """
-        return receipt_from(self._request("apply", point=asdict(point)))
+        return decoded(Receipt, self._request("apply", point=asdict(point)))
 
     def reset(self) -> None:
         """Return every knob to what it was before the lease.
@@ -194,7 +195,7 @@ class GuardClient:
         """
         try:
             with Link(self.socket_path, timeout_s=timeout_s) as link:
-                return status_from(link.request("status", any_version=any_version))
+                return decoded(GuardStatus, link.request("status", any_version=any_version))
         except OSError as error:
             raise _absent(self.socket_path) from error
 

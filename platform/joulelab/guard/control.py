@@ -1,12 +1,18 @@
-"""Turn a device's knobs through the clock guard of its node, lease after lease."""
+"""Measure at a point through the clock guard, lease after lease, or without turning a knob."""
 
+import os
 from pathlib import Path
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.core.receipt import Receipt
-from joulelab.errors import GuardError
-from joulelab.guard import GuardClient, Lease
+from joulelab.devices.base import Device
+from joulelab.devices.choice import with_store
+from joulelab.devices.control import prior_point, require_own_limit, take_receipt
+from joulelab.errors import ConfigError, ForeignSettingError, GuardError
+from joulelab.guard.client import GuardClient, Lease
+from joulelab.guard.journal import Entry, Journal
+from joulelab.guard.settings import GuardSettings, default_socket_path, user_socket_path
 
 
 class GuardedControl:
@@ -60,3 +66,84 @@ class GuardedControl:
         if self._lease is None:
             self._lease = self._client.lease(self._address, note=self._note)
         return self._lease
+
+
+class ObserveOnly:
+    """The :class:`~joulelab.devices.control.Control` that calls no setter, ever.
+
+    It makes sure instead that nothing is set: not by the journal of any clock guard that this user
+    has to believe, and not by what the driver tells.
+
+    Args:
+        device: What is measured.
+        address: Where it is.
+        guard_socket: Where a clock guard listens; ``None`` for the usual places alone.
+    """
+
+    def __init__(
+        self, device: Device, address: DeviceAddress, *, guard_socket: Path | None = None
+    ) -> None:
+        self._device = device
+        self._address = address
+        self._guard_socket = guard_socket
+
+    def apply(self, point: OperatingPoint) -> Receipt:
+        """Find that ``point`` is in force: the driver's defaults, or a power limit by name.
+
+        Raises:
+            ConfigError: If a clock is to be locked.
+            ForeignSettingError: If something else is in force.
+        """
+        if point.locks_clocks:
+            raise ConfigError(
+                f"observe-only measures at the driver's own clocks, but {point.label} was asked "
+                "for; drop the clocks, or allow control."
+            )
+        self.require_held()
+        prior = prior_point(self._device)
+        require_own_limit(self._device, point, prior)
+        return take_receipt(self._device, point, prior, set_by="nobody")
+
+    def reset(self) -> None:
+        """Do nothing: nothing was set."""
+
+    def require_held(self) -> None:
+        """Raise :class:`ForeignSettingError` if a clock guard has set something, or left it set."""
+        entry = owed_on(self._address, self._guard_socket)
+        if entry is not None:
+            raise ForeignSettingError(
+                f"{self._address.uuid} must be as the driver left it, but a clock guard's journal "
+                f"says that pid {entry.pid} of uid {entry.uid} had it set to "
+                f"{'another point' if entry.requested is None else entry.requested.label} at "
+                f"{entry.time}, and not that it was restored; wait until it is, or have it "
+                "restored with `joulelab guard --restore`."
+            )
+
+
+def owed_on(address: DeviceAddress, guard_socket: Path | None = None) -> Entry | None:
+    """Return what a clock guard has set on a device, or left set; ``None`` if nothing is known.
+
+    Args:
+        address: The device.
+        guard_socket: Where a clock guard listens, besides the usual places.
+    """
+    address = with_store(address)
+    sockets = [
+        guard_socket,
+        default_socket_path(address),
+        user_socket_path(os.getuid()),
+        user_socket_path(0),
+    ]
+    for socket_path in dict.fromkeys(path for path in sockets if path is not None):
+        folder = GuardSettings(socket_path=socket_path).state_dir
+        if _is_believed(folder) and (entry := Journal(folder).owed_of(address)) is not None:
+            return entry
+    return None
+
+
+def _is_believed(folder: Path) -> bool:
+    """Whether a journal is root's or this user's own; anybody could write another."""
+    try:
+        return folder.stat().st_uid in (0, os.getuid()) and os.access(folder, os.R_OK | os.X_OK)
+    except OSError:
+        return False

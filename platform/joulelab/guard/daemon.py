@@ -19,10 +19,9 @@ from pathlib import Path
 
 from joulelab.devices import DEVICES
 from joulelab.errors import ConfigError, GuardError, JouleLabError
-from joulelab.guard.heartbeat import stands_still
 from joulelab.guard.process import run_guard
+from joulelab.guard.processes import is_readable, stands_still
 from joulelab.guard.settings import GuardSettings
-from joulelab.guard.waiting import is_readable
 
 _NOT_NEEDED = 3
 _QUICK_DEATH_S = 1.0

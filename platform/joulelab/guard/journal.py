@@ -1,16 +1,17 @@
 """What the guard set, written down before it was set."""
 
-import json
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
+from joulelab.core.codec import from_json, to_json
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
+from joulelab.errors import TrackingError
 
 Event = Literal["set", "restored"]
 """``set``: about to be set. ``restored``: verified to be back."""
@@ -99,7 +100,7 @@ class Journal:
             boot_id=boot_id(),
         )
         path = self.path_of(address)
-        size_b = _append(path, (json.dumps(asdict(entry), separators=(",", ":")) + "\n").encode())
+        size_b = _append(path, f"{to_json(entry)}\n".encode())
         if event == "restored" and size_b > _ROTATE_B:
             path.replace(path.with_suffix(".old"))
 
@@ -174,12 +175,6 @@ def _last_entry(path: Path) -> Entry | None:
 
 def _parsed(line: bytes) -> Entry | None:
     try:
-        values: dict[str, Any] = json.loads(line)
-        values["address"] = DeviceAddress(**values["address"])
-        if values["event"] not in get_args(Event):
-            return None
-        for name in ("prior", "requested"):
-            values[name] = None if values[name] is None else OperatingPoint(**values[name])
-        return Entry(**values)
-    except (ValueError, KeyError, TypeError):
+        return from_json(Entry, line)
+    except (ValueError, TrackingError):
         return None

@@ -10,14 +10,14 @@ from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.core.receipt import Receipt
 from joulelab.devices.base import Device
-from joulelab.devices.knobs import check_point
-from joulelab.devices.readback import (
+from joulelab.devices.control import (
     amend,
     prior_point,
     require_own_limit,
     take_receipt,
     verify_restored,
 )
+from joulelab.devices.knobs import check_point
 from joulelab.errors import (
     ConfigError,
     DevicePermissionError,

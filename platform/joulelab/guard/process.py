@@ -13,12 +13,19 @@ from pathlib import Path
 from types import FrameType
 
 from joulelab.errors import GuardError
-from joulelab.guard.heartbeat import Heartbeat, author_of, is_stopped, notify_systemd, stands_still
-from joulelab.guard.launch import daemon_command, daemon_environment
-from joulelab.guard.link import Link
+from joulelab.guard.connection import Link
+from joulelab.guard.processes import (
+    Heartbeat,
+    author_of,
+    daemon_command,
+    daemon_environment,
+    is_readable,
+    is_stopped,
+    notify_systemd,
+    stands_still,
+)
 from joulelab.guard.server import GuardServer
 from joulelab.guard.settings import GuardSettings
-from joulelab.guard.waiting import is_readable
 
 _ENDINGS = (signal.SIGTERM, signal.SIGINT)
 _LOCK_WAIT_S = 3.0

@@ -4,13 +4,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from joulelab import errors
+from joulelab.core.codec import decoded
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
-from joulelab.core.receipt import Receipt
-from joulelab.errors import ConfigError, GuardError, JouleLabError
+from joulelab.errors import ConfigError, GuardError, JouleLabError, TrackingError
+
+T = TypeVar("T")
 
 PROTOCOL = 2
 """What is said with every message; 1 was before there was a version."""
@@ -133,13 +135,12 @@ def address_from(value: Any) -> DeviceAddress:
     Raises:
         ConfigError: If it is none.
     """
-    fields = _object("address", value, {"backend", "uuid", "store"})
-    names, store = [fields.get("backend"), fields.get("uuid")], fields.get("store")
-    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+    address = _asked(DeviceAddress, value, "address")
+    if not all(map(_NAME.fullmatch, (address.backend, address.uuid))):
         raise ConfigError(f"address needs the names backend and uuid, got {value!r:.200}.")
-    if store is not None and not (isinstance(store, str) and store.isprintable()):
-        raise ConfigError(f"store must be the path of a folder, got {store!r:.200}.")
-    return DeviceAddress(**fields)
+    if address.store is not None and not address.store.isprintable():
+        raise ConfigError(f"store must be the path of a folder, got {address.store!r:.200}.")
+    return address
 
 
 def point_from(value: Any) -> OperatingPoint:
@@ -148,42 +149,11 @@ def point_from(value: Any) -> OperatingPoint:
     Raises:
         ConfigError: If it is none.
     """
-    knobs = _object("point", value, {"sm_clock_mhz", "mem_clock_mhz", "power_limit_w"})
-    for name, setting in knobs.items():
-        allowed = (int, float) if name == "power_limit_w" else (int,)
-        if setting is not None and type(setting) not in allowed:
-            raise ConfigError(f"{name} must be a number, got {setting!r:.80}.")
-    return OperatingPoint(**knobs)
+    return _asked(OperatingPoint, value, "point")
 
 
-def receipt_from(value: dict[str, Any]) -> Receipt:
-    """Read a receipt from a reply."""
-    held = value.pop("held")
-    return Receipt(
-        requested=OperatingPoint(**value.pop("requested")),
-        prior=OperatingPoint(**value.pop("prior")),
-        held=None if held is None else OperatingPoint(**held),
-        **value,
-    )
-
-
-def status_from(value: dict[str, Any]) -> GuardStatus:
-    """Read a status from a reply."""
-    return GuardStatus(
-        pid=value["pid"],
-        watchdog_pid=value["watchdog_pid"],
-        leases=tuple(HeldLease(**_with_address(lease)) for lease in value["leases"]),
-        pending=tuple(PendingRestore(**_with_address(one)) for one in value["pending"]),
-    )
-
-
-def _with_address(value: dict[str, Any]) -> dict[str, Any]:
-    return {**value, "address": DeviceAddress(**value["address"])}
-
-
-def _object(name: str, value: Any, known: set[str]) -> dict[str, Any]:
-    if not isinstance(value, dict) or not value.keys() <= known:
-        raise ConfigError(
-            f"{name} must be an object of {', '.join(sorted(known))}, got {value!r:.200}."
-        )
-    return value
+def _asked(kind: type[T], value: Any, name: str) -> T:
+    try:
+        return decoded(kind, value, name)
+    except TrackingError as error:
+        raise ConfigError(str(error)) from error

@@ -13,10 +13,10 @@ from typing import Any
 from joulelab.devices.choice import is_hardware
 from joulelab.errors import ConfigError, GuardError, JouleLabError
 from joulelab.guard.connection import Connection
-from joulelab.guard.heartbeat import BEAT_S
 from joulelab.guard.journal import Journal
 from joulelab.guard.kept_device import OpenDevice
 from joulelab.guard.lending import Lending, open_registered
+from joulelab.guard.processes import BEAT_S
 from joulelab.guard.protocol import (
     PROTOCOL,
     GuardStatus,
@@ -72,9 +72,9 @@ class GuardServer:
         self._answers: dict[str, Answer] = {
             "lease": self._lease,
             "apply": self._apply,
-            "reset": self._reset,
-            "renew": self._renew,
-            "release": self._release,
+            "reset": lambda connection, _: self._lending.reset(connection),
+            "renew": lambda connection, _: self._lending.renew(connection),
+            "release": lambda connection, _: self._lending.take_back(connection, "given back"),
             "status": self._status,
             "stop": self._stop,
         }
@@ -155,15 +155,6 @@ class GuardServer:
 
     def _apply(self, connection: Connection, request: Mapping[str, Any]) -> dict[str, Any]:
         return asdict(self._lending.apply(connection, point_from(request.get("point"))))
-
-    def _reset(self, connection: Connection, _: Mapping[str, Any]) -> None:
-        self._lending.reset(connection)
-
-    def _renew(self, connection: Connection, _: Mapping[str, Any]) -> None:
-        self._lending.renew(connection)
-
-    def _release(self, connection: Connection, _: Mapping[str, Any]) -> None:
-        self._lending.take_back(connection, "given back")
 
     def _status(self, _: Connection, __: Mapping[str, Any]) -> dict[str, Any]:
         status = GuardStatus(

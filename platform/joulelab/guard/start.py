@@ -8,12 +8,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from joulelab.core.codec import decoded
 from joulelab.errors import GuardError
-from joulelab.guard.launch import daemon_command, daemon_environment
-from joulelab.guard.link import Link
-from joulelab.guard.protocol import status_from
+from joulelab.guard.connection import Link
+from joulelab.guard.processes import daemon_command, daemon_environment, wait_until_ended
+from joulelab.guard.protocol import GuardStatus
 from joulelab.guard.settings import SYSTEM_SOCKET, GuardSettings
-from joulelab.guard.waiting import wait_until_ended
 
 IDLE_EXIT_S = 300.0
 """After so long without a client, a guard that was started on demand ends."""
@@ -105,7 +105,7 @@ def _ended_idle_one(socket_path: Path) -> bool:
     """
     try:
         with Link(socket_path) as link:
-            status = status_from(link.request("status", any_version=True))
+            status = decoded(GuardStatus, link.request("status", any_version=True))
             if status.leases or status.pending:
                 return False
             pids = [pid for pid in (status.watchdog_pid, status.pid) if pid is not None]

@@ -22,8 +22,7 @@ from joulelab.core.validity import (
 )
 from joulelab.devices.base import Device
 from joulelab.errors import DeviceLostError, MeasurementError
-from joulelab.monitor.opening import OwnProcesses
-from joulelab.monitor.sensors import Sensors
+from joulelab.monitor.sensors import OwnProcesses, Sensors
 from joulelab.monitor.window import VOIDING, GpuUse
 from joulelab.sampling.sampler import SampleLog
 

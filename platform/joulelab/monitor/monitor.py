@@ -16,8 +16,7 @@ from joulelab.devices.base import Device
 from joulelab.errors import ConfigError
 from joulelab.monitor.cpu import Rapl
 from joulelab.monitor.gpu_watch import GpuWatch, Span
-from joulelab.monitor.opening import OwnProcesses, counts_processors, find_gpus
-from joulelab.monitor.sensors import hold, let_go
+from joulelab.monitor.sensors import OwnProcesses, counts_processors, find_gpus, hold, let_go
 from joulelab.monitor.window import CpuUse, Window
 
 _UNREAD = (

@@ -1,10 +1,9 @@
-"""Which of a process's GPUs PyTorch computes on, where it is loaded and in use."""
+"""Whose descendant a process is, and on which of its GPUs PyTorch computes, where it is in use."""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any
 
 from joulelab.errors import DeviceNotFoundError
 
@@ -27,7 +26,7 @@ def computing_on(uuid: str) -> Generator[None]:
     if not torch.cuda.is_available():
         yield
         return
-    with torch.cuda.device(_index_of(uuid, torch)):
+    with torch.cuda.device(_index_of(uuid)):
         yield
 
 
@@ -49,20 +48,42 @@ def uses(uuid: str) -> bool | None:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None
-    index = _index_of(uuid, torch)
+    index = _index_of(uuid)
     held_b = [torch.cuda.memory_reserved(each) for each in range(torch.cuda.device_count())]
     if any(held_b):
         return bool(held_b[index])
     return True if torch._C._cuda_hasPrimaryContext(index) else None  # noqa: SLF001 - no public way
 
 
-def _index_of(uuid: str, torch: Any) -> int:
-    count = torch.cuda.device_count()
-    seen = [str(torch.cuda.get_device_properties(index).uuid) for index in range(count)]
+def seen_uuids() -> list[str]:
+    """Return the GPUs that PyTorch sees, in CUDA's order."""
+    import torch
+
+    there = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+    return [str(getattr(each, "uuid", "a GPU without UUID")) for each in there]
+
+
+def is_same(uuid: str, other: str) -> bool:
+    """Whether both name one GPU; PyTorch leaves the beginning out."""
+    return uuid.removeprefix("GPU-").lower() == other.removeprefix("GPU-").lower()
+
+
+def _index_of(uuid: str) -> int:
+    seen = seen_uuids()
     for index, each in enumerate(seen):
-        if each.removeprefix("GPU-").lower() == uuid.removeprefix("GPU-").lower():
+        if is_same(each, uuid):
             return index
     raise DeviceNotFoundError(
         f"Programs of this process must run on {uuid}, but PyTorch sees {', '.join(seen)} alone; "
         "see CUDA_VISIBLE_DEVICES."
     )
+
+
+def descends(pid: int, roots: Collection[int]) -> bool:
+    """Whether a process is one of ``roots``, or runs on behalf of one; it must run to be asked."""
+    import psutil
+
+    try:
+        return pid in roots or any(each.pid in roots for each in psutil.Process(pid).parents())
+    except psutil.Error:
+        return False

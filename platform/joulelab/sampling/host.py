@@ -19,8 +19,7 @@ from joulelab.errors import (
     MeasurementError,
 )
 from joulelab.extras import missing_extra
-from joulelab.sampling.cuda_device import uses
-from joulelab.sampling.descent import descends
+from joulelab.sampling.cuda_device import descends, uses
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
 

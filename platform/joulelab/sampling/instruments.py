@@ -5,7 +5,6 @@ from typing import Self
 
 from typing_extensions import override
 
-from joulelab.core.clock import Clock
 from joulelab.core.counter import EnergyCounter
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.procedure import Procedure
@@ -18,8 +17,8 @@ from joulelab.sampling.tick_tracker import TickTracker
 from joulelab.sampling.window_loop import Interval
 
 
-class Instruments:
-    """The sampler and, where the device has an energy counter, the meter.
+class Instruments(Edges):
+    """The sampler and, where the device has an energy counter, the meter; both see an edge.
 
     Args:
         device: What to watch.
@@ -40,8 +39,7 @@ class Instruments:
         )
         has_counter = device.capabilities().has_energy_counter
         self.meter = Meter(device, tracker=tracker) if has_counter else None
-        margin_s = 2 * max(POLL_PERIOD_S, procedure.sample_period_s or 0.0)
-        self.edges = WindowEdges(self._clock, self.sampler, self.meter, margin_s)
+        self._margin_s = 2 * max(POLL_PERIOD_S, procedure.sample_period_s or 0.0)
 
     def __enter__(self) -> Self:
         self._start_s = self._clock.now_s()
@@ -65,6 +63,30 @@ class Instruments:
         """Time between the counter's ticks, or between samples where there is no counter."""
         return self.meter.tick_s if self.meter is not None else POLL_PERIOD_S
 
+    @property
+    @override
+    def margin_s(self) -> float:
+        return self._margin_s
+
+    @override
+    def expect_edge(self, at_s: float) -> None:
+        if self.meter is not None:
+            self.meter.expect_edge(at_s)
+
+    @override
+    def mark_edge(self, at_s: float) -> None:
+        if self.meter is not None:
+            self.meter.mark_edge(at_s)
+
+    @override
+    def bracketed(self, since_s: float) -> bool:
+        """Whether samples, a whole look and a tick have passed an edge at ``since_s``."""
+        if not self.sampler.has_looked_closely(since_s):
+            return False
+        if self._clock.now_s() - since_s < self._margin_s:
+            return False
+        return self.meter is None or self.meter.bracketed(since_s)
+
     def check(self) -> None:
         """Raise what has gone wrong in the background, if anything."""
         self.sampler.raise_if_failed()
@@ -81,48 +103,6 @@ class Instruments:
         self.check()
         counter = EnergyCounter(self.meter.polls()) if self.meter is not None else None
         return Readings(counter, self.sampler.log())
-
-
-class WindowEdges(Edges):
-    """Has an edge seen by all that watches: the power samples, the sampler and the meter.
-
-    Args:
-        clock: The device's clock.
-        sampler: Asked for a whole look after an edge.
-        meter: Told of edges; ``None`` where the device has no energy counter.
-        margin_s: How long after an edge the power samples are sure to have passed it.
-    """
-
-    def __init__(
-        self, clock: Clock, sampler: Sampler, meter: Meter | None, margin_s: float
-    ) -> None:
-        self._clock = clock
-        self._sampler = sampler
-        self._meter = meter
-        self._margin_s = margin_s
-
-    @property
-    @override
-    def margin_s(self) -> float:
-        return self._margin_s
-
-    @override
-    def expect_edge(self, at_s: float) -> None:
-        if self._meter is not None:
-            self._meter.expect_edge(at_s)
-
-    @override
-    def mark_edge(self, at_s: float) -> None:
-        if self._meter is not None:
-            self._meter.mark_edge(at_s)
-
-    @override
-    def bracketed(self, since_s: float) -> bool:
-        if not self._sampler.has_looked_closely(since_s):
-            return False
-        if self._clock.now_s() - since_s < self._margin_s:
-            return False
-        return self._meter is None or self._meter.bracketed(since_s)
 
 
 class Readings:

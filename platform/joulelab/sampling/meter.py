@@ -6,15 +6,13 @@ known, each of those takes two reads, and hardly any are made in between.
 """
 
 import threading
-import time
 from typing import Protocol
 
 from typing_extensions import override
 
-from joulelab.core.clock import Ticker
 from joulelab.core.ticks import CounterPolls
 from joulelab.devices.base import Device
-from joulelab.sampling.failure import raise_kept
+from joulelab.sampling.background import Background
 from joulelab.sampling.tick_tracker import TickTracker
 
 UPKEEP_PERIOD_S = 4.0
@@ -50,7 +48,7 @@ class Edges(Protocol):
         ...
 
 
-class Meter(Edges):
+class Meter(Background, Edges):
     """Polls the energy counter of a device in the background, on the device's own clock.
 
     Args:
@@ -60,8 +58,7 @@ class Meter(Edges):
     """
 
     def __init__(self, device: Device, *, tracker: TickTracker | None = None) -> None:
-        self._device = device
-        self._clock = device.clock
+        super().__init__(device, "The energy counter could not be read")
         self._polls: list[tuple[float, float, float]] = []
         self._tracker = TickTracker() if tracker is None else tracker
         self._expected_s = float("inf")
@@ -70,11 +67,7 @@ class Meter(Edges):
         self._timed_s = -float("inf")
         self._soon_s = -float("inf")
         self._due_s = -float("inf")
-        self._error: Exception | None = None
-        self._ticker: Ticker | None = None
         self._planning = threading.Lock()
-        self.cpu_s = 0.0
-        """CPU time that polling took so far."""
 
     @property
     def tick_s(self) -> float:
@@ -91,20 +84,6 @@ class Meter(Edges):
         self._due_s = self._clock.now_s()
         self._ticker = self._clock.every(UPKEEP_PERIOD_S, self._beat)
         self._plan()
-
-    def stop(self) -> None:
-        """Poll no more. Safe to call twice, and before :meth:`start`."""
-        if self._ticker is not None:
-            self._ticker.stop()
-
-    def raise_if_failed(self) -> None:
-        """Raise what ended the polling, if anything did.
-
-        Raises:
-            DeviceLostError: If the device has gone.
-            MeasurementError: If a read failed in another way.
-        """
-        raise_kept(self._error, "The energy counter could not be read")
 
     def polls(self) -> CounterPolls:
         """Return all reads so far."""
@@ -137,17 +116,11 @@ class Meter(Edges):
             return CONTINUOUS_LEAD_S
         return LEAD_TICKS * self.tick_s + LEAD_SLACK_S
 
-    def _beat(self) -> None:
-        if self._error is not None:
-            return
-        cpu_s, now_s = time.thread_time(), self._clock.now_s()
-        try:
-            if now_s >= self._due_s:
-                self._poll(now_s - self._due_s)
-            self._plan()
-        except Exception as error:  # a thread's top frame; raise_if_failed tells
-            self._error = error
-        self.cpu_s += time.thread_time() - cpu_s
+    @override
+    def _act(self, now_s: float) -> None:
+        if now_s >= self._due_s:
+            self._poll(now_s - self._due_s)
+        self._plan()
 
     def _poll(self, delay_s: float) -> None:
         before_s = self._clock.now_s()
@@ -187,3 +160,41 @@ class Meter(Edges):
                 wait_s /= 2
             self._upkeep_s = last_s + wait_s
         return self._upkeep_s
+
+
+_LOOK_S = 0.02
+_AHEAD_S = 1.0
+"""For so long ahead ticks are to be foreseen."""
+_LIMIT_S = 4.0
+"""A counter that shows no ticks for so long is left to the measurement, which says why."""
+
+
+def find_ticks(device: Device, tracker: TickTracker) -> float:
+    """Poll the counter of ``device`` until ``tracker`` foresees its ticks.
+
+    Returns at once where they are known already, or there is no counter.
+
+    Returns:
+        CPU time that it took, in seconds.
+
+    Raises:
+        DeviceLostError: If the device has gone.
+        MeasurementError: If the counter cannot be read.
+    """
+    clock = device.clock
+    until_s = clock.now_s() + _LIMIT_S
+    if tracker.is_settled or not device.capabilities().has_energy_counter:
+        return 0.0
+    meter = Meter(device, tracker=tracker)
+    meter.start()
+    try:
+        while not _knows(tracker, clock.now_s()) and clock.now_s() < until_s:
+            clock.sleep_s(_LOOK_S)
+            meter.raise_if_failed()
+    finally:
+        meter.stop()
+    return meter.cpu_s
+
+
+def _knows(tracker: TickTracker, now_s: float) -> bool:
+    return tracker.is_settled and tracker.is_fresh(now_s + _AHEAD_S)

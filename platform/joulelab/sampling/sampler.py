@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
-from joulelab.core.clock import Ticker
 from joulelab.core.course import SlowLook
 from joulelab.core.device import Activity, DeviceState, Look
 from joulelab.core.trace import PowerTrace
 from joulelab.devices.base import ActivityProbe, Device
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.sampling.failure import raise_kept
+from joulelab.sampling.background import Background
 from joulelab.sampling.power_buffer import PowerBuffer
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class SampleLog:
     num_dropped: int
 
 
-class Sampler:
+class Sampler(Background):
     """Background sampling of one device on the device's own clock.
 
     Takes the driver's buffered power samples where there are any, else polls power. An error
@@ -92,10 +92,9 @@ class Sampler:
     ) -> None:
         if period_s is not None and not 0.01 <= period_s <= 1:
             raise ConfigError(f"period_s must be within 0.01 and 1 or None, got {period_s}.")
+        super().__init__(device, "Sampling stopped")
         capabilities = device.capabilities()
-        self._device = device
         self._seen = seen
-        self._clock = device.clock
         self._has_memory_power = capabilities.has_memory_power
         self._counts_activity = counts_activity and capabilities.has_activity
         self._probe: ActivityProbe | None = None
@@ -111,30 +110,14 @@ class Sampler:
         self._looked_s = self._drained_s = self._looked_closely_s = self._asked_s = -np.inf
         self._num_excesses = 0
         self._start_s = self._billed_from_s = self._clock.now_s()
-        self._cpu_s = self._call_s = self._bill_s = 0.0
-        self._error: Exception | None = None
+        self._call_s = self._bill_s = 0.0
         self._lock = threading.RLock()
-        self._ticker: Ticker | None = None
 
     def start(self) -> None:
         """Sample until :meth:`stop`."""
         self._start_s = self._clock.now_s()
         self._billed_from_s = self._start_s + FIRST_CALLS_S
         self._ticker = self._clock.every(self._period_s, self._beat)
-
-    def stop(self) -> None:
-        """Sample no more. Safe to call twice, and before :meth:`start`."""
-        if self._ticker is not None:
-            self._ticker.stop()
-
-    def raise_if_failed(self) -> None:
-        """Raise what ended the sampling, if anything did.
-
-        Raises:
-            DeviceLostError: If the device has gone.
-            MeasurementError: If a reading failed in another way.
-        """
-        raise_kept(self._error, "Sampling stopped")
 
     def has_looked_closely(self, since_s: float) -> bool:
         """Whether a whole look was taken after ``since_s``; asks for one if not."""
@@ -156,28 +139,22 @@ class Sampler:
         cpu_s = time.thread_time()
         with self._lock:
             self._drain(self._clock.now_s())
-            self._cpu_s += time.thread_time() - cpu_s
+            self.cpu_s += time.thread_time() - cpu_s
             elapsed_s = max(self._clock.now_s() - self._start_s, 1e-9)
             return SampleLog(
                 trace=self._power.trace(),
                 looks=tuple(self._looks),
                 slow_looks=tuple(self._slow_looks),
-                cpu_share=self._cpu_s / elapsed_s,
+                cpu_share=self.cpu_s / elapsed_s,
                 call_share=self._call_s / elapsed_s,
                 period_s=self._period_s,
                 num_dropped=self._power.num_dropped + self._num_looks_dropped,
             )
 
-    def _beat(self) -> None:
-        if self._error is not None:
-            return
-        cpu_s, now_s = time.thread_time(), self._clock.now_s()
-        try:
-            with self._lock:
-                self._sample(now_s)
-        except Exception as error:  # a thread's top frame; raise_if_failed tells
-            self._error = error
-        self._bill(time.thread_time() - cpu_s, self._clock.now_s() - now_s)
+    @override
+    def _act(self, now_s: float) -> None:
+        with self._lock:
+            self._sample(now_s)
 
     def _sample(self, now_s: float) -> None:
         slack_s = self._period_s / 2
@@ -233,8 +210,9 @@ class Sampler:
         except MeasurementError:  # too few rows of DCGM's yet: the next read covers them
             return Activity()
 
+    @override
     def _bill(self, cpu_s: float, call_s: float) -> None:
-        self._cpu_s += cpu_s
+        super()._bill(cpu_s, call_s)
         self._call_s += call_s
         elapsed_s = self._clock.now_s() - self._billed_from_s
         if elapsed_s < 0:

@@ -25,7 +25,7 @@ from joulelab.core.validity import (
 )
 from joulelab.errors import TraceCoverageError
 from joulelab.sampling.instruments import Readings
-from joulelab.sampling.warmup import WarmUp
+from joulelab.sampling.readiness import WarmUp
 from joulelab.sampling.window_loop import Interval
 
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from joulelab.monitor.monitor import Monitor
 from joulelab.provenance import collect_provenance
-from joulelab.running.measure import Settings
-from joulelab.running.program import counted
+from joulelab.running.measure import Settings, counted
 from joulelab.serving.client import Answer
 from joulelab.serving.deployment import Deployment
 from joulelab.serving.result import Served, ServerUse

@@ -10,7 +10,7 @@ from joulelab.core.measurement import Provenance
 from joulelab.core.point import OperatingPoint
 from joulelab.core.receipt import Receipt
 from joulelab.monitor.window import CpuUse, GpuTotals, GpuUse
-from joulelab.running.program import why_unknown
+from joulelab.running.measure import why_unknown
 from joulelab.serving.client import Answer
 from joulelab.serving.load import Load
 

@@ -1,25 +1,34 @@
 """What a study needs of wherever it runs, be it this process or a Ray cluster."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from rich.console import Console
 
+from joulelab.core.device import DeviceIdentity
+from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
+from joulelab.errors import ConfigError
+from joulelab.guard.settings import GuardSettings
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
 from joulelab.study.events import StudyEvent
 from joulelab.study.gpu import StudyGpu
 from joulelab.study.ledger import StudySummary
-from joulelab.study.places import study_name
+from joulelab.study.pool import WorkerPool
 from joulelab.study.progress import StudyProgress
 from joulelab.study.run import StudySetup, run_trials
+from joulelab.study.search_queue import Check, Search, SearchQueue
+from joulelab.study.worker import WorkerSettings
+from joulelab.tracking.durable import check_folder
 from joulelab.tracking.store import ResultStore
+from joulelab.workloads.parcel import Parcel
 
 Gpu = TypeVar("Gpu", bound=StudyGpu)
 
@@ -31,11 +40,15 @@ class AbstractLab(ABC, Generic[Gpu]):
         study: Name of the study; ``None`` for a new one named by the time.
         results_dir: Folder for the results of all studies.
         observe_only: Whether no setter of a GPU is called, ever.
+        guard_socket: Where clock guards listen; ``None`` for each node's own.
+        procedure: How each measurement is made.
     """
 
     study: str | None
     results_dir: str | Path
     observe_only: bool
+    guard_socket: Path | None
+    procedure: Procedure
 
     @abstractmethod
     def open(self, *workloads: str) -> AbstractContextManager[tuple[Gpu, ...]]:
@@ -51,7 +64,6 @@ class AbstractLab(ABC, Generic[Gpu]):
             DeviceNotFoundError: If there are too few GPUs.
         """
 
-    @abstractmethod
     def setup(
         self,
         gpus: Sequence[Gpu],
@@ -63,6 +75,8 @@ class AbstractLab(ABC, Generic[Gpu]):
     ) -> StudySetup:
         """Return what a study is carried out with.
 
+        What is stored where this process cannot see it, it stores a second time.
+
         Args:
             gpus: GPUs to use.
             folder: Results folder of the study.
@@ -73,6 +87,51 @@ class AbstractLab(ABC, Generic[Gpu]):
         Raises:
             ConfigError: If a workload cannot run there.
         """
+        how = WorkerSettings(
+            results_dir=folder,
+            procedure=self.procedure,
+            observe_only=self.observe_only,
+            guard_socket=self.guard_socket,
+            programs=self.programs(workloads),
+        )
+        return StudySetup(
+            gpus=gpus,
+            folder=folder,
+            make_pool=lambda: self.pool(gpus, how),
+            tracking_uri=self.store_uri,
+            make_queue=lambda search, check: self.queue(search, check, gpus, folder),
+            observe_only=self.observe_only,
+            settings=settings,
+            watch=self.watch,
+            on_event=on_event,
+        )
+
+    @property
+    @abstractmethod
+    def store_uri(self) -> str | None:
+        """MLflow store that results are delivered to, with its password; ``None`` for none."""
+
+    @abstractmethod
+    def pool(self, gpus: Sequence[Gpu], how: WorkerSettings) -> WorkerPool:
+        """Return those who measure on ``gpus``."""
+
+    def programs(self, _workloads: Collection[str]) -> tuple[Parcel, ...]:
+        """Return users' programs for processes that do not find them by themselves.
+
+        Raises:
+            ConfigError: If one cannot be sent there.
+        """
+        return ()
+
+    def queue(
+        self, search: Search, check: Check, _gpus: Sequence[Gpu], _folder: Path
+    ) -> SearchQueue:
+        """Return the queue of a search."""
+        return SearchQueue(search, check)
+
+    def watch(self, _study: str) -> AbstractContextManager[object]:
+        """Return what watches over the study of that name while it runs."""
+        return nullcontext()
 
     @abstractmethod
     def score(
@@ -102,6 +161,18 @@ class AbstractLab(ABC, Generic[Gpu]):
     def console(self) -> Console:
         """Return where progress is shown."""
 
+    def check_product(self, gpus: Sequence[Gpu]) -> None:
+        """Refuse GPUs of several products, whose results cannot be compared.
+
+        Raises:
+            ConfigError: Names the products.
+        """
+        if len(products := sorted({gpu.identity.name for gpu in gpus})) > 1:
+            raise ConfigError(
+                f"One study compares GPUs of one product, but there are {products}; name those of "
+                "one, or restrict the allocation to them."
+            )
+
     def folder(self, kind: str, gpus: Sequence[Gpu]) -> Path:
         """Return the results folder of a study, by its name or one of kind, GPU and time."""
         now = datetime.now().astimezone()
@@ -130,3 +201,36 @@ class AbstractLab(ABC, Generic[Gpu]):
         with StudyProgress(self.console()) as progress:
             setup = self.setup(gpus, folder, workloads, settings=settings, on_event=progress)
             return run_trials(trials, setup, conclude)
+
+
+def study_name(kind: str, gpu: DeviceIdentity, now: datetime) -> str:
+    """Return the name of a study, made of its kind, its GPU and the time."""
+    product = gpu.name.removeprefix("NVIDIA ").replace(" ", "-").lower()
+    return f"{plain(kind)}-{product}-{now:%Y%m%d-%H%M%S}"
+
+
+def plain(text: str) -> str:
+    """Return ``text`` as a part of a file's name: of a program, without folders and colons."""
+    return re.sub(r"[^\w.=-]+", "-", text).strip("-.")
+
+
+def check_guard_socket(path: Path | None) -> None:
+    """Refuse, before anything is measured, a socket at which no clock guard can listen.
+
+    Args:
+        path: Where it is to listen on this node; ``None`` for the node's own.
+
+    Raises:
+        ConfigError: If it is not absolute or too long, is another kind of file, or its folder is
+            absent or cannot be written to.
+    """
+    if path is None or GuardSettings(socket_path=path).socket_path.is_socket():
+        return
+    if path.exists():
+        raise ConfigError(f"A clock guard listens at a Unix socket, but {path} is none.")
+    if not path.parent.parent.is_dir():
+        raise ConfigError(
+            f"A clock guard makes the folder of its socket, but {path.parent.parent} is no folder."
+        )
+    if path.parent.exists():
+        check_folder(path.parent)

@@ -1,10 +1,13 @@
 """A GPU that takes part in a study, and what may be asked of it."""
 
+import socket
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from joulelab.core.bounds import check_range
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
+from joulelab.devices import DEVICES
 from joulelab.errors import ConfigError
 from joulelab.hardware import spec_for
 
@@ -24,6 +27,17 @@ class StudyGpu:
     identity: DeviceIdentity
     capabilities: Capabilities
     hostname: str
+
+    @classmethod
+    def of(cls, address: DeviceAddress) -> "StudyGpu":
+        """Ask the device at ``address``, on this machine, what it is."""
+        with closing(DEVICES[address.backend].open(address)) as device:
+            return StudyGpu(
+                address=address,
+                identity=device.identity(),
+                capabilities=device.capabilities(),
+                hostname=socket.gethostname(),
+            )
 
     @property
     def uuid(self) -> str:

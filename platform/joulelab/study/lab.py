@@ -1,8 +1,7 @@
 """Where a study of this process runs, on what, and where its results go."""
 
-import socket
-from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from joulelab.analysis.search_wording import score_words
 from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
-from joulelab.devices import DEVICES
 from joulelab.devices.choice import find_visible, is_hardware
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
 from joulelab.sampling.cuda_device import computing_on, current_uuid
@@ -21,20 +19,16 @@ from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores, score_space
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies import STRATEGIES
-from joulelab.study.abstract_lab import AbstractLab
-from joulelab.study.events import StudyEvent
+from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
 from joulelab.study.gpu import StudyGpu
 from joulelab.study.ledger import StudySummary
-from joulelab.study.places import check_guard_socket
 from joulelab.study.pool import LocalPool
 from joulelab.study.progress import announced
-from joulelab.study.run import StudySetup
 from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.addresses import connectable
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.tracker_process import LocalTrackerProcess
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,16 +94,14 @@ class Lab(AbstractLab[StudyGpu]):
         if self.tracking_uri is not None:
             usable_uri(self.tracking_uri)
         check_guard_socket(self.guard_socket)
-        gpus = tuple(_study_gpu(address) for address in self._addresses())
-        if len(products := sorted({gpu.identity.name for gpu in gpus})) > 1:
-            raise ConfigError(f"One study compares GPUs of one product, got {products}.")
+        gpus = tuple(map(StudyGpu.of, self._addresses()))
+        self.check_product(gpus)
         yield gpus
 
     @override
     def score(
         self, space: SearchSpace, gpu: StudyGpu, folder: Path, *, metric: str | None = None
     ) -> Scores:
-        """Score what every cell of ``space`` puts out, on the GPU that PyTorch is to work on."""
         console = self.console()
         with announced("Scoring what is put out", console), computing_on(gpu.uuid):
             scores = score_space(space, metric=metric)
@@ -118,40 +110,16 @@ class Lab(AbstractLab[StudyGpu]):
 
     @override
     def strategy(self, name: str) -> MakeStrategy:
-        """Return what makes the search strategy called ``name``.
-
-        Raises:
-            UnknownNameError: If there is none; names the closest ones.
-        """
         return STRATEGIES[name]
 
+    @property
     @override
-    def setup(
-        self,
-        gpus: Sequence[StudyGpu],
-        folder: Path,
-        workloads: Collection[str],
-        *,
-        settings: object,
-        on_event: Callable[[StudyEvent], None],
-    ) -> StudySetup:
-        """Return what a study is carried out with; every workload can run in this process."""
-        how = WorkerSettings(
-            results_dir=folder,
-            procedure=self.procedure,
-            observe_only=self.observe_only,
-            guard_socket=self.guard_socket,
-        )
-        return StudySetup(
-            gpus=gpus,
-            folder=folder,
-            make_pool=lambda: LocalPool(gpus, how),
-            start_tracker=LocalTrackerProcess,
-            tracking_uri=None if self.tracking_uri is None else connectable(self.tracking_uri),
-            observe_only=self.observe_only,
-            settings=settings,
-            on_event=on_event,
-        )
+    def store_uri(self) -> str | None:
+        return None if self.tracking_uri is None else connectable(self.tracking_uri)
+
+    @override
+    def pool(self, gpus: Sequence[StudyGpu], how: WorkerSettings) -> LocalPool:
+        return LocalPool(gpus, how)
 
     @override
     def carry_out(
@@ -175,7 +143,6 @@ class Lab(AbstractLab[StudyGpu]):
 
     @override
     def console(self) -> Console:
-        """Return where progress is shown."""
         return Console(stderr=True, quiet=not self.progress)
 
     def _addresses(self) -> list[DeviceAddress]:
@@ -204,13 +171,3 @@ def _in_use(there: dict[str, DeviceAddress]) -> tuple[str, ...]:
     if current is None or current not in there or not is_hardware(there[current]):
         return ()
     return (current, *(uuid for uuid in there if uuid != current))
-
-
-def _study_gpu(address: DeviceAddress) -> StudyGpu:
-    with closing(DEVICES[address.backend].open(address)) as device:
-        return StudyGpu(
-            address=address,
-            identity=device.identity(),
-            capabilities=device.capabilities(),
-            hostname=socket.gethostname(),
-        )

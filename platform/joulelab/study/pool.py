@@ -1,7 +1,9 @@
 """Those who measure the trials of a study; here, this process, on one GPU after another."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+
+from typing_extensions import override
 
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError, JouleLabError, TrackingError
@@ -22,67 +24,22 @@ from joulelab.study.schedule import (
 from joulelab.study.worker import GpuWorker, WorkerSettings
 
 
-class WorkerPool(Protocol):
-    """Measures trials on the GPUs of a study; each result is stored before anybody is told."""
-
-    def run(
-        self,
-        trials: Sequence[Trial],
-        source: TrialSource | None = None,
-        *,
-        untied: Collection[str] = (),
-        must_stop: Callable[[], bool] = ...,
-    ) -> Iterator[PoolEvent]:
-        """Measure ``trials``, then those of ``source``; what happens is yielded as it happens.
-
-        Args:
-            trials: In the order in which to measure them.
-            source: Where more come from; asked again after every event.
-            untied: GPUs that are to begin with a sentinel.
-            must_stop: Asked between trials at the latest.
-
-        Raises:
-            TrackingError: If results cannot be stored.
-        """
-        ...
-
-    @property
-    def unfinished(self) -> tuple[Trial, ...]:
-        """Trials of the last run that no GPU was left for."""
-        ...
-
-    def close(self) -> None:
-        """Give the GPUs back at their former settings. Safe to call twice."""
-        ...
-
-
-class LocalPool:
-    """Measures in this process: a trial at a time, the GPUs by turns.
+class WorkerPool(ABC):
+    """Measures trials on the GPUs of a study; each result is stored before anybody is told.
 
     Args:
         gpus: The GPUs.
-        settings: How to measure, and where to write.
-        max_tries: How often a trial is tried in all.
-        max_strikes: Failures in a row that put a GPU out of service.
 
     Raises:
-        ConfigError: If there are no GPUs.
+        ConfigError: If there are none.
     """
 
-    def __init__(
-        self,
-        gpus: Sequence[StudyGpu],
-        settings: WorkerSettings,
-        *,
-        max_tries: int = 3,
-        max_strikes: int = 3,
-    ) -> None:
+    def __init__(self, gpus: Sequence[StudyGpu]) -> None:
         if not gpus:
             raise ConfigError("A study needs at least one GPU, got none.")
         self._gpus: Mapping[str, StudyGpu] = {gpu.uuid: gpu for gpu in gpus}
-        self._workers = {gpu.uuid: GpuWorker(gpu.address, settings) for gpu in gpus}
-        self._limits = {"max_tries": max_tries, "max_strikes": max_strikes}
         self._schedule = Schedule([], [])
+        self._source: TrialSource = NothingMore()
 
     def run(
         self,
@@ -94,37 +51,79 @@ class LocalPool:
     ) -> Iterator[PoolEvent]:
         """Measure ``trials``, then those of ``source``; what happens is yielded as it happens.
 
+        The source is asked again after every event, when whoever takes the events has dealt with
+        it. Ends when every trial is measured or given up and no more will come, when the source
+        has none although none is out, when no GPU is left in service, or when it must stop; what
+        is out then stays unfinished.
+
         Args:
             trials: In the order in which to measure them.
             source: Where more come from.
             untied: GPUs that are to begin with a sentinel.
-            must_stop: Asked before each trial.
+            must_stop: Asked between trials at the latest, on a cluster at least once a second.
 
         Raises:
-            TrackingError: If what was measured cannot be stored.
+            TrackingError: If results cannot be stored.
         """
-        self._schedule = Schedule(trials, self._workers, untied=untied, **self._limits)
-        source = source or NothingMore()
-        for uuid in self._workers:
-            yield self._opened(uuid)
-        was_idle = False
-        while not was_idle and (self._schedule.unfinished or not source.is_done):
-            was_idle = True
-            for uuid in [each for each in self._workers if each in self._schedule.in_service]:
-                if must_stop():
-                    return
-                if (trial := self._schedule.take_next(uuid, source)) is not None:
-                    was_idle = False
-                    yield TrialStarted(trial=trial, uuid=uuid)
-                    yield from self._attempt(trial, uuid)
+        self._schedule = Schedule(trials, self._uuids, untied=untied)
+        self._source = source or NothingMore()
+        yield from self._measure(must_stop)
 
     @property
     def unfinished(self) -> tuple[Trial, ...]:
         """Trials of the last run that no GPU was left for."""
         return self._schedule.unfinished
 
+    @abstractmethod
     def close(self) -> None:
         """Give the GPUs back at their former settings. Safe to call twice."""
+
+    @property
+    def _uuids(self) -> Collection[str]:
+        """GPUs that can be given trials."""
+        return self._gpus
+
+    @property
+    def _has_more(self) -> bool:
+        return bool(self._schedule.unfinished) or not self._source.is_done
+
+    @abstractmethod
+    def _measure(self, must_stop: Callable[[], bool]) -> Iterator[PoolEvent]:
+        """Measure what is scheduled, and what the source has."""
+
+
+class LocalPool(WorkerPool):
+    """Measures in this process: a trial at a time, the GPUs by turns.
+
+    Args:
+        gpus: The GPUs.
+        settings: How to measure, and where to write.
+
+    Raises:
+        ConfigError: If there are no GPUs.
+    """
+
+    def __init__(self, gpus: Sequence[StudyGpu], settings: WorkerSettings) -> None:
+        super().__init__(gpus)
+        self._workers = {gpu.uuid: GpuWorker(gpu.address, settings) for gpu in gpus}
+
+    @override
+    def _measure(self, must_stop: Callable[[], bool]) -> Iterator[PoolEvent]:
+        for uuid in self._workers:
+            yield self._opened(uuid)
+        was_idle = False
+        while not was_idle and self._has_more:
+            was_idle = True
+            for uuid in [each for each in self._workers if each in self._schedule.in_service]:
+                if must_stop():
+                    return
+                if (trial := self._schedule.take_next(uuid, self._source)) is not None:
+                    was_idle = False
+                    yield TrialStarted(trial=trial, uuid=uuid)
+                    yield from self._attempt(trial, uuid)
+
+    @override
+    def close(self) -> None:
         for worker in self._workers.values():
             worker.close()
 

@@ -1,5 +1,6 @@
 """What studies of this process return: numbers, tables, plots, a report."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,17 @@ from joulelab.registry import unknown_name
 from joulelab.searching.scores import Scores
 from joulelab.study.ledger import StudySummary
 from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import StudyHeader
 
 if TYPE_CHECKING:  # pandas and matplotlib take a second; numbers alone need neither
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from joulelab.analysis.study_report import StudyReport
+
 
 @dataclass(frozen=True, kw_only=True)
-class StudyResult:
+class StudyResult(ABC):
     """What every study returns.
 
     Attributes:
@@ -40,6 +44,15 @@ class StudyResult:
     def measurements(self) -> tuple[Measurement, ...]:
         """Everything that was measured, valid or not, read from the folder."""
         return tuple(ResultStore(self.folder).read())
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report as an HTML page that needs no other file, and return its path."""
+        require(*ANALYSIS)
+        return self._report(ResultStore(self.folder).read_study()).write_page(Path(path))
+
+    @abstractmethod
+    def _report(self, header: StudyHeader | None) -> "StudyReport":
+        """Return what the page holds."""
 
     def _choose(self, phase: str | None, phases: Sequence[str]) -> str:
         if phase is None and len(phases) == 1:
@@ -98,16 +111,13 @@ class MeasureResult(StudyResult):
         title = f"{first.configuration.workload} on {first.device.name}"
         return drawn(trace_figure(traces, title=title), path)
 
-    def report(self, path: str | Path) -> Path:
-        """Write a report as an HTML page that needs no other file, and return its path."""
-        require(*ANALYSIS)
+    @override
+    def _report(self, header: StudyHeader | None) -> "StudyReport":
         from joulelab.analysis.sweep import analyse_sweep
         from joulelab.analysis.sweep_report import sweep_report
 
         measurements = self.measurements
-        header = ResultStore(self.folder).read_study()
-        report = sweep_report(analyse_sweep(measurements), measurements, header=header)
-        return report.write_page(Path(path))
+        return sweep_report(analyse_sweep(measurements), measurements, header=header)
 
     @override
     def __str__(self) -> str:
@@ -173,12 +183,11 @@ class SweepStudy(StudyResult):
             raise MeasurementError("A plot needs two points that were measured validly.")
         return drawn(phase_figure(found), path)
 
-    def report(self, path: str | Path) -> Path:
-        """Write the report as an HTML page that needs no other file, and return its path."""
+    @override
+    def _report(self, header: StudyHeader | None) -> "StudyReport":
         from joulelab.analysis.sweep_report import sweep_report
 
-        header = ResultStore(self.folder).read_study()
-        return sweep_report(self.result, self.measurements, header=header).write_page(Path(path))
+        return sweep_report(self.result, self.measurements, header=header)
 
     @override
     def __str__(self) -> str:
@@ -242,12 +251,11 @@ class SearchStudy(StudyResult):
             raise MeasurementError("A plot needs two configurations that were measured validly.")
         return drawn(front_figure(self.result), path)
 
-    def report(self, path: str | Path) -> Path:
-        """Write the report as an HTML page that needs no other file, and return its path."""
+    @override
+    def _report(self, header: StudyHeader | None) -> "StudyReport":
         from joulelab.analysis.search_report import search_report
 
-        header = ResultStore(self.folder).read_study()
-        return search_report(self.result, self.measurements, header=header).write_page(Path(path))
+        return search_report(self.result, self.measurements, header=header)
 
     @override
     def __str__(self) -> str:

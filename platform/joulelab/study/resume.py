@@ -17,9 +17,8 @@ from joulelab.searching.base import Outcome
 from joulelab.study.gpu import StudyGpu
 from joulelab.study.outcomes import outcome_of, spent_j
 from joulelab.study.schedule import MACHINERY
-from joulelab.tracking.codec import measurement_from_json
 from joulelab.tracking.durable import read_lines
-from joulelab.tracking.store import ResultStore
+from joulelab.tracking.store import ResultStore, measurement_from_json
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload, no_cost
 

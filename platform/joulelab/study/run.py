@@ -26,7 +26,7 @@ from joulelab.study.trials import FixedTrials, StudyTrials
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader, discreet_header, flat_settings
 from joulelab.tracking.study_lock import StudyLock
-from joulelab.tracking.tracker_process import StartTracker, TrackerLink
+from joulelab.tracking.tracker_process import TrackerLink, TrackerProcess
 
 Conclude = Callable[[ResultStore, str], object]
 """Writes a study's answer into its store, told what ended it."""
@@ -41,7 +41,6 @@ class StudySetup:
         gpus: GPUs to use.
         folder: Results folder of the study, absolute.
         make_pool: Makes those who measure; not called if nothing is left to do.
-        start_tracker: Starts the process that writes to the tracking store.
         tracking_uri: That store, with its password; ``None`` for none.
         make_queue: Makes the queue of a search, which hands out what the strategy asks for.
         observe_only: Whether no setter is called, ever.
@@ -53,21 +52,12 @@ class StudySetup:
     gpus: Sequence[StudyGpu]
     folder: Path
     make_pool: Callable[[], WorkerPool]
-    start_tracker: StartTracker
     tracking_uri: str | None = None
     make_queue: Callable[[Search, Check], SearchQueue] = SearchQueue
     observe_only: bool = False
     settings: object = None
     watch: Callable[[str], AbstractContextManager[object]] = nullcontext
     on_event: Callable[[StudyEvent], None] = lambda event: None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
-    """How a study ended: its counts, and by what."""
-
-    summary: StudySummary
-    stopped_by: str
 
 
 def run_trials(
@@ -95,8 +85,8 @@ def run_trials(
     check_feasible(trials, setup.gpus, observe_only=setup.observe_only)
     fixed = FixedTrials(trials)
     if conclude is None:
-        return _carry_out(fixed, setup, None).summary
-    return _carry_out(fixed, setup, lambda store, _stopped_by: conclude(store)).summary
+        return _carry_out(fixed, setup, None)[0]
+    return _carry_out(fixed, setup, lambda store, _stopped_by: conclude(store))[0]
 
 
 def run_asked(search: Search, setup: StudySetup, conclude: Conclude | None = None) -> SearchSummary:
@@ -120,15 +110,18 @@ def run_asked(search: Search, setup: StudySetup, conclude: Conclude | None = Non
     """
     check = partial(check_feasible, gpus=setup.gpus, observe_only=setup.observe_only)
     queue = setup.make_queue(search, lambda trial: check([trial]))
-    ended = _carry_out(queue, setup, conclude)
+    summary, stopped_by = _carry_out(queue, setup, conclude)
     return SearchSummary(
-        study=ended.summary,
-        stopped_by=ended.stopped_by,
+        study=summary,
+        stopped_by=stopped_by,
         energy_j=queue.account.energy_j,
     )
 
 
-def _carry_out(trials: StudyTrials, setup: StudySetup, conclude: Conclude | None) -> _Ended:
+def _carry_out(
+    trials: StudyTrials, setup: StudySetup, conclude: Conclude | None
+) -> tuple[StudySummary, str]:
+    """Measure, conclude and deliver; return what became of the study, and what ended it."""
     start_s = time.monotonic()
     with (
         StudyLock(setup.folder),
@@ -139,8 +132,9 @@ def _carry_out(trials: StudyTrials, setup: StudySetup, conclude: Conclude | None
         with _tracker(setup, store, header) as tracker:
             ledger = Ledger(store, setup.gpus, tracker, setup.on_event)
             with Interruption() as interruption:
-                measuring = _Measuring(trials, setup, ledger)
-                unfinished = measuring.run(store, tracker, interruption)
+                unfinished = _measure(
+                    trials, setup, ledger, store=store, tracker=tracker, interruption=interruption
+                )
             if interruption.noted:
                 setup.on_event(StudyInterrupted(study=trials.study))
             elif ledger.quarantined and not ledger.num_settled:
@@ -159,48 +153,37 @@ def _carry_out(trials: StudyTrials, setup: StudySetup, conclude: Conclude | None
         interrupted=interruption.noted,
         wall_s=time.monotonic() - start_s,
     )
-    return _Ended(summary=summary, stopped_by=stopped_by)
+    return summary, stopped_by
 
 
-@dataclass(frozen=True, slots=True)
-class _Measuring:
-    """The part of a study in which there is a pool."""
-
-    trials: StudyTrials
-    setup: StudySetup
-    ledger: Ledger
-
-    def run(
-        self, store: ResultStore, tracker: TrackerLink | None, interruption: Interruption
-    ) -> tuple[Trial, ...]:
-        """Measure what is left to do; return what no GPU was left for."""
-        uuids = tuple(gpu.uuid for gpu in self.setup.gpus)
-        with ExitStack() as stack:
-            pool = None
-            if self.trials.has_rest(store):
-                pool = stack.enter_context(closing(self.setup.make_pool()))
-            # Only now: until then an actor of a driver that was killed may have been storing.
-            plot = (lambda point: None) if tracker is None else tracker.plot
-            first, untied = self.trials.resume(store.read(), uuids, plot)
-            self._tell_start(uuids)
-            if pool is None:
-                return ()
-            stack.enter_context(self.trials.running())
-            for event in pool.run(
-                first, self.trials, untied=untied, must_stop=lambda: interruption.noted
-            ):
-                self.ledger.note(event)
-                self.trials.note(event)
-            return pool.unfinished
-
-    def _tell_start(self, uuids: tuple[str, ...]) -> None:
-        self.setup.on_event(
-            StudyStarted(
-                num_trials=self.trials.num_planned,
-                num_skipped=self.trials.num_skipped,
-                uuids=uuids,
-            )
+def _measure(
+    trials: StudyTrials,
+    setup: StudySetup,
+    ledger: Ledger,
+    *,
+    store: ResultStore,
+    tracker: TrackerLink | None,
+    interruption: Interruption,
+) -> tuple[Trial, ...]:
+    """Measure what is left to do; return what no GPU was left for."""
+    uuids = tuple(gpu.uuid for gpu in setup.gpus)
+    with ExitStack() as stack:
+        pool = None
+        if trials.has_rest(store):
+            pool = stack.enter_context(closing(setup.make_pool()))
+        # Only now: until then an actor of a driver that was killed may have been storing.
+        plot = (lambda point: None) if tracker is None else tracker.plot
+        first, untied = trials.resume(store.read(), uuids, plot)
+        setup.on_event(
+            StudyStarted(num_trials=trials.num_planned, num_skipped=trials.num_skipped, uuids=uuids)
         )
+        if pool is None:
+            return ()
+        stack.enter_context(trials.running())
+        for event in pool.run(first, trials, untied=untied, must_stop=lambda: interruption.noted):
+            ledger.note(event)
+            trials.note(event)
+        return pool.unfinished
 
 
 def _tracker(
@@ -212,7 +195,7 @@ def _tracker(
         return nullcontext()
     # What is simulated or replayed takes the same virtual time on a busy machine.
     gives_way = any(is_hardware(gpu.address) for gpu in setup.gpus)
-    process = setup.start_tracker(str(store.folder), uri, header, _NICENESS if gives_way else 0)
+    process = TrackerProcess(str(store.folder), uri, header, _NICENESS if gives_way else 0)
     return closing(TrackerLink(store, uri, process))
 
 

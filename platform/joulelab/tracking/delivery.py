@@ -103,8 +103,8 @@ def deliver(store: ResultStore, tracker: Tracker) -> DeliveryReport:
 class BackgroundDelivery:
     """Delivers a study's measurements from a thread of its own, so that the study never waits.
 
-    A tracker that fails is tried again with the next measurement, and at the end; whatever it
-    does, the store has every measurement already.
+    They are in the store already, and are delivered as fast as the tracker takes them. One that
+    fails is tried again with the next measurement, and at the end.
     """
 
     def __init__(self, store: ResultStore, tracker: Tracker, header: StudyHeader) -> None:
@@ -121,22 +121,27 @@ class BackgroundDelivery:
         self._thread = threading.Thread(target=self._run, name="joulelab-delivery", daemon=True)
         self._thread.start()
 
-    @property
-    def error(self) -> str | None:
-        """Why the last delivery failed, in one sentence; ``None`` while all is well."""
+    def offer(
+        self, measurements: Sequence[Measurement], points: Sequence[ChartPoint] = ()
+    ) -> str | None:
+        """Have measurements delivered soon, each once, and points of the study's course.
+
+        Returns:
+            At once: why the last delivery failed, in one sentence; ``None`` while all is well.
+        """
+        for measurement in measurements:
+            if measurement.measurement_id not in self._known:
+                self._known.add(measurement.measurement_id)
+                self._offered.put(measurement)
+        for point in points:
+            self._offered.put(point)
         return self._error
 
-    def offer(self, measurement: Measurement) -> None:
-        """Have ``measurement``, which is in the store already, delivered soon, and once."""
-        if measurement.measurement_id not in self._known:
-            self._known.add(measurement.measurement_id)
-            self._offered.put(measurement)
+    def offer_backlog(self) -> None:
+        """Take up what earlier runs of the study left undelivered."""
+        self.offer(self._store.undelivered(target=self._tracker.target))
 
-    def plot(self, point: ChartPoint) -> None:
-        """Have a point of the study's course delivered soon, if the tracker has a place for it."""
-        self._offered.put(point)
-
-    def close(self, *, timeout_s: float = 60.0) -> DeliveryReport:
+    def close(self, timeout_s: float = 60.0) -> DeliveryReport:
         """Deliver what is left and the study's answer, if the store has one, and stop.
 
         What is left after ``timeout_s`` can be delivered later.

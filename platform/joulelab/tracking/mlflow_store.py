@@ -26,7 +26,7 @@ from joulelab.errors import ConfigError, TrackingError
 from joulelab.extras import require
 from joulelab.tracking.addresses import connectable, discreet
 from joulelab.tracking.durable import check_folder
-from joulelab.tracking.mlflow_view import opening_tags
+from joulelab.tracking.vocabulary import opening_tags
 
 # MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and
 # send usage statistics from machines that may have no way out.

@@ -12,18 +12,19 @@ A results folder holds::
 Each writer appends to a file of its own, so writers need no lock, on one machine or on many.
 """
 
+import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from joulelab.core.measurement import Measurement
+from joulelab.core.codec import decoded, from_json, to_json
+from joulelab.core.measurement import SCHEMA_VERSION, Measurement
 from joulelab.core.record import Record
 from joulelab.core.trace import PowerTrace
 from joulelab.errors import ConfigError, JouleLabError, SchemaVersionError, TrackingError
 from joulelab.tracking.addresses import discreet
-from joulelab.tracking.codec import from_json, measurement_from_json, to_json
 from joulelab.tracking.durable import LineFile, check_file_name, read_lines, write_whole
 from joulelab.tracking.study import Answer, StudyHeader, discreet_header
 from joulelab.tracking.traces import can_write_traces, read_trace, trace_bytes
@@ -222,6 +223,26 @@ def study_folders(root: Path) -> list[Path]:
             f"it {'has none' if root.is_dir() else 'does not exist'}."
         )
     return folders
+
+
+def measurement_from_json(text: str | bytes) -> Measurement:
+    """Read a measurement from one line of JSON.
+
+    Raises:
+        json.JSONDecodeError: If ``text`` is not JSON.
+        SchemaVersionError: If it is of a schema version that this code does not know.
+        TrackingError: If it is no measurement.
+    """
+    data = json.loads(text)
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if type(version) is int and version != SCHEMA_VERSION:
+        raise SchemaVersionError(
+            f"schema_version must be {SCHEMA_VERSION}, got {version!r}; "
+            "read it with the version of joulelab that wrote it (provenance.joulelab_version)."
+        )
+    if version != SCHEMA_VERSION:
+        raise TrackingError(f"schema_version must be {SCHEMA_VERSION}, got {version!r}.")
+    return decoded(Measurement, data)
 
 
 def parsed(place: str, line: bytes) -> Measurement | str:

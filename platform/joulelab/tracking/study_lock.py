@@ -19,9 +19,9 @@ from types import TracebackType
 
 import psutil
 
+from joulelab.core.codec import from_json
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.addresses import discreet
-from joulelab.tracking.codec import from_json
 
 _NAME = "lock"
 _MOST_B = 65536

@@ -11,110 +11,75 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Protocol
+from typing import Any
 
 from joulelab.core.measurement import Measurement
 from joulelab.errors import TrackingError
-from joulelab.guard.launch import daemon_environment
+from joulelab.guard.processes import daemon_environment
 from joulelab.tracking.addresses import discreet
 from joulelab.tracking.delivery import BackgroundDelivery, DeliveryReport
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint, StudyHeader
 
+_MOST_STARTS = 4
 
-class TrackerWriter:
-    """Delivers measurements that are in the store already to MLflow, as fast as that takes them.
 
-    Its process gives way to others by ``niceness``.
+def _delivery(results_dir: str, uri: str, header: StudyHeader, niceness: int) -> BackgroundDelivery:
+    """Deliver from a results folder to MLflow, in a process that gives way by ``niceness``."""
+    os.nice(niceness)
+    store = ResultStore(Path(results_dir), f"tracker@{socket.gethostname()}-{os.getpid()}")
+    return BackgroundDelivery(store, MlflowTracker(uri), header)
+
+
+class TrackerProcess:
+    """The process of a :class:`BackgroundDelivery`, seen from the one that drives the study.
+
+    It is on this machine, gives way to others by ``niceness``, and is started again if it dies;
+    what drives the study can be interrupted without it.
     """
 
-    def __init__(self, results_dir: str, uri: str, header: StudyHeader, niceness: int = 0) -> None:
-        os.nice(niceness)
-        writer = f"tracker@{socket.gethostname()}-{os.getpid()}"
-        self._store = ResultStore(Path(results_dir), writer)
-        self._tracker = MlflowTracker(uri)
-        self._delivery = BackgroundDelivery(self._store, self._tracker, header)
-
-    def offer_backlog(self) -> int:
-        """Take up what earlier runs of the study left undelivered; return how many those are."""
-        left = self._store.undelivered(target=self._tracker.target)
-        self.offer(left)
-        return len(left)
-
-    def offer(
-        self, measurements: Sequence[Measurement], points: Sequence[ChartPoint] = ()
-    ) -> str | None:
-        """Take measurements to deliver; return at once, with what is wrong with MLflow if any."""
-        for measurement in measurements:
-            self._delivery.offer(measurement)
-        for point in points:
-            self._delivery.plot(point)
-        return self._delivery.error
-
-    def finish(self, timeout_s: float) -> DeliveryReport:
-        """Deliver what is left, and the study's answer if it has one."""
-        report = self._delivery.close(timeout_s=timeout_s)
-        self._tracker.close()
-        self._store.close()
-        return report
-
-
-class TrackerProcess(Protocol):
-    """The process of a :class:`TrackerWriter`, seen from the one that drives the study."""
-
-    failure: type[Exception]
-    """What a future raises if that process failed."""
-
-    def call(self, method: str, *arguments: object) -> Future[Any]:
-        """Have the writer do something, one after the other; return at once."""
-        ...
-
-    def end(self) -> None:
-        """End the process. Safe to call twice."""
-        ...
-
-
-StartTracker = Callable[[str, str, StudyHeader, int], TrackerProcess]
-"""Starts a tracker's process, from what a :class:`TrackerWriter` is made of."""
-
-
-class LocalTrackerProcess:
-    """A tracker's process on this machine; what drives the study can be interrupted without it."""
-
-    failure: type[Exception] = TrackingError
-
     def __init__(self, results_dir: str, uri: str, header: StudyHeader, niceness: int) -> None:
-        self._connection, its_end = Pipe()
-        self._output = TemporaryFile()  # noqa: SIM115 - closed by end()
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(its_end.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
-            pass_fds=[its_end.fileno()],
-            start_new_session=True,
-            env=daemon_environment(),
-        )
-        its_end.close()
-        self._connection.send((results_dir, uri, header, niceness))  # no command line shows it
+        self._writes_to = (results_dir, uri, header, niceness)
+        self._num_starts = 0
         self._caller = ThreadPoolExecutor(1, "joulelab-tracker")
+        self._start()
 
     def call(self, method: str, *arguments: object) -> Future[Any]:
-        """Have the writer do something, one after the other; return at once."""
+        """Have a method of the delivery called, one after the other; return at once.
+
+        The future raises :class:`TrackingError` if the process failed.
+        """
         return self._caller.submit(self._ask, method, arguments)
 
     def end(self) -> None:
         """End the process. Safe to call twice."""
+        self._num_starts = _MOST_STARTS
         self._process.kill()
         self._process.wait()
         self._caller.shutdown(cancel_futures=True)
-        self._connection.close()
-        self._output.close()
+        self._let_go()
+
+    def _start(self) -> None:
+        self._num_starts += 1
+        self._connection, its_end = Pipe()
+        self._output = TemporaryFile()  # noqa: SIM115 - closed by _let_go()
+        with its_end:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(its_end.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                pass_fds=[its_end.fileno()],
+                start_new_session=True,
+                env=daemon_environment(),
+            )
+        self._connection.send(self._writes_to)  # no command line shows it
 
     def _ask(self, method: str, arguments: tuple[object, ...]) -> Any:
         try:
@@ -124,18 +89,26 @@ class LocalTrackerProcess:
             code = self._process.wait()
             self._output.seek(0)
             last = self._output.read().decode(errors="replace").strip().rpartition("\n")[2]
+            if self._num_starts < _MOST_STARTS:
+                self._let_go()
+                with suppress(OSError):  # the next call says why
+                    self._start()
             raise TrackingError(f"It ended with exit code {code}. {last}".strip()) from error
+
+    def _let_go(self) -> None:
+        self._connection.close()
+        self._output.close()
 
 
 def main(connection: Connection) -> None:
     """Do what comes through ``connection`` until its other end is closed."""
-    writer = TrackerWriter(*connection.recv())
+    delivery = _delivery(*connection.recv())
     while True:
         try:
             method, arguments = connection.recv()
         except EOFError:  # whoever drove the study is gone; `joulelab sync` delivers the rest
             return
-        connection.send(getattr(writer, method)(*arguments))
+        connection.send(getattr(delivery, method)(*arguments))
 
 
 _CLOSE_BASE_S = 60.0
@@ -184,10 +157,10 @@ class TrackerLink:
             if self._gap:
                 last = self._process.call("offer_backlog")
             last.result(timeout_s)
-            call = self._process.call("finish", timeout_s)
+            call = self._process.call("close", timeout_s)
             self._follow(call, timeout_s + _CLOSE_BASE_S, on_left)
             report: DeliveryReport = call.result(timeout=0)
-        except (self._process.failure, TimeoutError) as error:
+        except (TrackingError, TimeoutError) as error:
             return self._undelivered(_failure(error))
         return report
 
@@ -211,12 +184,10 @@ class TrackerLink:
 
     def _take_answer(self) -> None:
         try:
-            answer = self._call.result(_CLOSE_BASE_S)
-        except (self._process.failure, TimeoutError) as error:
+            self.trouble = self._call.result(_CLOSE_BASE_S)
+        except (TrackingError, TimeoutError) as error:
             self._gap = True
             self.trouble = _failure(error)
-        else:
-            self.trouble = answer if isinstance(answer, str) else None
 
     def _undelivered(self, error: str) -> DeliveryReport:
         left = len(self._store.undelivered(target=self._uri))

@@ -23,8 +23,8 @@ import tyro
 from joulelab.errors import ConfigError
 from joulelab.extras import require
 from joulelab.tracking.addresses import embedded_uri
-from joulelab.tracking.mlflow_view import VIEW, VIEW_TAG
 from joulelab.tracking.store import DEFAULT_RESULTS
+from joulelab.tracking.vocabulary import VIEW, VIEW_TAG
 
 HOST = "127.0.0.1"
 _WORKFLOW = "workflowType=machine_learning"
@@ -95,7 +95,7 @@ def server_command(results_dir: Path, port: int) -> list[str]:
 def pages(results_dir: Path, address: str) -> list[tuple[str, str]]:
     """Return name and address of every experiment's runs, the newest study first.
 
-    The address opens them with the columns of :mod:`joulelab.tracking.mlflow_view`, but for
+    The address opens them with the columns of :mod:`joulelab.tracking.vocabulary`, but for
     experiments that were made without them.
     """
     database = (results_dir / "mlflow.db").absolute().as_uri()

@@ -5,6 +5,7 @@ A name is the path of the field in the dataclass (and so in the JSON), unit suff
 a prefix, as in ``sm_clock_mhz`` and the workload's own knobs.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
@@ -103,3 +104,26 @@ def _texts(value: Any, prefix: str) -> dict[str, str]:
 
 def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+VIEW = "joulelab"
+"""Key of the view in addresses: ``viewStateShareKey=joulelab``."""
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
+_PARAMS = ("sm_clock_mhz", "power_limit_w", "batch", "precision")
+_METRICS = (
+    *("energy_per_unit_j", "time_per_unit_s", "power_w", "edp_js"),
+    *("cost_ratio", "energy_ratio", "time_ratio"),
+)
+
+
+def opening_tags() -> dict[str, str]:
+    """Return the tags of an experiment that has MLflow open it so; columns no run fills are empty.
+
+    Without its kind, MLflow takes it for one of language models and shows an empty overview.
+    """
+    columns = [
+        *(f"metrics.`{name}`" for name in _METRICS),
+        *(f"params.`{name}`" for name in _PARAMS),
+    ]
+    view = json.dumps({"selectedColumns": columns})
+    return {"mlflow.experimentKind": "custom_model_development", VIEW_TAG: view}

@@ -9,7 +9,7 @@ from joulelab.searching.evidence import Problem
 from joulelab.searching.space import SearchSpace
 from joulelab.study.outcomes import result_of
 from joulelab_actors.tune import StrategySearcher
-from joulelab_actors.tune.configs import configuration_of
+from joulelab_actors.tune.trainable import configuration_of
 
 SPACE = SearchSpace("gemm", {"sm_clock_mhz": tuple(range(600, 1800, 60))})
 PROBLEM = Problem(space=SPACE, objective=OBJECTIVES["edp"])

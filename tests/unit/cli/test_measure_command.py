@@ -5,7 +5,7 @@ from alone import own_guard_socket
 
 from joulelab.cli.main import main
 from joulelab.devices.simulated import DriverStore, Fault, fleet
-from joulelab.tracking.codec import measurement_from_json
+from joulelab.tracking.store import measurement_from_json
 
 
 @pytest.fixture

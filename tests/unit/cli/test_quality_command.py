@@ -3,7 +3,7 @@ import json
 import pytest
 
 from joulelab.cli.main import main
-from joulelab.tracking.codec import measurement_from_json
+from joulelab.tracking.store import measurement_from_json
 
 TINY = ("llama", "--model", "tiny", "--prompt-tokens", "8", "--new-tokens", "2")
 SIMULATED = ("--device", "simulated", "--gpu", "h200_sxm", "--procedure.idle-s", "1")

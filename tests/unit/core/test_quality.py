@@ -3,9 +3,10 @@ from dataclasses import replace
 import pytest
 from synthetic_results import measurement
 
+from joulelab.core.codec import to_json
 from joulelab.core.quality import Quality, retention
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.tracking.codec import measurement_from_json, to_json
+from joulelab.tracking.store import measurement_from_json
 from joulelab.tracking.vocabulary import metrics
 
 PERPLEXITY = Quality(

@@ -4,6 +4,7 @@ import time
 
 import pytest
 from fake_nvml.driver import FakeDriver
+from publishing import publish
 from simulated_lab import gemm
 
 from joulelab.core.clock import MonotonicClock
@@ -20,7 +21,7 @@ def gpu(tmp_path, nvml_process):
     state = DriverStore(tmp_path / "driver").create("h200_sxm", restricted=True)
     device = SimulatedDevice(state, clock=MonotonicClock())
     device.play(gemm(8192))
-    ticker = device.publish(period_s=0.01)
+    ticker = publish(device, period_s=0.01)
     time.sleep(0.3)
     yield device
     ticker.stop()

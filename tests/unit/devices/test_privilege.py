@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulelab.devices.privilege import may_administer
+from joulelab.devices.knobs import may_administer
 
 HOST = "         0          0 4294967295\n"
 CONTAINER = "         0     100000      65536\n"

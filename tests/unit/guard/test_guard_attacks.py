@@ -19,9 +19,9 @@ from joulelab.devices.simulated.store import DriverStore, default_root
 from joulelab.errors import DeviceError, GuardError
 from joulelab.guard import reception, start
 from joulelab.guard.client import GuardClient
+from joulelab.guard.connection import Link
 from joulelab.guard.daemon import await_end
-from joulelab.guard.heartbeat import Heartbeat, stands_still
-from joulelab.guard.link import Link
+from joulelab.guard.processes import Heartbeat, stands_still
 from joulelab.guard.protocol import PROTOCOL, encode, result_of
 from joulelab.guard.settings import GuardSettings, default_socket_path, require_own_store
 from joulelab.guard.start import ensure_guard
@@ -172,7 +172,7 @@ def test_where_both_stand_still_the_next_client_gets_another_guard(daemon, addre
 def test_a_guard_that_is_mute_for_long_is_ended(tmp_path):
     code = (
         "import sys, time; from pathlib import Path;"
-        "from joulelab.guard.heartbeat import Heartbeat;"
+        "from joulelab.guard.processes import Heartbeat;"
         "Heartbeat(Path(sys.argv[1])); time.sleep(60)"
     )
     path = tmp_path / "heartbeat"
@@ -321,7 +321,7 @@ def test_a_guard_of_another_version_is_told_apart(protocol):
 
 
 def speak_another_protocol(monkeypatch):
-    for module in ("protocol", "link"):
+    for module in ("protocol", "connection"):
         monkeypatch.setattr(f"joulelab.guard.{module}.PROTOCOL", PROTOCOL + 1)
 
 

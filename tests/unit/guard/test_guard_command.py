@@ -22,7 +22,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated.store import DriverStore
 from joulelab.errors import ConfigError, GuardError
 from joulelab.guard.client import GuardClient
-from joulelab.guard.link import Link
+from joulelab.guard.connection import Link
 from joulelab.guard.protocol import decode, encode
 
 GUARD = "import sys; from joulelab.cli.guard import Guard; from pathlib import Path; sys.exit(Guard"

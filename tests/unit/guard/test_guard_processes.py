@@ -15,9 +15,9 @@ from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated import Fault
 from joulelab.errors import ConfigError, DevicePermissionError, GuardError
 from joulelab.guard.client import GuardClient
+from joulelab.guard.processes import wait_until_ended
 from joulelab.guard.settings import GuardSettings
 from joulelab.guard.start import ensure_guard
-from joulelab.guard.waiting import wait_until_ended
 
 POINT = OperatingPoint(sm_clock_mhz=1095, power_limit_w=350.0)
 

@@ -5,7 +5,7 @@ from guard_fakes import FakeDriver
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
-from joulelab.devices.readback import verify_restored
+from joulelab.devices.control import verify_restored
 from joulelab.errors import (
     ConfigError,
     DeviceError,

@@ -17,8 +17,8 @@ from joulelab.core.settings import setting_findings
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError, ForeignSettingError
 from joulelab.guard import ObserveOnly
+from joulelab.guard.control import owed_on
 from joulelab.guard.journal import Journal
-from joulelab.guard.observer import owed_on
 from joulelab.guard.settings import GuardSettings
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))

@@ -10,7 +10,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice, fleet
-from joulelab.sampling.cooling import cool_down
+from joulelab.sampling.readiness import cool_down
 
 AT_1200 = OperatingPoint(sm_clock_mhz=1200)
 KINDS = ["h200_sxm", "a100_sxm", "v100_sxm2", "rtx_4090"]

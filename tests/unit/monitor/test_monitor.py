@@ -19,8 +19,9 @@ from joulelab.core.device import DeviceAddress
 from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
 from joulelab.monitor import monitor as monitor_module
+from joulelab.monitor import sensors as sensors_module
 from joulelab.monitor.cpu import Rapl
-from joulelab.monitor.opening import OwnProcesses, in_cuda_order
+from joulelab.monitor.sensors import OwnProcesses, in_cuda_order
 
 
 @pytest.fixture
@@ -190,13 +191,16 @@ def test_a_device_without_a_counter_is_measured_by_its_samples():
     assert use.energy_j == pytest.approx(4 * LOAD_W, rel=0.02)
 
 
-def test_a_window_of_hours_outlives_the_samples_of_its_beginning(gpu):
+def test_a_long_window_outlives_the_samples_of_its_beginning(gpu, monkeypatch):
+    """Hours of it and twenty minutes of samples, at a thirtieth of the scale."""
+    monkeypatch.setattr(sensors_module, "KEPT_SAMPLES", sensors_module.KEPT_SAMPLES // 30)
+    monkeypatch.setattr(monitor_module, "COUNT_PERIOD_S", monitor_module.COUNT_PERIOD_S / 30)
     with Monitor(devices=[gpu]) as monitor, monitor.window() as window:
         for level_w in (200.0, 500.0, 300.0):
             gpu.set_level_w(level_w)
-            gpu.clock.sleep_s(1500.0)
+            gpu.clock.sleep_s(50.0)
 
-    assert window.energy_j == pytest.approx(1_500_000.0, rel=1e-3)
+    assert window.energy_j == pytest.approx(50_000.0, rel=1e-3)
     assert window.findings == ()
 
 
@@ -444,8 +448,8 @@ print(json.dumps([list(window.gpus), list(again.gpus), window.cpu.reason]))
 """
 
 
-def test_eight_ranks_of_a_node_sample_each_gpu_once_and_the_processors_once(tmp_path):
-    fleet("h200_sxm", 8, str(tmp_path))
+def test_the_ranks_of_a_node_sample_each_gpu_once_and_the_processors_once(tmp_path):
+    fleet("h200_sxm", 3, str(tmp_path))
     source = str(Path(joulelab.__file__).parents[1])
     ranks = [
         subprocess.Popen(
@@ -453,13 +457,13 @@ def test_eight_ranks_of_a_node_sample_each_gpu_once_and_the_processors_once(tmp_
             env={**os.environ, "PYTHONPATH": source, "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE,
         )
-        for rank in range(8)
+        for rank in range(3)
     ]
     told = [json.loads(rank.communicate(timeout=60)[0]) for rank in ranks]
 
-    assert [gpus for gpus, _, _ in told] == [[f"SIM-h200_sxm-{rank}"] for rank in range(8)]
+    assert [gpus for gpus, _, _ in told] == [[f"SIM-h200_sxm-{rank}"] for rank in range(3)]
     assert all(gpus == again for gpus, again, _ in told)
-    assert ["rank 0 of this node" in reason for _, _, reason in told] == [False] + [True] * 7
+    assert ["rank 0 of this node" in reason for _, _, reason in told] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -480,7 +484,7 @@ def test_gpus_that_a_scheduler_left_are_numbered_from_zero():
 
 SIBLING = """
 import sys
-from joulelab.monitor.opening import OwnProcesses
+from joulelab.monitor.sensors import OwnProcesses
 class Gpu:
     pid = int(sys.argv[1])
     def identity(self): return self

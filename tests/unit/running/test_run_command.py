@@ -93,10 +93,10 @@ def test_a_program_keeps_its_input_its_output_and_its_exit_code(lab):
 def test_the_end_of_a_program_is_seen_when_it_comes(lab):
     """A thread that a check's imports had started took the kernel's word: all ended on the second.
 
-    A busy machine may start a program late, so the fastest of three counts.
+    A busy machine may start a program late, so one of three counts.
     """
     took_s = []
-    for _ in range(3):
+    while len(took_s) < 3 and min(took_s, default=1.0) >= 0.8:
         lab.run("true")
         took_s.append(lab.result["duration_s"])
 

@@ -2,8 +2,7 @@ import pytest
 from fake_gpu import FakeGpu
 
 from joulelab.errors import DeviceLostError
-from joulelab.sampling.acquisition import find_ticks
-from joulelab.sampling.meter import Meter
+from joulelab.sampling.meter import Meter, find_ticks
 from joulelab.sampling.tick_tracker import TickTracker
 
 

@@ -15,7 +15,7 @@ def test_the_load_runs_on_until_the_counter_ticks_after_the_last_edge():
         return 1.0
 
     with Instruments(gpu, Procedure()) as instruments:
-        loop = WindowLoop(gpu.clock, run, instruments.edges, instruments.check)
+        loop = WindowLoop(gpu.clock, run, instruments, instruments.check)
         begun_s = gpu.clock.now_s()
         loop.run_until(lambda: gpu.clock.now_s() > begun_s + 3)
         (interval,) = loop.windows(1, 2.5)

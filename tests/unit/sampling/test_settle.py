@@ -6,7 +6,7 @@ import pytest
 from fake_gpu import FakeGpu
 
 from joulelab.core.point import OperatingPoint
-from joulelab.sampling.settle import READ_BACK_PATIENCE_S, READ_BACK_PERIOD_S, settle
+from joulelab.sampling.readiness import READ_BACK_PATIENCE_S, READ_BACK_PERIOD_S, settle
 
 POINT = OperatingPoint(sm_clock_mhz=1410)
 

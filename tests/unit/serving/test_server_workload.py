@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 import streaming_server
 from fake_nvml.driver import build
+from publishing import publish
 from simulated_lab import typical
 
 from joulelab.bench import Bench
@@ -300,7 +301,7 @@ PUBLISHED_LATE = {"sample_gap", "not_steady", "sources_disagree", "counter_froze
 def lab(tmp_path, tmp_path_factory):
     lab = Lab(tmp_path, build(tmp_path_factory.mktemp("nvml")))
     device = SimulatedDevice(lab.state, clock=MonotonicClock())
-    ticker = device.publish(period_s=0.01)
+    ticker = publish(device, period_s=0.01)
     yield lab
     ticker.stop()
     device.close()

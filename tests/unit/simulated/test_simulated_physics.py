@@ -11,8 +11,8 @@ from simulated_lab import copy, gemm, settled, typical, wait
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.core.point import OperatingPoint
 from joulelab.core.power_law import roofline_s
+from joulelab.devices.simulated.board import History
 from joulelab.devices.simulated.physics import PhaseModel
-from joulelab.devices.simulated.sensor import History
 from joulelab.hardware import GPUS
 
 KEYS = sorted(GPUS)

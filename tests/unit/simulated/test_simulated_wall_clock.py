@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from publishing import publish
 from simulated_lab import Toy, ToySettings, gemm, typical
 
 from joulelab.core.clock import MonotonicClock
@@ -36,7 +37,7 @@ def test_a_program_takes_real_time_on_the_wall_clock(tmp_path):
 
 def test_published_readings_are_those_of_the_device(tmp_path):
     device = typical(tmp_path, clock=MonotonicClock())
-    ticker = device.publish()
+    ticker = publish(device)
     device.play(gemm(8192))
     time.sleep(0.3)  # until the power cap holds the clock
     await_publication(device)
@@ -64,7 +65,7 @@ def await_publication(device):
 
 
 def published_once(device):
-    ticker = device.publish(period_s=10.0)
+    ticker = publish(device, period_s=10.0)
     give_up_s = time.monotonic() + 5.0
     while device._driver.read("processes") is None and time.monotonic() < give_up_s:
         time.sleep(0.005)
@@ -93,7 +94,7 @@ def test_who_holds_the_device_is_published(tmp_path):
 
 def test_a_lost_device_publishes_nothing_more(tmp_path):
     device = typical(tmp_path, clock=MonotonicClock())
-    ticker = device.publish()
+    ticker = publish(device)
     time.sleep(0.1)
     before = readings(device)
     device._driver.inject(Fault(kind="lost"))

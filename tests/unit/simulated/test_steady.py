@@ -4,8 +4,8 @@ import pytest
 
 from joulelab.core.cost import KernelCost, PhaseCost
 from joulelab.devices.simulated.board import Board
+from joulelab.devices.simulated.engine import steady_load
 from joulelab.devices.simulated.physics import PhaseModel
-from joulelab.devices.simulated.steady import steady_load
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
 

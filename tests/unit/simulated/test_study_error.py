@@ -13,7 +13,7 @@ from joulelab.analysis.knob_grid import Axis, knob_grid
 from joulelab.analysis.knob_log import KnobStudy
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.record import Record
-from joulelab.devices.simulated.steady import steady_load
+from joulelab.devices.simulated.engine import steady_load
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS
 from joulelab.tracking.store import ResultStore

@@ -47,14 +47,14 @@ def test_a_trial_tells_the_memory_that_its_workload_took(bench):
 
 
 def test_memory_of_a_trial_is_that_of_its_largest_phase(bench):
-    first, second = measured(bench, batch=1)
+    first, second = measured(bench, batch=8)
     larger = replace(first, observed=replace(first.observed, memory_used_b=20_000_000_000))
 
     assert outcome_of([larger, second]).figures.memory_b == 20_000_000_000
 
 
 def test_memory_that_a_phase_did_not_tell_is_left_to_the_others(bench):
-    first, second = measured(bench, batch=1)
+    first, second = measured(bench, batch=8)
     unread = replace(first, observed=replace(first.observed, memory_used_b=None))
     silent = replace(second, observed=replace(second.observed, memory_used_b=None))
 

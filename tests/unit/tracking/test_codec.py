@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from synthetic_results import measurement, provenance
 
 from joulelab import Configuration, EnergyWindow, OperatingPoint
+from joulelab.core.codec import from_json, to_json
 from joulelab.core.device import EventReason
 from joulelab.core.measurement import Finding, Observed
 from joulelab.errors import TrackingError
-from joulelab.tracking.codec import from_json, measurement_from_json, to_json
+from joulelab.tracking.store import measurement_from_json
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 positive = st.floats(min_value=1e-300, max_value=1e300)

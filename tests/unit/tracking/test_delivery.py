@@ -141,7 +141,7 @@ def test_a_study_delivers_beside_its_measurements(tmp_path):
     delivery = BackgroundDelivery(store, tracker, header())
     for minute in range(5):
         store.append(record(minute=minute))
-        delivery.offer(record(minute=minute).measurement)
+        delivery.offer([record(minute=minute).measurement])
     store.write_answer(Answer(note="done"))
 
     report = delivery.close()
@@ -157,8 +157,7 @@ def test_what_is_offered_twice_is_delivered_and_counted_once(tmp_path):
     """What was stored while a clerk looked for its backlog counted twice in its report."""
     store, tracker = filled(tmp_path), ListTracker()
     delivery = BackgroundDelivery(store, tracker, header())
-    for measurement in [*store.read(), *store.read()]:
-        delivery.offer(measurement)
+    delivery.offer([*store.read(), *store.read()])
 
     report = delivery.close()
 
@@ -170,8 +169,7 @@ def test_a_study_goes_on_while_its_tracker_is_down_and_recovers_with_it(tmp_path
     store, tracker = filled(tmp_path), ListTracker()
     tracker.down = True
     delivery = BackgroundDelivery(store, tracker, header())
-    for measurement in store.read():
-        delivery.offer(measurement)
+    delivery.offer(store.read())
     tracker.down = False
 
     report = delivery.close()
@@ -184,8 +182,7 @@ def test_a_tracker_down_to_the_end_is_reported_and_sync_delivers_later(tmp_path,
     store, tracker = filled(tmp_path), ListTracker()
     tracker.down = True
     delivery = BackgroundDelivery(store, tracker, header())
-    for measurement in store.read():
-        delivery.offer(measurement)
+    delivery.offer(store.read())
 
     report = delivery.close()
     tracker.down = False
@@ -200,7 +197,7 @@ def test_a_tracker_down_to_the_end_is_reported_and_sync_delivers_later(tmp_path,
 def test_a_tracker_that_hangs_does_not_hang_the_study(tmp_path):
     store, tracker = filled(tmp_path), StuckTracker()
     delivery = BackgroundDelivery(store, tracker, header())
-    delivery.offer(store.read()[0])
+    delivery.offer([store.read()[0]])
 
     report = delivery.close(timeout_s=0.05)
     tracker.release.set()
@@ -212,7 +209,7 @@ def test_a_tracker_that_hangs_does_not_hang_the_study(tmp_path):
 def test_a_mistake_in_a_tracker_is_reported_not_raised(tmp_path):
     store = filled(tmp_path)
     delivery = BackgroundDelivery(store, BrokenTracker(), header())
-    delivery.offer(store.read()[0])
+    delivery.offer([store.read()[0]])
 
     report = delivery.close()
 

@@ -247,9 +247,9 @@ def test_a_search_is_charted_while_it_runs_and_whole_once_it_has_ended(uri, tmp_
     for number in (1, 2, 3):
         measured = record(minute=number)
         store.append(measured)
-        delivery.offer(measured.measurement)
-        if number < 3:  # the last one is lost with the process that would have sent it
-            delivery.plot(point(number, best_cost_ratio=1.0 / number))
+        # The last point is lost with the process that would have sent it.
+        points = [point(number, best_cost_ratio=1.0 / number)] if number < 3 else []
+        delivery.offer([measured.measurement], points)
     store.write_answer(
         Answer(
             note="1500 MHz.",

@@ -4,8 +4,8 @@ import pytest
 from synthetic_results import header, record
 
 from joulelab.cli.main import main
+from joulelab.core.codec import to_json
 from joulelab.errors import TrackingError
-from joulelab.tracking.codec import to_json
 from joulelab.tracking.repair import repair
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study_lock import StudyLock

@@ -10,9 +10,10 @@ from synthetic_results import header, measurement
 
 from joulelab.core.record import Record
 from joulelab.errors import TrackingError
+from joulelab.tracking import tracker_process
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.tracker_process import LocalTrackerProcess, TrackerLink
+from joulelab.tracking.tracker_process import TrackerLink, TrackerProcess
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def made():
 
 
 def process_of(store, uri):
-    return LocalTrackerProcess(str(store.folder), uri, header(), 0)
+    return TrackerProcess(str(store.folder), uri, header(), 0)
 
 
 def its_process(process):
@@ -47,7 +48,23 @@ def test_what_is_sent_is_delivered(store, tmp_path):
     assert store.undelivered(target=uri) == []
 
 
-def test_a_clerk_that_dies_leaves_everything_to_sync_and_says_so(store, store_uri):
+def test_a_tracker_that_dies_is_started_again_and_delivers_all(store, store_uri):
+    process = process_of(store, store_uri)
+    with closing(TrackerLink(store, store_uri, process)) as link:
+        its_process(process).send_signal(signal.SIGSTOP)
+        its_process(process).kill()
+
+        link.send(made())
+        report = link.finish()
+
+    assert (report.num_left, report.error) == (0, None)
+    assert store.undelivered(target=store_uri) == []
+
+
+def test_a_tracker_that_dies_always_leaves_everything_to_sync_and_says_so(
+    store, store_uri, monkeypatch
+):
+    monkeypatch.setattr(tracker_process, "_MOST_STARTS", 1)
     process = process_of(store, store_uri)
     with closing(TrackerLink(store, store_uri, process)) as link:
         its_process(process).send_signal(signal.SIGSTOP)

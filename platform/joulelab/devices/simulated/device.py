@@ -1,12 +1,13 @@
-"""A simulated GPU behind the face that a real one shows."""
+"""A simulated GPU behind the face that a real one shows, and programs as they run on it."""
 
 import os
+from math import ceil
 from typing import Any, Self
 
 from typing_extensions import override
 
-from joulelab.core.clock import Clock, MonotonicClock, Ticker, VirtualClock
-from joulelab.core.cost import Data, PhaseCost
+from joulelab.core.clock import Clock, MonotonicClock, VirtualClock
+from joulelab.core.cost import Data, PhaseCost, WorkloadCost
 from joulelab.core.device import (
     Activity,
     Capabilities,
@@ -15,18 +16,19 @@ from joulelab.core.device import (
     DeviceState,
     GpuProcess,
 )
-from joulelab.core.plan import check_on_grid
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
 from joulelab.devices.base import ActivityProbe, Device
+from joulelab.devices.knobs import check_point
 from joulelab.devices.simulated.board import Board
 from joulelab.devices.simulated.engine import UNITS
 from joulelab.devices.simulated.machine import Machine
-from joulelab.devices.simulated.playback import PlayedWorkload
-from joulelab.devices.simulated.publisher import publish
+from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.devices.simulated.store import DriverState, DriverStore
-from joulelab.errors import ConfigError, DevicePermissionError, MeasurementError
+from joulelab.errors import ConfigError, DeviceError, DevicePermissionError, MeasurementError
 from joulelab.workloads.base import Workload
+from joulelab.workloads.disk_cache import cached_cost
+from joulelab.workloads.program import Program
 
 
 def fleet(catalogue_key: str, num_gpus: int, store: str | None = None) -> tuple[DeviceAddress, ...]:
@@ -151,7 +153,7 @@ class SimulatedDevice(Device):
     @override
     def apply(self, point: OperatingPoint) -> None:
         self._machine.now_s()
-        self._check(point)
+        check_point(point, self.capabilities())
         self._require_permission()
         self._driver.apply(point)
         self._await_call()
@@ -179,14 +181,6 @@ class SimulatedDevice(Device):
         """End what :meth:`play` began."""
         self._machine.end()
 
-    def publish(self, period_s: float = 0.02) -> Ticker:
-        """Write the readings into the driver's store every ``period_s``, until stopped.
-
-        Other programs can then read this device as they would a driver.
-        """
-        probe = _Probe(self._machine)
-        return self.clock.every(period_s, lambda: publish(self, self._driver, probe))
-
     def _state(self) -> DeviceState:
         engine = self._machine.engine
         temperature_c, activity = int(engine.temperature_c), engine.activity
@@ -204,25 +198,6 @@ class SimulatedDevice(Device):
             gpu_utilization=activity.gr_engine_active or 0.0,
             memory_utilization=activity.dram_active or 0.0,
         )
-
-    def _check(self, point: OperatingPoint) -> None:
-        if point.sm_clock_mhz is not None:
-            check_on_grid(point.sm_clock_mhz, self._spec.sm_clocks_mhz)
-        if point.mem_clock_mhz is not None:
-            self._check_mem_clock(point.mem_clock_mhz)
-        low_w, high_w = self._spec.power_limits_w
-        if point.power_limit_w is not None and not low_w <= point.power_limit_w <= high_w:
-            raise ConfigError(
-                f"power_limit_w must be within {low_w:g} and {high_w:g}, got {point.power_limit_w}."
-            )
-
-    def _check_mem_clock(self, clock_mhz: int) -> None:
-        if not self._spec.mem_clock_lockable:
-            raise self._unsupported("settable memory clock")
-        if clock_mhz not in self._spec.mem_clocks_mhz:
-            raise ConfigError(
-                f"mem_clock_mhz must be one of {self._spec.mem_clocks_mhz}, got {clock_mhz}."
-            )
 
     def _permitted(self) -> bool:
         settings = self._machine.settings
@@ -261,3 +236,61 @@ class _Probe(ActivityProbe):
         self._since_s, self._before_s = now_s, active_s
         shares = {unit: (active_s[unit] - before_s[unit]) / passed_s for unit in UNITS}
         return Activity(**{unit: min(1.0, share) for unit, share in shares.items()})  # rounding
+
+
+RUN_S = 0.05
+"""Shorter executions are batched until a run lasts about this long."""
+
+
+class PlayedWorkload(Workload[Any]):
+    """A stand-in that plays the cost of a workload.
+
+    A run is one execution of the phase, or as many as fill some 50 ms, so that a program of
+    microseconds does not cost more to simulate than to run; the work returned counts them all.
+    """
+
+    def __init__(self, machine: Machine, workload: Workload[Any]) -> None:
+        super().__init__(workload.settings)
+        self.unit = workload.unit  # type: ignore[misc]  # as its original
+        self._machine = machine
+        self._workload = workload
+        self._phases: dict[str, tuple[PhaseCost, PhaseModel]] | None = None
+
+    @property
+    @override
+    def phases(self) -> tuple[str, ...]:
+        return self._workload.phases
+
+    @override
+    def prepare(self) -> None:
+        cost = self.cost()
+        self._machine.hold_memory(cost.resident_b)
+        try:
+            models = {p.phase: (p, self._machine.model_of(p, cost.data)) for p in cost.phases}
+        except (ConfigError, DeviceError):
+            self._machine.hold_memory(0)
+            raise
+        self._phases = models
+
+    @override
+    def run(self, phase: str) -> float:
+        if self._phases is None:
+            raise ConfigError(f"{type(self._workload).__name__} must be prepared before it runs.")
+        if phase not in self._phases:
+            raise ConfigError(f"phase must be one of {self.phases}, got {phase!r}.")
+        cost, model = self._phases[phase]
+        executions = max(1, ceil(RUN_S / self._machine.duration_s(model) - 1e-9))
+        self._machine.execute(model, executions)
+        return executions * cost.work
+
+    @override
+    def close(self) -> None:
+        if self._phases is not None:
+            self._machine.hold_memory(0)
+            self._phases = None
+
+    @override
+    def cost(self) -> WorkloadCost:
+        if isinstance(self._workload, Program):  # counts nothing, and may be another next time
+            return self._workload.cost()
+        return cached_cost(self._workload)

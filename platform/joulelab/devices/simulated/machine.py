@@ -11,11 +11,10 @@ from typing import TypeVar
 from joulelab.core.clock import Clock
 from joulelab.core.cost import Data, PhaseCost
 from joulelab.core.device import GpuProcess
-from joulelab.devices.simulated.board import Board
+from joulelab.devices.simulated.board import Board, Sensors
 from joulelab.devices.simulated.engine import Engine
 from joulelab.devices.simulated.faults import Fault
 from joulelab.devices.simulated.physics import PhaseModel
-from joulelab.devices.simulated.sensor import Sensors
 from joulelab.devices.simulated.store import DriverState, Settings
 from joulelab.errors import DeviceError, DeviceLostError
 

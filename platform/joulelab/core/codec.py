@@ -19,8 +19,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 import numpy as np
 
-from joulelab.core.measurement import SCHEMA_VERSION, Measurement
-from joulelab.errors import JouleLabError, SchemaVersionError, TrackingError
+from joulelab.errors import JouleLabError, TrackingError
 
 T = TypeVar("T")
 Decoder = Callable[[Any, str], Any]
@@ -44,30 +43,18 @@ def from_json(kind: type[T], text: str | bytes) -> T:
         json.JSONDecodeError: If ``text`` is not JSON.
         TrackingError: If it is JSON but no ``kind``; names the field.
     """
-    decode: Decoder = _decoder(cast("Any", kind))
-    value: T = decode(json.loads(text), "")
-    return value
+    return decoded(kind, json.loads(text))
 
 
-def measurement_from_json(text: str | bytes) -> Measurement:
-    """Read a measurement from one line of JSON.
+def decoded(kind: type[T], data: Any, name: str = "") -> T:
+    """Make a ``kind`` of what JSON holds as objects, lists, texts and numbers.
 
     Raises:
-        json.JSONDecodeError: If ``text`` is not JSON.
-        SchemaVersionError: If it is of a schema version that this code does not know.
-        TrackingError: If it is no measurement.
+        TrackingError: If it is no ``kind``; names the field, within ``name``.
     """
-    data = json.loads(text)
-    version = data.get("schema_version") if isinstance(data, dict) else None
-    if type(version) is int and version != SCHEMA_VERSION:
-        raise SchemaVersionError(
-            f"schema_version must be {SCHEMA_VERSION}, got {version!r}; "
-            "read it with the version of joulelab that wrote it (provenance.joulelab_version)."
-        )
-    if version != SCHEMA_VERSION:
-        raise TrackingError(f"schema_version must be {SCHEMA_VERSION}, got {version!r}.")
-    measurement: Measurement = _decoder(Measurement)(data, "")
-    return measurement
+    decode: Decoder = _decoder(cast("Any", kind))
+    value: T = decode(data, name)
+    return value
 
 
 def _encode(value: Any, path: str) -> Any:

@@ -2,17 +2,25 @@
 
 import time
 
+from joulelab.core.clock import Ticker
 from joulelab.devices.base import ActivityProbe, Device
+from joulelab.devices.simulated.device import SimulatedDevice, _Probe
 from joulelab.devices.simulated.engine import UNITS
 from joulelab.devices.simulated.store import DriverState
 from joulelab.errors import DeviceLostError, DeviceUnsupportedError, MeasurementError
 
 
-def publish(device: Device, driver: DriverState, probe: ActivityProbe) -> None:
-    """Write the readings, samples and processes of ``device`` into ``driver``.
+def publish(device: SimulatedDevice, period_s: float = 0.02) -> Ticker:
+    """Write the readings into the driver's store every ``period_s``, until stopped.
 
     A lost device publishes nothing more, as a lost GPU answers nothing.
     """
+    probe = _Probe(device._machine)
+    return device.clock.every(period_s, lambda: _write(device, device._driver, probe))
+
+
+def _write(device: Device, driver: DriverState, probe: ActivityProbe) -> None:
+    """Write the readings, samples and processes of ``device`` into ``driver``."""
     try:
         readings = _readings(device, probe)
         samples = device.read_power_samples()

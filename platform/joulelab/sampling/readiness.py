@@ -1,0 +1,133 @@
+"""Wait until a device can be measured: cool, at its operating point, and steady under load."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from joulelab.core.clock import Clock
+from joulelab.core.device import DeviceState
+from joulelab.core.point import OperatingPoint
+from joulelab.core.procedure import Procedure
+from joulelab.core.settings import CLOCK_TOLERANCE_MHZ, POWER_LIMIT_TOLERANCE_W
+from joulelab.core.steadiness import power_is_steady, temperature_is_steady, time_is_steady
+from joulelab.devices.base import Device
+from joulelab.errors import DeviceHotError
+from joulelab.sampling.instruments import Instruments
+from joulelab.sampling.window_loop import WindowLoop
+
+_LOOK_S = 0.5
+
+
+def cool_down(device: Device, *, below_c: float, limit_s: float) -> float:
+    """Wait until the board is below ``below_c``; return the seconds that took.
+
+    Raises:
+        DeviceHotError: If it is not after ``limit_s``, or its temperature cannot be read.
+    """
+    clock = device.clock
+    start_s = clock.now_s()
+    while (temperature_c := _temperature_c(device)) >= below_c:
+        waited_s = clock.now_s() - start_s
+        if waited_s >= limit_s:
+            raise DeviceHotError(
+                f"The board was to be below {below_c:g} C and is at {temperature_c:g} C after "
+                f"{waited_s:.0f} s; allow more time or a higher temperature, or cool it better."
+            )
+        clock.sleep_s(min(_LOOK_S, limit_s - waited_s))
+    return clock.now_s() - start_s
+
+
+def _temperature_c(device: Device) -> float:
+    temperature_c = device.read_brief_state().temperature_c
+    if temperature_c is None:
+        raise DeviceHotError(
+            "The temperature of the board cannot be read, so there is no telling when it has "
+            "cooled down; leave start_below_c out."
+        )
+    return temperature_c
+
+
+READ_BACK_PERIOD_S = 0.05
+READ_BACK_PATIENCE_S = 2.0
+"""An idle device may park below a locked clock, so the wait for its read-back is limited; what
+the clock is under load is for the validity contract to judge."""
+
+
+def settle(device: Device, point: OperatingPoint, *, wait_s: float) -> None:
+    """Wait until ``point`` reads back twice in a row, and then ``wait_s`` longer."""
+    clock = device.clock
+    give_up_s = clock.now_s() + READ_BACK_PATIENCE_S
+    in_a_row = 0
+    while in_a_row < 2 and clock.now_s() < give_up_s:
+        in_a_row = in_a_row + 1 if _reads_back(device.read_brief_state(), point) else 0
+        clock.sleep_s(READ_BACK_PERIOD_S)
+    clock.sleep_s(wait_s)
+
+
+def _reads_back(state: DeviceState, point: OperatingPoint) -> bool:
+    pairs = (
+        (state.sm_clock_mhz, point.sm_clock_mhz, CLOCK_TOLERANCE_MHZ),
+        (state.mem_clock_mhz, point.mem_clock_mhz, CLOCK_TOLERANCE_MHZ),
+        (state.power_limit_w, point.power_limit_w, POWER_LIMIT_TOLERANCE_W),
+    )
+    return all(
+        wanted is None or seen is None or abs(seen - wanted) <= tolerance
+        for seen, wanted, tolerance in pairs
+    )
+
+
+CHECK_PERIOD_S = 1.0
+LOOK_BACK_S = 2.0
+"""How far back unit times and power are judged."""
+TEMPERATURE_LOOK_BACK_S = 10.0
+_FEWEST_UNITS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUp:
+    """What a warm-up came to.
+
+    Attributes:
+        duration_s: How long it took.
+        steady: Whether unit time, power and temperature were steady at its end.
+    """
+
+    duration_s: float
+    steady: bool
+
+
+def warm_up(
+    loop: WindowLoop, instruments: Instruments, clock: Clock, procedure: Procedure
+) -> WarmUp:
+    """Run units until the load is steady or ``procedure.warmup_max_s`` has passed."""
+    start_s = clock.now_s()
+    check_s = start_s + procedure.warmup_min_s
+    steady = False
+    while not steady and clock.now_s() - start_s < procedure.warmup_max_s:
+        loop.run_until(partial(_has_come, clock, check_s))
+        steady = _is_steady(loop, instruments, start_s, clock.now_s())
+        check_s = clock.now_s() + CHECK_PERIOD_S
+    return WarmUp(duration_s=clock.now_s() - start_s, steady=steady)
+
+
+def _has_come(clock: Clock, at_s: float) -> bool:
+    return clock.now_s() >= at_s
+
+
+def _is_steady(loop: WindowLoop, instruments: Instruments, start_s: float, now_s: float) -> bool:
+    recent = [unit for unit in loop.units if unit.start_s >= now_s - LOOK_BACK_S]
+    units = recent if len(recent) >= _FEWEST_UNITS else loop.units[-_FEWEST_UNITS:]
+    if not time_is_steady([unit.stop_s - unit.start_s for unit in units]):
+        return False
+    log = instruments.sampler.log()
+    hottest_s = max(start_s, now_s - TEMPERATURE_LOOK_BACK_S)
+    looks = [look for look in log.looks if look.at_s >= hottest_s]
+    seen_c = [
+        (look.at_s, celsius) for look in looks if (celsius := look.state.temperature_c) is not None
+    ]
+    judged = bool(seen_c) or not looks  # a recording may hold no temperature to wait for
+    if judged and not temperature_is_steady([s for s, _ in seen_c], [c for _, c in seen_c]):
+        return False
+    if log.trace is None:
+        return False
+    stop_s = float(log.trace.t_s[-1])
+    return power_is_steady(log.trace, max(start_s, stop_s - LOOK_BACK_S), stop_s)
