@@ -17,7 +17,7 @@ from joulelab.analysis.quantities import PLUS_MINUS, quantity, uncertain
 from joulelab.core.point import OperatingPoint
 from joulelab.monitor.window import CpuUse, GpuTotals, GpuUse
 from joulelab.running.program import ProgramUse
-from joulelab.serving.result import ServerUse
+from joulelab.serving.bench import ServerUse
 from joulelab.tracking.codec import to_json
 from joulelab.tracking.durable import write_whole
 
