@@ -25,7 +25,7 @@ from typing import TypeVar
 from joulelab.analysis.knob_grid import Axis
 from joulelab.analysis.knob_log import KnobStudy
 from joulelab.cli.workload_choice import parse_with_workload
-from joulelab.workloads.llama import GEOMETRIES, LlamaSettings
+from joulelab.workloads.llama import GEOMETRIES, LlamaSettings, num_parameters
 from joulelab_actors.knob_study import KnobOptions
 
 Settings = TypeVar("Settings")
@@ -65,7 +65,7 @@ def _sizes(models: tuple[str, ...]) -> tuple[float, ...] | None:
     """Return the parameters of each model where all of them are known."""
     if any(model not in GEOMETRIES for model in models):
         return None
-    return tuple(float(GEOMETRIES[model].num_parameters) for model in models)
+    return tuple(float(num_parameters(GEOMETRIES[model])) for model in models)
 
 
 if __name__ == "__main__":

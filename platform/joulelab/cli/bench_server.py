@@ -31,9 +31,8 @@ from joulelab.errors import ConfigError, DeviceError
 from joulelab.monitor.monitor import Monitor
 from joulelab.monitor.sensors import OwnProcesses, open_in_real_time
 from joulelab.running.measure import Settings, beside
-from joulelab.serving.bench import bench
+from joulelab.serving.bench import ServerUse, Spread, bench
 from joulelab.serving.deployment import Deployment, pid_of_unit
-from joulelab.serving.result import ServerUse, Spread
 from joulelab.serving.settings import ServerSettings
 from joulelab.study.abstract_lab import check_guard_socket
 

@@ -18,7 +18,7 @@ from joulelab.core.codec import to_json
 from joulelab.core.point import OperatingPoint
 from joulelab.monitor.window import CpuUse, GpuTotals, GpuUse
 from joulelab.running.measure import ProgramUse
-from joulelab.serving.result import ServerUse
+from joulelab.serving.bench import ServerUse
 from joulelab.tracking.durable import write_whole
 
 _UNKNOWN = "-"

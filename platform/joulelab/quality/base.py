@@ -1,8 +1,9 @@
 """What the evaluation of outputs needs of a metric, of a data set and of a loaded network."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from math import isfinite
@@ -14,8 +15,7 @@ import numpy.typing as npt
 from joulelab.core.configuration import KnobValue
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.registry import unknown_name
-from joulelab.workloads.knobs import check_knobs
+from joulelab.workloads.knobs import check_knobs, made_with
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]
@@ -74,8 +74,8 @@ class Metric(ABC):
     """
 
     name: ClassVar[str]
-    """Its name in the registry."""
-    direction: ClassVar[Direction]
+    """Its name in the registry: that of its class, ``kl_divergence`` of ``KlDivergence``."""
+    direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset()
     asks: ClassVar[type[Any]]
     """The protocol of what it asks: one of those below."""
@@ -94,6 +94,11 @@ class Metric(ABC):
     instead: ClassVar[str] = ""
     """Metrics of the same outputs that need less."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in vars(cls):
+            cls.name = re.sub(r"(?<=.)(?=[A-Z])", "_", cls.__name__).lower()
+
     def __post_init__(self) -> None:
         check_knobs(self, least=self.least)
 
@@ -104,11 +109,7 @@ class Metric(ABC):
         Raises:
             ConfigError: If a knob is unknown (names the closest) or its value is not allowed.
         """
-        known = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # a dataclass
-        for name in knobs:
-            if name not in known:
-                raise unknown_name(f"knob of {cls.name}", name, known)
-        return cls(**knobs)
+        return made_with(cls, knobs, cls.name)
 
     @property
     @abstractmethod

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.quality.base import (
     FloatArray,
@@ -82,8 +81,6 @@ class Bleu(Continuations):
         num_resamples: How often the texts are drawn anew.
     """
 
-    name: ClassVar[str] = "bleu"
-    direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
 
     least: ClassVar = {"num_resamples": 2}
@@ -100,9 +97,12 @@ class Bleu(Continuations):
         counts = np.array(
             [_counts(text, right) for text, right in zip(observed, data.references, strict=True)]
         )
+        draw = np.random.default_rng(_SEED).integers
+        drawn = draw(len(counts), size=(self.num_resamples, len(counts)))
+        scattered = [_bleu(counts[each].sum(axis=0)) for each in drawn]
         return Score(
             value=_bleu(counts.sum(axis=0)),
-            u=self._scatter(counts) if len(counts) > 1 else None,
+            u=float(np.std(scattered, ddof=1)) if len(counts) > 1 else None,
             n=len(counts),
             counted="text",
             samples=tuple(map(tuple, counts.tolist())),
@@ -111,11 +111,6 @@ class Bleu(Continuations):
     @override
     def pooled(self, samples: Sequence[Any]) -> float:
         return _bleu(np.sum(samples, axis=0))
-
-    def _scatter(self, counts: Counts) -> float:
-        generator = np.random.default_rng(_SEED)
-        drawn = generator.integers(len(counts), size=(self.num_resamples, len(counts)))
-        return float(np.std([_bleu(counts[each].sum(axis=0)) for each in drawn], ddof=1))
 
 
 def _counts(written: str, right: Sequence[str]) -> list[int]:
@@ -148,8 +143,6 @@ class Rouge(Continuations):
         stemmer: Whether words count as equal that have the same stem; for English.
     """
 
-    name: ClassVar[str] = "rouge"
-    direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
 
     kind: Kind = "rougeL"
@@ -186,8 +179,6 @@ class Coherence(Continuations):
             layer over the tokens.
     """
 
-    name: ClassVar[str] = "coherence"
-    direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"weights"})
     judge: ClassVar = "a folder or hub id such as sentence-transformers/all-MiniLM-L6-v2"
 

@@ -85,7 +85,10 @@ class _Evaluation:
 
     @cached_property
     def _labels(self) -> list[str]:
-        return [_label(each) for each in varying([s.workload.settings for s in self.subjects])]
+        return [
+            ", ".join(f"{name}={value}" for name, value in knobs.items())
+            for knobs in varying([subject.workload.settings for subject in self.subjects])
+        ]
 
     @cached_property
     def _keys(self) -> list[list[str]]:
@@ -218,10 +221,6 @@ def _failed(metric: Metric, reference: Mapping[str, Any]) -> _Failure | None:
     """Return why ``metric`` has no outputs of the reference to compare with, if it has none."""
     found = reference.get(metric.observation) if _compares(metric) else None
     return found if isinstance(found, _Failure) else None
-
-
-def _label(knobs: Mapping[str, KnobValue]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in knobs.items())
 
 
 def _require_answer(workload: str, kind: type[Subject[Any]], metric: Metric) -> None:

@@ -80,8 +80,6 @@ class ClipScore(Images):
         weights: Folder or hub id of the CLIP network that judges.
     """
 
-    name: ClassVar[str] = "clip_score"
-    direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"weights"})
     judge: ClassVar = "a folder or hub id such as openai/clip-vit-large-patch14"
 
@@ -116,7 +114,6 @@ class Fid(Images):
         weights: File with the weights of that network.
     """
 
-    name: ClassVar[str] = "fid"
     direction: ClassVar[Direction] = "lower"
     needs: ClassVar[frozenset[Need]] = frozenset({"references", "weights"})
     judge: ClassVar = (
@@ -167,7 +164,6 @@ class FrechetDistance(Images):
         num_resamples: How often the images are drawn anew.
     """
 
-    name: ClassVar[str] = "frechet_distance"
     direction: ClassVar[Direction] = "lower"
     interval: ClassVar = "jackknife"
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
@@ -219,7 +215,6 @@ class Lpips(Images):
         weights: File with AlexNet's weights of ImageNet as torchvision publishes them.
     """
 
-    name: ClassVar[str] = "lpips"
     direction: ClassVar[Direction] = "lower"
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs", "weights"})
 
@@ -257,8 +252,6 @@ class Ssim(Images):
     image is better.
     """
 
-    name: ClassVar[str] = "ssim"
-    direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
 
     @override

@@ -8,12 +8,16 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.quality.base import FloatArray, GeneratesText, ReadsTokens
-from joulelab.quality.subject import NetworkSubject
-from joulelab.quality.text_data import RATE_HZ, read_speech, read_text_data
+from joulelab.quality.subject import NetworkSubject, require_no_source
+from joulelab.quality.text_data import RATE_HZ, TextData, read_speech, read_text_data
+from joulelab.workloads.char_lm import generated_text
 from joulelab.workloads.language import LanguageWorkload
 from joulelab.workloads.whisper import MOST_TOKENS, Whisper
 
 _BYTES = 256
+_NUM_TEXTS = 16
+_WORDS_PER_TEXT = 150
+_HELD_OUT_SEED = 1000
 _LONGEST = 2048  # for a network without positions of its own, as with ALiBi
 
 
@@ -32,6 +36,22 @@ class LanguageSubject(NetworkSubject[LanguageWorkload[Any]]):
     def outputs(self, network: Any) -> "LanguageOutputs":
         settings = self.workload.settings
         return LanguageOutputs(network, tokenizer_of(settings.weights), settings.precision)
+
+
+class CharLmSubject(LanguageSubject):
+    """The language model of bytes, on texts of its language that it has not read."""
+
+    @staticmethod
+    @override
+    def read_data(source: str | None) -> TextData:
+        require_no_source(source)
+        seeds = range(_HELD_OUT_SEED, _HELD_OUT_SEED + _NUM_TEXTS)
+        texts = tuple(generated_text(_WORDS_PER_TEXT, seed) for seed in seeds)
+        return TextData(name="generated language", texts=texts)
+
+    @override
+    def outputs(self, network: Any) -> "LanguageOutputs":
+        return LanguageOutputs(network, None, self.workload.settings.precision)
 
 
 class TokenReader:

@@ -41,8 +41,6 @@ class LossesItself(ScoresItself, Protocol):
 class OwnScore(Metric):
     """The score that a workload gives its own outputs, the mean over its examples."""
 
-    name: ClassVar[str] = "own_score"
-    direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
     asks: ClassVar = ScoresItself
 
@@ -70,7 +68,6 @@ class OwnScore(Metric):
 class OwnLoss(OwnScore):
     """The loss that a workload tells of its own outputs, the mean over its examples."""
 
-    name: ClassVar[str] = "own_loss"
     direction: ClassVar[Direction] = "lower"
     asks: ClassVar = LossesItself
 

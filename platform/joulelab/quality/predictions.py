@@ -115,7 +115,6 @@ class KlDivergence(NextTokens):
     "On information and sufficiency", 1951.
     """
 
-    name: ClassVar[str] = "kl_divergence"
     direction: ClassVar[Direction] = "lower"
 
     @override
@@ -141,9 +140,6 @@ def divergence(log_probabilities: FloatArray, reference: FloatArray) -> FloatArr
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenAgreement(NextTokens):
     """Share of the tokens, 0 to 1, whose likeliest successor is that of the reference."""
-
-    name: ClassVar[str] = "token_agreement"
-    direction: ClassVar[Direction] = "higher"
 
     @override
     def compared(self, ours: FloatArray, theirs: FloatArray) -> FloatArray:
@@ -171,7 +167,6 @@ class Perplexity(Metric):
         stride_tokens: How far the window moves; a shorter stride gives tokens more context.
     """
 
-    name: ClassVar[str] = "perplexity"
     direction: ClassVar[Direction] = "lower"
     asks: ClassVar = ReadsTokens
     least: ClassVar = {"window_tokens": 2}
@@ -241,17 +236,11 @@ def sliding_windows(
 
 
 def _surprise(subject: ReadsTokens, token_ids: Sequence[int], num_scored: int) -> Surprise:
-    logits = subject.logits(token_ids)[-1 - num_scored : -1]
-    targets = np.asarray(token_ids[-num_scored:])
-    return Surprise(_cross_entropy(logits, targets), num_scored)
-
-
-def _cross_entropy(logits: FloatArray, targets: FloatArray) -> float:
     from scipy import special
 
-    return float(
-        sum(
-            special.logsumexp(row.astype(np.float64)) - float(row[target])
-            for row, target in zip(logits, targets, strict=True)
-        )
+    logits = subject.logits(token_ids)[-1 - num_scored : -1]
+    nats = (
+        special.logsumexp(row.astype(np.float64)) - float(row[target])
+        for row, target in zip(logits, token_ids[-num_scored:], strict=True)
     )
+    return Surprise(float(sum(nats)), num_scored)

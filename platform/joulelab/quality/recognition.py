@@ -62,8 +62,6 @@ class Accuracy(Classes):
         top: How many of the likeliest classes count.
     """
 
-    name: ClassVar[str] = "accuracy"
-    direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
 
     top: int = 1
@@ -94,8 +92,6 @@ class Accuracy(Classes):
 class ClassAgreement(Classes):
     """Share of the inputs, 0 to 1, whose likeliest class is that of the reference."""
 
-    name: ClassVar[str] = "class_agreement"
-    direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
 
     @override
@@ -118,7 +114,6 @@ class ClassDivergence(Classes):
     alone. The mean over the inputs; 0 if all distributions are those of the reference.
     """
 
-    name: ClassVar[str] = "class_divergence"
     direction: ClassVar[Direction] = "lower"
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
 
@@ -139,8 +134,6 @@ class MeanAveragePrecision(Metric):
         overlap: Intersection over union from which a box counts as found.
     """
 
-    name: ClassVar[str] = "mean_average_precision"
-    direction: ClassVar[Direction] = "higher"
     needs: ClassVar[frozenset[Need]] = frozenset({"references"})
     asks: ClassVar = Detects
     num_draws: ClassVar = 199  # each draw is a whole evaluation
@@ -204,7 +197,6 @@ class BoxAgreement(MeanAveragePrecision):
         overlap: Intersection over union from which a box counts as found.
     """
 
-    name: ClassVar[str] = "box_agreement"
     needs: ClassVar[frozenset[Need]] = frozenset({"reference_outputs"})
 
     @override

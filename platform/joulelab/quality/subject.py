@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from typing_extensions import override
 
 from joulelab.core.configuration import KnobValue
+from joulelab.errors import ConfigError
 from joulelab.quality.base import Data
 from joulelab.workloads.base import Workload
 from joulelab.workloads.network import NetworkWorkload
@@ -128,6 +129,14 @@ class NetworkSubject(Subject[AnyNetwork]):
 
         with accelerator.seeded(_SEED, device):
             return self.build(workload, device)
+
+
+def require_no_source(source: str | None) -> None:
+    """Refuse a data set from elsewhere; ConfigError if there is one."""
+    if source is not None:
+        raise ConfigError(
+            f"This network knows its own data set alone; leave data out, got {source!r}."
+        )
 
 
 def weights_digest(weights: str | None) -> str:

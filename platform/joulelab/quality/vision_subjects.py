@@ -1,6 +1,5 @@
 """What networks see in images and sequences, and what they draw, to be scored."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -10,27 +9,33 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.quality.base import Boxes, Classifies, Detects, FloatArray, MakesImages
-from joulelab.quality.image_data import in_batches
+from joulelab.quality.image_data import ImageData, LabelledData, in_batches
 from joulelab.quality.image_sets import (
     read_class_images,
     read_detection_images,
     read_prompts,
     read_tokens,
 )
-from joulelab.quality.subject import AnyNetwork, NetworkSubject
+from joulelab.quality.subject import AnyNetwork, NetworkSubject, require_no_source
 from joulelab.workloads.bert import QUESTION_SHARE, Bert
 from joulelab.workloads.classification import Resnet50, Vit
 from joulelab.workloads.detection import Detection
 from joulelab.workloads.diffusion import Diffusion
+from joulelab.workloads.digits import DigitsDiffusion, DigitsLstm
+from joulelab.workloads.digits_data import held_out_digits, training_digits
 from joulelab.workloads.lstm import Lstm
 
 _BATCH = 64
+_NUM_DRAWN = 256
+_HELD_OUT_SEED = 1000
+_NUM_COPIES = 4
+_NOISE = 0.2  # share of the range of a pixel
 _DETECTION_BATCH = 8
 _SETTLING_BATCH = 8  # over which the batch norms of random networks settle
 
 
 class ClassSubject(NetworkSubject[AnyNetwork]):
-    """A network that tells classes apart, of images unless said otherwise.
+    """A network that tells classes apart, by default a Vision Transformer of images.
 
     It is asked in batches of one size, whatever the workload's.
     """
@@ -39,9 +44,9 @@ class ClassSubject(NetworkSubject[AnyNetwork]):
     answers: ClassVar = (Classifies,)
     read_data = staticmethod(read_class_images)
 
-    @abstractmethod
     def scores(self, inputs: Any) -> Any:
         """Return the scores of the classes of a tensor of inputs."""
+        return self.network(pixel_values=inputs).logits
 
     def prepared(self) -> Callable[[list[Any]], Any]:
         """Return what turns inputs of the data set into one array or tensor for the network."""
@@ -75,10 +80,6 @@ class VitSubject(ClassSubject[Vit]):
         from joulelab.workloads.vision_network import prepared_for_vit
 
         return prepared_for_vit(self.workload.settings.weights, self.network.config.image_size)
-
-    @override
-    def scores(self, inputs: Any) -> Any:
-        return self.network(pixel_values=inputs).logits
 
 
 class Resnet50Subject(ClassSubject[Resnet50]):
@@ -213,3 +214,73 @@ class DiffusionSubject(NetworkSubject[Diffusion]):
         """Draw an image for each prompt."""
         images: FloatArray = self.workload.images(prompts).numpy()
         return images
+
+
+class DigitsVitSubject(ClassSubject[AnyNetwork]):
+    """A network that reads digits, by default the Vision Transformer."""
+
+    metrics: ClassVar = ("accuracy", "class_agreement", "class_divergence")
+
+    @staticmethod
+    @override
+    def read_data(source: str | None) -> LabelledData:
+        require_no_source(source)
+        return noisy_held_out_digits()
+
+
+class DigitsLstmSubject(DigitsVitSubject[DigitsLstm]):
+    """The LSTM, which sees as many rows as its settings say."""
+
+    @override
+    def scores(self, inputs: Any) -> Any:
+        return self.network(inputs[:, 0, : self.workload.settings.rows].contiguous())
+
+
+class DigitsDiffusionSubject(NetworkSubject[DigitsDiffusion]):
+    """The network that draws digits."""
+
+    metrics: ClassVar = ("frechet_distance", "ssim")
+    answers: ClassVar = (MakesImages,)
+
+    @staticmethod
+    @override
+    def read_data(source: str | None) -> ImageData:
+        from joulelab.workloads.digits_networks import DigitsJudge
+
+        require_no_source(source)
+        return ImageData(
+            name="digits",
+            prompts=("",) * _NUM_DRAWN,
+            images=tuple(training_digits().images),
+            judge=DigitsJudge(),
+        )
+
+    def make_images(self, prompts: Sequence[str]) -> FloatArray:
+        """Draw as many digits as there are prompts; what those say is ignored."""
+        from joulelab.workloads import accelerator
+        from joulelab.workloads.digits_drawing import DigitsDenoising
+
+        settings = self.workload.settings
+        with accelerator.computing(settings.precision):
+            denoising = DigitsDenoising(
+                self.network, settings.scheduler, settings.steps, len(prompts)
+            )
+            denoising()
+            images: FloatArray = denoising.latents.float().cpu().numpy()
+        return np.clip((images + 1) / 2, 0, 1)
+
+
+def noisy_held_out_digits() -> LabelledData:
+    """Return the digits that no classifier has seen, four times each with other noise.
+
+    The noise makes many of them hard, so that small changes of a network show.
+    """
+    digits = held_out_digits()
+    images = np.concatenate([digits.images] * _NUM_COPIES)
+    noise = np.random.default_rng(_HELD_OUT_SEED).standard_normal(images.shape)
+    return LabelledData(
+        name="noisy digits",
+        inputs=(images + _NOISE * noise).astype(np.float32),
+        labels=np.concatenate([digits.labels] * _NUM_COPIES),
+        groups=np.tile(np.arange(len(digits.labels)), _NUM_COPIES),
+    )

@@ -1,17 +1,170 @@
-"""Drive a server and measure what its GPUs use meanwhile."""
+"""Drive a server: what its GPUs use meanwhile, per request and per token, and latencies."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
+import numpy as np
+
+from joulelab.core.measurement import Provenance
+from joulelab.core.point import OperatingPoint
+from joulelab.core.receipt import Receipt
 from joulelab.monitor.monitor import Monitor
+from joulelab.monitor.window import CpuUse, GpuTotals, GpuUse
 from joulelab.provenance import collect_provenance
-from joulelab.running.measure import Settings, counted
+from joulelab.running.measure import Settings, counted, why_unknown
 from joulelab.serving.client import Answer
 from joulelab.serving.deployment import Deployment
-from joulelab.serving.result import Served, ServerUse
+from joulelab.serving.load import Limits, Load
 from joulelab.serving.settings import ServerSettings
 
 REQUESTS = 100
 """How many count where nobody says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Mean and percentiles of a latency, in seconds."""
+
+    mean_s: float
+    p50_s: float
+    p90_s: float
+    p99_s: float
+
+    @classmethod
+    def of(cls, values_s: Sequence[float]) -> "Spread | None":
+        """Return the spread of some values; ``None`` of none."""
+        if not values_s:
+            return None
+        p50_s, p90_s, p99_s = np.percentile(values_s, [50, 90, 99]).tolist()
+        return cls(mean_s=float(np.mean(values_s)), p50_s=p50_s, p90_s=p90_s, p99_s=p99_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What some load on a server came to.
+
+    Attributes:
+        num_requests: Requests that were sent.
+        num_failed: Those that failed.
+        failures: Why, each reason once, with how often.
+        duration_s: From the first request to the last answer, in seconds.
+        output_tokens: Tokens of all answers.
+        has_token_counts: Whether the server told how many; else pieces of its stream were counted.
+        ttft_s: Time to the first token.
+        tpot_s: Time per output token after the first.
+        latency_s: Time to the end of an answer.
+        good_per_s: Answers per second that kept the limits.
+    """
+
+    num_requests: int
+    num_failed: int
+    failures: tuple[str, ...]
+    duration_s: float
+    output_tokens: int
+    has_token_counts: bool
+    ttft_s: Spread | None
+    tpot_s: Spread | None
+    latency_s: Spread | None
+    good_per_s: float
+
+    @classmethod
+    def of(
+        cls, answers: Sequence[Answer], limits: Limits, duration_s: float | None = None
+    ) -> "Served":
+        """Sum up answers that came within some seconds; by default, from first due to last."""
+        sound = [answer for answer in answers if not answer.failure]
+        why = Counter(answer.failure for answer in answers if answer.failure)
+        if duration_s is None:
+            duration_s = max(a.stop_s for a in answers) - min(a.due_s for a in answers)
+        return cls(
+            num_requests=len(answers),
+            num_failed=len(answers) - len(sound),
+            failures=tuple(f"{times} x {failure}" for failure, times in why.most_common(5)),
+            duration_s=duration_s,
+            output_tokens=sum(answer.output_tokens or 0 for answer in sound),
+            has_token_counts=bool(sound) and all(answer.is_counted for answer in sound),
+            ttft_s=Spread.of([a.ttft_s for a in sound if a.ttft_s is not None]),
+            tpot_s=Spread.of([a.tpot_s for a in sound if a.tpot_s is not None]),
+            latency_s=Spread.of([a.latency_s for a in sound]),
+            good_per_s=sum(map(limits.are_kept, answers)) / duration_s,
+        )
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Rates and latencies, by name."""
+        found = {
+            "requests_per_s": (self.num_requests - self.num_failed) / self.duration_s,
+            "output_tokens_per_s": self.output_tokens / self.duration_s,
+            "goodput_per_s": self.good_per_s,
+        }
+        spreads = {"ttft": self.ttft_s, "tpot": self.tpot_s, "latency": self.latency_s}
+        for name, spread in spreads.items():
+            if spread is not None:
+                found |= {f"{name}_{part}": value for part, value in asdict(spread).items()}
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerUse:
+    """A load on a server, and what the GPUs used meanwhile, idle power included.
+
+    Attributes:
+        url: Address of the server.
+        command: What started it; empty if it ran already.
+        model: Which model was asked.
+        load: How requests came.
+        limits: Latencies that a good answer keeps.
+        served: What it came to.
+        gpus: GPUs that count: those named, else those that the server was seen on.
+        others: What other GPUs that were watched drew meanwhile.
+        cpu: What the processors of the machine used, that of the load itself included.
+        requested: What was put in force on the GPUs that count.
+        receipts: What was read back when it was.
+        notes: What else a reader must know.
+        missing: Why no GPU counts; empty if one does.
+        provenance: Where the result comes from.
+    """
+
+    url: str
+    command: tuple[str, ...]
+    model: str
+    load: Load
+    limits: Limits
+    served: Served
+    gpus: tuple[GpuUse, ...]
+    others: tuple[GpuUse, ...]
+    cpu: CpuUse
+    requested: OperatingPoint
+    receipts: tuple[Receipt, ...]
+    notes: tuple[str, ...]
+    missing: str
+    provenance: Provenance
+
+    @property
+    def reason(self) -> str:
+        """Why the energy is not known; empty if it is."""
+        return why_unknown(self.missing, self.gpus)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers that are known, by name."""
+        served = self.served
+        return {"duration_s": served.duration_s, **served.metrics, **self._energies()}
+
+    def _energies(self) -> dict[str, float]:
+        if self.reason:
+            return {}
+        found = asdict(GpuTotals.of(self.gpus))
+        energy_j = found["energy_j"]
+        num_sound = self.served.num_requests - self.served.num_failed
+        if num_sound:
+            found["energy_per_request_j"] = energy_j / num_sound
+        if self.served.output_tokens and self.served.has_token_counts:
+            found["energy_per_output_token_j"] = energy_j / self.served.output_tokens
+        elif self.served.output_tokens:
+            found["energy_per_output_piece_j"] = energy_j / self.served.output_tokens
+        return found
 
 
 async def bench(
@@ -31,11 +184,11 @@ async def bench(
     warm-up.
     """
     provenance = collect_provenance()
-    requests = await deployment.requests(settings)
+    model = await deployment.warmed_up(settings)
     load = settings.load(settings.requests or REQUESTS)
 
     async def ask(_number: int, due_s: float) -> Answer:
-        return await deployment.ask(requests, due_s)
+        return await deployment.ask(settings, model, due_s)
 
     window = monitor.begin("load")
     answers = await load.run(ask)
@@ -44,7 +197,7 @@ async def bench(
     return ServerUse(
         url=deployment.url,
         command=deployment.command,
-        model=requests.model,
+        model=model,
         load=load,
         limits=settings.limits,
         served=Served.of(answers, settings.limits),

@@ -15,7 +15,6 @@ from itertools import count
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.serving.client import Answer, Client
-from joulelab.serving.load import Requests
 from joulelab.serving.settings import ServerSettings
 
 RUNNING_S = 5.0
@@ -162,23 +161,23 @@ class Deployment:
         self.require_running()
         return time.monotonic() - begin_s
 
-    async def requests(self, settings: ServerSettings) -> Requests:
-        """Return what it is asked, once it has been asked that as often as warms it up.
+    async def warmed_up(self, settings: ServerSettings) -> str:
+        """Ask as often as warms it up; return which model is asked.
 
         Raises ConfigError if no model is named, and it tells of none, MeasurementError if
         it does not answer.
         """
-        asked = settings.asked(settings.model or await self._first_model())
+        model = settings.model or await self._first_model()
         for _ in range(settings.warmup):
-            answer = await self.ask(asked, time.monotonic())
+            answer = await self.ask(settings, model, time.monotonic())
             if answer.failure:
                 raise MeasurementError(f"The server failed in the warm-up: {answer.failure}")
-        return asked
+        return model
 
-    async def ask(self, requests: Requests, due_s: float) -> Answer:
+    async def ask(self, settings: ServerSettings, model: str, due_s: float) -> Answer:
         """Send the next request; no prompt comes twice, which a server could answer from memory."""
-        body = requests.body(next(self._numbers))
-        return await self.client.ask(requests.path, body, due_s)
+        body = settings.body(model, next(self._numbers))
+        return await self.client.ask(settings.path, body, due_s)
 
     def require_running(self) -> None:
         """Check that a server that was started here has not ended.

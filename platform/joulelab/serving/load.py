@@ -1,57 +1,40 @@
-"""What a server is asked, and how requests come: so many at a time, or at random instants."""
+"""How requests come: so many at a time, or at random instants; and which answers are good."""
 
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count, takewhile
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.serving.client import Answer
 
-CHAT = "/v1/chat/completions"
-_WORDS = """
-    time person year way day thing man world life hand part child eye woman place work week case
-    point government company number group problem fact
-""".split()  # noqa: SIM905
 Ask = Callable[[int, float], Awaitable[Answer]]
 """Sends a request of a number that was due at an instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requests:
-    """What is asked; each prompt is another one.
+class Limits:
+    """Latencies that a good answer keeps, in seconds; ``None`` for any."""
 
-    ``path`` is that of chat or of plain completions; at most ``output_tokens`` are asked for;
-    ``extra`` also goes into a request's body, such as ``{"ignore_eos": true}``.
-    """
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    latency_s: float | None = None
 
-    model: str
-    path: str = CHAT
-    input_words: int = 128
-    output_tokens: int = 128
-    seed: int = 0
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    def body(self, number: int) -> dict[str, Any]:
-        """Return the body of one request."""
-        draw = random.Random(f"{self.seed} {number}")  # noqa: S311 - prompts, not a secret
-        prompt = " ".join(draw.choices(_WORDS, k=self.input_words))
-        is_chat = self.path.rstrip("/").endswith("chat/completions")
-        asked = {"messages": [{"role": "user", "content": prompt}]} if is_chat else {}
-        return {
-            "model": self.model,
-            **(asked or {"prompt": prompt}),
-            "max_tokens": self.output_tokens,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            **self.extra,
-        }
+    def are_kept(self, answer: Answer) -> bool:
+        """Whether an answer came, and in time."""
+        if answer.failure:
+            return False
+        pairs = (
+            (self.ttft_s, answer.ttft_s),
+            (self.tpot_s, answer.tpot_s),
+            (self.latency_s, answer.latency_s),
+        )
+        return all(limit is None or (took or 0.0) <= limit for limit, took in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

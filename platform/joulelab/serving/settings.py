@@ -1,17 +1,22 @@
 """Which server, what it is asked, and how much at a time."""
 
 import json
+import random
 import shlex
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 from joulelab.errors import ConfigError
-from joulelab.serving.load import CHAT, Load, Requests
-from joulelab.serving.result import Limits
+from joulelab.serving.load import Limits, Load
 from joulelab.workloads.knobs import check_knobs, require_count
 
 _CONCURRENCY = 8
+CHAT = "/v1/chat/completions"
+_WORDS = """
+    time person year way day thing man world life hand part child eye woman place work week case
+    point government company number group problem fact
+""".split()  # noqa: SIM905
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,16 +112,20 @@ class ServerSettings:
             ttft_s=self.ttft_limit_s, tpot_s=self.tpot_limit_s, latency_s=self.latency_limit_s
         )
 
-    def asked(self, model: str) -> Requests:
-        """Return what a model is asked."""
-        return Requests(
-            model=model,
-            path=self.path,
-            input_words=self.input_words,
-            output_tokens=self.output_tokens,
-            seed=self.load_seed,
-            extra=self._extra(),
-        )
+    def body(self, model: str, number: int) -> dict[str, Any]:
+        """Return the body of one request to ``model``; each number has another prompt."""
+        draw = random.Random(f"{self.load_seed} {number}")  # noqa: S311 - prompts, not a secret
+        prompt = " ".join(draw.choices(_WORDS, k=self.input_words))
+        is_chat = self.path.rstrip("/").endswith("chat/completions")
+        asked = {"messages": [{"role": "user", "content": prompt}]} if is_chat else {}
+        return {
+            "model": model,
+            **(asked or {"prompt": prompt}),
+            "max_tokens": self.output_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **self._extra(),
+        }
 
     def _extra(self) -> dict[str, Any]:
         try:

@@ -12,10 +12,10 @@ from typing_extensions import override
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.request import Request
 from joulelab.errors import ConfigError, MeasurementError
+from joulelab.serving.bench import Served
 from joulelab.serving.client import Answer
 from joulelab.serving.deployment import Deployment
-from joulelab.serving.load import Requests, Traffic
-from joulelab.serving.result import Served
+from joulelab.serving.load import Traffic
 from joulelab.serving.settings import ServerSettings
 from joulelab.workloads.base import Workload
 from joulelab.workloads.knobs import require_choice
@@ -45,7 +45,7 @@ class Server(Workload[ServerSettings]):
     def __init__(self, settings: ServerSettings) -> None:
         super().__init__(settings)
         self._deployment: Deployment | None = None
-        self._requests: Requests | None = None
+        self._model: str | None = None
         self._traffic: Traffic | None = None
         self._repeats: list[tuple[float, list[Answer]]] = []
 
@@ -87,7 +87,7 @@ class Server(Workload[ServerSettings]):
         pinned = {} if self.gpu_uuid is None else {"CUDA_VISIBLE_DEVICES": self.gpu_uuid}
         self._deployment = self._deployment or Deployment(self.settings, pinned)
         try:
-            self._requests = _result(self._ready(self._deployment))
+            self._model = _result(self._ready(self._deployment))
         except BaseException:
             self.close()
             raise
@@ -95,7 +95,7 @@ class Server(Workload[ServerSettings]):
     @override
     def run(self, phase: str) -> float:
         require_choice("phase", phase, self.phases)
-        if self._deployment is None or self._requests is None:
+        if self._deployment is None or self._model is None:
             raise ConfigError("A server must be prepared before it runs.")
         if self._traffic is None:
             self._traffic = Traffic(self.settings.load(), self._ask)
@@ -138,14 +138,14 @@ class Server(Workload[ServerSettings]):
             deployment.close()
         self._repeats.clear()
 
-    async def _ready(self, deployment: Deployment) -> Requests:
+    async def _ready(self, deployment: Deployment) -> str:
         await deployment.ready()
-        return await deployment.requests(self.settings)
+        return await deployment.warmed_up(self.settings)
 
     async def _ask(self, _number: int, due_s: float) -> Answer:
-        if self._deployment is None or self._requests is None:
+        if self._deployment is None or self._model is None:
             raise ConfigError("A server must be prepared before it is asked.")
-        return await self._deployment.ask(self._requests, due_s)
+        return await self._deployment.ask(self.settings, self._model, due_s)
 
 
 def _tokens(answers: Sequence[Answer]) -> int:

@@ -68,6 +68,7 @@ def _declare_operators() -> torch.library.Library:
 _HARMLESS = {
     "torchao": "Failed to load",
     "torchao.kernel.intmm": "Detected no triton",
+    "diffusers.quantizers.torchao.torchao_quantizer": "Unable to import",
     "torch.utils._pytree": "is an Enum subclass and is now natively supported",
 }
 

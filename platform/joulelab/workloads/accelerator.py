@@ -123,12 +123,6 @@ def seeded(seed: int, device: torch.device) -> Generator[None]:
         yield
 
 
-def synchronize() -> None:
-    """Wait until the GPU has done all that it was given; a CPU always has."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
 def release_memory() -> None:
     """Give memory that no tensor uses back to the device."""
     gc.collect()

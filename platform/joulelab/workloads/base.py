@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, ClassVar, Generic, TypeVar
 
 from joulelab.core.configuration import KnobValue
@@ -11,7 +10,7 @@ from joulelab.core.energy import EnergyWindow
 from joulelab.core.quality import Direction
 from joulelab.core.request import Request
 from joulelab.errors import ConfigError
-from joulelab.registry import unknown_name
+from joulelab.workloads.knobs import made_with
 
 Settings = TypeVar("Settings")
 
@@ -52,16 +51,7 @@ class Workload(ABC, Generic[Settings]):
         Raises:
             ConfigError: If a knob is unknown (names the closest) or its value is not allowed.
         """
-        known = [field.name for field in fields(cls.settings_type)]
-        for name in knobs:
-            if name not in known:
-                raise unknown_name(f"knob of {cls.__name__.lower()}", name, known)
-        try:
-            return cls(cls.settings_type(**knobs))
-        except TypeError as error:
-            raise ConfigError(
-                f"{cls.__name__.lower()} cannot take {dict(knobs)}: {error}"
-            ) from error
+        return cls(made_with(cls.settings_type, knobs, cls.__name__.lower()))
 
     @property
     @abstractmethod

@@ -66,17 +66,12 @@ class Bert(NetworkWorkload[BertSettings]):
     unit: ClassVar = "sequence"
     samples_per_run: ClassVar = 32
     input_knobs: ClassVar = frozenset({"batch", "tokens"})
+    called: ClassVar = "{model}"
 
     @override
     def programs(self, network: Any, device: Any) -> Programs:
         inputs = self._inputs(network.config.vocab_size, device)
         return {"forward": lambda: network(**inputs)}
-
-    @property
-    @override
-    def title(self) -> str:
-        settings = self.settings
-        return f"{settings.model} in {settings.precision} with batch {settings.batch}"
 
     @override
     def network(self, device: Any) -> Any:

@@ -64,8 +64,11 @@ class Denoising(Loop):
 
     @override
     def start(self) -> None:
-        set_steps(self._scheduler, self._num_steps)
-        with host_scalars():
+        scheduler = self._scheduler
+        with _quiet_numpy(), host_scalars():
+            scheduler.set_timesteps(self._num_steps)
+            if hasattr(scheduler, "set_begin_index"):  # else it looks for it in the first step
+                scheduler.set_begin_index(0)
             noise = self.noise()
             self.latents = noise * self._scheduler.init_noise_sigma
             self._times = self._scheduler.timesteps.to(noise.device)
@@ -107,14 +110,6 @@ def scheduler_of(name: str, schedule: Mapping[str, Any]) -> Any:
     taken = {key: value for key, value in schedule.items() if key in known}
     with _quiet_numpy(), host_scalars():
         return kind(**{**taken, **options})
-
-
-def set_steps(scheduler: Any, num_steps: int) -> None:
-    """Let ``scheduler`` begin anew with ``num_steps`` steps, its noise levels on the host."""
-    with _quiet_numpy(), host_scalars():
-        scheduler.set_timesteps(num_steps)
-        if hasattr(scheduler, "set_begin_index"):  # else it looks for it in the first step
-            scheduler.set_begin_index(0)
 
 
 def host_scalars() -> AbstractContextManager[object]:

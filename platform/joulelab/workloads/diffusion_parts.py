@@ -1,7 +1,6 @@
 """The parts of a text-to-image pipeline: networks, random or pretrained, and tokenizers."""
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from torch._guards import active_fake_mode
 
 from joulelab.workloads import hub
-from joulelab.workloads.diffusion_geometry import Pipeline
+from joulelab.workloads.diffusion_settings import Pipeline
 from joulelab.workloads.formats import storage_dtype
 from joulelab.workloads.network import NetworkSettings
 
@@ -19,10 +18,14 @@ from diffusers import (  # isort: skip  # hub makes them importable
     UNet2DConditionModel,
 )
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection  # isort: skip
+from transformers.modeling_utils import local_torch_dtype  # isort: skip
 
 
 PROMPT_TOKENS = 77
 """Length of a prompt, padded: CLIP's longest."""
+
+default_dtype = local_torch_dtype
+"""Makes networks in a format in a ``with`` block."""
 
 _ENCODERS = ("text_encoder", "text_encoder_2")
 _UNWANTED = {
@@ -151,14 +154,3 @@ def _bytes_as_tokens(config: Any, texts: Sequence[str]) -> torch.Tensor:
         row = [config.bos_token_id, *text.encode()[: PROMPT_TOKENS - 2]]
         rows.append(row + [config.eos_token_id] * (PROMPT_TOKENS - len(row)))
     return torch.tensor(rows)
-
-
-@contextmanager
-def default_dtype(dtype: torch.dtype) -> Generator[None]:
-    """Make networks in ``dtype`` in a ``with`` block."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

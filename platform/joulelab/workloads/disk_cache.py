@@ -11,7 +11,7 @@ import inspect
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -63,7 +63,7 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
 class Form(Generic[T]):
     """How values of a kind are kept; ``what`` is one for the log: ``"a cost"``.
 
-    ``decode`` raises ``ValueError`` of bytes that hold none.
+    ``decode`` raises ValueError, TypeError, KeyError or AttributeError of bytes that hold none.
     """
 
     what: str
@@ -77,8 +77,8 @@ def read_entry(path: Path, form: Form[T]) -> T | None:
         return form.decode(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        _logger.warning("Making %s anew: %s cannot be read (%s).", form.what, path, error)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        _logger.warning("Making %s anew: %s cannot be read (%r).", form.what, path, error)
         return None
 
 
@@ -162,23 +162,14 @@ def cost_to_json(cost: WorkloadCost) -> bytes:
 
 
 def cost_from_json(text: bytes) -> WorkloadCost:
-    """Return the cost that :func:`cost_to_json` wrote; ValueError if ``text`` is no such cost."""
-    try:
-        fields = loads(text)
-        phases = tuple(_phase(phase) for phase in fields.pop("phases"))
-        return WorkloadCost(phases=phases, **fields)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"not a workload's cost: {error!r}") from error
-
-
-def _phase(fields: Mapping[str, Any]) -> PhaseCost:
-    kernels = tuple(_kernel(kernel) for kernel in fields["kernels"])
-    return PhaseCost(**{**fields, "kernels": kernels})
-
-
-def _kernel(fields: Mapping[str, Any]) -> KernelCost:
-    shape = fields["shape"]
-    return KernelCost(**{**fields, "shape": None if shape is None else tuple(shape)})
+    """Return the cost that :func:`cost_to_json` wrote."""
+    cost = loads(text)
+    for phase in cost["phases"]:
+        for kernel in phase["kernels"]:
+            kernel["shape"] = kernel["shape"] and tuple(kernel["shape"])
+        phase["kernels"] = tuple(KernelCost(**kernel) for kernel in phase["kernels"])
+    cost["phases"] = tuple(PhaseCost(**phase) for phase in cost["phases"])
+    return WorkloadCost(**cost)
 
 
 _COST = Form(what="a cost", encode=cost_to_json, decode=cost_from_json)

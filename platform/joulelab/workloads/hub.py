@@ -77,7 +77,12 @@ def pretrained_model(
         network, found = auto.from_pretrained(
             weights, dtype=dtype, output_loading_info=True, **options
         )
-    _require_complete(sorted(found["missing_keys"]), weights)
+    if missing := sorted(found["missing_keys"]):  # it would be random in part
+        raise ConfigError(
+            f"weights must hold the whole network, but {weights!r} lacks {len(missing)} of its "
+            f"tensors, such as {', '.join(missing[:_NAMED_KEYS])}; take a checkpoint trained for "
+            "this task."
+        )
     network.train(mode=False)
     network.to(device)
     loaded: PreTrainedModel = network
@@ -130,13 +135,3 @@ def reading(weights: str) -> Generator[None]:
             f"machine can reach and read, got {weights!r}. For a gated network accept its licence "
             f"on the hub and run `hf auth login`. {' '.join(str(error).split())}"
         ) from error
-
-
-def _require_complete(missing: list[str], weights: str) -> None:
-    """Refuse a checkpoint whose network would be random in part."""
-    if missing:
-        named = ", ".join(missing[:_NAMED_KEYS])
-        raise ConfigError(
-            f"weights must hold the whole network, but {weights!r} lacks {len(missing)} of its "
-            f"tensors, such as {named}; take a checkpoint trained for this task."
-        )

@@ -4,11 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
 
+Made = TypeVar("Made")
 MOST = 1_000_000
 """Of anything that a workload counts or takes so long or large: beyond it no GPU ever ends."""
 
@@ -33,6 +35,22 @@ def check_knobs(
             _CHECKS[kind](name, value)
 
 
+def made_with(kind: type[Made], knobs: Mapping[str, KnobValue], owner: str) -> Made:
+    """Make ``kind`` of knob names and values; those left out take their default.
+
+    Raises ConfigError if ``owner`` has no such knob (names the closest), or its value is not
+    allowed.
+    """
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    for name in knobs:
+        if name not in known:
+            raise unknown_name(f"knob of {owner}", name, known)
+    try:
+        return kind(**knobs)
+    except TypeError as error:
+        raise ConfigError(f"{owner} cannot take {dict(knobs)}: {error}") from error
+
+
 def choices_of(settings_type: type[Any], name: str) -> tuple[Any, ...]:
     """Return what the knob ``name`` may be; empty if that is no list of choices."""
     kinds = {knob: kind for knob, kind, _ in _kinds(settings_type)}  # type: ignore[arg-type]
@@ -45,10 +63,14 @@ def _kinds(settings_type: type[Any]) -> tuple[tuple[str, Any, bool], ...]:
     hints = get_type_hints(settings_type)
     found = []
     for name in (field.name for field in fields(settings_type)):
-        is_union = get_origin(hints[name]) in (Union, UnionType)
-        parts = get_args(hints[name]) if is_union else (hints[name],)
+        parts = alternatives(hints[name])
         found.append((name, parts[0], NoneType in parts))
     return tuple(found)
+
+
+def alternatives(hint: Any) -> tuple[Any, ...]:
+    """Return what ``hint`` is a union of; itself if it is none."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 def require_choice(name: str, value: object, choices: Sequence[str]) -> None:

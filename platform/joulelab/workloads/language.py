@@ -40,6 +40,7 @@ class LanguageWorkload(NetworkWorkload[Settings]):
 
     unit: ClassVar[str] = "token"
     phases = ("prefill", "decode")
+    called: ClassVar[str] = "{model}"
     input_knobs: ClassVar[frozenset[str]] = frozenset(
         {"batch", "prompt_tokens", "new_tokens", "context_tokens", "kv_cache"}
     )
@@ -69,12 +70,6 @@ class LanguageWorkload(NetworkWorkload[Settings]):
         return Request(
             units=units, size=sum(units.values()), num_generated=self.settings.new_tokens
         )
-
-    @property
-    @override
-    def title(self) -> str:
-        settings = self.settings
-        return f"{settings.model} in {settings.precision} with batch {settings.batch}"
 
     @override
     def close(self) -> None:

@@ -11,6 +11,7 @@ from typing_extensions import override
 from joulelab.core.cost import WorkloadCost
 from joulelab.core.number_format import NetworkPrecision
 from joulelab.core.request import Request
+from joulelab.core.synchronise import synchronise
 from joulelab.errors import ConfigError
 from joulelab.tracing.program import ProgramPhase
 from joulelab.workloads.base import Workload
@@ -100,7 +101,7 @@ class TorchWorkload(Workload[Computing]):
         ):
             for _ in range(times):
                 self._programs[phase]()
-            accelerator.synchronize()
+            synchronise()
         return times * self.work(phase)
 
     @override
@@ -125,6 +126,8 @@ class NetworkWorkload(TorchWorkload[Settings]):
     phases: tuple[str, ...] = ("forward",)
     input_knobs: ClassVar[frozenset[str]] = frozenset({"batch"})
     """Knobs that say what the network is given, and not what it is."""
+    called: ClassVar[str] = ""
+    """What it is in messages, a pattern of knobs; by default the name of the class."""
     samples_per_run: ClassVar[int] = 1
     """Samples that a run computes at the least, where a batch of fewer is very short."""
 
@@ -181,8 +184,9 @@ class NetworkWorkload(TorchWorkload[Settings]):
     @property
     @override
     def title(self) -> str:
-        name = type(self).__name__.lower()
-        return f"{name} in {self.settings.precision} with batch {self.settings.batch}"
+        settings = self.settings
+        name = self.called.format(**asdict(settings)) or type(self).__name__.lower()
+        return f"{name} in {settings.precision} with batch {settings.batch}"
 
     @override
     def take_over(self, other: Workload[Any]) -> None:

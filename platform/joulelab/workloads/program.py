@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, make_dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, get_origin, get_type_hints
 
 from typing_extensions import override
 
@@ -17,7 +17,7 @@ from joulelab.core.request import Request
 from joulelab.core.synchronise import synchronise
 from joulelab.errors import ConfigError
 from joulelab.workloads.base import Workload, no_cost
-from joulelab.workloads.knobs import require_positive
+from joulelab.workloads.knobs import alternatives, require_positive
 
 PHASE = "run"
 _RUN_S = 0.05
@@ -192,7 +192,8 @@ def workload_type(
 def _check_callable(target: object, name: str) -> None:
     called = target
     if isinstance(target, type):
-        called = getattr(target, "__call__", None) if "__call__" in _members(target) else None  # noqa: B004
+        is_defined = any("__call__" in vars(kind) for kind in target.__mro__)  # not its type's
+        called = getattr(target, "__call__", None) if is_defined else None  # noqa: B004
     if not callable(called):
         raise ConfigError(
             f"A program is a function, an object that can be called, a class of such objects, or a "
@@ -207,11 +208,6 @@ def _check_callable(target: object, name: str) -> None:
             f"Calling {name} does no work yet, since it is a generator or a coroutine; give a "
             "function that runs it to its end."
         )
-
-
-def _members(target: type) -> set[str]:
-    """Return what ``target`` and its bases define, without what every class has from its type."""
-    return {name for kind in target.__mro__ for name in vars(kind)}
 
 
 def _unbound(given: Any) -> Any:
@@ -262,14 +258,9 @@ def _kind_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
     hint, default = hints.get(parameter.name), parameter.default
     if not isinstance(default, _PLAIN):
         return None
-    if hint is not None and all(_is_plain(part) for part in _parts(hint)):
+    if hint is not None and all(_is_plain(part) for part in alternatives(hint)):
         return hint
     return None if default is None else type(default)
-
-
-def _parts(hint: Any) -> tuple[Any, ...]:
-    union = get_origin(hint) is Union or type(hint).__name__ == "UnionType"
-    return get_args(hint) if union else (hint,)
 
 
 def _is_plain(hint: Any) -> bool:

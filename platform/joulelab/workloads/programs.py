@@ -5,7 +5,7 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -49,9 +49,12 @@ def guarded(path: Path, run: Callable[[], Any]) -> Any:
     try:
         return run()
     except Exception as error:  # code of the user's may raise anything
-        if not _frames_in(path, error):
+        frames = _frames_in(path, error)
+        if not frames:
             raise
-        raise ConfigError(f"{path} failed:\n{_shortened(path, error)}") from error
+        own = [] if isinstance(error, SyntaxError) else traceback.format_list(frames)
+        why = "".join([*own, *traceback.format_exception_only(error)]).rstrip()
+        raise ConfigError(f"{path} failed:\n{why}") from error
 
 
 def _frames_in(path: Path, error: BaseException) -> list[traceback.FrameSummary]:
@@ -66,15 +69,6 @@ def _frames_in(path: Path, error: BaseException) -> list[traceback.FrameSummary]
     ]
     wrong_file = isinstance(error, SyntaxError) and error.filename is not None
     return own or (frames[-1:] if wrong_file else [])
-
-
-def _shortened(path: Path, error: BaseException) -> str:
-    own = "" if isinstance(error, SyntaxError) else _listed(_frames_in(path, error))
-    return own + "".join(traceback.format_exception_only(error)).rstrip()
-
-
-def _listed(frames: Sequence[traceback.FrameSummary]) -> str:
-    return "".join(traceback.format_list(list(frames)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +176,11 @@ class Programs:
         target: object = module
         for part in attribute.split("."):
             if not hasattr(target, part):
-                known = [key for key, value in vars(target).items() if _is_program(value, module)]
+                known = [
+                    key
+                    for key, value in vars(target).items()
+                    if callable(value) and getattr(value, "__module__", None) == module.__name__
+                ]
                 raise unknown_name(f"program of {name.rpartition(':')[0]}", attribute, known)
             target = getattr(target, part)
         kind = workload_type(target)
@@ -217,10 +215,6 @@ class Programs:
             ) from error
         except Exception as error:  # code of the user's may raise anything
             raise ConfigError(f"{name.place} cannot be imported: {error!r}") from error
-
-
-def _is_program(value: object, module: ModuleType) -> bool:
-    return callable(value) and getattr(value, "__module__", None) == module.__name__
 
 
 class WorkloadRegistry(Registry[WorkloadType]):

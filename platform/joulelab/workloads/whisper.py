@@ -111,13 +111,8 @@ class Whisper(NetworkWorkload[WhisperSettings]):
     settings_type: ClassVar = WhisperSettings
     unit: ClassVar = "audio second"
     phases = ("encoder", "decoder")
+    called: ClassVar = "whisper-{model}"
     input_knobs: ClassVar = frozenset({"batch", "audio_seconds", "beams", "tokens_per_second"})
-
-    @property
-    @override
-    def title(self) -> str:
-        settings = self.settings
-        return f"whisper-{settings.model} in {settings.precision} with batch {settings.batch}"
 
     @override
     def network(self, device: Any) -> Any:

@@ -35,7 +35,8 @@ def detector(
         settle_norms(network, lambda: network(batch))
     with unset_fake_temporarily():
         network.fuse(verbose=False)
-        _keep_strides_as_numbers(network)
+        head = network.model[-1]
+        head.stride = tuple(head.stride.tolist())  # numbers, which it need not read from tensors
     built: torch.nn.Module = network
     return built
 
@@ -91,9 +92,3 @@ def _pretrained(model: str, weights: str) -> Any:
             f"{found or 'another'}."
         )
     return network
-
-
-def _keep_strides_as_numbers(network: Any) -> None:
-    """Let the head take its strides without reading them from tensors."""
-    head = network.model[-1]
-    head.stride = tuple(head.stride.tolist())

@@ -24,7 +24,7 @@ from joulelab.devices.simulated.faults import Fault
 from joulelab.guard import GuardClient
 from joulelab.serving import deployment
 from joulelab.serving.client import Client
-from joulelab.serving.load import CHAT
+from joulelab.serving.settings import CHAT
 
 SOURCE = str(Path(joulelab.__file__).parents[1])
 GPU = "SIM-h200_sxm-0"

@@ -7,9 +7,9 @@ from itertools import islice, pairwise
 import pytest
 
 from joulelab.errors import ConfigError
+from joulelab.serving.bench import Served
 from joulelab.serving.client import Answer
-from joulelab.serving.load import Load
-from joulelab.serving.result import Limits, Served
+from joulelab.serving.load import Limits, Load
 
 
 def answer(number, *, tokens=11):

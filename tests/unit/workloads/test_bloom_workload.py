@@ -50,26 +50,28 @@ def test_decode_generates_the_tokens_of_transformers_own_greedy_search(kv_cache)
 
 
 def test_prefill_operations_are_those_of_the_closed_form():
-    settings = BloomSettings(model="bloom-560m", batch=2, prompt_tokens=512)
+    settings = BloomSettings(model="tiny", batch=2, prompt_tokens=512)
 
     prefill = Bloom(settings).cost().phase("prefill")
 
-    width, layers, _ = BLOOM_GEOMETRIES["bloom-560m"]
+    width, layers, _ = BLOOM_GEOMETRIES["tiny"]
     tokens = 2 * 512
     linear = 2 * tokens * layers * 12 * width**2
-    head = 2 * 2 * 250880 * width  # last token only
+    head = 2 * 2 * 256 * width  # last token only
     attention = 4 * layers * width * 2 * 512**2  # the library masks what is computed
     counted = sum(k.flop * k.count for k in prefill.kernels if k.pipe == "tensor_bf16")
-    assert counted == pytest.approx(linear + head + attention, rel=0.001)
+    assert counted == linear + head + attention
     assert prefill.work == tokens
 
 
 def test_the_memory_held_is_weights_and_cache():
-    settings = BloomSettings(model="bloom-560m", batch=4, prompt_tokens=100, new_tokens=28)
+    workload = Bloom(BloomSettings(model="tiny", batch=4, prompt_tokens=100, new_tokens=28))
+    network = workload.network(torch.device("meta"))
 
-    resident_b = Bloom(settings).cost().resident_b
+    resident_b = workload.cost().resident_b
 
-    assert resident_b == 2 * (559_214_592 + 2 * 24 * 1024 * 4 * 128)
+    weights = sum(each.numel() for each in network.parameters())
+    assert resident_b == 2 * (weights + 2 * 2 * 32 * 4 * 128)
 
 
 def test_bad_knobs_are_refused_with_what_is_allowed():

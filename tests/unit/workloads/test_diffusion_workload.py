@@ -18,10 +18,9 @@ from joulelab.tracing.trace import fake_tensors, trace, trace_program
 from joulelab.workloads import accelerator
 from joulelab.workloads.denoising import _KINDS, scheduler_of
 from joulelab.workloads.diffusion import Diffusion
-from joulelab.workloads.diffusion_geometry import PIPELINES
 from joulelab.workloads.diffusion_network import TextToImage
 from joulelab.workloads.diffusion_parts import decoder_dtype
-from joulelab.workloads.diffusion_settings import DiffusionSettings
+from joulelab.workloads.diffusion_settings import PIPELINES, DiffusionSettings
 
 CPU = torch.device("cpu")
 META = torch.device("meta")

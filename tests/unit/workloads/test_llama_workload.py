@@ -4,6 +4,7 @@ import resource
 import time
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from joulelab.tracing.kernels import kernels_of, merged
 from joulelab.tracing.trace import fake_tensors, trace, trace_program
 from joulelab.workloads import accelerator, generation
 from joulelab.workloads.generation import Generation
-from joulelab.workloads.llama import GEOMETRIES, Llama, LlamaSettings
+from joulelab.workloads.llama import GEOMETRIES, Llama, LlamaSettings, num_parameters
 
 from transformers import LlamaConfig  # isort: skip  # generation makes it importable
 
@@ -26,6 +27,8 @@ PUBLISHED_PARAMETERS = {
     "llama-2-7b": 6_738_415_616,
     "llama-2-13b": 13_015_864_320,
     "llama-3-8b": 8_030_261_248,
+    "llama-3.2-1b": 1_235_814_400,
+    "llama-3.2-3b": 3_212_749_824,
 }
 
 
@@ -100,14 +103,30 @@ def test_preparing_leaves_the_random_generator_as_it_was():
     assert torch.rand(3).tolist() == expected
 
 
+class Geometry(SimpleNamespace):
+    """A Llama network's sizes by the values of its configuration."""
+
+    @property
+    def head_dim(self):
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def num_parameters(self):
+        return num_parameters(vars(self))
+
+
+def geometry_of(model, **changes):
+    return Geometry(**{**GEOMETRIES[model], **changes})
+
+
 @pytest.mark.parametrize(("model", "published"), PUBLISHED_PARAMETERS.items())
 def test_a_geometry_counts_the_parameters_of_the_published_network(model, published):
-    assert GEOMETRIES[model].num_parameters == published
+    assert geometry_of(model).num_parameters == published
 
 
 @pytest.mark.parametrize("model", GEOMETRIES)
 def test_the_network_has_the_parameters_and_layers_of_its_geometry(model):
-    geometry = GEOMETRIES[model]
+    geometry = geometry_of(model)
 
     network = Llama(LlamaSettings(model=model)).network(torch.device("meta"))
 
@@ -120,9 +139,15 @@ def cost_of(settings):
     return Llama(settings).cost()
 
 
-def full_size(model, **knobs):
-    """Settings of a published network whose cost several tests look at."""
-    return LlamaSettings(model=model, batch=2, prompt_tokens=1000, new_tokens=24, **knobs)
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory):
+    """Published networks cut to two layers: every layer costs as much as any other."""
+
+    def settings_of(model, **knobs):
+        folder = folder_of(tmp_path_factory.getbasetemp() / model, model, num_hidden_layers=2)
+        return LlamaSettings(model=folder, batch=2, prompt_tokens=1000, new_tokens=24, **knobs)
+
+    return settings_of
 
 
 def cached_per_token(geometry):
@@ -137,9 +162,9 @@ def products_per_token(geometry):
 
 
 @pytest.mark.parametrize("model", ["tinyllama", "llama-7b", "llama-2-13b", "llama-3-8b"])
-def test_prefill_operations_are_those_of_the_closed_form(model):
-    settings = full_size(model)
-    geometry = settings.geometry
+def test_prefill_operations_are_those_of_the_closed_form(cut, model):
+    settings = cut(model)
+    geometry = geometry_of(model, num_hidden_layers=2)
 
     prefill = cost_of(settings).phase("prefill")
 
@@ -158,9 +183,9 @@ def test_prefill_operations_are_those_of_the_closed_form(model):
     ("model", "kv_cache", "passes"),
     [("llama-7b", "dynamic", 3), ("llama-3-8b", "dynamic", 3), ("llama-7b", "static", 1)],
 )
-def test_decode_moves_the_weights_and_the_cache_once_per_step(model, kv_cache, passes):
-    settings = full_size(model, kv_cache=kv_cache)
-    geometry = settings.geometry
+def test_decode_moves_the_weights_and_the_cache_once_per_step(cut, model, kv_cache, passes):
+    settings = cut(model, kv_cache=kv_cache)
+    geometry = geometry_of(model, num_hidden_layers=2)
 
     decode = cost_of(settings).phase("decode")
 
@@ -203,12 +228,11 @@ def test_the_cost_is_that_of_the_network_that_runs(kv_cache):
     assert {phase.phase: phase.kernels for phase in cost.phases} == real
 
 
-def test_each_layer_multiplies_seven_matrices_and_attends_once():
-    settings = full_size("tinyllama")
+def test_each_layer_multiplies_seven_matrices_and_attends_once(cut):
+    layers = 2
 
-    prefill = cost_of(settings).phase("prefill")
+    prefill = cost_of(cut("tinyllama")).phase("prefill")
 
-    layers = settings.geometry.num_hidden_layers
     on_tensor_cores = [kernel for kernel in prefill.kernels if kernel.pipe == "tensor_bf16"]
     counts = {
         name: sum(kernel.count for kernel in on_tensor_cores if kernel.name == name)
@@ -228,10 +252,11 @@ def test_both_phases_of_a_13b_network_are_traced_in_seconds_and_megabytes():
     assert time.process_time() - start_s < 30
 
 
-def test_the_memory_held_is_weights_and_cache():
-    resident_b = cost_of(full_size("llama-7b")).resident_b
+def test_the_memory_held_is_weights_and_cache(cut):
+    resident_b = cost_of(cut("llama-7b")).resident_b
 
-    assert resident_b == 2 * (6_738_415_616 + 2 * 32 * 4096 * 2 * 1024)
+    weights = geometry_of("llama-7b", num_hidden_layers=2).num_parameters
+    assert resident_b == 2 * (weights + 2 * 2 * 4096 * 2 * 1024)
 
 
 def test_pretrained_weights_of_the_geometry_are_loaded(tmp_path):
@@ -249,7 +274,7 @@ def test_pretrained_weights_of_the_geometry_are_loaded(tmp_path):
 
 
 def test_weights_of_another_geometry_are_refused_with_what_differs(tmp_path):
-    LlamaConfig(**GEOMETRIES["tiny"].config_values).save_pretrained(tmp_path)
+    LlamaConfig(**GEOMETRIES["tiny"]).save_pretrained(tmp_path)
     workload = Llama(LlamaSettings(model="tinyllama", weights=str(tmp_path), precision="fp32"))
 
     with pytest.raises(ConfigError, match=r"hidden_size 64 \(not 2048\)"):
@@ -267,9 +292,8 @@ def decode_of(**knobs):
     return cost_of(replace(TINY, **knobs)).phase("decode")
 
 
-def folder_of(tmp_path, geometry=GEOMETRIES["tiny"], **changes):
-    geometry = replace(geometry, **changes)
-    LlamaConfig(**geometry.config_values).save_pretrained(tmp_path)
+def folder_of(tmp_path, model="tiny", **changes):
+    LlamaConfig(**{**GEOMETRIES[model], **changes}).save_pretrained(tmp_path)
     return f"{tmp_path}/"
 
 
@@ -281,7 +305,7 @@ def test_a_context_as_long_as_the_prompt_costs_what_the_prompt_costs(kv_cache):
 
 
 def test_a_context_adds_to_a_decode_what_attention_reads_of_it():
-    geometry = TINY.geometry
+    geometry = geometry_of("tiny")
 
     short, long = (decode_of(precision="bf16", context_tokens=tokens) for tokens in (100, 1100))
 
@@ -303,7 +327,7 @@ def test_a_context_leaves_the_prefill_alone_and_is_held_beside_it():
     )
 
     assert with_context.phase("prefill") == plain.phase("prefill")
-    per_token_b = 4 * cached_per_token(TINY.geometry)
+    per_token_b = 4 * cached_per_token(geometry_of("tiny"))
     assert with_context.resident_b - plain.resident_b == 100 * per_token_b
 
 
@@ -363,8 +387,9 @@ def test_a_cache_that_grows_is_not_compiled():
 
 @pytest.mark.parametrize(("precision", "share"), [("int8", 1 / 2), ("int4", 1 / 4), ("fp8", 1 / 2)])
 def test_quantised_layers_are_held_in_as_many_bits(tmp_path, precision, share):
-    geometry = replace(GEOMETRIES["llama-3.2-1b"], num_hidden_layers=4)
-    settings = LlamaSettings(model=folder_of(tmp_path, geometry), precision=precision)
+    geometry = geometry_of("llama-3.2-1b", num_hidden_layers=4)
+    folder = folder_of(tmp_path, "llama-3.2-1b", num_hidden_layers=4)
+    settings = LlamaSettings(model=folder, precision=precision)
     embedding = geometry.vocab_size * geometry.hidden_size  # stays in 16 bits, as does its twin
     layers = geometry.num_parameters - embedding
     cached = (512 + 64) * cached_per_token(geometry)
@@ -375,17 +400,13 @@ def test_quantised_layers_are_held_in_as_many_bits(tmp_path, precision, share):
     assert weights_b == pytest.approx(2 * layers * share, rel=0.1)  # scales come on top
 
 
-@pytest.mark.parametrize(
-    ("model", "published"), [("llama-3.2-1b", 1_235_814_400), ("llama-3.2-3b", 3_212_749_824)]
-)
-def test_a_tied_head_is_counted_and_held_once(model, published):
-    settings = LlamaSettings(model=model)
+def test_a_tied_head_is_counted_and_held_once(cut):
+    geometry = geometry_of("llama-3.2-1b", num_hidden_layers=2)
 
-    resident_b = Llama(settings).cost().resident_b
+    resident_b = cost_of(cut("llama-3.2-1b")).resident_b
 
-    assert settings.geometry.num_parameters == published
-    cached = (512 + 64) * cached_per_token(settings.geometry)
-    assert resident_b == 2 * (published + cached)
+    cached = 2 * 1024 * cached_per_token(geometry)
+    assert resident_b == 2 * (geometry.num_parameters + cached)
 
 
 def test_a_folder_tells_its_own_geometry(tmp_path):

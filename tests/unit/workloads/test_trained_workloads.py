@@ -9,7 +9,7 @@ import torch
 
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.quality import SUBJECTS
-from joulelab.quality.trained_subjects import noisy_held_out_digits
+from joulelab.quality.vision_subjects import noisy_held_out_digits
 from joulelab.workloads import WORKLOADS, char_lm
 from joulelab.workloads.char_lm import CharLmSettings
 from joulelab.workloads.digits import (

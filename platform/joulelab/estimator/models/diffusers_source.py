@@ -18,7 +18,7 @@ from joulelab.registry import unknown_name
 from joulelab.tracing.program import Program, ProgramPhase
 from joulelab.tracing.torchvision_shim import ensure_torchvision
 from joulelab.tracing.trace import fake_network, trace_program
-from joulelab.workloads.diffusion_geometry import PIPELINES, Pipeline
+from joulelab.workloads.diffusion_settings import PIPELINES, Pipeline
 
 ensure_torchvision()
 
@@ -38,7 +38,7 @@ _NAMES: Mapping[str, str] = {
     "stable-diffusion-xl": "sdxl",
     "stable-diffusion-xl-turbo": "sdxl-turbo",
 }
-"""Names of pipelines here, and in :data:`joulelab.workloads.diffusion_geometry.PIPELINES`."""
+"""Names of pipelines here, and in :data:`joulelab.workloads.diffusion_settings.PIPELINES`."""
 
 _SIZES_AND_CROPS = 6
 """Numbers that condition the XL network on sizes: original, crop, target (arXiv:2307.01952)."""

@@ -60,11 +60,7 @@ def _gpt2_values(width: int, layers: int, heads: int) -> tuple[str, Mapping[str,
 _QWEN = {"max_position_embeddings": 32768, "rope_parameters": _rope(1000000.0)}
 
 PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    **{
-        name: ("llama", geometry.config_values)
-        for name, geometry in GEOMETRIES.items()
-        if name != "tiny"
-    },
+    **{name: ("llama", values) for name, values in GEOMETRIES.items() if name != "tiny"},
     # arXiv:2407.21783, table 3.
     "llama-3-70b": _values(
         *("llama", (8192, 28672, 80), 64, 8),
