@@ -39,6 +39,11 @@ def expected_time(found, ratio):
     return float(np.exp(found.expected(rows)[0, 0]))
 
 
+def first(seen, num):
+    rows = seen.rows.at(np.arange(num))
+    return Observed(rows=rows, logs=seen.logs[:num], u=seen.u[:num])
+
+
 def test_time_of_the_host_stays_and_time_of_the_memory_grows_below_its_knee():
     board, probes, power_w = board_prior(H200, 1980), [1.0, 0.7, 0.4], [220.0, 160.0, 105.0]
 
@@ -59,9 +64,9 @@ def test_a_fit_that_goes_on_from_fewer_measurements_finds_what_one_from_the_prio
     power_w = 80.0 + 60.0 * ratio * volts**2 + 200.0 * ratio * volts**2 * work_s / time_s
     seen = observed(ratio, time_s, power_w)
 
-    found = Hypotheses(CELLS, seen.first(3), board)
+    found = Hypotheses(CELLS, first(seen, 3), board)
     for num in (6, 12, 30):
-        found = Hypotheses(CELLS, seen.first(num), board, before=found)
+        found = Hypotheses(CELLS, first(seen, num), board, before=found)
 
     near = found.beliefs[0].expected(seen.rows) - seen.logs
     assert np.abs(near).max() < 0.01

@@ -32,7 +32,7 @@ _NEAR_LIMIT = 0.2
 
 
 _FIRST = 3
-"""How many measurements the first belief rests on."""
+"""How many measurements the first belief rests on; each further stage rests on twice as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,8 +130,7 @@ class Forecaster:
         self._board = board_prior(evidence.problem.gpu, top_mhz)
         self._outputs = _outputs(evidence.problem, self.cell)
         self._covariances = Covariances(self._cells)
-        self._belief: Hypotheses | None = None
-        self._num_known = 0
+        self._stages: dict[int, Hypotheses] = {}
         limits_w = [inf if (w := c.point.power_limit_w) is None else w for c in space]
         self._asked_w = CAP_SHARE * np.array(limits_w)
         self._places = np.column_stack([np.log(self.ratio), _relative(self._asked_w)])
@@ -141,9 +140,8 @@ class Forecaster:
         """Return what is expected now; at least one configuration must have been measured."""
         problem = self._evidence.problem
         valid = [each for each in self._evidence.outcomes if each.seen is not None]
-        boards = {f.board: None for f in (each.seen for each in valid) if f is not None}
-        observed = self._observed(valid, list(boards))
-        belief = self._believed(observed, len(boards))
+        observed = self._observed(valid)
+        belief = self._believed(valid)
         rows = self._rows(valid)
         expected = belief.expected(rows)
         exponent = 1.0 + problem.objective.time_exponent
@@ -171,19 +169,23 @@ class Forecaster:
             time_exponent=exponent,
         )
 
-    def _believed(self, observed: Observed, num_boards: int) -> Hypotheses:
-        """Return what was measured tells, by way of what less of it told.
+    def _believed(self, valid: Sequence[Outcome]) -> Hypotheses:
+        """Return what outcomes tell, by way of what the first of them told.
 
-        From the prior, many measurements are too far to be found by steps of a law made linear.
+        From the prior, many measurements are too far to be found by steps of a law made linear. The
+        stages depend on nothing else, so that a search that is resumed believes what it believed.
         """
-        sizes = [len(observed.logs)]
-        while sizes[-1] > 2 * max(self._num_known, _FIRST):
-            sizes.append(sizes[-1] // 2)
-        for size in reversed(sizes):
-            known, before = observed.first(size), self._belief
-            found = Hypotheses(self._covariances, known, self._board, num_boards, before=before)
-            self._belief, self._num_known = found, size
-        return found
+        before, size = None, _FIRST
+        while size < len(valid):
+            if size not in self._stages:
+                self._stages[size] = self._hypotheses(valid[:size], before)
+            before, size = self._stages[size], 2 * size
+        return self._hypotheses(valid, before)
+
+    def _hypotheses(self, valid: Sequence[Outcome], before: Hypotheses | None) -> Hypotheses:
+        observed = self._observed(valid)
+        num_boards = int(observed.rows.board.max()) + 1
+        return Hypotheses(self._covariances, observed, self._board, num_boards, before=before)
 
     def _is_capped(self, logs: Array, rows: Rows) -> NDArray[np.bool_]:
         known = {self.cell[self._evidence.problem.space.index(c)] for c in self._evidence.measured}
@@ -191,10 +193,11 @@ class Forecaster:
         found: NDArray[np.bool_] = logs[:, 1] >= np.log(rows.limit_w) - margin
         return self._locked & found
 
-    def _observed(self, valid: Sequence[Outcome], boards: Sequence[str]) -> Observed:
+    def _observed(self, valid: Sequence[Outcome]) -> Observed:
         space = self._evidence.problem.space
         at = np.array([space.index(each.candidate) for each in valid], dtype=np.intp)
         figures = [each.seen for each in valid if each.seen is not None]
+        boards = list(dict.fromkeys(f.board for f in figures))
         limits = [
             f.energy_j / f.time_s if each.capped and np.isinf(asked) else inf
             for each, f, asked in zip(valid, figures, self._asked_w[at], strict=True)

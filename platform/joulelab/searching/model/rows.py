@@ -49,8 +49,3 @@ class Observed:
     rows: Rows
     logs: Array
     u: Array
-
-    def first(self, num: int) -> "Observed":
-        """Return the first ``num`` of the measurements."""
-        places = np.arange(num)
-        return Observed(rows=self.rows.at(places), logs=self.logs[:num], u=self.u[:num])
