@@ -18,11 +18,9 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
 
 from joulelab import Configuration
-from joulelab.analysis.baseline import baseline_frame, baseline_rows, baseline_table
-from joulelab.analysis.cell_plots import save_baseline_plot
+from joulelab.analysis.conclude import conclude_baseline, report_anew
 from joulelab.cli.study import parse_study
 from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.tracking.store import ResultStore
@@ -87,12 +85,8 @@ def main(config: Baseline) -> int:
     with lab.open(*named) as sites:
         folder = lab.folder(f"baseline-{kind}", sites)
         trials = plan_sweep(folder.name, asked, repeats=config.repeats, seed=config.seed)
-        summary = lab.carry_out(trials, sites, folder, settings=config)
-    rows = baseline_rows(ResultStore(folder).read())
-    Console().print(baseline_table(rows))
-    baseline_frame(rows).write(folder / "baseline.csv")
-    plots = save_baseline_plot(rows, folder / "baseline")
-    print(*(f"  {path}" for path in (folder / "baseline.csv", *plots)), sep="\n")
+        summary = lab.carry_out(trials, sites, folder, settings=config, conclude=conclude_baseline)
+    report_anew(ResultStore(folder))
     return summary.exit_code or int(not summary.complete)
 
 

@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import log2, nan
-from pathlib import Path
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from joulelab.analysis.baseline import BaselineRow, cost, row_name, varying_knobs
-from joulelab.analysis.figure_file import save_png_and_svg
 from joulelab.analysis.matrix import MatrixRow
 from joulelab.analysis.quantities import PLUS_MINUS
 from joulelab.analysis.style import (
@@ -127,16 +125,8 @@ def _energy_j(row: MatrixRow | None) -> float | None:
     return None if row is None or row.seen is None else row.seen.energy_per_unit_j
 
 
-def save_baseline_plot(rows: Sequence[BaselineRow], stem: Path) -> tuple[Path, ...]:
-    """Write the picture as ``stem``.png and ``stem``.svg; returns no paths if nothing is valid."""
-    valid = [row for row in rows if row.power_w is not None]
-    if not valid:
-        return ()
-    figure = _baseline_figure(valid)
-    return save_png_and_svg(figure, stem)
-
-
-def _baseline_figure(rows: Sequence[BaselineRow]) -> Figure:
+def baseline_figure(rows: Sequence[BaselineRow]) -> Figure:
+    """Draw power under load and at rest of rows that have valid measurements."""
     figure = Figure(figsize=(9, 1.2 + 0.28 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     devices = ", ".join(sorted({row.device for row in rows}))

@@ -79,6 +79,21 @@ def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]
     return rows
 
 
+def conclude_baseline(store: ResultStore) -> None:
+    """Write answer, plot and table of a baseline into its results folder.
+
+    Raises:
+        TrackingError: If the results cannot be read or the answer not be written.
+    """
+    _baseline_of(store).write(store)
+
+
+def _baseline_of(store: ResultStore) -> "StudyReport":
+    from joulelab.analysis.baseline_report import baseline_report
+
+    return baseline_report(store.read(), store.read_study())
+
+
 def report_of(
     store: ResultStore,
     result: SweepResult | KnobResult | SearchResult,
@@ -109,7 +124,11 @@ def report_anew(store: ResultStore, *, max_rows: int = 20, paper: bool = False) 
         TrackingError: If it is of another kind, has not ended, or cannot be read.
     """
     known = store.read_answer()
-    report = report_of(store, _result_of(store), known.runs if known else ())
+    header = store.read_study()
+    if header is not None and "recipe" in dict(header.settings):
+        report = _baseline_of(store)
+    else:
+        report = report_of(store, _result_of(store), known.runs if known else ())
     report.write(store)
     report.print(store.folder, max_rows=max_rows)
     return report.write_panels(store.folder) if paper else ()

@@ -119,7 +119,8 @@ class StudyReport:
             for path in save_png_and_svg(draw(), store.folder / stem)
         ]
         self.frame.write(store.folder / self.table)
-        pages = [self.write_page(store.folder / REPORT).name] if self.measurements else []
+        has_page = self.measurements and self.sections
+        pages = [self.write_page(store.folder / REPORT).name] if has_page else []
         answer = replace(self.answer, files=(*pages, self.table, *plots))
         store.write_answer(answer)
         return answer

@@ -1,34 +1,51 @@
 import re
 
-from synthetic_results import measurement
+import pytest
+from synthetic_results import header, measurement
 
-from joulelab.analysis.baseline import baseline_rows
-from joulelab.analysis.cell_plots import save_baseline_plot
+from joulelab.analysis.conclude import report_anew
 from joulelab.core.measurement import Finding
+from joulelab.core.record import Record
+from joulelab.tracking.store import ResultStore
 
 LOST = Finding(reason="device_lost", detail="It fell off the bus.")
 
 
-def test_a_baseline_is_drawn_with_what_each_workload_costs(tmp_path):
-    """Baselines ended with a table and no figure."""
-    rows = baseline_rows(
-        [
-            measurement(phase="prefill"),
-            measurement(phase="decode"),
-            measurement(phase="score", findings=[LOST]),
-        ]
-    )
+@pytest.fixture
+def store(tmp_path):
+    store = ResultStore(tmp_path)
+    store.write_study(header(settings=(("recipe", "all"),)))
+    return store
 
-    png, svg = save_baseline_plot(rows, tmp_path / "baseline")
 
-    assert png.stat().st_size > 0
-    drawn = re.findall(r"<!-- (.*?) -->", svg.read_text())
+def test_a_baseline_is_reported_from_its_folder_with_what_each_workload_costs(
+    store, tmp_path, capsys
+):
+    """It was drawn when it ended, and `joulelab report` refused its folder."""
+    for each in (
+        measurement(phase="prefill"),
+        measurement(phase="decode"),
+        measurement(phase="score", findings=[LOST]),
+    ):
+        store.append(Record(measurement=each, trace=None))
+
+    report_anew(store)
+
+    assert (tmp_path / "baseline.png").stat().st_size > 0
+    drawn = re.findall(r"<!-- (.*?) -->", (tmp_path / "baseline.svg").read_text())
     assert {"llama decode", "llama prefill"} <= set(drawn)
     assert "llama score" not in drawn
     assert sum("mJ/token in 1" in text for text in drawn) == 2
     assert {"under load", "at rest"} <= set(drawn)
+    assert "llama decode: " in store.read_answer().note
+    assert "llama score: not valid" in store.read_answer().note
+    assert "baseline.csv" in capsys.readouterr().out
 
 
-def test_nothing_valid_draws_nothing(tmp_path):
-    assert save_baseline_plot(baseline_rows([measurement(findings=[LOST])]), tmp_path / "b") == ()
-    assert list(tmp_path.iterdir()) == []
+def test_nothing_valid_draws_nothing(store, tmp_path):
+    store.append(Record(measurement=measurement(findings=[LOST]), trace=None))
+
+    report_anew(store)
+
+    assert not (tmp_path / "baseline.png").exists()
+    assert (tmp_path / "baseline.csv").exists()

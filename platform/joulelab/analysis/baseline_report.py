@@ -1,0 +1,32 @@
+"""What workloads cost at the driver's own clocks as a report: picture, table and answer."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from joulelab.analysis.baseline import baseline_frame, baseline_rows, baseline_table, cost, row_name
+from joulelab.analysis.cell_plots import baseline_figure
+from joulelab.analysis.study_report import StudyReport
+from joulelab.core.measurement import Measurement
+from joulelab.tracking.study import Answer, StudyHeader
+
+TABLE, PLOT = "baseline.csv", "baseline"
+
+
+def baseline_report(measurements: Sequence[Measurement], header: StudyHeader | None) -> StudyReport:
+    """Put a baseline into words, a table and a picture."""
+    rows = baseline_rows(measurements)
+    valid = [row for row in rows if row.power_w is not None]
+    answer = "\n".join(f"{row_name(row, ())}: {cost(row) or 'not valid'}" for row in rows)
+    return StudyReport(
+        study=measurements[0].study if measurements else "",
+        title=answer,
+        answer=Answer(note=answer),
+        table=TABLE,
+        frame=baseline_frame(rows),
+        figures={PLOT: partial(baseline_figure, valid)} if valid else {},
+        panels={},
+        sections=(),
+        overview=baseline_table(rows),
+        measurements=measurements,
+        header=header,
+    )
