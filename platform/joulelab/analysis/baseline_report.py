@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from functools import partial
 
-from joulelab.analysis.baseline import baseline_frame, baseline_rows, baseline_table, cost, row_name
+from joulelab.analysis.baseline import (
+    baseline_frame,
+    baseline_rows,
+    baseline_table,
+    cost,
+    row_name,
+    varying_knobs,
+)
 from joulelab.analysis.cell_plots import baseline_figure
 from joulelab.analysis.study_report import StudyReport
 from joulelab.core.measurement import Measurement
@@ -16,7 +23,9 @@ def baseline_report(measurements: Sequence[Measurement], header: StudyHeader | N
     """Put a baseline into words, a table and a picture."""
     rows = baseline_rows(measurements)
     valid = [row for row in rows if row.power_w is not None]
-    answer = "\n".join(f"{row_name(row, ())}: {cost(row) or 'not valid'}" for row in rows)
+    named = [row_name(row, varying_knobs(rows, row.workload)) for row in rows]
+    costs = [cost(row) or "no valid measurement" for row in rows]
+    answer = "\n".join(f"{name}: {each}" for name, each in zip(named, costs, strict=True))
     return StudyReport(
         study=measurements[0].study if measurements else "",
         title=answer,

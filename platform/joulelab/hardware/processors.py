@@ -35,6 +35,7 @@ ALIASES: Mapping[str, str] = {
     "4090": "rtx_4090",
     "orin": "jetson_orin_agx",
     "jetson_orin_agx_gpu": "jetson_orin_agx",
+    "jetson_orin_nano_8gb": "jetson_orin_nano",
     "altra_max": "altra_max_m128_30",
     "ampereone": "ampereone_a192_32x",
     "epyc_genoa": "epyc_9654",
