@@ -206,7 +206,8 @@ def _lead(every: Sequence[Searched], name: str) -> str:
     if not all(len(each.rivals[name]) for each in every):
         return ""
     own, other = (_mean_u(found) for found in _regrets(every, name))
-    return f"{100 * (own[0] - other[0]):+.2f} +- {196 * np.hypot(own[1], other[1]):.2f}"
+    lead, u = f"{100 * (own[0] - other[0]):+.2f}", float(np.hypot(own[1], other[1]))
+    return f"{lead} +- {196 * u:.2f}" if np.isfinite(u) else lead  # a single search has no scatter
 
 
 def _regrets(every: Sequence[Searched], name: str) -> tuple[list[Array], list[Array]]:
