@@ -141,7 +141,7 @@ class Forecaster:
         problem = self._evidence.problem
         valid = [each for each in self._evidence.outcomes if each.seen is not None]
         observed = self._observed(valid)
-        belief = self._believed(valid)
+        belief = self._believed(valid, observed)
         rows = self._rows(valid)
         expected = belief.expected(rows)
         exponent = 1.0 + problem.objective.time_exponent
@@ -169,7 +169,7 @@ class Forecaster:
             time_exponent=exponent,
         )
 
-    def _believed(self, valid: Sequence[Outcome]) -> Hypotheses:
+    def _believed(self, valid: Sequence[Outcome], observed: Observed) -> Hypotheses:
         """Return what outcomes tell, by way of what the first of them told.
 
         From the prior, many measurements are too far to be found by steps of a law made linear. The
@@ -178,12 +178,11 @@ class Forecaster:
         before, size = None, _FIRST
         while size < len(valid):
             if size not in self._stages:
-                self._stages[size] = self._hypotheses(valid[:size], before)
+                self._stages[size] = self._hypotheses(self._observed(valid[:size]), before)
             before, size = self._stages[size], 2 * size
-        return self._hypotheses(valid, before)
+        return self._hypotheses(observed, before)
 
-    def _hypotheses(self, valid: Sequence[Outcome], before: Hypotheses | None) -> Hypotheses:
-        observed = self._observed(valid)
+    def _hypotheses(self, observed: Observed, before: Hypotheses | None) -> Hypotheses:
         num_boards = int(observed.rows.board.max()) + 1
         return Hypotheses(self._covariances, observed, self._board, num_boards, before=before)
 
