@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 import tyro
 
 from joulelab import Configuration
-from joulelab.analysis.conclude import conclude_baseline, report_anew
+from joulelab.analysis.conclude import baseline_of, conclude_baseline
 from joulelab.cli.study import parse_study
 from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.tracking.store import ResultStore
@@ -86,7 +86,7 @@ def main(config: Baseline) -> int:
         folder = lab.folder(f"baseline-{kind}", sites)
         trials = plan_sweep(folder.name, asked, repeats=config.repeats, seed=config.seed)
         summary = lab.carry_out(trials, sites, folder, settings=config, conclude=conclude_baseline)
-    report_anew(ResultStore(folder))
+    baseline_of(ResultStore(folder)).print(folder)
     return summary.exit_code or int(not summary.complete)
 
 

@@ -85,10 +85,11 @@ def conclude_baseline(store: ResultStore) -> None:
     Raises:
         TrackingError: If the results cannot be read or the answer not be written.
     """
-    _baseline_of(store).write(store)
+    baseline_of(store).write(store)
 
 
-def _baseline_of(store: ResultStore) -> "StudyReport":
+def baseline_of(store: ResultStore) -> "StudyReport":
+    """Return the report of a baseline, of which nothing is written yet."""
     from joulelab.analysis.baseline_report import baseline_report
 
     return baseline_report(store.read(), store.read_study())
@@ -126,7 +127,7 @@ def report_anew(store: ResultStore, *, max_rows: int = 20, paper: bool = False) 
     known = store.read_answer()
     header = store.read_study()
     if header is not None and "recipe" in dict(header.settings):
-        report = _baseline_of(store)
+        report = baseline_of(store)
     else:
         report = report_of(store, _result_of(store), known.runs if known else ())
     report.write(store)
