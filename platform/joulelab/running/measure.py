@@ -45,26 +45,12 @@ def counted(
     return those, tuple(use for use in uses if use not in those)
 
 
-def why_unknown(missing: str, gpus: Sequence[GpuUse]) -> str:
-    """Say why the energy of the GPUs that count is not known; nothing if it is.
-
-    ``missing`` says why no GPU counts; empty if one does.
-    """
-    if missing or not gpus:
-        return missing or NOT_SEEN
-    return "; ".join(use.reason for use in gpus if not use.valid)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramUse:
-    """What a program used from its start to its end.
+class Use:
+    """What the GPUs that count and the processors used, whatever ran on them.
 
     Attributes:
-        command: The program and its arguments.
-        exit_code: Its exit code; 128 and the number of the signal that ended it.
-        signal_name: That signal, if one did.
-        duration_s: How long it ran, in seconds.
-        gpus: The GPUs that count: those named, else those that the program was seen on.
+        gpus: The GPUs that count: those named, else those that what ran was seen on.
         others: What other GPUs that were watched drew meanwhile.
         cpu: What the processors of the machine used.
         requested: What was put in force on the GPUs that count.
@@ -74,10 +60,6 @@ class ProgramUse:
         provenance: Where the result comes from.
     """
 
-    command: tuple[str, ...]
-    exit_code: int
-    signal_name: str | None
-    duration_s: float
     gpus: tuple[GpuUse, ...]
     others: tuple[GpuUse, ...]
     cpu: CpuUse
@@ -89,8 +71,27 @@ class ProgramUse:
 
     @property
     def reason(self) -> str:
-        """Why the energy is not known; empty if it is."""
-        return why_unknown(self.missing, self.gpus)
+        """Why the energy of the GPUs that count is not known; empty if it is."""
+        if self.missing or not self.gpus:
+            return self.missing or NOT_SEEN
+        return "; ".join(use.reason for use in self.gpus if not use.valid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramUse(Use):
+    """What a program used from its start to its end.
+
+    Attributes:
+        command: The program and its arguments.
+        exit_code: Its exit code; 128 and the number of the signal that ended it.
+        signal_name: That signal, if one did.
+        duration_s: How long it ran, in seconds.
+    """
+
+    command: tuple[str, ...]
+    exit_code: int
+    signal_name: str | None
+    duration_s: float
 
     @property
     def known_energy_j(self) -> float | None:

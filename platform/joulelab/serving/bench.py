@@ -6,13 +6,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from joulelab.core.measurement import Provenance
-from joulelab.core.point import OperatingPoint
-from joulelab.core.receipt import Receipt
 from joulelab.monitor.monitor import Monitor
-from joulelab.monitor.window import CpuUse, GpuTotals, GpuUse
+from joulelab.monitor.window import GpuTotals
 from joulelab.provenance import collect_provenance
-from joulelab.running.measure import Settings, counted, why_unknown
+from joulelab.running.measure import Settings, Use, counted
 from joulelab.serving.client import Answer
 from joulelab.serving.deployment import Deployment
 from joulelab.serving.load import Limits, Load
@@ -106,8 +103,10 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerUse:
+class ServerUse(Use):
     """A load on a server, and what the GPUs used meanwhile, idle power included.
+
+    The processors' use holds that of the load itself.
 
     Attributes:
         url: Address of the server.
@@ -116,14 +115,6 @@ class ServerUse:
         load: How requests came.
         limits: Latencies that a good answer keeps.
         served: What it came to.
-        gpus: GPUs that count: those named, else those that the server was seen on.
-        others: What other GPUs that were watched drew meanwhile.
-        cpu: What the processors of the machine used, that of the load itself included.
-        requested: What was put in force on the GPUs that count.
-        receipts: What was read back when it was.
-        notes: What else a reader must know.
-        missing: Why no GPU counts; empty if one does.
-        provenance: Where the result comes from.
     """
 
     url: str
@@ -132,19 +123,6 @@ class ServerUse:
     load: Load
     limits: Limits
     served: Served
-    gpus: tuple[GpuUse, ...]
-    others: tuple[GpuUse, ...]
-    cpu: CpuUse
-    requested: OperatingPoint
-    receipts: tuple[Receipt, ...]
-    notes: tuple[str, ...]
-    missing: str
-    provenance: Provenance
-
-    @property
-    def reason(self) -> str:
-        """Why the energy is not known; empty if it is."""
-        return why_unknown(self.missing, self.gpus)
 
     @property
     def metrics(self) -> dict[str, float]:
