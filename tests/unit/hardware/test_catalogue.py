@@ -41,6 +41,7 @@ def test_a_product_that_is_like_another_takes_over_what_its_file_leaves_out_and_
     assert own["voltage.ridge_mhz"].source.startswith("as of the a40: ")
     assert own["power.sm_w_per_ghz"].value == pytest.approx(20 * 48 / 84)
     assert own["power.sm_w_per_ghz"].source.startswith("of the a40 by SM count: ")
+    assert own["memory.bandwidth_b_per_s"].value == 448e9
     assert own["memory.bandwidth_b_per_s"].source.startswith("RTX A4000 datasheet")
 
 
