@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -9,12 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
+from joulelab.devices.simulated import DriverStore
 from joulelab.guard.settings import GuardSettings
 from joulelab.tracking.store import ResultStore, study_folders
 
@@ -31,6 +34,7 @@ for ((rank = 0; rank < SLURM_JOB_NUM_NODES; rank++)); do
     SLURM_PROCID=$rank "$script" >"$RUN_DIR/node-$rank.log" 2>&1 &
     echo $! >>"$RUN_DIR/leaders"
 done
+[[ $* != *--kill-on-bad-exit=1* ]] || wait -n || kill -KILL $(cat "$RUN_DIR/leaders")
 wait
 """
 SCANCEL = """#!/bin/bash
@@ -262,5 +266,34 @@ def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has(place, allocati
     assert code == 143, said
     assert "Interrupted: concluding from what was measured" in said
     assert ResultStore(study).read_answer() is not None, said
+    left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
+    assert not left
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_ends_neither_the_study_nor_the_other_nodes(place, allocation):
+    """It ended all nodes, and those that were well kept the clocks that they had."""
+    results = place / "results"
+    sweep = [*SWEEP, "--repeats", "6", "--results-dir", f"{results}", "--store", f"{place}/gpus"]
+    with (place / "job.log").open("w") as log:
+        job = subprocess.Popen(
+            ["bash", "cluster/ray.sbatch", *sweep], cwd=ROOT, env=allocation, stdout=log, stderr=log
+        )
+        wait_for_measurements(results, count=4)
+        [raylet] = [
+            each
+            for each in processes_of(place)
+            if each.name() == "raylet" and each.environ()["SLURM_PROCID"] == "1"
+        ]
+        raylet.kill()
+        code = job.wait(timeout=180)
+
+    log_text = (place / "job.log").read_text()
+    assert code == 0, log_text
+    done, planned = re.findall(r"(\d+) of (\d+) trials done", log_text)[-1]
+    assert done == planned
+    assert set(Counter(each.trial for each in measured(results) if each.valid).values()) == {1}
+    assert DriverStore(place / "gpus").locked_uuids() == ()
+    assert "Ray on" in (place / "run" / "failed").read_text()
     left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
     assert not left
