@@ -264,3 +264,33 @@ def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has(place, allocati
     assert ResultStore(study).read_answer() is not None, said
     left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
     assert not left
+
+
+def test_an_experiment_that_takes_too_long_to_conclude_ends_with_its_job(place, environment):
+    """It outlived its cluster by half a minute, and waited for it. Here no time is left at all."""
+    (place / "bin").mkdir()
+    (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
+    ready = f'[ "$1" = -m ] || exec {sys.executable} "$@"\n'
+    nodes = "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
+    for name, does in (
+        ("python", ready), ("srun", nodes), ("scancel", SCANCEL), ("timeout", "exit 124\n"),
+    ):  # fmt: skip
+        (place / "bin" / name).write_text(f"#!/bin/bash\n{does}")
+        (place / "bin" / name).chmod(0o755)
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
+    job = subprocess.Popen(
+        ["bash", "cluster/ray.sbatch", "-c", f"{deaf}; time.sleep(60)"],
+        cwd=ROOT,
+        env=environment
+        | {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_SUBMIT_DIR": str(ROOT)}
+        | {"VENV": str(place), "RAY_TMPDIR": str(place / "ray")},
+        stdout=subprocess.PIPE,
+    )
+    assert job.stdout.readline() == b"1\n"
+
+    job.send_signal(signal.SIGTERM)
+    code = job.wait(timeout=20)
+
+    assert code == 143
+    left, _ = psutil.wait_procs(processes_of(place), timeout=5)[::-1]
+    assert not left
