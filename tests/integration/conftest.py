@@ -24,6 +24,7 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 # Workers give way to other processes by default, as those of an experiment do not: beside the rest
 # of the suite they would starve.
 os.environ.setdefault("RAY_worker_niceness", "0")
+os.environ.setdefault("RAY_enable_metrics_collection", "0")  # as the product does
 
 
 def pytest_collection_modifyitems(items):
@@ -69,7 +70,14 @@ def cluster(short_folder, node_tools):
             of_nodes.setenv("CUDA_VISIBLE_DEVICES", H200_SMI["uuid"])
             made = Cluster(
                 initialize_head=True,
-                head_node_args={"num_cpus": 2, "object_store_memory": 100 * 2**20},
+                # Without what only people look at: it takes a sixth of a core all the time.
+                head_node_args={
+                    "num_cpus": 2,
+                    "object_store_memory": 100 * 2**20,
+                    "include_dashboard": False,
+                    "include_log_monitor": False,
+                    "no_monitor": True,
+                },
             )
             for _ in range(2):
                 made.add_node(num_cpus=1, object_store_memory=100 * 2**20)
