@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -87,22 +87,17 @@ def cluster(short_folder, node_tools):
         made.shutdown()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def guard_socket(short_folder):
-    """A clock guard of the test's own, which the test's actors start when they need it."""
-    with guard_in(short_folder) as socket:
-        yield socket
-
-
-@contextmanager
-def guard_in(short_folder):
+    """A clock guard of all tests, which lends to each its own simulated GPUs; actors start it."""
     from joulelab.errors import GuardError
     from joulelab.guard import GuardClient
 
-    folder = Path(tempfile.mkdtemp(prefix="g", dir=short_folder))
-    yield folder / "guard.sock"
+    socket = short_folder / "g" / "guard.sock"
+    socket.parent.mkdir(mode=0o700)
+    yield socket
     with suppress(GuardError):  # none answers if it was never needed
-        GuardClient(folder / "guard.sock", start=False).stop()
+        GuardClient(socket, start=False).stop()
 
 
 @pytest.fixture
@@ -147,10 +142,9 @@ def study(cluster, tmp_path, guard_socket):
 
 
 @pytest.fixture(scope="module")
-def shared_study(cluster, tmp_path_factory, short_folder):
+def shared_study(cluster, tmp_path_factory, guard_socket):
     """As ``study``, for one that several tests look at."""
-    with guard_in(short_folder) as socket:
-        yield study_in(tmp_path_factory.mktemp("shared"), socket)
+    return study_in(tmp_path_factory.mktemp("shared"), guard_socket)
 
 
 def study_in(folder, guard_socket):
@@ -173,11 +167,10 @@ def search(cluster, tmp_path, guard_socket):
 
 
 @pytest.fixture(scope="module")
-def shared_search(cluster, tmp_path_factory, short_folder):
+def shared_search(cluster, tmp_path_factory, guard_socket):
     """As ``search``, for one that several tests go on with; returns also its folder."""
     folder = tmp_path_factory.mktemp("shared")
-    with guard_in(short_folder) as socket:
-        yield folder, search_in(folder, socket)
+    return folder, search_in(folder, guard_socket)
 
 
 def search_in(folder, guard_socket):

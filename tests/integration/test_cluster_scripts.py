@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 SWEEP = ["experiments/dvfs_sweep.py", "gemm", "--every", "40", "--repeats", "1", "--num-gpus", "2"]
 NUM_TRIALS = 7  # the default clock, every 40th of 110 and the lowest, and a sentinel for each GPU
 
-LONG_SWEEP = [word.replace("1", "500") for word in SWEEP]
+UNTRACKED = ["--tracking-uri", "none"]
+LONG_SWEEP = [*(word.replace("1", "500") for word in SWEEP), *UNTRACKED]
 
 # SLURM's commands as far as ray.sbatch needs them: a step of one leader per node, on this machine.
 SRUN = """#!/bin/bash
@@ -171,11 +172,12 @@ def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(hea
     plain, snapshot = place / "plain", place / "snapshot"
     submit = ". cluster/env.sh; ray job submit"
     environment_file = "--runtime-env cluster/runtime_env.yaml"
+    untracked = " ".join(UNTRACKED)
 
     sweep = " ".join([*SWEEP, "--guard-socket", f"{place}/guard.sock", "--store", f"{place}/gpus"])
     as_file = shell(f"{submit} -- {sweep} --results-dir {plain}", environment)
     as_snapshot = shell(
-        f"{submit} {environment_file} -- python {sweep} --results-dir {snapshot}",
+        f"{submit} {environment_file} -- python {sweep} {untracked} --results-dir {snapshot}",
         environment,
     )
 
