@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("actors", "benchmarks", "platform", "tests")
+COPIED = ("actors", "benchmarks", "cluster", "docs", "experiments", "platform", "tests")
 PROMISED = 0.95
 LIMIT_S = 120.0
 AT_ONCE = 2
@@ -94,7 +94,8 @@ class Copies:
             for name in COPIED:
                 ignore = shutil.ignore_patterns("__pycache__")
                 shutil.copytree(ROOT / name, copy / name, ignore=ignore)
-            shutil.copy(ROOT / "pyproject.toml", copy)
+            for name in ("Makefile", "pyproject.toml"):
+                shutil.copy(ROOT / name, copy)
             self._free.put(copy)
 
     def judge(self, mutant: Mutant) -> Verdict:

@@ -20,6 +20,7 @@ import tyro
 from mutants import AT_ONCE, ROOT, Copies, Mutant, report
 
 PROMISED = 0.85
+QUICK = ("-m", "not slow")
 LIMIT_S = 600.0  # far above what the slowest folder takes: who survives must not seem to hang
 _NEIGHBOURS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -82,7 +83,7 @@ def mutants_of(folder: str) -> Iterator[Mutant]:
                     file=str(path.relative_to(ROOT)),
                     old=around,
                     new=around[:start] + text + around[end:],
-                    tests=("-m", "not slow", f"tests/unit/{folder}"),
+                    tests=(*QUICK, f"tests/unit/{folder}"),
                 )
 
 
@@ -97,7 +98,7 @@ def main(
     chosen = random.Random(seed).sample(known, min(count, len(known)))  # noqa: S311
     with tempfile.TemporaryDirectory(prefix="mutants") as folder:
         copies = Copies(Path(folder), at_once=at_once, limit_s=LIMIT_S)
-        copies.require_sound([f"tests/unit/{name}" for name in folders])
+        copies.require_sound([*QUICK, *(f"tests/unit/{name}" for name in folders)])
         with ThreadPoolExecutor(at_once) as pool:
             verdicts = []
             for verdict in pool.map(copies.judge, chosen):
