@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 SWEEP = ["experiments/dvfs_sweep.py", "gemm", "--every", "40", "--repeats", "1", "--num-gpus", "2"]
 NUM_TRIALS = 7  # the default clock, every 40th of 110 and the lowest, and a sentinel for each GPU
 
-LONG_SWEEP = [word.replace("1", "500") for word in SWEEP]
+UNTRACKED = ["--tracking-uri", "none"]
+LONG_SWEEP = [*(word.replace("1", "500") for word in SWEEP), *UNTRACKED]
 
 # SLURM's commands as far as ray.sbatch needs them: a step of one leader per node, on this machine.
 SRUN = """#!/bin/bash
@@ -175,11 +176,12 @@ def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(hea
     plain, snapshot = place / "plain", place / "snapshot"
     submit = ". cluster/env.sh; ray job submit"
     environment_file = "--runtime-env cluster/runtime_env.yaml"
+    untracked = " ".join(UNTRACKED)
 
     sweep = " ".join([*SWEEP, "--guard-socket", f"{place}/guard.sock", "--store", f"{place}/gpus"])
     as_file = shell(f"{submit} -- {sweep} --results-dir {plain}", environment)
     as_snapshot = shell(
-        f"{submit} {environment_file} -- python {sweep} --results-dir {snapshot}",
+        f"{submit} {environment_file} -- python {sweep} {untracked} --results-dir {snapshot}",
         environment,
     )
 
@@ -296,4 +298,34 @@ def test_a_node_that_dies_ends_neither_the_study_nor_the_other_nodes(place, allo
     assert DriverStore(place / "gpus").locked_uuids() == ()
     assert "Ray on" in (place / "run" / "failed").read_text()
     left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
+    assert not left
+
+
+def test_an_experiment_that_takes_too_long_to_conclude_ends_with_its_job(place, environment):
+    """It outlived its cluster by half a minute, and waited for it. Here no time is left at all."""
+    (place / "bin").mkdir()
+    (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
+    ready = f'[ "$1" = -m ] || exec {sys.executable} "$@"\n'
+    nodes = "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
+    for name, does in (
+        ("python", ready), ("srun", nodes), ("scancel", SCANCEL), ("timeout", "exit 124\n"),
+    ):  # fmt: skip
+        (place / "bin" / name).write_text(f"#!/bin/bash\n{does}")
+        (place / "bin" / name).chmod(0o755)
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
+    job = subprocess.Popen(
+        ["bash", "cluster/ray.sbatch", "-c", f"{deaf}; time.sleep(60)"],
+        cwd=ROOT,
+        env=environment
+        | {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_SUBMIT_DIR": str(ROOT)}
+        | {"VENV": str(place), "RAY_TMPDIR": str(place / "ray")},
+        stdout=subprocess.PIPE,
+    )
+    assert job.stdout.readline() == b"1\n"
+
+    job.send_signal(signal.SIGTERM)
+    code = job.wait(timeout=20)
+
+    assert code == 143
+    left, _ = psutil.wait_procs(processes_of(place), timeout=5)[::-1]
     assert not left
