@@ -41,6 +41,9 @@ wait
 SCANCEL = """#!/bin/bash
 kill -TERM $(cat "$RUN_DIR/leaders")
 """
+SCONTROL = """#!/bin/bash
+echo "$@" >"$RUN_DIR/requeued"
+"""
 
 
 @contextmanager
@@ -223,12 +226,37 @@ def test_a_job_that_is_stopped_concludes_from_what_it_has(head):
     assert ResultStore(study).read_answer() is not None, stopped.stdout
 
 
+def make_job(place, environment, program):
+    """Start a job on one node without Ray, whose experiment is ``program``, and wait for it."""
+    (place / "bin").mkdir()
+    (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
+    ready = f'[ "$1" = -m ] || exec {sys.executable} "$@"\n'
+    nodes = "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
+    for name, does in (
+        ("python", ready), ("srun", nodes), ("scancel", SCANCEL), ("scontrol", SCONTROL),
+        ("timeout", "exit 124\n"),
+    ):  # fmt: skip
+        (place / "bin" / name).write_text(f"#!/bin/bash\n{does}")
+        (place / "bin" / name).chmod(0o755)
+    job = subprocess.Popen(
+        ["bash", "cluster/ray.sbatch", "-c", program],
+        cwd=ROOT,
+        env=environment
+        | {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_SUBMIT_DIR": str(ROOT)}
+        | {"VENV": str(place), "RAY_TMPDIR": str(place / "ray")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert job.stdout.readline() == b"1\n"
+    return job
+
+
 @pytest.fixture
 def allocation(place, environment):
     """What a shell holds in an allocation of two nodes."""
     commands = place / "bin"
     commands.mkdir()
-    for name, text in (("srun", SRUN), ("scancel", SCANCEL)):
+    for name, text in (("srun", SRUN), ("scancel", SCANCEL), ("scontrol", SCONTROL)):
         (commands / name).write_text(text)
         (commands / name).chmod(0o755)
     return environment | {
@@ -253,23 +281,40 @@ def test_a_slurm_job_runs_its_experiment_over_its_nodes_and_leaves_nothing(place
 
 
 @pytest.mark.slow
-def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has(place, allocation):
+def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has_and_is_queued_again(
+    place, allocation
+):
     results = place / "results"
     command = ["bash", "cluster/ray.sbatch", *LONG_SWEEP, "--results-dir", results]
     command += ["--store", f"{place}/gpus"]
+    allocation["LEAST_LIFE_S"] = "1"
     with (place / "job.log").open("w") as log:
         job = subprocess.Popen(command, cwd=ROOT, env=allocation, stdout=log, stderr=log)
         wait_for_measurements(results)
-        job.send_signal(signal.SIGTERM)
+        job.send_signal(signal.SIGUSR1)
         code = job.wait(timeout=90)
 
     said = (place / "job.log").read_text()
     [study] = study_folders(results)
-    assert code == 143, said
+    assert code == 0, said
+    assert study.name == "job-7"  # so that the next allocation goes on with it
+    assert (place / "run" / "requeued").read_text() == "requeue 7\n"
     assert "Interrupted: concluding from what was measured" in said
     assert ResultStore(study).read_answer() is not None, said
     left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
     assert not left
+
+
+def test_a_slurm_job_that_was_too_short_to_measure_is_not_queued_again(place, environment):
+    """With a limit below its notice SLURM sends the signal at once, in each life."""
+    job = make_job(place, environment, "import time; print(1, flush=True); time.sleep(60)")
+
+    job.send_signal(signal.SIGUSR1)
+    _, error = job.communicate(timeout=20)
+
+    assert job.returncode == 143
+    assert "give it more (--time)" in error.decode()
+    assert not (place / "run" / "requeued").exists()
 
 
 @pytest.mark.slow
@@ -303,25 +348,8 @@ def test_a_node_that_dies_ends_neither_the_study_nor_the_other_nodes(place, allo
 
 def test_an_experiment_that_takes_too_long_to_conclude_ends_with_its_job(place, environment):
     """It outlived its cluster by half a minute, and waited for it. Here no time is left at all."""
-    (place / "bin").mkdir()
-    (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
-    ready = f'[ "$1" = -m ] || exec {sys.executable} "$@"\n'
-    nodes = "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
-    for name, does in (
-        ("python", ready), ("srun", nodes), ("scancel", SCANCEL), ("timeout", "exit 124\n"),
-    ):  # fmt: skip
-        (place / "bin" / name).write_text(f"#!/bin/bash\n{does}")
-        (place / "bin" / name).chmod(0o755)
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
-    job = subprocess.Popen(
-        ["bash", "cluster/ray.sbatch", "-c", f"{deaf}; time.sleep(60)"],
-        cwd=ROOT,
-        env=environment
-        | {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_SUBMIT_DIR": str(ROOT)}
-        | {"VENV": str(place), "RAY_TMPDIR": str(place / "ray")},
-        stdout=subprocess.PIPE,
-    )
-    assert job.stdout.readline() == b"1\n"
+    job = make_job(place, environment, f"{deaf}; time.sleep(60)")
 
     job.send_signal(signal.SIGTERM)
     code = job.wait(timeout=20)
