@@ -1,3 +1,4 @@
+from dataclasses import astuple
 from math import exp, inf, log, sqrt
 from random import Random
 from statistics import stdev
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulelab.core.additive import estimates, fit_additive, tied
+from joulelab.core.additive import Interval, estimates, fit_additive, less, more, tied
 from joulelab.core.statistics import student_quantile
 from joulelab.errors import ConfigError, MeasurementError
 
@@ -149,3 +150,25 @@ def board_effects(b):
         configuration, board, np.tile([b, -b], 4) + error, np.full(8, 0.04), board_sd=0.02
     )
     return effects
+
+
+def test_stated_uncertainties_pass_through_the_fit_as_it_is_linear():
+    """The covariance is J diag(u^2) J' with the Jacobian of the estimates (GUM 5.1.2, F.1.2.3)."""
+    names, boards = list("aabbbcca"), list("xyxyzzxz")
+    logarithms = np.array([0.1, 0.3, -0.2, 0.0, 0.4, 0.2, 0.7, 0.5])
+    u = np.linspace(0.01, 0.08, 8)
+
+    def fitted(y):
+        return fit_additive(names, boards, list(y), list(u))
+
+    base = fitted(logarithms)
+    jacobian = np.stack([fitted(logarithms + row).estimate - base.estimate for row in np.eye(8)])
+
+    assert base.stated == pytest.approx(jacobian.T @ np.diag(u**2) @ jacobian)
+
+
+def test_a_ratio_is_a_share_that_is_saved_or_added():
+    ratio = Interval(value=0.8, low=0.75, high=0.9)
+
+    assert astuple(less(ratio)) == pytest.approx((0.2, 0.1, 0.25))
+    assert astuple(more(ratio)) == pytest.approx((-0.2, -0.25, -0.1))
