@@ -114,5 +114,13 @@ def known_options():
     hooks = runpy.run_path(str(ROOT / "docs/site/hooks.py"))
     text = "".join(hooks[f"_{page}"]() for page in ("commands", "studies", "workloads"))
     settings = {f"--{name.replace('_', '-')}" for name in re.findall(r"^\| `(\w+)`", text, re.M)}
-    others = {"--gpus", "--help", "--nodes", "--runtime-env", "--signal", "--version"}
+    others = {
+        "--gpus",
+        "--help",
+        "--no-requeue",
+        "--nodes",
+        "--runtime-env",
+        "--signal",
+        "--version",
+    }
     return {*OPTION.findall(text), *settings, *others, "--working-dir"}
