@@ -15,10 +15,11 @@ from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.cli.words import KnobWords, Variants, names, read_variants
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
 from joulelab.core.trial import Trial
-from joulelab.errors import ConfigError, JouleLabError
+from joulelab.errors import ConfigError, DeviceNotFoundError, JouleLabError
 from joulelab.estimator.question import knob_value
 from joulelab.guard import ObserveOnly
 from joulelab.quality import METRICS, SUBJECTS
@@ -75,9 +76,10 @@ class Quality(Printing, Generic[Settings]):
         kind = SUBJECTS[name]
         settings = self._settings(name)
         metrics = self._metrics(kind.metrics)
+        address = None if self.no_energy else self._address()  # before minutes of scoring
         with progress() as tell:
             rows = evaluate(name, settings, metrics, kind.read_data(self.data), progress=tell)
-            costs = self._costs(name, settings, tell)
+            costs = self._costs(name, settings, address, tell)
         differences = varying(settings)
         cases = [
             Case(
@@ -123,12 +125,17 @@ class Quality(Printing, Generic[Settings]):
             knobs[name][knob] = value
         return [METRICS[name].from_knobs(each) for name, each in knobs.items()]
 
+    def _address(self) -> DeviceAddress:
+        try:
+            return choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
+        except DeviceNotFoundError as error:
+            raise DeviceNotFoundError(f"{error} Or only score, with --no-energy.") from error
+
     def _costs(
-        self, name: str, settings: Sequence[Any], tell: Progress
+        self, name: str, settings: Sequence[Any], address: DeviceAddress | None, tell: Progress
     ) -> Sequence[tuple[Record, ...] | str | None]:
-        if self.no_energy:
+        if address is None:
             return [None] * len(settings)
-        address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
         with closing(open_device(address)) as device:
             control = ObserveOnly(device, address)
             with Bench(device, control=control, procedure=self.procedure, report=tell) as bench:

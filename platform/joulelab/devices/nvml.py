@@ -189,7 +189,7 @@ class NvmlDevice(Device):
             self._dcgm.stop()
 
     def _whole(self) -> library.Handle:
-        """Return the GPU, unless others run on parts of it whose energy cannot be told apart."""
+        """Return the GPU, unless others run on parts of it whose energy cannot be separated."""
         if self._is_split:
             raise DeviceUnsupportedError(_whole_gpu_only(self._gpu.uuid))
         return self._gpu

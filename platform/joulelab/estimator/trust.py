@@ -15,6 +15,7 @@ class Confidence:
         energy_error: The same of energy.
         num_points: Measurements behind them.
         note: What a reader must know, e.g. that there is no silicon.
+        on_unknown_host: Whether the host sets the time, and was not measured; no such answer is A.
     """
 
     tier: Tier
@@ -22,6 +23,7 @@ class Confidence:
     energy_error: float | None = None
     num_points: int = 0
     note: str = ""
+    on_unknown_host: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

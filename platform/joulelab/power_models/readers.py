@@ -1,6 +1,7 @@
 """Tables of runs from CSV files, rows and measurements, with units and values checked."""
 
 import hashlib
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -179,7 +180,8 @@ def _board_key(label: str, boards: Mapping[str, str]) -> str:
     if spec is None:
         raise ConfigError(
             f"Column 'gpu' must hold a GPU of the catalogue, got {key!r}; say which one it is "
-            f"with boards={{{label!r}: KEY}}, one of {', '.join(GPUS)}."
+            f"with --board {shlex.quote(f'{label}=KEY')} (boards={{{label!r}: KEY}} in Python), "
+            f"KEY one of {', '.join(GPUS)}."
         )
     return spec.key
 

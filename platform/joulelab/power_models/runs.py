@@ -160,7 +160,7 @@ def _check_duplicates(runs: Runs) -> None:
             raise ConfigError(
                 f"Column 'sm_clock_mhz' must hold each clock once per application, GPU and power "
                 f"limit, got {clock_mhz:g} of {application!r} on {gpu!r} in rows {seen[key]} and "
-                f'{row}; if they are repeats, read them with repeats="median"; if power limits '
-                "differ, add a column 'power_limit_w'."
+                f'{row}; if they are repeats, say --repeats median (repeats="median" in Python); '
+                "if power limits differ, add a column 'power_limit_w'."
             )
         seen[key] = row

@@ -187,6 +187,12 @@ class StoredModel(ABC):
 
     def _state(self) -> State:
         """Return what was learned and is no native file."""
+        for name in (*self.learned_values, *self.learned_arrays):
+            if not hasattr(self, f"_{name}"):
+                raise ConfigError(
+                    f"{type(self).__name__} must set self._{name}, which it names as learned "
+                    f"({name!r}: an attribute without its underscore), and has not."
+                )
         return State(
             values={name: getattr(self, f"_{name}") for name in self.learned_values},
             arrays={name: getattr(self, f"_{name}") for name in self.learned_arrays},

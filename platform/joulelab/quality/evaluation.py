@@ -130,7 +130,7 @@ class _Evaluation:
             self.progress(f"Loading {self.workload} {self._labels[index]}".rstrip())
             with subject.open() as network:
                 for name, metric in asked.items():
-                    self.progress(f"{self._labels[index]}: {name}")
+                    self.progress(": ".join(filter(None, (self._labels[index], name))))
                     observed[name] = metric.observe(network, self.data)
         except JouleLabError as error:
             observed |= {name: _Failure(str(error)) for name in asked.keys() - observed.keys()}

@@ -100,3 +100,12 @@ def test_a_bad_request_is_one_clear_line_and_exits_with_2(quality, words, said):
     assert code == 2
     assert out == ""
     assert said in err.strip().splitlines()[-1]
+
+
+def test_a_device_that_is_not_there_is_told_before_anything_is_scored(quality):
+    """Once after minutes of scoring."""
+    code, out, err = quality(*TINY, "--device", "simulated", "--uuid", "GPU-none")
+
+    assert code != 0
+    assert "--no-energy" in err
+    assert "Loading" not in out + err

@@ -113,7 +113,9 @@ def test_the_calibrated_gpu_shows_its_errors_on_networks_that_no_fit_has_seen():
     assert found.tier == "A"
     of_host = confidence_of(H200, launch_share=0.9)
     assert found.num_points + of_host.num_points > 200
-    assert confidence_of(H200, launch_share=0.9, knows_host=True).time_error < of_host.time_error
+    known = confidence_of(H200, launch_share=0.9, knows_host=True)
+    assert (of_host.tier, known.tier) == ("B", "A")
+    assert known.time_error < of_host.time_error
     assert "no fit has seen" in found.note
     assert 0.05 < found.time_error < 0.35
     assert 0.05 < found.energy_error < 0.35

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from synthetic_runs import rows_by_law
 
-from joulelab.errors import UnknownNameError
+from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.power_models import POWER_MODELS
+from joulelab.power_models.base import PowerModel
 from joulelab.power_models.operating_model import load_model
 from joulelab.power_models.queries import Profile, profile_of, queries_of, sweep
 from joulelab.power_models.readers import runs_of_rows
@@ -86,3 +87,24 @@ def test_a_removed_model_is_refused_with_what_to_take_instead(tmp_path):
     with pytest.raises(UnknownNameError, match=r"'ridge' was removed: .* train 'stacked'"):
         load_model(tmp_path)
     assert "ridge" not in POWER_MODELS
+
+
+class Forgetful(PowerModel):
+    """Names what it learned with the underscore, which is added."""
+
+    name = "forgetful"
+    learned_values = ("_level",)
+
+    def learn(self, queries, values, groups):
+        self._level = float(np.mean(values))
+        return self
+
+    def answer(self, queries):
+        return np.full(len(queries), self._level)
+
+
+def test_what_a_member_names_as_learned_and_did_not_set_is_told(tmp_path):
+    model = Forgetful("power_w").fit(runs_of_rows(rows_by_law(3)))
+
+    with pytest.raises(ConfigError, match=r"Forgetful must set self\.__level.*'_level'"):
+        model.save(tmp_path / "model")

@@ -139,7 +139,8 @@ def memory_words(memory: MemoryEstimate) -> str:
 
 def confidence_words(confidence: Confidence) -> str:
     """Say how far to trust an estimate, with the errors found on held-out measurements."""
-    sentence = f"Confidence {confidence.tier}, {TIER_WORDS[confidence.tier]}; {_errors(confidence)}"
+    basis = "the host is not known" if confidence.on_unknown_host else TIER_WORDS[confidence.tier]
+    sentence = f"Confidence {confidence.tier}, {basis}; {_errors(confidence)}"
     note = confidence.note.rstrip(".")
     return f"{sentence}. {note[:1].upper()}{note[1:]}." if note else f"{sentence}."
 

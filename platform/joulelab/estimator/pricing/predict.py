@@ -45,15 +45,17 @@ def confidence_of(
         knows_host: Whether the host was measured.
     """
     found = _errors().get(processor.key, {})
+    on_unknown_host = launch_share >= HOST_BOUND and not knows_host
     if launch_share >= HOST_BOUND:
         found = found.get("known_host" if knows_host else "unknown_host", found)
     silicon = _NO_SILICON if processor.tier == "D" else ""
     return Confidence(
-        tier=processor.tier,
+        tier=max(processor.tier, "B") if on_unknown_host else processor.tier,
         time_error=found.get("time_error"),
         energy_error=found.get("energy_error"),
         num_points=found.get("num_points", 0),
         note=found.get("note", silicon),
+        on_unknown_host=on_unknown_host,
     )
 
 

@@ -93,6 +93,11 @@ def test_what_does_not_fit_says_by_how_much():
             "over 36 held-out measurements.",
         ),
         (
+            Confidence(tier="B", time_error=0.5, num_points=9, on_unknown_host=True),
+            "Confidence B, the host is not known; mean error 50% of time over 9 held-out "
+            "measurements.",
+        ),
+        (
             Confidence(tier="D", note="there is no silicon"),
             "Confidence D, projected; never compared with a measurement. There is no silicon.",
         ),
