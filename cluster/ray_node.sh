@@ -46,20 +46,24 @@ publish() {
 }
 
 # With proctrack/cgroup SLURM kills the whole step once its leader, this shell, has ended, the
-# clock guard included. So the clocks are restored before Ray is stopped and this shell ends.
-# Elsewhere the guard outlives Ray and does that by itself.
+# clock guard included. So the clocks are restored before this shell ends, but not before Ray has:
+# an actor that still lives would start another guard and set its clock again.
+# Elsewhere the guard outlives Ray and restores them by itself.
 restore_clocks() {
     [ -z "${SLURM_JOB_ID:-}" ] || joulelab guard --stop >/dev/null 2>&1 || true
 }
 
+# SLURM sends SIGKILL 30 s after it has asked (KillWait), so Ray gets half of that.
 # shellcheck disable=SC2329 # called by the trap
 stop_ray() {
-    restore_clocks
+    stopped=yes
     kill -TERM "$ray" 2>/dev/null || true
+    timeout 15 tail --pid="$ray" -f /dev/null || kill -KILL "$ray" 2>/dev/null || true
 }
 
 run() {
     local status=0
+    stopped=
     "$@" &
     ray=$!
     trap stop_ray TERM INT HUP
@@ -67,6 +71,7 @@ run() {
     while kill -0 "$ray" 2>/dev/null; do # a signal ends a wait early
         wait "$ray" || status=$?
     done
+    [ -n "$stopped" ] || publish "$RUN_DIR/failed" "Ray on $(hostname) ended with $status."
     restore_clocks
     exit "$status"
 }
@@ -86,11 +91,14 @@ options=(
 if [ "$rank" = 0 ]; then
     umask 077
     mkdir -p "$RUN_DIR"
+    [ -n "${SLURM_JOB_ID:-}" ] || rm -f "$RUN_DIR/failed" # of an earlier life
     [ -s "$RAY_AUTH_TOKEN_PATH" ] \
         || publish "$RAY_AUTH_TOKEN_PATH" "$(python -c 'import secrets; print(secrets.token_hex(32))')"
     address=$(my_address)
     if taken "$address" "$RAY_PORT"; then
-        echo "Port $RAY_PORT of $address is taken. Set RAY_PORT to the first of five free ports." >&2
+        reason="Port $RAY_PORT of $address is taken. Set RAY_PORT to the first of five free ports."
+        echo "$reason" >&2
+        publish "$RUN_DIR/failed" "$reason"
         exit 1
     fi
     publish "$RUN_DIR/api" "http://127.0.0.1:$DASHBOARD_PORT"

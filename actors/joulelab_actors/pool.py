@@ -143,9 +143,13 @@ class Pool(WorkerPool):
             report: Report = ray.get(ref)
         except (RayActorError, ActorReplacedError) as error:
             yield from self._bury(member, error)
-        except RayError as error:
+        except RayTaskError as error:
             member.work.popleft()
             yield from self._fail(member, trial, error)
+            yield from self._next(member)
+        except RayError as error:  # no trial's fault: a node that is cut off, a lost object
+            member.work.popleft()
+            yield from self._lose(member, trial, error)
             yield from self._next(member)
         else:
             member.work.popleft()
@@ -177,9 +181,9 @@ class Pool(WorkerPool):
         yield event
         yield from self._rest(member, out)
 
-    def _fail(self, member: Member, trial: Trial, error: RayError) -> Iterator[PoolEvent]:
+    def _fail(self, member: Member, trial: Trial, error: RayTaskError) -> Iterator[PoolEvent]:
         """Deal with an attempt that raised: the fault of the request, or of the machinery."""
-        cause = error.cause if isinstance(error, RayTaskError) else error
+        cause = error.cause
         if isinstance(cause, TrackingError):
             raise cause
         event, out = after_failing(self._schedule, trial, member.uuid, cause, words_of(error))
@@ -188,12 +192,9 @@ class Pool(WorkerPool):
 
     def _bury(self, member: Member, error: Exception) -> Iterator[PoolEvent]:
         """Find out what a dead actor had done, plan the rest again, and await its return."""
-        writer = member.readiness.writer if member.readiness else ""
         work, member.work = list(member.work), deque()
-        while work and (records := stored_records(self._store, writer, work[0][1])):
-            _, trial = work.pop(0)
-            report = Report(records=records, writer=writer, measuring_s=0.0, between_s=None)
-            yield from self._accept(member, trial, report)
+        while work and (report := self._stored(member, work[0][1])):
+            yield from self._accept(member, work.pop(0)[1], report)
         for _, trial in reversed(work[1:]):
             self._schedule.put_back(trial)
         if work:
@@ -208,6 +209,24 @@ class Pool(WorkerPool):
             yield from self._rest(
                 member, struck(self._schedule, member.uuid, "died", words_of(error))
             )
+
+    def _lose(self, member: Member, trial: Trial, error: RayError) -> Iterator[PoolEvent]:
+        """Take what was stored of a trial whose result did not come, or plan it again."""
+        if report := self._stored(member, trial):
+            yield from self._accept(member, trial, report)
+            return
+        self._schedule.put_back(trial)
+        detail = words_of(error)
+        yield AttemptFailed(trial=trial, uuid=member.uuid, died=False, detail=detail, retried=True)
+        yield from self._rest(member, struck(self._schedule, member.uuid, "failed", detail))
+
+    def _stored(self, member: Member, trial: Trial) -> Report | None:
+        """Return what the actor has stored of ``trial``; ``None`` if it had not finished it."""
+        writer = member.readiness.writer if member.readiness else ""
+        records = stored_records(self._store, writer, trial)
+        if not records:
+            return None
+        return Report(records=records, writer=writer, measuring_s=0.0, between_s=None)
 
     def _rest(self, member: Member, out: str | None) -> Iterator[PoolEvent]:
         """Put a member out of service if there is a reason."""

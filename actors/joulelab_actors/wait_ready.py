@@ -4,6 +4,7 @@ import argparse
 import logging
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,35 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--timeout-s", type=float, default=300.0)
     options = parser.parse_args()
-    deadline_s = time.monotonic() + options.timeout_s
-    address = _await_head(options.run_dir / "head", deadline_s)
-    seen = _await_nodes(address, options.nodes, deadline_s) if address else 0
+    wait = _Wait(options.run_dir / "failed", time.monotonic() + options.timeout_s)
+    address = _await_head(options.run_dir / "head", wait)
+    seen = _await_nodes(address, options.nodes, wait) if address else 0
     if seen >= options.nodes:
         return 0
-    sys.stderr.write(f"{seen} of {options.nodes} nodes joined in {options.timeout_s:g} s.\n")
+    reason = wait.failure or f"{seen} of {options.nodes} nodes joined in {options.timeout_s:g} s."
+    sys.stderr.write(f"{reason}\n")
     return 1
 
 
-def _await_head(path: Path, deadline_s: float) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """How long to wait, and where a node says that it has failed."""
+
+    failed: Path
+    deadline_s: float
+
+    @property
+    def failure(self) -> str:
+        return self.failed.read_text() if self.failed.exists() else ""
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.deadline_s or self.failed.exists()
+
+
+def _await_head(path: Path, wait: _Wait) -> str | None:
     """Return the head's address once its port is open; a dead try of Ray costs a minute."""
-    while time.monotonic() < deadline_s:
+    while not wait.is_over:
         address = path.read_text().strip() if path.exists() else ""
         if ":" in address and answers(address, _PROBE_S):
             return address
@@ -40,12 +58,12 @@ def _await_head(path: Path, deadline_s: float) -> str | None:
     return None
 
 
-def _await_nodes(address: str, num_nodes: int, deadline_s: float) -> int:
-    """Return how many nodes have joined, at the latest at the deadline."""
+def _await_nodes(address: str, num_nodes: int, wait: _Wait) -> int:
+    """Return how many nodes have joined, at the latest when the wait is over."""
     ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     seen = 0
     try:
-        while seen < num_nodes and time.monotonic() < deadline_s:
+        while seen < num_nodes and not wait.is_over:
             nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
             seen = sum(node["Alive"] for node in nodes)
             time.sleep(0.2)

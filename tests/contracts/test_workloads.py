@@ -12,6 +12,7 @@ import pytest
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.testing import WorkloadContract
 from joulelab.workloads import WORKLOADS
+from joulelab.workloads.disk_cache import cached_cost
 from joulelab.workloads.idle import Idle
 from joulelab.workloads.network import NetworkWorkload
 
@@ -91,7 +92,7 @@ def require_work_of_cost(workload):
 
     workload.close()
     workload.close()
-    assert work == {phase.phase: {phase.work} for phase in workload.cost().phases}
+    assert work == {phase.phase: {phase.work} for phase in cached_cost(workload).phases}
 
 
 class TestEveryWorkload(WorkloadContract):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 # Workers give way to other processes by default, as those of an experiment do not: beside the rest
 # of the suite they would starve.
 os.environ.setdefault("RAY_worker_niceness", "0")
+os.environ.setdefault("RAY_enable_metrics_collection", "0")  # as the product does
 
 
 def pytest_collection_modifyitems(items):
@@ -69,7 +70,14 @@ def cluster(short_folder, node_tools):
             of_nodes.setenv("CUDA_VISIBLE_DEVICES", H200_SMI["uuid"])
             made = Cluster(
                 initialize_head=True,
-                head_node_args={"num_cpus": 2, "object_store_memory": 100 * 2**20},
+                # Without what only people look at: it takes a sixth of a core all the time.
+                head_node_args={
+                    "num_cpus": 2,
+                    "object_store_memory": 100 * 2**20,
+                    "include_dashboard": False,
+                    "include_log_monitor": False,
+                    "no_monitor": True,
+                },
             )
             for _ in range(2):
                 made.add_node(num_cpus=1, object_store_memory=100 * 2**20)
@@ -79,22 +87,17 @@ def cluster(short_folder, node_tools):
         made.shutdown()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def guard_socket(short_folder):
-    """A clock guard of the test's own, which the test's actors start when they need it."""
-    with guard_in(short_folder) as socket:
-        yield socket
-
-
-@contextmanager
-def guard_in(short_folder):
+    """A clock guard of all tests, which lends to each its own simulated GPUs; actors start it."""
     from joulelab.errors import GuardError
     from joulelab.guard import GuardClient
 
-    folder = Path(tempfile.mkdtemp(prefix="g", dir=short_folder))
-    yield folder / "guard.sock"
+    socket = short_folder / "g" / "guard.sock"
+    socket.parent.mkdir(mode=0o700)
+    yield socket
     with suppress(GuardError):  # none answers if it was never needed
-        GuardClient(folder / "guard.sock", start=False).stop()
+        GuardClient(socket, start=False).stop()
 
 
 @pytest.fixture
@@ -139,10 +142,9 @@ def study(cluster, tmp_path, guard_socket):
 
 
 @pytest.fixture(scope="module")
-def shared_study(cluster, tmp_path_factory, short_folder):
+def shared_study(cluster, tmp_path_factory, guard_socket):
     """As ``study``, for one that several tests look at."""
-    with guard_in(short_folder) as socket:
-        yield study_in(tmp_path_factory.mktemp("shared"), socket)
+    return study_in(tmp_path_factory.mktemp("shared"), guard_socket)
 
 
 def study_in(folder, guard_socket):
@@ -165,11 +167,10 @@ def search(cluster, tmp_path, guard_socket):
 
 
 @pytest.fixture(scope="module")
-def shared_search(cluster, tmp_path_factory, short_folder):
+def shared_search(cluster, tmp_path_factory, guard_socket):
     """As ``search``, for one that several tests go on with; returns also its folder."""
     folder = tmp_path_factory.mktemp("shared")
-    with guard_in(short_folder) as socket:
-        yield folder, search_in(folder, socket)
+    return folder, search_in(folder, guard_socket)
 
 
 def search_in(folder, guard_socket):

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -9,12 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
+from joulelab.devices.simulated import DriverStore
 from joulelab.guard.settings import GuardSettings
 from joulelab.tracking.store import ResultStore, study_folders
 
@@ -22,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 SWEEP = ["experiments/dvfs_sweep.py", "gemm", "--every", "40", "--repeats", "1", "--num-gpus", "2"]
 NUM_TRIALS = 7  # the default clock, every 40th of 110 and the lowest, and a sentinel for each GPU
 
-LONG_SWEEP = [word.replace("1", "500") for word in SWEEP]
+UNTRACKED = ["--tracking-uri", "none"]
+LONG_SWEEP = [*(word.replace("1", "500") for word in SWEEP), *UNTRACKED]
 
 # SLURM's commands as far as ray.sbatch needs them: a step of one leader per node, on this machine.
 SRUN = """#!/bin/bash
@@ -31,10 +35,14 @@ for ((rank = 0; rank < SLURM_JOB_NUM_NODES; rank++)); do
     SLURM_PROCID=$rank "$script" >"$RUN_DIR/node-$rank.log" 2>&1 &
     echo $! >>"$RUN_DIR/leaders"
 done
+[[ $* != *--kill-on-bad-exit=1* ]] || wait -n || kill -KILL $(cat "$RUN_DIR/leaders")
 wait
 """
 SCANCEL = """#!/bin/bash
 kill -TERM $(cat "$RUN_DIR/leaders")
+"""
+SCONTROL = """#!/bin/bash
+echo "$@" >"$RUN_DIR/requeued"
 """
 
 
@@ -171,11 +179,12 @@ def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(hea
     plain, snapshot = place / "plain", place / "snapshot"
     submit = ". cluster/env.sh; ray job submit"
     environment_file = "--runtime-env cluster/runtime_env.yaml"
+    untracked = " ".join(UNTRACKED)
 
     sweep = " ".join([*SWEEP, "--guard-socket", f"{place}/guard.sock", "--store", f"{place}/gpus"])
     as_file = shell(f"{submit} -- {sweep} --results-dir {plain}", environment)
     as_snapshot = shell(
-        f"{submit} {environment_file} -- python {sweep} --results-dir {snapshot}",
+        f"{submit} {environment_file} -- python {sweep} {untracked} --results-dir {snapshot}",
         environment,
     )
 
@@ -217,12 +226,37 @@ def test_a_job_that_is_stopped_concludes_from_what_it_has(head):
     assert ResultStore(study).read_answer() is not None, stopped.stdout
 
 
+def make_job(place, environment, program):
+    """Start a job on one node without Ray, whose experiment is ``program``, and wait for it."""
+    (place / "bin").mkdir()
+    (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
+    ready = f'[ "$1" = -m ] || exec {sys.executable} "$@"\n'
+    nodes = "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
+    for name, does in (
+        ("python", ready), ("srun", nodes), ("scancel", SCANCEL), ("scontrol", SCONTROL),
+        ("timeout", "exit 124\n"),
+    ):  # fmt: skip
+        (place / "bin" / name).write_text(f"#!/bin/bash\n{does}")
+        (place / "bin" / name).chmod(0o755)
+    job = subprocess.Popen(
+        ["bash", "cluster/ray.sbatch", "-c", program],
+        cwd=ROOT,
+        env=environment
+        | {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_SUBMIT_DIR": str(ROOT)}
+        | {"VENV": str(place), "RAY_TMPDIR": str(place / "ray")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert job.stdout.readline() == b"1\n"
+    return job
+
+
 @pytest.fixture
 def allocation(place, environment):
     """What a shell holds in an allocation of two nodes."""
     commands = place / "bin"
     commands.mkdir()
-    for name, text in (("srun", SRUN), ("scancel", SCANCEL)):
+    for name, text in (("srun", SRUN), ("scancel", SCANCEL), ("scontrol", SCONTROL)):
         (commands / name).write_text(text)
         (commands / name).chmod(0o755)
     return environment | {
@@ -247,20 +281,79 @@ def test_a_slurm_job_runs_its_experiment_over_its_nodes_and_leaves_nothing(place
 
 
 @pytest.mark.slow
-def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has(place, allocation):
+def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has_and_is_queued_again(
+    place, allocation
+):
     results = place / "results"
     command = ["bash", "cluster/ray.sbatch", *LONG_SWEEP, "--results-dir", results]
     command += ["--store", f"{place}/gpus"]
+    allocation["LEAST_LIFE_S"] = "1"
     with (place / "job.log").open("w") as log:
         job = subprocess.Popen(command, cwd=ROOT, env=allocation, stdout=log, stderr=log)
         wait_for_measurements(results)
-        job.send_signal(signal.SIGTERM)
+        job.send_signal(signal.SIGUSR1)
         code = job.wait(timeout=90)
 
     said = (place / "job.log").read_text()
     [study] = study_folders(results)
-    assert code == 143, said
+    assert code == 0, said
+    assert study.name == "job-7"  # so that the next allocation goes on with it
+    assert (place / "run" / "requeued").read_text() == "requeue 7\n"
     assert "Interrupted: concluding from what was measured" in said
     assert ResultStore(study).read_answer() is not None, said
     left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
+    assert not left
+
+
+def test_a_slurm_job_that_was_too_short_to_measure_is_not_queued_again(place, environment):
+    """With a limit below its notice SLURM sends the signal at once, in each life."""
+    job = make_job(place, environment, "import time; print(1, flush=True); time.sleep(60)")
+
+    job.send_signal(signal.SIGUSR1)
+    _, error = job.communicate(timeout=20)
+
+    assert job.returncode == 143
+    assert "give it more (--time)" in error.decode()
+    assert not (place / "run" / "requeued").exists()
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_ends_neither_the_study_nor_the_other_nodes(place, allocation):
+    """It ended all nodes, and those that were well kept the clocks that they had."""
+    results = place / "results"
+    sweep = [*SWEEP, "--repeats", "6", "--results-dir", f"{results}", "--store", f"{place}/gpus"]
+    with (place / "job.log").open("w") as log:
+        job = subprocess.Popen(
+            ["bash", "cluster/ray.sbatch", *sweep], cwd=ROOT, env=allocation, stdout=log, stderr=log
+        )
+        wait_for_measurements(results, count=4)
+        [raylet] = [
+            each
+            for each in processes_of(place)
+            if each.name() == "raylet" and each.environ()["SLURM_PROCID"] == "1"
+        ]
+        raylet.kill()
+        code = job.wait(timeout=180)
+
+    log_text = (place / "job.log").read_text()
+    assert code == 0, log_text
+    done, planned = re.findall(r"(\d+) of (\d+) trials done", log_text)[-1]
+    assert done == planned
+    assert set(Counter(each.trial for each in measured(results) if each.valid).values()) == {1}
+    assert DriverStore(place / "gpus").locked_uuids() == ()
+    assert "Ray on" in (place / "run" / "failed").read_text()
+    left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
+    assert not left
+
+
+def test_an_experiment_that_takes_too_long_to_conclude_ends_with_its_job(place, environment):
+    """It outlived its cluster by half a minute, and waited for it. Here no time is left at all."""
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
+    job = make_job(place, environment, f"{deaf}; time.sleep(60)")
+
+    job.send_signal(signal.SIGTERM)
+    code = job.wait(timeout=20)
+
+    assert code == 143
+    left, _ = psutil.wait_procs(processes_of(place), timeout=5)[::-1]
     assert not left

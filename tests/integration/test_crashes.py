@@ -10,9 +10,13 @@ import pytest
 import ray
 from actor_fixtures import trials
 from guard_fakes import until
+from ray.exceptions import ObjectLostError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from joulelab.devices.simulated import DriverStore
-from joulelab.study.events import TrialStarted
+from joulelab.study.events import AttemptFailed, TrialStarted
+from joulelab.study.worker import Report
+from joulelab_actors.gpu_actor import Member
 from joulelab_actors.session import NAMESPACE
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +77,57 @@ def test_a_trial_that_is_given_to_an_actor_that_has_just_died_is_measured_once(s
     assert Counter(m.trial for m in store.read() if m.valid) == Counter(
         t.name for t in trials(repeats=3)
     )
+
+
+def check_all_were_measured_once(store, asked):
+    valid = Counter(m.trial for m in store.read() if m.valid)
+    assert valid == Counter(trial.name for trial in asked)
+
+
+def test_a_trial_that_ray_cannot_place_is_given_again(study, monkeypatch):
+    """As on a node that was cut off; every trial that was sent there was given up."""
+    nowhere = NodeAffinitySchedulingStrategy("ab" * 28, soft=False)
+    give, cut = Member.give, []
+
+    def gives(member, trial):
+        if len(cut) == 2:
+            give(member, trial)
+            return
+        ghost = ray.remote(DriverStore).options(scheduling_strategy=nowhere).remote("nowhere")
+        cut.append(ghost)
+        member.work.append((ghost.locked_uuids.remote(), trial))
+
+    monkeypatch.setattr(Member, "give", gives)
+    failed = []
+
+    def note(event):
+        if isinstance(event, AttemptFailed):
+            failed.append(event)
+
+    summary, store = study(trials(repeats=3), on_event=note)
+
+    assert [event.retried for event in failed] == [True, True]
+    assert summary.complete
+    check_all_were_measured_once(store, trials(repeats=3))
+
+
+def test_a_result_that_is_lost_on_its_way_is_taken_from_the_store(study, monkeypatch):
+    get, lost = ray.get, []
+
+    def gets(ref, **options):
+        result = get(ref, **options)
+        if isinstance(result, Report) and not lost:
+            lost.append(result)
+            raise ObjectLostError(ref.hex(), "", "")
+        return result
+
+    monkeypatch.setattr(ray, "get", gets)
+
+    summary, store = study(trials(repeats=1))
+
+    assert lost
+    assert summary.complete
+    check_all_were_measured_once(store, trials(repeats=1))
 
 
 @pytest.mark.slow

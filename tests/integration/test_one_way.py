@@ -61,15 +61,14 @@ def test_a_measurement_is_made_on_a_cluster(labs):
     assert dict(result.measurement().configuration.knobs)["n"] == 4096
 
 
-@pytest.mark.parametrize("strategy", ["grid", "tpe"])
-def test_a_search_on_a_cluster_knows_the_strategies_of_ray_tune_besides(labs, strategy):
+def test_a_search_on_a_cluster_knows_the_strategies_of_ray_tune_besides(labs):
     _, ray = labs
 
     found = joulelab.search(
         "gemm", {"sm_clock_mhz": list(CLOCKS_MHZ), "n": [2048, 4096]},
-        strategy=strategy, budget=joulelab.Budget(num_trials=8), lab=ray,
+        strategy="tpe", budget=joulelab.Budget(num_trials=8), lab=ray,
     )  # fmt: skip
 
     assert found.words.startswith("8 trials, ")
-    assert found.result.method.algorithm == strategy
+    assert found.result.method.algorithm == "tpe"
     assert sorted(p.name for p in (found.folder / "tune").iterdir())

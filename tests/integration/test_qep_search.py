@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -9,13 +10,11 @@ import pytest
 from actor_fixtures import QUICK
 
 from joulelab.analysis.search_result import read_log, result_of
-from joulelab.analysis.search_wording import score_words
 from joulelab.cli.search_options import Axes, Limits
 from joulelab.errors import ConfigError
 from joulelab.objectives import OBJECTIVES
 from joulelab.study.budget import Budget
 from joulelab.study.search import problem_on
-from joulelab.study.search_queue import lookup
 from joulelab.study.workload import StudyWorkload
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
@@ -102,6 +101,9 @@ def test_clock_batch_and_format_are_searched_for_energy_time_and_quality(run, ca
     assert code == 0
     assert "precision fp32: 100.00 %" in said
     assert "precision fp8: left out" in said
+    [int4] = re.findall(r"precision int4: (.+) % ± (.+) %", said)
+    assert 0 < float(int4[0]) < 100
+    assert float(int4[1]) > 0
     assert {row["precision"] for row in rows} <= {"fp32", "bf16", "int4"}
     kept = {row["precision"]: float(row["retention"]) for row in rows if row["retention"]}
     assert kept["fp32"] == 1.0
@@ -112,14 +114,6 @@ def test_clock_batch_and_format_are_searched_for_energy_time_and_quality(run, ca
     assert asked[-1] in asked[:-1]  # however small the budget, it ends with a repeat
     assert store.read_answer().note
     assert result_of(read_log(store), store.read()).answer.best.figures.retention >= 0.5
-
-
-def test_without_setters_batch_and_format_alone_are_searched(run):
-    code, rows, store = run(observe_only=True, axes=AXES, limits=Limits(), quality_floor=None)
-
-    assert code == 0
-    assert all(m.configuration.point.is_default for m in store.read())
-    assert 3 <= len({(row["precision"], row["batch"]) for row in rows}) <= 6
 
 
 @pytest.fixture
@@ -149,6 +143,8 @@ def test_a_program_that_says_its_quality_is_searched_where_its_file_is_sent(run,
     again = capsys.readouterr().out
 
     assert code == 0
+    assert all(m.configuration.point.is_default for m in store.read())  # there are no setters
+    assert 3 <= len({(row["precision"], row["batch"]) for row in rows}) <= 6
     lines = [line for line in first.splitlines() if line.startswith("  precision")]
     assert [line.partition(" ±")[0] for line in lines] == [
         "  precision fp32: 100.00 %",
@@ -201,21 +197,6 @@ def test_a_program_that_cannot_be_searched_is_refused_in_one_line(
 def space_of(site):
     asked = AXES.asked(RANDOM)
     return problem_on([site], StudyWorkload(RANDOM), asked, OBJECTIVES["qep"]).space
-
-
-def test_what_is_known_of_the_quality_is_looked_up_whatever_the_clock(cluster, tmp_path):
-    [site] = simulated_sites("h200_sxm", 1, str(tmp_path))
-    space = space_of(site)
-
-    scores = score_beside(site, space, metric="class_agreement", folder=tmp_path)
-
-    score = lookup(scores.kept)
-    by_format = {dict(each.knobs)["precision"]: score(each) for each in space}
-    assert by_format["fp32"] == (1.0, None)
-    assert by_format["fp8"] is None
-    assert 0 < by_format["int4"][0] < 1
-    assert by_format["int4"][1] > 0
-    assert "left out" in score_words(space, scores)
 
 
 def test_a_metric_that_cannot_score_the_workload_is_refused_as_such(cluster, tmp_path):

@@ -63,7 +63,7 @@ def undisturbed(shared_study):
             ]
             places[event.uuid] = row["Address"]["NodeID"]
 
-    summary, store = shared_study(trials(repeats=3), num_gpus=4, on_event=look)
+    summary, store = shared_study(trials(repeats=10), num_gpus=4, on_event=look)
     return summary, store, events, places
 
 
@@ -74,7 +74,7 @@ def test_gpus_are_dealt_out_to_all_nodes_and_every_actor_is_on_its_gpus_node(und
     assert places == {site.uuid: site.node_id for site in sites}
     assert len(set(places.values())) == 3
     assert summary.complete
-    assert summary.num_valid == len(trials(repeats=3))
+    assert summary.num_valid == len(trials(repeats=10))
 
 
 def test_every_record_names_the_gpu_whose_actor_measured_it(undisturbed):
@@ -89,7 +89,7 @@ def test_every_gpu_takes_its_trials_in_the_order_of_the_plan(undisturbed):
     for event in of_kind(undisturbed[2], TrialStarted):
         order.setdefault(event.uuid, []).append(event.trial.name)
 
-    planned = [t.name for t in trials(repeats=3)]
+    planned = [t.name for t in trials(repeats=10)]
     assert len(order) == 4
     assert all(names == sorted(names, key=planned.index) for names in order.values())
 

@@ -43,32 +43,52 @@ class HostCalls:
 
     def __init__(self) -> None:
         self.count = 0
-        self._depth = 0  # of frames that belong to tracing, 0 outside of it
 
     def during(self, program: Callable[[], object]) -> Callable[[], object]:
         """Return ``program`` such that its calls are counted."""
 
         def counted() -> object:
-            before = sys.getprofile()
-            sys.setprofile(self._see)
+            before, seen = sys.getprofile(), _Seen()
+            sys.setprofile(seen.watch())
             try:
                 return program()
             finally:
                 sys.setprofile(before)
-                self._depth = 0
+                self.count += seen.count
 
         return counted
 
-    def _see(self, frame: FrameType, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event == "call" and (self._depth or _is_unlike_a_run(code)):
-            self._depth += 1
-        elif event == "return":
-            self._depth = max(0, self._depth - 1)
-        elif event in ("call", "c_call") and not self._depth:
-            if event == "call" and _is_handed_over(code.co_name):
-                self.count += _CALLS_TO_HAND_OVER
-            self.count += not _is_watch(code.co_filename, code.co_name)
+
+class _Seen:
+    """Calls of one run of a program."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def watch(self) -> Callable[[FrameType, str, Any], None]:
+        """Return what the interpreter calls at each call and return, millions of times."""
+        depth = 0  # of frames that belong to tracing, 0 outside of it
+
+        def see(frame: FrameType, event: str, _: Any) -> None:
+            nonlocal depth
+            if depth:
+                if event == "call":
+                    depth += 1
+                elif event == "return":
+                    depth -= 1
+            elif event == "call":
+                if _is_unlike_a_run(frame.f_code):
+                    depth = 1
+                else:
+                    self._add(frame.f_code, handed_over=_is_handed_over(frame.f_code.co_name))
+            elif event == "c_call":
+                self._add(frame.f_code)
+
+        return see
+
+    def _add(self, code: CodeType, *, handed_over: bool = False) -> None:
+        self.count += _CALLS_TO_HAND_OVER * handed_over
+        self.count += not _is_watch(code.co_filename, code.co_name)
 
 
 def _is_unlike_a_run(code: CodeType) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulelab.core.additive import fit_additive, tied
+from joulelab.core.additive import estimates, fit_additive, tied
 from joulelab.core.statistics import student_quantile
 from joulelab.errors import ConfigError, MeasurementError
 
@@ -128,3 +128,24 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         held += not fit(rows).ratio("b", "a").excludes(exp(0.3))
 
     assert held / 400 == pytest.approx(0.95, abs=0.033)  # three binomial standard deviations
+
+
+def test_boards_that_differ_as_expected_are_drawn_together_by_how_uncertain_they_are():
+    """Boards at +-b, measured n times each with an error e, are put at b n / (n + (e / sd)^2)."""
+    assert board_effects(0.02) == pytest.approx([0.01, -0.01])  # 0.02 * 4 / (4 + 2^2)
+
+
+def test_boards_that_differ_by_more_than_expected_are_drawn_together_less():
+    effects = board_effects(0.08)
+
+    assert 0.08 * 4 / (4 + (0.04 / 0.02) ** 2) < effects[0] < 0.08 * 4 / (4 + (0.04 / 0.12) ** 2)
+
+
+def board_effects(b):
+    """Effects of two boards at +-b, with four pairs of measurements whose residual sd is 0.04."""
+    configuration, board = np.repeat(np.arange(4), 2), np.tile([0, 1], 4)
+    error = np.tile([1, -1, -1, 1], 2) * 0.04 * sqrt(3 / 8)
+    _, effects = estimates(
+        configuration, board, np.tile([b, -b], 4) + error, np.full(8, 0.04), board_sd=0.02
+    )
+    return effects

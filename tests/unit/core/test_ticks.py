@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulelab.core.ticks import CounterPolls, find_ticks
+from joulelab.core.ticks import CounterPolls, _numbered, find_ticks
 from joulelab.errors import ConfigError
 
 
@@ -190,6 +190,22 @@ def test_a_read_long_after_a_few_loose_ones_may_have_seen_any_tick_that_fits(loo
     ticks = find_ticks(polls_of([*reads, late_s], phase_s=0.05, call_s=0.001))
 
     assert_covers(ticks, phase_s=0.05)
+
+
+@pytest.mark.parametrize("half_width", [0.0, 0.02])
+def test_periods_across_a_gap_are_counted_by_those_of_neighbours(half_width):
+    number = np.array([0, 1, 2, 5, 6, 7, 11, 12], dtype=float)
+
+    found = _numbered(number - half_width, number + half_width, 1.0)
+
+    assert found is not None
+    assert found.tolist() == number.tolist()
+
+
+def test_a_gap_that_holds_three_periods_or_four_is_not_counted():
+    earliest_s = np.array([0.0, 0.9, 5.0, 5.9])
+
+    assert _numbered(earliest_s, earliest_s + np.array([0.1, 0.3, 0.45, 0.45]), 1.0) is None
 
 
 def around(start_s, tick_s=0.1):

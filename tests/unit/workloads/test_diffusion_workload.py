@@ -21,6 +21,7 @@ from joulelab.workloads.diffusion import Diffusion
 from joulelab.workloads.diffusion_network import TextToImage
 from joulelab.workloads.diffusion_parts import decoder_dtype
 from joulelab.workloads.diffusion_settings import PIPELINES, DiffusionSettings
+from joulelab.workloads.disk_cache import cached_cost
 
 CPU = torch.device("cpu")
 META = torch.device("meta")
@@ -321,7 +322,7 @@ def cost(**knobs):
 
 @cache
 def counted(settings):
-    return Diffusion(settings).cost()
+    return cached_cost(Diffusion(settings))
 
 
 def matrix_flop(phase):

@@ -13,6 +13,7 @@ from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.tracing.kernels import kernels_of, merged
 from joulelab.tracing.trace import fake_tensors, trace, trace_program
 from joulelab.workloads import accelerator, generation
+from joulelab.workloads.disk_cache import cached_cost
 from joulelab.workloads.generation import Generation
 from joulelab.workloads.llama import GEOMETRIES, Llama, LlamaSettings, num_parameters
 
@@ -136,7 +137,7 @@ def test_the_network_has_the_parameters_and_layers_of_its_geometry(model):
 
 @cache
 def cost_of(settings):
-    return Llama(settings).cost()
+    return cached_cost(Llama(settings))
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +208,7 @@ def test_the_cost_of_a_decode_is_the_sum_over_its_steps(kv_cache):
         generation.prefill()
         stepwise = trace(generation.decode)
 
-    decode = Llama(settings).cost().phase("decode")
+    decode = cached_cost(Llama(settings)).phase("decode")
 
     assert decode.flop == pytest.approx(sum(kernel.flop for kernel in stepwise), rel=1e-9)
     assert decode.dram_b == pytest.approx(sum(kernel.dram_b for kernel in stepwise), rel=1e-9)
@@ -223,7 +224,7 @@ def test_the_cost_is_that_of_the_network_that_runs(kv_cache):
         for phase, program in (("prefill", generation.prefill), ("decode", generation.decode))
     }
 
-    cost = Llama(settings).cost()
+    cost = cached_cost(Llama(settings))
 
     assert {phase.phase: phase.kernels for phase in cost.phases} == real
 
@@ -394,7 +395,7 @@ def test_quantised_layers_are_held_in_as_many_bits(tmp_path, precision, share):
     layers = geometry.num_parameters - embedding
     cached = (512 + 64) * cached_per_token(geometry)
 
-    resident_b = Llama(settings).cost().resident_b
+    resident_b = cached_cost(Llama(settings)).resident_b
 
     weights_b = resident_b - 2 * (embedding + cached)
     assert weights_b == pytest.approx(2 * layers * share, rel=0.1)  # scales come on top
@@ -413,7 +414,7 @@ def test_a_folder_tells_its_own_geometry(tmp_path):
     settings = replace(TINY, model=folder_of(tmp_path, num_hidden_layers=3))
 
     assert Llama(settings).network(CPU).config.num_hidden_layers == 3
-    kernels = Llama(replace(settings, precision="bf16")).cost().phase("prefill").kernels
+    kernels = cached_cost(Llama(replace(settings, precision="bf16"))).phase("prefill").kernels
     products = [k.count for k in kernels if k.name == "gemm" and k.pipe == "tensor_bf16"]
     assert sum(products) == 7 * 3 + 1
 

@@ -7,6 +7,7 @@ from joulelab.errors import ConfigError
 from joulelab.tracing.program import MATRIX_KINDS
 from joulelab.tracing.trace import fake_tensors, trace
 from joulelab.workloads import WORKLOADS, accelerator
+from joulelab.workloads.disk_cache import cached_cost
 from joulelab.workloads.lstm import GEOMETRIES
 
 CPU = torch.device("cpu")
@@ -32,14 +33,16 @@ def forward_flop(shape, tokens):
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
 @pytest.mark.parametrize("model", GEOMETRIES)
 def test_inference_costs_the_gates_of_every_token_and_the_classes(model, precision):
-    phase = lstm(model=model, precision=precision, sequence_tokens=16).cost().phase("inference")
+    phase = cached_cost(lstm(model=model, precision=precision, sequence_tokens=16)).phase(
+        "inference"
+    )
 
     assert matrix_flop(phase) == phase.work * forward_flop(GEOMETRIES[model], 16)
 
 
 @pytest.mark.parametrize("model", GEOMETRIES)
 def test_a_training_step_costs_three_times_the_products_of_inference(model):
-    cost = lstm(model=model, sequence_tokens=8).cost()
+    cost = cached_cost(lstm(model=model, sequence_tokens=8))
 
     assert matrix_flop(cost.phase("train")) == 3 * matrix_flop(cost.phase("inference"))
 

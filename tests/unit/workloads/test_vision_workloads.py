@@ -13,6 +13,7 @@ from joulelab.tracing.program import MATRIX_KINDS
 from joulelab.tracing.trace import fake_tensors
 from joulelab.workloads import WORKLOADS, accelerator
 from joulelab.workloads.detection import DETECTORS
+from joulelab.workloads.disk_cache import cached_cost
 from joulelab.workloads.vision_network import settle_norms
 
 CPU = torch.device("cpu")
@@ -53,7 +54,7 @@ def test_a_vision_transformer_costs_its_encoder_its_patches_and_its_head(
     subject = workload("vit", model=model, batch=batch)
     patches = (224 // 16) ** 2
 
-    (phase,) = subject.cost().phases
+    (phase,) = cached_cost(subject).phases
 
     patching, head = 2 * patches * 3 * 16**2 * width, 2 * width * 1000
     image_flop = encoder_flop(patches + 1, width, 4 * width, layers) + patching + head
@@ -64,7 +65,7 @@ def test_a_vision_transformer_costs_its_encoder_its_patches_and_its_head(
 def test_resnet50_has_the_published_parameters_and_the_documented_operations():
     subject = workload("resnet50", batch=2)
 
-    (phase,) = subject.cost().phases
+    (phase,) = cached_cost(subject).phases
 
     assert num_parameters(subject) == 25_557_032
     assert matrix_flop(phase) / phase.work == pytest.approx(
@@ -90,7 +91,7 @@ def test_resnet50_stores_images_and_weights_in_the_layout_that_was_asked_for(cha
 def test_convolutions_run_in_the_precision_that_was_asked_for_fp32_too(name, precision, pipe):
     assert pipe in PIPES
 
-    (phase,) = workload(name, precision=precision, batch=1, image_size=128).cost().phases
+    (phase,) = cached_cost(workload(name, precision=precision, batch=1, image_size=128)).phases
 
     assert {each.pipe for each in phase.kernels if each.name in MATRIX_KINDS} == {pipe}
 
@@ -102,7 +103,7 @@ def test_convolutions_run_in_the_precision_that_was_asked_for_fp32_too(name, pre
 def test_rt_detr_has_the_published_operations_and_parameters(model, gflop, millions):
     subject = workload("detection", model=model)
 
-    (phase,) = subject.cost().phases
+    (phase,) = cached_cost(subject).phases
 
     assert matrix_flop(phase) / 1e9 == pytest.approx(gflop, rel=0.04)
     assert num_parameters(subject) / 1e6 == pytest.approx(millions, rel=0.03)
@@ -112,7 +113,7 @@ def test_rt_detr_has_the_published_operations_and_parameters(model, gflop, milli
     ("model", "width", "size"), [("yolos-tiny", 192, 640), ("yolos-small", 384, 512)]
 )
 def test_yolos_costs_an_encoder_of_patches_and_objects_and_two_heads(model, width, size):
-    (phase,) = workload("detection", model=model, image_size=size).cost().phases
+    (phase,) = cached_cost(workload("detection", model=model, image_size=size)).phases
 
     patches, objects, classes = (size // 16) ** 2, 100, 91 + 1
     patching = 2 * patches * 3 * 16**2 * width
@@ -180,7 +181,7 @@ def test_yolov8_without_its_library_names_the_licence_the_extra_and_what_needs_n
 def test_yolov8_has_the_published_operations(model, gflop):
     pytest.importorskip("ultralytics", reason="ultralytics is an optional extra")
 
-    (phase,) = workload("detection", model=model).cost().phases
+    (phase,) = cached_cost(workload("detection", model=model)).phases
 
     assert matrix_flop(phase) / 1e9 == pytest.approx(gflop, rel=0.03)
 

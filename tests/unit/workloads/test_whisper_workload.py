@@ -10,6 +10,7 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.models import trace_model
 from joulelab.tracing.trace import fake_tensors, trace
 from joulelab.workloads import accelerator, whisper_network
+from joulelab.workloads.disk_cache import cached_cost
 from joulelab.workloads.whisper import GEOMETRIES, START_TOKENS, Whisper, WhisperSettings
 
 CPU = torch.device("cpu")
@@ -71,7 +72,7 @@ def test_a_recording_of_two_windows_counts_its_seconds_not_their_padding():
     workload.prepare()
 
     seconds = {phase: workload.run(phase) for phase in workload.phases}
-    cost = workload.cost()
+    cost = cached_cost(workload)
 
     assert seconds == {"encoder": 90.0, "decoder": 90.0}
     assert [phase.work for phase in cost.phases] == [90.0, 90.0]
@@ -79,7 +80,7 @@ def test_a_recording_of_two_windows_counts_its_seconds_not_their_padding():
 
 def test_a_window_costs_the_same_however_little_audio_it_holds():
     full, short = (
-        Whisper(toy(audio_seconds=seconds, tokens_per_second=0.1)).cost().phase("encoder")
+        cached_cost(Whisper(toy(audio_seconds=seconds, tokens_per_second=0.1))).phase("encoder")
         for seconds in (30.0, 3.0)
     )
 
@@ -93,7 +94,7 @@ def test_the_encoder_multiplies_what_the_closed_form_says(model):
     width, layers = geometry["d_model"], geometry["encoder_layers"]
     bins = geometry.get("num_mel_bins", 80)
 
-    encoder = Whisper(WhisperSettings(model=model, batch=2)).cost().phase("encoder")
+    encoder = cached_cost(Whisper(WhisperSettings(model=model, batch=2))).phase("encoder")
 
     convolutions = 2 * 3 * (3000 * bins * width + 1500 * width**2)
     products = layers * 2 * 1500 * 12 * width**2
@@ -112,7 +113,7 @@ def test_the_cost_of_decoding_is_the_sum_over_its_steps(beams):
         recognition.encode()
         stepwise = trace(recognition.decode, tf32_conv=False)
 
-    decoder = Whisper(settings).cost().phase("decoder")
+    decoder = cached_cost(Whisper(settings)).phase("decoder")
 
     assert decoder.flop == pytest.approx(sum(kernel.flop for kernel in stepwise), rel=1e-9)
     assert decoder.dram_b == pytest.approx(sum(kernel.dram_b for kernel in stepwise), rel=1e-9)
