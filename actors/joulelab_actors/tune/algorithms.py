@@ -3,8 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
+from ray.tune.error import TuneError
 from ray.tune.schedulers import SCHEDULER_IMPORT, TrialScheduler, create_scheduler
 from ray.tune.search import SEARCH_ALG_IMPORT, Searcher, create_searcher
 
@@ -23,11 +26,15 @@ _DOUBLES_OF_GP = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TuneAlgorithm:
-    """An algorithm of Tune's, what it minimises, and when it has no more to suggest."""
+    """An algorithm of Tune's, what it minimises, when it has no more to suggest, and on what axes.
+
+    One that takes no places on axes takes what lies between them.
+    """
 
     make: Callable[[list[Point], int], Searcher]
     objectives: tuple[str, ...]
     most_doubles: int = MOST_DOUBLES
+    takes_places: bool = True
 
 
 def _tpe(points: list[Point], seed: int) -> Searcher:
@@ -66,6 +73,10 @@ TUNE_ALGORITHMS: Mapping[str, _TuneAlgorithm] = {
 _OWN_PACKAGE = tuple(sorted({*SEARCH_ALG_IMPORT} - {"optuna", "random", "variant_generator"}))
 """Algorithms of Tune's that need a package besides, by Tune's names."""
 
+_CONTINUOUS = ("bayesopt",)
+_BUDGET = 100
+"""Suggestions that ZOOpt plans for; it goes on after them."""
+
 ALGORITHMS = (*STRATEGIES, *TUNE_ALGORITHMS, *_OWN_PACKAGE)
 """Names of all algorithms."""
 
@@ -87,7 +98,10 @@ def algorithm(name: str) -> MakeStrategy:
         raise unknown_name("search algorithm", name, ALGORITHMS)
     make = partial(_of_own_package, name)
     make([], 0)  # the package is missing now, or not at all
-    return partial(_tuned, _TuneAlgorithm(make=make, objectives=("cost",)))
+    takes_places = name not in _CONTINUOUS
+    return partial(
+        _tuned, _TuneAlgorithm(make=make, objectives=("cost",), takes_places=takes_places)
+    )
 
 
 def scheduler(name: str | None, most_repeats: int) -> TrialScheduler | None:
@@ -99,12 +113,20 @@ def scheduler(name: str | None, most_repeats: int) -> TrialScheduler | None:
 
     Raises:
         UnknownNameError: If there is none; names the closest ones.
+        ConfigError: If it needs more than its name, as those do that change configurations.
     """
     if name is None:
         return None
     if name not in _SCHEDULERS:
         raise unknown_name("scheduler", name, _SCHEDULERS)
-    made: TrialScheduler = create_scheduler(_SCHEDULERS[name], max_t=most_repeats, grace_period=1)
+    how: dict[str, Any] = {"max_t": most_repeats, "grace_period": 1}
+    try:
+        made: TrialScheduler = create_scheduler(_SCHEDULERS[name], **how)
+    except (TuneError, TypeError) as error:
+        raise ConfigError(
+            f"The scheduler {name} needs more than its name: {one_line(error)} Make it yourself "
+            "and pass it to a Tuner of your own (joulelab_actors.tune.measuring)."
+        ) from error
     return made
 
 
@@ -114,9 +136,12 @@ def _of_own_package(name: str, points: list[Point], seed: int) -> Searcher:
     Raises:
         ConfigError: If the package is not installed.
     """
-    seeds = dict.fromkeys(("seed", "random_state_seed", "random_seed"), seed)
+    how: dict[str, Any] = dict.fromkeys(("seed", "random_state_seed", "random_seed"), seed)
+    how |= {"points_to_evaluate": points or None, "budget": _BUDGET}
     try:
-        made: Searcher = create_searcher(name, points_to_evaluate=points or None, **seeds)
+        if name == "nevergrad" and find_spec(name):
+            how["optimizer"] = import_module(name).optimizers.OnePlusOne
+        made: Searcher = create_searcher(name, **how)
     except (AssertionError, ImportError) as error:
         needs = f"The algorithm {name} needs a package of its own: {one_line(error)}"
         raise ConfigError(needs) from error
@@ -132,4 +157,5 @@ def _tuned(algorithm: _TuneAlgorithm, problem: Problem, *, seed: int = 0) -> Str
         lambda points: algorithm.make(points, seed),
         objectives=objectives,
         most_doubles=algorithm.most_doubles,
+        takes_places=algorithm.takes_places,
     )

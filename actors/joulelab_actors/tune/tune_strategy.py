@@ -14,8 +14,8 @@ from joulelab.searching.constraints import Judgement
 from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem
 
-Point = dict[str, int]
-"""Where on each axis a configuration lies: places of the values in order."""
+Point = dict[str, float]
+"""Where on each axis a configuration lies: places of the values in order, or between two."""
 
 MOST_DOUBLES = 200
 """Suggestions in a row that are known already, after which an algorithm counts as at its end."""
@@ -38,6 +38,7 @@ class TuneStrategy(Strategy):
             of quality, which heed no constraints.
         most_doubles: Suggestions in a row that are known already, after which the algorithm
             counts as at its end.
+        takes_places: Whether it can choose whole numbers; else it chooses between them.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class TuneStrategy(Strategy):
         *,
         objectives: tuple[str, ...] = ("cost",),
         most_doubles: int = MOST_DOUBLES,
+        takes_places: bool = True,
     ) -> None:
         self.evidence = Evidence(problem)
         self._space = problem.space
         self._make = make
         self._objectives = objectives
-        self._most_doubles = most_doubles
+        self._most_doubles, self._takes_places = most_doubles, takes_places
         self._axes = {name: _ordered(values) for name, values in problem.space.axes.items()}
         self._by_values = {problem.space.values(each): each for each in problem.space}
         self._searcher: Searcher | None = None
@@ -117,22 +119,32 @@ class TuneStrategy(Strategy):
         searcher.set_search_properties(
             list(self._objectives) if many else self._objectives[0],  # type: ignore[arg-type]
             ["min"] * len(self._objectives) if many else "min",  # type: ignore[arg-type]
-            {name: _domain(values) for name, values in self._axes.items()},
+            {name: self._domain(values) for name, values in self._axes.items()},
         )
         return searcher
+
+    def _domain(self, values: tuple[KnobValue, ...]) -> Any:
+        """Return what Tune may choose from: places, which have an order if the values have one."""
+        if not self._takes_places:
+            return tune.uniform(0.0, float(len(values)))
+        if len(_numbers(values)) == len(values):
+            return tune.randint(0, len(values))
+        return tune.choice(list(range(len(values))))
 
     def _is_known(self, candidate: Configuration) -> bool:
         failures = self.evidence.num_failures(candidate)
         return failures > 0 or self.evidence.mean(candidate) is not None
 
     def _at(self, point: Point) -> Configuration:
-        return self._by_values[tuple(self._axes[name][point[name]] for name in self._axes)]
+        places = [(values, int(point[name])) for name, values in self._axes.items()]
+        return self._by_values[tuple(v[min(place, len(v) - 1)] for v, place in places)]
 
     def _point(self, candidate: Configuration) -> Point | None:
         values = dict(zip(self._axes, self._space.values(candidate), strict=True))
         if any(value not in self._axes[name] for name, value in values.items()):
             return None  # the baseline's clock is the driver's, on no axis
-        return {name: self._axes[name].index(value) for name, value in values.items()}
+        middle = 0 if self._takes_places else 0.5
+        return {name: self._axes[name].index(value) + middle for name, value in values.items()}
 
     def _answer(self, name: str, candidate: Configuration) -> None:
         if self._searcher is None:
@@ -170,13 +182,6 @@ def _ordered(values: tuple[KnobValue, ...]) -> tuple[KnobValue, ...]:
     """Return numbers by size, and anything else as it is."""
     numbers = _numbers(values)
     return tuple(sorted(numbers)) if len(numbers) == len(values) else values
-
-
-def _domain(values: tuple[KnobValue, ...]) -> Any:
-    """Return what Tune may choose from: places, which have an order if the values have one."""
-    if len(_numbers(values)) == len(values):
-        return tune.randint(0, len(values))
-    return tune.choice(list(range(len(values))))
 
 
 def _numbers(values: tuple[KnobValue, ...]) -> list[int | float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf, isinf
 from typing import Any
 
 from joulelab.analysis.listing import Line, Listing, Quantity
@@ -15,6 +16,7 @@ from joulelab.analysis.table import (
     interval_columns,
     plus_minus,
 )
+from joulelab.analysis.wording import replay_words
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
 from joulelab.searching.compare import Compared
@@ -78,6 +80,8 @@ def _legend(result: SearchResult) -> list[str]:
         f"{PLUS_MINUS} standard uncertainty (k=1) of energy and time; {level:.0%} interval of "
         "what is against the baseline",
     ]
+    if any(found.figures.recording for _, found in result.measured):
+        lines.append(replay_words(result.rows, is_open=result.answer.standing.is_open))
     if any(row.num_invalid for row in result.rows):
         lines.append("n: trials with figures, minus those without")
     return lines
@@ -152,7 +156,7 @@ def _value(name: str, value: KnobValue, row: SearchRow) -> str:
 
 
 def _pm(value: float, u: float) -> str:
-    if not u > 1e-6 * value:
+    if not 1e-6 * value < u < inf:
         return f"{value:.{decimals_for(value, digits=5)}f}"
     return plus_minus(value, u, decimals_for(u))
 
@@ -169,6 +173,8 @@ def _change(ratio: Interval, sign: int, *, is_zero: bool) -> str:
     if is_zero:
         return "0"
     half = 100 * ratio.half_width
+    if isinf(half):
+        return f"{100 * sign * (ratio.value - 1):+.1f}"
     decimals = min(max(decimals_for(half, digits=1), 1), 2) if half < 10 else 0
     return f"{100 * sign * (ratio.value - 1):+.{decimals}f} {PLUS_MINUS} {half:.{decimals}f}"
 

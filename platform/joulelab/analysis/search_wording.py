@@ -169,6 +169,8 @@ def _equals(found: Answer) -> str:
     num = len(found.standing.members) - 1
     if len(found.compared) == 1:
         return "no other configuration has been measured"
+    if found.standing.is_open:
+        return "others may be as good, as so few recordings do not show how they scatter"
     if num == 0:
         return "every other configuration that was measured is worse"
     return f"{counted(num, 'configuration')} statistically indistinguishable from it"
@@ -178,7 +180,7 @@ def _fastest(found: Answer, problem: Problem) -> list[str]:
     """Name the fastest of the set, on which noise has less say than on the lowest."""
     fastest, space = found.fastest.configuration, problem.space
     these = "these that keep to the constraints" if problem.constraints else "these"
-    if len(found.standing.members) == 1:
+    if len(found.standing.members) == 1 or found.standing.is_open:
         return []
     if fastest == found.best.configuration:
         return [f"It is the fastest of {these}."]

@@ -99,7 +99,7 @@ def _legend(phase: PhaseResult) -> list[str]:
         f"{phase.level:.0%} interval of what is saved and added",
     ]
     if phase.is_replayed:
-        lines.append(replay_words(phase))
+        lines.append(replay_words(phase.rows, is_open=phase.is_open))
     if any(row.num_invalid for row in phase.rows):
         lines.append("n: valid measurements, minus those that broke the validity contract")
     lost = Counter(row.reasons[:1] for row in phase.rows if row.figures is None)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from math import floor, isinf, log10
 
-from joulelab.analysis.compared import Figures, varying
+from joulelab.analysis.compared import Counts, Figures, varying
 from joulelab.analysis.quantities import counted, uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.core.additive import Interval, more
@@ -87,12 +87,12 @@ def sentence(result: SweepResult | PhaseResult) -> str:
     )
 
 
-def replay_words(phase: PhaseResult) -> str:
-    """Say what a replayed sweep takes for its scatter."""
+def replay_words(rows: Sequence[Counts], *, is_open: bool) -> str:
+    """Say what replayed recordings are taken to scatter by; of nothing where it ``is_open``."""
     once = "replayed: a recording is one observation, however often it is played"
-    if phase.is_open:
+    if is_open:
         return f"{once}; none was repeated and few make a curve, so that there are no intervals"
-    if all(row.num_valid <= 1 for row in phase.rows):
+    if all(row.num_valid <= 1 for row in rows):
         return f"{once}; scatter is that of the clocks about a smooth curve"
     return f"{once}; scatter is that of recorded repeats"
 

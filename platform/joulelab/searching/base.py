@@ -27,6 +27,8 @@ class Figures:
         ttft_u_s: Its standard uncertainty.
         tpot_s: Time per output token of a sequence after the first.
         tpot_u_s: Its standard uncertainty.
+        recording: Name of the observation that was replayed, one however often that was done;
+            ``None`` where the program really ran.
     """
 
     energy_j: float
@@ -44,6 +46,7 @@ class Figures:
     ttft_u_s: float | None = None
     tpot_s: float | None = None
     tpot_u_s: float | None = None
+    recording: str | None = None
 
     @property
     def retention_relative_u(self) -> float:

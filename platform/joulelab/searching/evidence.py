@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, log, sqrt
+from math import exp, inf, log, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
@@ -57,28 +57,60 @@ class Evidence:
 
     Args:
         problem: What is searched for.
+
+    Attributes:
+        outcomes: What came of every trial.
+        observations: The same without recordings that had been played before, which tell nothing.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.outcomes: list[Outcome] = []
+        self.observations: list[Outcome] = []
+        self._recordings: set[tuple[Configuration, str, str]] = set()
+        self._least_recorded = inf
         self._figures: dict[Configuration, list[Figures]] = {}
         self._means: dict[Configuration, Figures] = {}
         self._failures: dict[Configuration, int] = {}
 
-    def add(self, outcome: Outcome) -> None:
-        """Take in an outcome.
+    def add(self, outcome: Outcome) -> bool:
+        """Take in an outcome; return whether it shows figures that were not known.
 
         Raises:
             ConfigError: If its configuration is not of the space.
         """
         self.problem.space.index(outcome.candidate)
         self.outcomes.append(outcome)
+        if is_new := self._is_observation(outcome):
+            self.observations.append(outcome)
         if outcome.figures is None:
             self._failures[outcome.candidate] = self.num_failures(outcome.candidate) + 1
-            return
+            return False
+        if not is_new:
+            num = len(self.repeats(outcome.candidate))
+            self._least_recorded = min(self._least_recorded, num)
+            return False
         self._figures.setdefault(outcome.candidate, []).append(outcome.figures)
         self._means[outcome.candidate] = combined(self._figures[outcome.candidate])
+        return True
+
+    def _is_observation(self, outcome: Outcome) -> bool:
+        """Whether an outcome is no recording that was played before."""
+        if (seen := outcome.seen) is None or seen.recording is None:
+            return True
+        played = (outcome.candidate, seen.board, seen.recording)
+        is_new = played not in self._recordings
+        self._recordings.add(played)
+        return is_new
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether all figures are recordings."""
+        return all(f.recording for repeats in self._figures.values() for f in repeats)
+
+    def is_played_out(self, configuration: Configuration) -> bool:
+        """Whether no further recording is to be expected: others had no more than it has shown."""
+        return len(self.repeats(configuration)) >= self._least_recorded
 
     @property
     def measured(self) -> tuple[Configuration, ...]:

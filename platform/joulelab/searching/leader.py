@@ -58,8 +58,7 @@ class Leader:
 
     def add(self, outcome: Outcome) -> None:
         """Take in what came of a trial."""
-        self._evidence.add(outcome)
-        if (figures := outcome.figures) is None:
+        if not self._evidence.add(outcome) or (figures := outcome.figures) is None:
             return
         problem = self._evidence.problem
         cost = cost_of(problem.objective, replace(figures, retention_u=None))

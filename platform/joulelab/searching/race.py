@@ -151,7 +151,7 @@ class Race(Strategy):
             enough = 2
         else:
             enough = ceil((now.scatter / self._tolerance) ** 2) if self._tolerance else 1
-        return now.best if self._tries(now.best) < min(enough, self._most_repeats) else None
+        return now.best if self._may_repeat(now.best, enough) else None
 
     def _last(self) -> Configuration | None:
         """Return what to measure with one of the last trials.
@@ -177,7 +177,7 @@ class Race(Strategy):
         found, named = compared(self.evidence, level=self._level), [now.best]
         if now.best in found:
             named.append(knee_of(measured_front(self.evidence, found, now)).configuration)
-        return [each for each in dict.fromkeys(named) if self._tries(each) < self._most_repeats]
+        return [each for each in dict.fromkeys(named) if self._may_repeat(each)]
 
     def _repeat(self) -> Configuration | None:
         """Return which contender to measure again; ``None`` if the decision is made.
@@ -188,13 +188,20 @@ class Race(Strategy):
         now = self.standing()
         if now is None:
             return None
-        if self._tries(now.best) < min(_CONFIRMED, self._most_repeats):
+        if self._may_repeat(now.best, _CONFIRMED):
             return now.best
         if now.open_regret <= self._tolerance:
             return None
-        tries = {each: self._tries(each) for each in now.members}
-        open_ = [each for each in now.members if tries[each] < self._most_repeats]
-        return min(open_, key=tries.__getitem__, default=None)
+        open_ = [each for each in now.members if self._may_repeat(each)]
+        return min(open_, key=self._tries, default=None)
+
+    def _may_repeat(self, configuration: Configuration, most: float = inf) -> bool:
+        """Whether a configuration was measured less often than ``most``, and a repeat would tell.
+
+        A recording that is played again does not.
+        """
+        is_open = self._tries(configuration) < min(most, self._most_repeats)
+        return is_open and not self.evidence.is_played_out(configuration)
 
     def _tries(self, configuration: Configuration) -> int:
         """Return how often a configuration was measured, failed, or is being measured."""

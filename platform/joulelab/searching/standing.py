@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from joulelab.core.additive import AdditiveFit, fit_additive
 from joulelab.core.comparison import best_set
 from joulelab.core.configuration import Configuration
+from joulelab.core.recorded import lines_of, scatter_of, with_scatter
 from joulelab.searching.base import Figures
 from joulelab.searching.cost import Cost, board_cost_sd, cost_of
 from joulelab.searching.evidence import Evidence
@@ -30,6 +31,8 @@ class Standing:
         is_feasible: Whether ``best`` keeps to the constraints with the confidence asked for.
         level: Confidence that the best measured configuration is among ``members``.
         scatter: By how much the logarithm of a cost scatters between repeats; ``None`` without any.
+            Of recordings that do not repeat, about smooth curves.
+        is_open: Whether nothing tells how recordings scatter, so that any may be the best.
     """
 
     best: Configuration
@@ -39,6 +42,7 @@ class Standing:
     is_feasible: bool
     level: float
     scatter: float | None = None
+    is_open: bool = False
 
 
 def standing(evidence: Evidence, *, level: float = LEVEL) -> Standing | None:
@@ -79,6 +83,7 @@ def standing(evidence: Evidence, *, level: float = LEVEL) -> Standing | None:
         is_feasible=True,
         level=level,
         scatter=exact.residual_sd,
+        is_open=exact.is_open,
     )
 
 
@@ -98,7 +103,22 @@ def fit_of(
 
     Returns:
         The fit, by :meth:`Evidence.name`, and the configurations in it: those of finite logarithms.
+        Recordings state no uncertainty: where none of these repeats, all tell how they scatter.
     """
+    fit, fitted = _fit_of_repeats(evidence, configurations, quantity, board_sd)
+    if fit.dof or not evidence.is_replayed:
+        return fit, fitted
+    whole, every = _fit_of_repeats(evidence, evidence.measured, quantity, board_sd)
+    lines = lines_of({evidence.name(each): each for each in every})
+    return with_scatter(fit, scatter_of(whole, lines)), fitted
+
+
+def _fit_of_repeats(
+    evidence: Evidence,
+    configurations: Sequence[Configuration],
+    quantity: Callable[[Figures], Cost],
+    board_sd: float,
+) -> tuple[AdditiveFit, list[Configuration]]:
     rows = [
         (configuration, figures.board, quantity(figures))
         for configuration in configurations

@@ -82,6 +82,7 @@ def _figures(phases: Sequence[Measurement]) -> Figures:
     energy_j = sum(share * m.energy_per_unit_j for share, m in weighed)
     time_s = sum(share * m.time_per_unit_s for share, m in weighed)
     heat_c = [c for m in phases for c in _temperatures(m)]
+    recordings = [m.recording for m in phases if m.recording is not None]
     memory_b = [b for m in phases if (b := m.observed.memory_used_b) is not None]
     return Figures(
         energy_j=energy_j,
@@ -92,6 +93,7 @@ def _figures(phases: Sequence[Measurement]) -> Figures:
         temperature_c=max(heat_c) if heat_c else None,
         memory_b=float(max(memory_b)) if memory_b else None,
         board=phases[0].device.uuid,
+        recording=", ".join(recordings) or None,
         latency_s=None if request is None else request.size * time_s,
         **_tokens(request, {m.phase: m for m in phases}),
     )

@@ -3,8 +3,10 @@
 from importlib.util import find_spec
 
 import pytest
+from optuna.samplers import TPESampler
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import Searcher
+from ray.tune.search.optuna import OptunaSearch
 from search_surfaces import clock_outcome
 
 from joulelab.errors import ConfigError, UnknownNameError
@@ -151,18 +153,45 @@ def test_an_algorithm_whose_package_is_missing_says_which():
         algorithm("hyperopt")
 
 
-def test_an_algorithm_of_another_package_searches_as_any_other():
-    pytest.importorskip("hyperopt")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # BOHB's, of ConfigSpace
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("bayesopt", "bayes_opt"), ("bohb", "hpbandster"), ("hyperopt", "hyperopt"),
+     ("nevergrad", "nevergrad"), ("zoopt", "zoopt")],
+)  # fmt: skip
+def test_an_algorithm_of_another_package_searches_as_any_other(name, package):
+    """Nevergrad was made without an optimizer, BayesOpt refused whole numbers."""
+    pytest.importorskip(package)
 
-    asked = searched(algorithm("hyperopt")(PROBLEM, seed=1), 25, ahead=2)
+    asked = searched(algorithm(name)(PROBLEM, seed=1), 25, ahead=2)
 
     assert asked[0] == SPACE.baseline
+    assert len(set(asked)) == len(asked) > 5
+
+
+def test_an_algorithm_that_takes_no_whole_numbers_chooses_between_them():
+    def make(points):
+        return OptunaSearch(points_to_evaluate=points, sampler=TPESampler(seed=1))
+
+    asked = searched(TuneStrategy(PROBLEM, make, takes_places=False), 25)
+    again = TuneStrategy(PROBLEM, make, takes_places=False)
+    for each in asked[1:]:
+        again.tell(clock_outcome(each))
+
     assert len(set(asked)) == len(asked) == 25
+    assert set(searched(again, 10)).isdisjoint(asked[1:])
 
 
 @pytest.mark.parametrize("name", ["asha", "median_stopping_rule"])
 def test_a_scheduler_of_tunes_can_be_had_by_its_name(name):
     assert isinstance(scheduler(name, 5), TrialScheduler)
+
+
+@pytest.mark.parametrize("name", ["pbt", "pb2", "pbt_replay"])
+def test_a_scheduler_that_needs_more_than_its_name_is_refused_in_words(name):
+    """It was a traceback of Tune's."""
+    with pytest.raises(ConfigError, match=f"{name} needs more than its name"):
+        scheduler(name, 5)
 
 
 def test_an_unknown_scheduler_is_refused_with_the_closest_ones():

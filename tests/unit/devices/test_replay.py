@@ -99,6 +99,22 @@ def test_each_measurement_plays_one_of_the_repeats_in_turn(table):
     assert names == ["sweep.csv:3", "sweep.csv:4", "sweep.csv:3"]
 
 
+def test_repeats_go_on_where_other_programs_ran_between(table):
+    """A search over programs or batches played the first repeat of each again and again."""
+    device = opened(table)
+    device.apply(OperatingPoint(sm_clock_mhz=1005))
+    names = []
+
+    for _ in range(2):
+        program = device.host(recorded("lbm"))
+        program.run("run")
+        program.rest()
+        names.append(program.recording)
+        device.host(recorded("tpacf"))
+
+    assert names == ["sweep.csv:3", "sweep.csv:4"]
+
+
 def test_the_default_is_the_highest_recorded_clock(table):
     device = opened(table)
 

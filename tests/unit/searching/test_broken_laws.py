@@ -12,7 +12,7 @@ from search_surfaces import BATCHES, CLOCKS_MHZ, Surface, large_space, problem_o
 from joulelab.searching.answer import answer
 from joulelab.searching.evidence import Evidence
 from joulelab.searching.model.forecast import Forecaster
-from joulelab.searching.model.improvement import promising, widest_gap
+from joulelab.searching.model.improvement import Improvements, promising, widest_gap
 from joulelab.searching.model.rows import Rows
 from joulelab.searching.race import Race
 from joulelab.searching.space import SearchSpace
@@ -113,6 +113,22 @@ def test_the_best_is_found_where_the_law_fails(broken, seed):
 
     chosen = race.standing().best
     assert surface.log_edp(chosen) - surface.log_edp(surface.best()) < 0.01
+
+
+@pytest.mark.parametrize("broken", [Contended, Rough])
+def test_a_search_whose_law_fails_ends_once_nothing_better_is_likely_to_one_percent(broken):
+    """Of a recorded grid of batch and limit it ended at up to 5 %, and a fifth of all too early."""
+    axes = {"sm_clock_mhz": CLOCKS_MHZ[::6], "batch": BATCHES}
+    space = SearchSpace("vit", axes, knobs={"precision": "bf16"})
+    strategy = ModelGuided(problem_on(space))
+
+    outcomes = searched(strategy, broken(space, noise=0.005), most=60)
+
+    forecast, tried = strategy.forecast(), [space.index(each.candidate) for each in outcomes]
+    best = min(tried, key=forecast.log_cost.__getitem__)
+    rest = np.setdiff1d(np.arange(len(space)), tried)
+    assert forecast.belief.is_lawless
+    assert Improvements(forecast, best, rest).chance_of_any([], forecast.feasible[rest]) <= 0.01
 
 
 BESIDE_A_STEP_MHZ = {

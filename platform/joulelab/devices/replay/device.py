@@ -62,6 +62,10 @@ def _read_folder(folder: Path) -> tuple[Board, ...]:
         ) from error
 
 
+_Turns = defaultdict[tuple[str, OperatingPoint], int]
+"""How many recordings of each phase and point were played, be it between other programs."""
+
+
 class ReplayDevice(Device):
     """Plays one recorded board, on a virtual clock unless another is given.
 
@@ -78,6 +82,7 @@ class ReplayDevice(Device):
         self._clock = VirtualClock() if clock is None else clock
         self._player = Player(self._clock)
         self._player.rest(self._rest_w())
+        self._turns: defaultdict[str, _Turns] = defaultdict(lambda: defaultdict(int))
 
     @classmethod
     @override
@@ -171,7 +176,8 @@ class ReplayDevice(Device):
 
     @override
     def host(self, workload: Workload[Any]) -> Workload[Any]:
-        return _Replayed(self, workload, self._program_of(workload))
+        program = self._program_of(workload)
+        return _Replayed(self, workload, program, self._turns[program.label])
 
     def play(self, take: Take) -> None:
         """Play a recorded take, and rest after it."""
@@ -207,13 +213,15 @@ class _Replayed(Workload[Any]):
     Until it rests it plays one recording of a phase at a point, and then the next one.
     """
 
-    def __init__(self, device: ReplayDevice, workload: Workload[Any], program: Program) -> None:
+    def __init__(
+        self, device: ReplayDevice, workload: Workload[Any], program: Program, turns: _Turns
+    ) -> None:
         super().__init__(workload.settings)
         self.unit = workload.unit  # type: ignore[misc]
         self._device = device
         self._workload = workload
         self._program = program
-        self._turn: dict[tuple[str, OperatingPoint], int] = defaultdict(int)
+        self._turn = turns
         self._playing: tuple[str, OperatingPoint] | None = None
         self._num_runs = 0
         self._recording: str | None = None

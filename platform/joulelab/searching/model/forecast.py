@@ -139,7 +139,7 @@ class Forecaster:
     def forecast(self) -> Forecast:
         """Return what is expected now; at least one configuration must have been measured."""
         problem = self._evidence.problem
-        valid = [each for each in self._evidence.outcomes if each.seen is not None]
+        valid = [each for each in self._evidence.observations if each.seen is not None]
         observed = self._observed(valid)
         belief = self._believed(valid, observed)
         rows = self._rows(valid)

@@ -36,8 +36,9 @@ _EVEN = 0.5
 _CLOSE, _CLOSE_LAWLESS = 2e-3, 1e-2
 """Expected improvement from which on it is looked beside the choice first; the second where the law
 is known to fail, and with it what is expected."""
-_OPEN = 0.05
-"""Probability that any configuration is better by what matters, from which on one is tried."""
+_OPEN, _OPEN_LAWLESS = 0.05, 0.01
+"""Probability that any configuration is better by what matters, from which on one is tried; the
+second where the law is known to fail, and with it what is expected."""
 _WORTH = 5e-4
 """Least expected improvement for which something is tried that may not keep to the constraints."""
 _LOST = 1e3
@@ -122,8 +123,9 @@ class ModelGuided(Strategy):
         forecast = self.forecast()
         gain = self._gain(forecast, free & ~forecast.is_capped)
         best = int(np.argmax(gain.expected))
-        close = _CLOSE_LAWLESS if forecast.belief.is_lawless else _CLOSE
-        is_open = gain.chance.max() > _OPEN and gain.expected[best] > _WORTH
+        is_lawless = forecast.belief.is_lawless
+        close, least = (_CLOSE_LAWLESS, _OPEN_LAWLESS) if is_lawless else (_CLOSE, _OPEN)
+        is_open = gain.chance.max() > least and gain.expected[best] > _WORTH
         likely = free & ~forecast.is_capped & (forecast.feasible >= _EVEN)
         is_close = gain.expected[best] < close or not is_open
         if is_close and (beside := self._beside(forecast, likely)) is not None:
@@ -131,7 +133,7 @@ class ModelGuided(Strategy):
         if is_open:
             return best
         worth = np.where(likely, gain.expected, 0.0)
-        best, is_open = int(np.argmax(worth)), self._chance_of_any(forecast, likely) > _OPEN
+        best, is_open = int(np.argmax(worth)), self._chance_of_any(forecast, likely) > least
         return best if is_open and worth[best] > 0.0 else None
 
     def _probe(self, free: NDArray[np.bool_]) -> int | None:
