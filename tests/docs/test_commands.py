@@ -103,9 +103,16 @@ def test_commands_named_in_a_sentence_exist(page, capsys):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_options_named_in_a_sentence_are_those_of_some_command(page):
-    named = {option for each in mentions(page.read_text()) for option in OPTION.findall(each)}
+    for mention in mentions(page.read_text()):
+        program = re.match(r"python (benchmarks/\w+\.py)", mention)
+        known = settings_of(ROOT / program[1]) if program else known_options()
+        assert set(OPTION.findall(mention)) <= known, mention
 
-    assert named <= known_options()
+
+def settings_of(program):
+    """Options of a benchmark: the attributes of its settings."""
+    named = re.findall(r"^    (\w+):|\"(--[\w-]+)\"", program.read_text(), re.M)
+    return {option or f"--{name.replace('_', '-')}" for name, option in named}
 
 
 @cache
