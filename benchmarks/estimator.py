@@ -47,16 +47,16 @@ _FREE = (
 )
 """What micro-benchmarks on another host and board cannot say: the host, the gain of the board's
 sensor, and how far kernels in a network stay behind the same kernel run over and over."""
-_UNSEEN = "networks that no fit has seen, on one board; time is {:+.0%} on average"
-_RESULTS = _ROOT / "experiments" / "results"
+_UNSEEN = "networks that no fit has seen, on {} boards; time is {:+.0%} on average"
+_H100, _H200 = (NETWORKS.parents[1] / f"{name}_networks" for name in ("h100", "h200"))
 _BOARDS = {
-    "h200_sxm": (NETWORKS, "fast"),
+    "h200_sxm": ((NETWORKS, "fast"), (_H200 / "third.csv", _H200 / "third_host.toml")),
     "h100_sxm": (
-        _RESULTS / "h100_networks" / "networks.csv",
-        str(_RESULTS / "h100_networks" / "host.toml"),
+        (_H100 / "networks.csv", _H100 / "host.toml"),
+        (_H100 / "second.csv", _H100 / "second_host.toml"),
     ),
 }
-"""Tables of unseen networks, and the host that each was measured on."""
+"""Tables of unseen networks, one for each board, and the host that each was measured on."""
 _CONSOLE = Console(width=120)
 _A100, _L4 = ("a100_sxm", "a100_pcie"), ("l4",)
 
@@ -190,8 +190,8 @@ def _percent(share: float | None) -> str:
 def _write() -> None:
     """Keep the errors that estimates are shown with: those of the constants that are shipped."""
     entries: dict[str, tuple[Sequence[Comparison], str]] = {}
-    for device, (table, host) in _BOARDS.items():
-        entries |= _unseen_entries(device, table, host)
+    for device, boards in _BOARDS.items():
+        entries |= _unseen_entries(device, boards)
     _, compared = _reference()
     for device in sorted({one.run.device for one in compared.comparisons} - set(_BOARDS)):
         chosen = [
@@ -206,10 +206,11 @@ def _write() -> None:
 
 
 def _unseen_entries(
-    device: str, table: Path, host: str
+    device: str, boards: Sequence[tuple[Path, str | Path]]
 ) -> dict[str, tuple[Sequence[Comparison], str]]:
     """Return what is said where the device sets the time, and where a host does, known or not."""
-    unknown, known = unseen_errors(table, device), unseen_errors(table, device, host)
+    unknown = [one for table, _ in boards for one in unseen_errors(table, device)]
+    known = [one for table, host in boards for one in unseen_errors(table, device, str(host))]
     of_host = [one for one in unknown if one.launch_share >= HOST_BOUND]
     of_known = [one for one in known if one.launch_share >= HOST_BOUND]
     of_device = [one for one in unknown if one.launch_share < HOST_BOUND]
@@ -217,7 +218,7 @@ def _unseen_entries(
     return {
         name: (
             [one.comparison for one in errors],
-            _UNSEEN.format(fmean(one.time for one in errors)),
+            _UNSEEN.format(len(boards), fmean(one.time for one in errors)),
         )
         for name, errors in found.items()
     }
