@@ -45,7 +45,7 @@ class _Wait:
 
     @property
     def is_over(self) -> bool:
-        return time.monotonic() >= self.deadline_s or self.failed.exists()
+        return time.monotonic() >= self.deadline_s or bool(self.failure)
 
 
 def _await_head(path: Path, wait: _Wait) -> str | None:

@@ -27,14 +27,11 @@ def baseline_report(measurements: Sequence[Measurement], header: StudyHeader | N
     costs = [cost(row) or "no valid measurement" for row in rows]
     answer = "\n".join(f"{name}: {each}" for name, each in zip(named, costs, strict=True))
     return StudyReport(
-        study=measurements[0].study if measurements else "",
         title=answer,
         answer=Answer(note=answer),
         table=TABLE,
         frame=baseline_frame(rows),
         figures={PLOT: partial(baseline_figure, valid)} if valid else {},
-        panels={},
-        sections=(),
         overview=baseline_table(rows),
         measurements=measurements,
         header=header,

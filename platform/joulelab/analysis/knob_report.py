@@ -32,7 +32,6 @@ def knob_report(
     note = sentence(result, log.study.conclude)
     drawn = [phase for phase in result.main_phases if len(phase.measured) > 1]
     return StudyReport(
-        study=result.study,
         title=note,
         answer=Answer(
             note=note,

@@ -37,13 +37,11 @@ def matrix_report(
     phases, sentences = _analysed(matrix, measurements)
     answer = "\n".join([tally(rows), *sentences])
     return StudyReport(
-        study=measurements[0].study if measurements else "",
         title=answer,
         answer=Answer(note=answer),
         table=TABLE,
         frame=matrix_frame(rows),
         figures={PLOT: partial(matrix_figure, rows)} if can_plot_matrix(rows) else {},
-        panels={},
         sections=knob_sections(phases, _PANELS, measurements),
         overview=matrix_table(rows),
         measurements=measurements,

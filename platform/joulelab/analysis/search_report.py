@@ -50,7 +50,6 @@ def search_report(
     settings = dict(header.settings) if header else {}
     can_plot = can_plot_search(result)
     return StudyReport(
-        study=result.study,
         title=recommendation(result.answer, result.problem).replace(" %", f"{_JOINED}%"),
         answer=Answer(
             note=result.sentence,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +95,13 @@ class StudyReport:
         overview: Shown in a terminal in place of those.
     """
 
-    study: str
     title: str
     answer: Answer
     table: str
     frame: Frame
     figures: Mapping[str, Callable[[], Figure]]
-    panels: Mapping[str, Callable[[], Figure]]
-    sections: Sequence[Section]
+    panels: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    sections: Sequence[Section] = ()
     measurements: Sequence[Measurement]
     header: StudyHeader | None
     overview: Table | None = None
@@ -131,7 +130,7 @@ class StudyReport:
         boards = {board.uuid: board for each in found for board in each.boards}
         text = render(
             "report.html.j2",
-            title=self.study,
+            title=self.measurements[0].study if self.measurements else "",
             answer=self.title.splitlines(),
             sections=self.sections,
             drawn=_drawn,

@@ -40,7 +40,6 @@ def sweep_report(
     settings = dict(header.settings) if header else {}
 
     return StudyReport(
-        study=result.study,
         title=sentence(result),
         answer=Answer(
             note=sentence(result),

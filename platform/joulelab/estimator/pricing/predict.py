@@ -45,8 +45,9 @@ def confidence_of(
         knows_host: Whether the host was measured.
     """
     found = _errors().get(processor.key, {})
-    on_unknown_host = launch_share >= HOST_BOUND and not knows_host
-    if launch_share >= HOST_BOUND:
+    is_of_host = launch_share >= HOST_BOUND
+    on_unknown_host = is_of_host and not knows_host
+    if is_of_host:
         found = found.get("known_host" if knows_host else "unknown_host", found)
     silicon = _NO_SILICON if processor.tier == "D" else ""
     return Confidence(
