@@ -211,7 +211,9 @@ def test_an_answer_that_the_host_sets_gives_the_range_over_hosts():
     assert low_s < fast.latency_s < slow.latency_s < high_s
     assert fast.latency_s < unknown.latency_s < slow.latency_s
     assert fast.host_range is slow.host_range is None
-    assert fast.confidence.time_error < unknown.confidence.time_error
+    assert unknown.confidence.on_unknown_host
+    assert not fast.confidence.on_unknown_host
+    assert fast.confidence.time_error != unknown.confidence.time_error
     assert len(fast.phases[0].groups) == 6
 
 
