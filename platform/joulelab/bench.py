@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import Activity
@@ -41,6 +41,7 @@ from joulelab.sampling.readiness import cool_down, settle, warm_up
 from joulelab.sampling.tick_tracker import TickTracker
 from joulelab.sampling.verdict import Treatment, energy_windows, judge
 from joulelab.sampling.window_loop import Interval, WindowLoop
+from joulelab.workloads.base import Workload
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,19 @@ class Bench:
         with computing_on(self._identity.uuid):
             self._host.close()
 
-    def measure(self, trial: Trial) -> tuple[Record, ...]:
+    def prepared(self, configuration: Configuration) -> Workload[Any]:
+        """Return the workload of ``configuration``, prepared; the one kept ready if it is that.
+
+        Raises:
+            ConfigError: If the device cannot run it as asked for.
+            MeasurementError: If its preparation failed.
+        """
+        with computing_on(self._identity.uuid):
+            workload = self._host.make(configuration)
+            self._host.prepare()
+        return workload
+
+    def measure(self, trial: Trial, *, procedure: Procedure | None = None) -> tuple[Record, ...]:
         """Measure every phase of a trial's workload at its operating point.
 
         A phase that could not be measured, or whose numbers must not be believed, comes back
@@ -100,6 +113,7 @@ class Bench:
 
         Args:
             trial: What to measure.
+            procedure: How to measure this one; by default as all.
 
         Returns:
             One record per phase, in the workload's order.
@@ -110,8 +124,13 @@ class Bench:
             DeviceNotFoundError: If PyTorch sees GPUs, and this is none of them.
             DeviceUnsupportedError: If the device has no such knob.
         """
-        with computing_on(self._identity.uuid):
-            return self._measure(trial)
+        usual = self._procedure
+        self._procedure = procedure or usual
+        try:
+            with computing_on(self._identity.uuid):
+                return self._measure(trial)
+        finally:
+            self._procedure = usual
 
     def _measure(self, trial: Trial) -> tuple[Record, ...]:
         workload = self._host.make(trial.configuration)

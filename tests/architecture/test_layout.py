@@ -28,6 +28,7 @@ ALLOWED = {
         "platform/joulelab/power_models/members/dnn.py",
         "platform/joulelab/integrations/",
         "platform/joulelab/sampling/cuda_device.py",
+        "platform/joulelab/attribution/torch_",
     ),
     "transformers": (
         "platform/joulelab/integrations/",
@@ -35,6 +36,7 @@ ALLOWED = {
         "platform/joulelab/workloads/",
         "platform/joulelab/quality/",
         "platform/joulelab/estimator/",
+        "platform/joulelab/attribution/traced.py",
     ),
     "lightning": ("platform/joulelab/integrations/lightning.py",),
     "torchvision": (
@@ -64,7 +66,7 @@ LAYERS = [
     ["sampling"],
     ["power_models"],
     ["searching"],
-    ["bench", "guard", "monitor", "provenance", "running", "serving"],
+    ["attribution", "bench", "guard", "monitor", "provenance", "running", "serving"],
     ["tracking"],
     ["analysis"],
     ["study", "integrations"],

@@ -37,6 +37,10 @@ COMMANDS = {
     "devices": ("cli.devices:Devices", "Show the GPUs of this machine."),
     "doctor": ("cli.doctor:Doctor", "Check that results here can be believed."),
     "measure": ("cli.measure:parse", "Measure one workload, with an error bar."),
+    "attribute": (
+        "cli.attribute:parse",
+        "Attribute energy to components, layers and kernels.",
+    ),
     "study": ("cli.study:parse", "Sweep clocks, search, compare formats ...: list or run a study."),
     "run": ("cli.run:parse", "Run any program and measure what it uses."),
     "bench-server": ("cli.bench_server:parse", "Drive a model's server; energy and latencies."),

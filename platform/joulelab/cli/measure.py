@@ -59,7 +59,7 @@ class Measure(ClockOptions, Printing, Generic[Settings]):
         trial = Trial(study="measure", name=configuration.point.label, configuration=configuration)
         with (
             closing(open_device(address)) as device,
-            self._control(address, device) as control,
+            control_of(self, address, device, note="joulelab measure") as control,
             progress() as tell,
             Bench(device, control=control, procedure=self.procedure, report=tell) as bench,
         ):
@@ -67,13 +67,17 @@ class Measure(ClockOptions, Printing, Generic[Settings]):
         print(_as_json(records) if self.json else "\n".join(report_lines(records)))
         return int(not all(record.measurement.valid for record in records))
 
-    @contextmanager
-    def _control(self, address: DeviceAddress, device: Device) -> Generator[Control]:
-        if self.observe_only:
-            yield ObserveOnly(device, address, guard_socket=self.guard_socket)
-            return
-        with GuardClient(self.guard_socket).lease(address, note="joulelab measure") as lease:
-            yield lease
+
+@contextmanager
+def control_of(
+    options: ClockOptions, address: DeviceAddress, device: Device, *, note: str
+) -> Generator[Control]:
+    """Yield who may turn the knobs of a device: a lease of the guard, or nobody."""
+    if options.observe_only:
+        yield ObserveOnly(device, address, guard_socket=options.guard_socket)
+        return
+    with GuardClient(options.guard_socket).lease(address, note=note) as lease:
+        yield lease
 
 
 def parse(arguments: Sequence[str]) -> Measure[Any]:

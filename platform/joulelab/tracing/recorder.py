@@ -31,6 +31,7 @@ from joulelab.tracing.calls import Call, tensors_in
 from joulelab.tracing.gpu_choices import gpu_choices, unfused_on_gpu
 from joulelab.tracing.operators import Describer
 from joulelab.tracing.program import Operator, Stage
+from joulelab.tracing.regions import within_region
 from joulelab.tracing.repeated_calls import RepeatedCalls
 from joulelab.tracing.storages import Storage, Storages
 
@@ -67,7 +68,7 @@ class ModulePath:
         In the backward pass, that is the module whose forward pass recorded the autograd node
         being executed: both carry the same sequence number.
         """
-        path = self._stack[-1]
+        path = within_region(self._stack[-1])
         if not path and torch._C._current_graph_task_id() != -1:  # noqa: SLF001
             return self._path_of(torch._C._current_autograd_node())  # noqa: SLF001
         if torch.is_grad_enabled():  # the first call with a new number is the one that drew it
@@ -151,9 +152,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if unfused is not None:
             with self:
                 return unfused(*args, **kwargs)
-        if _is_composite(func):  # inference mode hands these over whole
+        if is_composite(func):  # inference mode hands these over whole
             with self:
-                return func._op_dk(_COMPOSITE, *args, **kwargs)  # noqa: SLF001
+                return run_composite(func, args, kwargs)
         module = self._modules.current()
         result = _run(self._calls, func, args, kwargs, module)
         self._record(Call(operator=func, args=args, kwargs=kwargs, result=result), module)
@@ -209,11 +210,18 @@ def _no_garbage_collection() -> Generator[None]:
 
 
 @cache
-def _is_composite(func: torch._ops.OpOverload) -> bool:
+def is_composite(func: torch._ops.OpOverload) -> bool:
     """Whether eager PyTorch runs ``func`` as a sequence of other operators."""
     name = func.name()  # type: ignore[no-untyped-call]
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001
     return has_kernel(name, _COMPOSITE) and not has_kernel(name, DispatchKey.CPU)
+
+
+def run_composite(
+    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> object:
+    """Run ``func``, which :func:`is_composite`, as those other operators."""
+    return func._op_dk(_COMPOSITE, *args, **kwargs)  # noqa: SLF001
 
 
 def _run(

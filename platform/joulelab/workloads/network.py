@@ -66,6 +66,16 @@ class TorchWorkload(Workload[Computing]):
         self._network: Any = None
         self._programs: Programs = {}
 
+    @property
+    def prepared_programs(self) -> Programs:
+        """What phases run; empty unless it is prepared."""
+        return self._programs
+
+    @property
+    def prepared_network(self) -> Any:
+        """The network that is run, a ``torch.nn.Module``; ``None`` without one."""
+        return self._network
+
     @abstractmethod
     def work(self, phase: str) -> float:
         """Units of work that one execution of ``phase`` does."""

@@ -61,6 +61,11 @@ class Program(Workload[Any]):
         """One call."""
         return Request(units={PHASE: self._calls_work}, size=self._calls_work)
 
+    @property
+    def call(self) -> Callable[[], object] | None:
+        """What is called; ``None`` unless it is prepared."""
+        return self._call
+
     @override
     def prepare(self) -> None:
         """Make what is called, and call it once: compilation and first allocations come then."""

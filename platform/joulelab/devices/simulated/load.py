@@ -17,6 +17,7 @@ from joulelab.core.physics import (
     EAGER_GAP_S,
     HOST_CALL_SHARE,
     LOOP_LAUNCH_SHARE,
+    OVERHEAD_SHARE,
     PLAIN_CONVOLUTION_SHARE,
     SCALED_PRODUCT_LAUNCHES,
     STEP_S,
@@ -59,6 +60,25 @@ class LoadTimes:
     core_share: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLoads:
+    """What one launch of each kernel of a phase takes, in the phase's order; shape ``(n,)`` each.
+
+    Attributes:
+        device_s: Time on the device.
+        on_sms_s: Time in which units are busy, weighted with the share that has work.
+        flop: Operations by pipe.
+        cache_b: Bytes that pass through the last cache.
+        memory_b: Bytes that reach the device memory.
+    """
+
+    device_s: Array
+    on_sms_s: Array
+    flop: dict[Pipe, Array]
+    cache_b: Array
+    memory_b: Array
+
+
 class Load:
     """The kernels of a phase on a kind of GPU, at any clock.
 
@@ -82,6 +102,9 @@ class Load:
         costs = group_costs(table, self._processor)
         costs = self._with_rereads(costs, table.sequence, phase.kernels)
         self._costs = replace(costs, fixed_s=costs.fixed_s + _gap_s(spec, phase))
+        self._sequence = table.sequence
+        self._waits_s = np.array([STEP_S * kernel.steps for kernel in phase.kernels])
+        self._is_norm = np.array([kernel.name == "norm" for kernel in phase.kernels])
         launches = np.array([float(kernel.count) for kernel in phase.kernels])
         self._counts = np.bincount(table.sequence, launches, table.num_rows)
         self._norm_waits_s = _waits_s(one for one in phase.kernels if one.name == "norm")
@@ -94,10 +117,7 @@ class Load:
 
     def at(self, clock_mhz: float, *, memory_slowdown: float = 1.0) -> LoadTimes:
         """Return the times at ``clock_mhz`` with a memory slowed by its own clock."""
-        costs = replace(self._costs, memory_s=memory_slowdown * self._costs.memory_s)
-        rows = np.arange(len(self._counts))
-        core_s = costs.core_s_mhz / clock_mhz
-        memory_s = memory_side_s(costs, self._processor, np.full(len(rows), clock_mhz), rows)
+        costs, core_s, memory_s = self._sides(clock_mhz, memory_slowdown)
         work_s = kernel_s(core_s, memory_s)
         needed_s = float((core_s + memory_s) @ self._counts)
         return LoadTimes(
@@ -107,6 +127,29 @@ class Load:
             waits_s=self._loop_waits_s,
             core_share=float(core_s @ self._counts) / needed_s if needed_s else 0.0,
         )
+
+    def by_kernel(self, clock_mhz: float, *, memory_slowdown: float = 1.0) -> KernelLoads:
+        """Return what :meth:`at` sums up, launch by launch."""
+        costs, core_s, memory_s = self._sides(clock_mhz, memory_slowdown)
+        rows, cache, memory = self._sequence, self._processor.last_cache, self._processor.memory
+        work_s = kernel_s(core_s, memory_s)[rows]
+        fixed_s = costs.fixed_s[rows]
+        # Blocks of a norm that wait hold all units; loops on a few units leave the rest alone.
+        overhead_s = fixed_s + self._waits_s * self._is_norm
+        return KernelLoads(
+            device_s=work_s + fixed_s + self._waits_s,
+            on_sms_s=costs.fill[rows] * work_s + OVERHEAD_SHARE * overhead_s,
+            flop={pipe: one[rows] for pipe, one in costs.flop.items()},
+            cache_b=costs.moved_b[cache.name][rows],
+            memory_b=costs.moved_b[memory.name][rows],
+        )
+
+    def _sides(self, clock_mhz: float, memory_slowdown: float) -> tuple[GroupCosts, Array, Array]:
+        """Return the costs of distinct kernels, and their times in the units and the memory."""
+        costs = replace(self._costs, memory_s=memory_slowdown * self._costs.memory_s)
+        rows = np.arange(len(self._counts))
+        memory_s = memory_side_s(costs, self._processor, np.full(len(rows), clock_mhz), rows)
+        return costs, costs.core_s_mhz / clock_mhz, memory_s
 
     def elapsed_s(self, device_s: float) -> float:
         """Return the time of an execution that keeps the device busy for ``device_s``.

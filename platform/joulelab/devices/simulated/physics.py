@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from joulelab.core.cost import Data, PhaseCost, Pipe
 from joulelab.core.device import Activity
 from joulelab.core.physics import OVERHEAD_SHARE
-from joulelab.core.power_law import board_w
+from joulelab.core.power_law import Array, board_w
 from joulelab.devices.simulated.load import Load
+from joulelab.errors import ConfigError
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.spec import BUSY_SM_SHARE
 
@@ -33,6 +34,19 @@ class LoadPoint:
     memory_w: float
     leakage_w: float
     activity: Activity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelPoints:
+    """One launch of each kernel of a phase at one pair of clocks; shape ``(n,)`` each.
+
+    Attributes:
+        device_s: Time on the device.
+        dynamic_j: Energy above what the board draws at that clock while it waits.
+    """
+
+    device_s: Array
+    dynamic_j: Array
 
 
 class PhaseModel:
@@ -70,6 +84,35 @@ class PhaseModel:
             point = self._points[key] = self._point(clock_mhz, mem_clock_mhz)
         return point
 
+    def kernels_at(self, clock_mhz: int, mem_clock_mhz: int) -> KernelPoints:
+        """Return what each launch takes: the power of :meth:`at` is linear in what kernels do.
+
+        Raises:
+            ConfigError: If the phase has no kernels.
+        """
+        if self._load is None:
+            raise ConfigError("A phase that only waits has no kernels.")
+        slowdown = self._spec.mem_clocks_mhz[0] / mem_clock_mhz
+        kernels = self._load.by_kernel(clock_mhz, memory_slowdown=slowdown)
+        power, ghz = self._spec.power, clock_mhz / 1000
+        busy_j = ghz * power.sm_w_per_ghz * BUSY_SM_SHARE * kernels.on_sms_s
+        for pipe, flop in kernels.flop.items():
+            pipe_s = flop / self._spec.peak_flop_per_s(pipe, clock_mhz)
+            busy_j = busy_j + self._toggle * ghz * power.pipe_w_per_ghz[pipe] * pipe_s
+        on_die_j = self._toggle * power.crossbar_j_per_b * kernels.cache_b
+        core_j = self._squared_voltage(clock_mhz) * (busy_j + on_die_j)
+        return KernelPoints(
+            device_s=kernels.device_s, dynamic_j=core_j + power.dram_j_per_b * kernels.memory_b
+        )
+
+    def waiting_w(self, clock_mhz: int) -> float:
+        """Return board power at a clock at which nothing runs, at the reference temperature."""
+        core_w = clock_mhz / 1000 * self._spec.power.clock_tree_w_per_ghz
+        return board_w(self._spec.power.constant_w, self._squared_voltage(clock_mhz), core_w)
+
+    def _squared_voltage(self, clock_mhz: int) -> float:
+        return (self._spec.voltage.at(clock_mhz) * self._voltage_scale) ** 2
+
     def _point(self, clock_mhz: int, mem_clock_mhz: int) -> LoadPoint:
         times = self._times(clock_mhz, mem_clock_mhz)
         flop = {} if self._load is None else self._load.flop
@@ -82,7 +125,7 @@ class PhaseModel:
         activity = _activity(self._spec, times, rates, bandwidth)
         sm_active = activity.sm_active or 0.0
         power = self._spec.power
-        voltage2 = (self._spec.voltage.at(clock_mhz) * self._voltage_scale) ** 2
+        voltage2 = self._squared_voltage(clock_mhz)
         pipes_w_per_ghz = sum(power.pipe_w_per_ghz[pipe] * rate for pipe, rate in rates.items())
         per_ghz_w = power.clock_tree_w_per_ghz + power.sm_w_per_ghz * sm_active
         per_ghz_w += self._toggle * pipes_w_per_ghz

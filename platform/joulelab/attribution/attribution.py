@@ -1,0 +1,218 @@
+"""The answer: where the energy of each phase went, with what is not explained."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from joulelab.attribution.components import component_of, layer_of
+from joulelab.attribution.estimated import EstimatedCall
+from joulelab.attribution.prices import Method, Prices
+from joulelab.attribution.profile import KernelCall, PhaseProfile
+from joulelab.attribution.reconcile import CONTRADICTION, Solution
+from joulelab.core.device import DeviceIdentity
+from joulelab.core.measurement import Measurement, Provenance
+from joulelab.tracing.program import Operator
+
+GAPS = "host gaps and idle"
+"""Part of the time in which no kernel was on the device."""
+UNEXPLAINED = "not explained"
+"""What the meter read beyond all parts; negative where the parts are too much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One part of a phase, per execution of its program.
+
+    Attributes:
+        name: Which part.
+        energy_j: Energy, in joules, the static power over its time on the device included.
+        energy_u_j: Standard uncertainty (k = 1).
+        time_s: Time; ``None`` of what is not explained.
+        calls: Calls of operators.
+        estimated_j: What the estimator says of it; ``None`` where it says nothing.
+        is_supposed: Whether most of it was not measured, but priced by its like.
+    """
+
+    name: str
+    energy_j: float
+    energy_u_j: float
+    time_s: float | None
+    calls: int = 0
+    estimated_j: float | None = None
+    is_supposed: bool = False
+
+    @property
+    def power_w(self) -> float | None:
+        """Mean power, in watts; ``None`` without a time."""
+        return self.energy_j / self.time_s if self.time_s else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PhaseAttribution:
+    """Where the energy of one phase went; all figures are of one execution of its program.
+
+    Attributes:
+        profile: The calls.
+        unit: Unit of its work.
+        energy_j: What the meter read.
+        energy_u_j: Its standard uncertainty.
+        time_s: What an execution took while it was metered.
+        closure: Sum of all parts over what the meter read, less one, before the reading was used.
+        deviation: Standard deviations between the two.
+        prices: What calls were priced at.
+        prior: Prices before the meter's reading was used.
+        solution: Prices after.
+        estimated: What the estimator says of its own trace of the program.
+    """
+
+    profile: PhaseProfile
+    unit: str
+    energy_j: float
+    energy_u_j: float
+    time_s: float
+    closure: float
+    deviation: float
+    prices: Prices
+    prior: Solution
+    solution: Solution
+    estimated: tuple[EstimatedCall, ...] = ()
+
+    @property
+    def phase(self) -> str:
+        """Name of the phase."""
+        return self.profile.phase
+
+    @property
+    def is_reconciled(self) -> bool:
+        """Whether meter and priced parts agree within what both are unsure of."""
+        return abs(self.deviation) <= CONTRADICTION
+
+    @property
+    def by_component(self) -> tuple[Share, ...]:
+        """Components of the network, then gaps, then what is not explained."""
+        return self._whole(component_of)
+
+    @property
+    def by_layer(self) -> tuple[Share, ...]:
+        """Numbered layers in order, ``""`` for what is outside of them; gaps; unexplained."""
+        return self._whole(layer_of)
+
+    @property
+    def by_operator(self) -> tuple[Share, ...]:
+        """Operators by name, most energy first; gaps; unexplained."""
+        return self._whole(lambda operator: operator.name)
+
+    @property
+    def by_kernel(self) -> tuple[Share, ...]:
+        """Distinct kernels, most energy first."""
+        return self.shares(lambda call: call.kernel)
+
+    def shares(self, key: Callable[[KernelCall], str]) -> tuple[Share, ...]:
+        """Return the parts that ``key`` makes of the calls, most energy first."""
+        chosen: dict[str, list[int]] = {}
+        for index, call in enumerate(self.profile.calls):
+            chosen.setdefault(key(call), []).append(index)
+        found = [self._share(name, indices) for name, indices in chosen.items()]
+        return tuple(sorted(found, key=lambda share: -share.energy_j))
+
+    @property
+    def gaps(self) -> Share:
+        """Time in which no kernel ran, at static power."""
+        gap_s = max(0.0, self.time_s - self.profile.busy_s)
+        energy_j, energy_u_j = self.solution.of(self._static(gap_s))
+        return Share(name=GAPS, energy_j=energy_j, energy_u_j=energy_u_j, time_s=gap_s)
+
+    @property
+    def unexplained(self) -> Share:
+        """What the meter read beyond all parts and gaps."""
+        weights = whole_weights(self.prices, self.profile, self.time_s)
+        parts_j, parts_u_j = self.solution.of(weights)
+        # Parts that were reconciled follow the meter: their uncertainties are no longer apart.
+        u_j = self.energy_u_j if self.is_reconciled else np.hypot(parts_u_j, self.energy_u_j)
+        return Share(
+            name=UNEXPLAINED,
+            energy_j=self.energy_j - parts_j,
+            energy_u_j=float(u_j),
+            time_s=None,
+        )
+
+    def _whole(self, key: Callable[[Operator], str]) -> tuple[Share, ...]:
+        found = list(self.shares(lambda call: key(call.operator)))
+        estimates = _estimated(self.estimated, key)
+        found = [_with_estimate(share, estimates) for share in found]
+        return (*found, self.gaps, self.unexplained)
+
+    def _share(self, name: str, indices: Sequence[int]) -> Share:
+        weights = self.prices.weights(self.profile, indices)
+        energy_j, energy_u_j = self.solution.of(weights)
+        supposed = [self.prices.is_supposed(self.profile, index) for index in indices]
+        return Share(
+            name=name,
+            energy_j=energy_j,
+            energy_u_j=energy_u_j,
+            time_s=float(weights[-1]),
+            calls=len(indices),
+            is_supposed=sum(supposed) * 2 > len(supposed),
+        )
+
+    def _static(self, seconds: float) -> np.ndarray:
+        weights = np.zeros(len(self.prices.names) + 1)
+        weights[-1] = seconds
+        return weights
+
+
+def whole_weights(prices: Prices, profile: PhaseProfile, time_s: float) -> np.ndarray:
+    """Return how much of each price an execution holds that takes ``time_s`` in all."""
+    weights = prices.weights(profile, range(len(profile.calls)))
+    weights[-1] = max(time_s, profile.busy_s)
+    return weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Attribution:
+    """Where the energy of a program went.
+
+    Attributes:
+        program: Its name.
+        knobs: Its knobs.
+        device: Where it was metered.
+        method: How kernels were priced.
+        static_w: Power of the device at rest, in the same process at the same clock.
+        static_u_w: Its standard uncertainty.
+        phases: One entry per phase.
+        measured: What the meter read, by phase.
+        replays: What replays of kernels read, by kernel; empty without any.
+        provenance: Where it came from.
+        seconds: What it took of the device.
+        notes: What could not be told, in sentences.
+    """
+
+    program: str
+    knobs: Mapping[str, object]
+    device: DeviceIdentity
+    method: Method
+    static_w: float
+    static_u_w: float
+    phases: tuple[PhaseAttribution, ...]
+    measured: Mapping[str, Measurement]
+    provenance: Provenance
+    replays: Mapping[str, Measurement] = field(default_factory=dict)
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    def phase(self, name: str) -> PhaseAttribution:
+        """Return the phase called ``name``; raises KeyError if there is none."""
+        return {each.phase: each for each in self.phases}[name]
+
+
+def _estimated(calls: Iterable[EstimatedCall], key: Callable[[Operator], str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for call in calls:
+        name = key(call.operator)
+        found[name] = found.get(name, 0.0) + call.energy_j
+    return found
+
+
+def _with_estimate(share: Share, estimates: Mapping[str, float]) -> Share:
+    return replace(share, estimated_j=estimates.get(share.name))

@@ -1,0 +1,79 @@
+"""Which kernels a phase launches, for whom, and how long each is on the device."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from joulelab.core.cost import KernelCost
+from joulelab.core.measurement import Measurement
+from joulelab.tracing.program import Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCall:
+    """One operator call that launches a kernel, or several that always go together.
+
+    Attributes:
+        operator: What computes, and in which module.
+        kernel: Name of the distinct kernel: alike in operator, shapes, strides and formats.
+        device_s: Time on the device as it ran within the program, in seconds.
+        launched: Kernels as the driver names them; empty where nothing told.
+    """
+
+    operator: Operator
+    kernel: str
+    device_s: float
+    launched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseProfile:
+    """One execution of a phase's program.
+
+    Attributes:
+        phase: Name of the phase.
+        executions: Executions of the program in one execution of the phase, such as the steps of
+            a decode.
+        work: Units of work that one execution of the program does.
+        calls: In the order in which they ran.
+        stray_s: Time on the device of kernels that no call of an operator launched.
+        notes: What could not be told, in sentences.
+    """
+
+    phase: str
+    executions: int
+    work: float
+    calls: tuple[KernelCall, ...]
+    stray_s: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def busy_s(self) -> float:
+        """Time on the device of all kernels."""
+        return sum(call.device_s for call in self.calls) + self.stray_s
+
+
+class ProfileSource(ABC):
+    """Tells which kernels the phases of a program launch."""
+
+    @abstractmethod
+    def profile(self, measured: Mapping[str, Measurement]) -> tuple[PhaseProfile, ...]:
+        """Return a profile of every phase that was measured, at the clocks of its measurement.
+
+        Raises:
+            MeasurementError: If a phase cannot be profiled; says why.
+        """
+
+
+def kernel_name(operator: Operator, signature: object) -> str:
+    """Return the name of the distinct kernel of a call: readable, and unlike any other's."""
+    digest = sha256(repr(signature).encode()).hexdigest()[:8]
+    shape = operator.shape
+    size = "" if shape is None else f" {shape.batch}x{shape.m}x{shape.n}x{shape.k}"
+    return f"{operator.name}{size} {digest}"
+
+
+def cost_name(operator: Operator, cost: KernelCost) -> str:
+    """Return the name of the distinct kernel of a call that is known by its cost alone."""
+    return kernel_name(operator, (operator.name, cost))

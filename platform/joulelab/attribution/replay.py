@@ -1,0 +1,169 @@
+"""Replay: each distinct kernel of a program alone, over and over, as a workload to be measured.
+
+Kernels are launched from graphs, so that no host is waited for. Parameters are read from several
+buffers in turn that no cache holds together, as in a program whose weights exceed the cache; what
+a kernel takes of the one before it is where that left it. Data have the mean and the spread of the
+run's.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+from typing_extensions import override
+
+from joulelab.attribution.profile import cost_name
+from joulelab.attribution.relevance import rough_j, that_matter
+from joulelab.attribution.traced import traced_program
+from joulelab.core.configuration import KnobValue
+from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
+from joulelab.errors import ConfigError
+from joulelab.tracing.kernels import kernel_of
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.base import Workload
+from joulelab.workloads.network import TorchWorkload
+from joulelab.workloads.program import Program
+
+NAME = "kernel-replay"
+"""What it is called among workloads."""
+_PLAYED_J = 3.0
+"""Launches of about this energy are one execution of a kernel that a simulated GPU plays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySettings:
+    """Replay the distinct kernels of a program.
+
+    Attributes:
+        program: Name of the workload or program.
+        knobs: Its knobs as JSON: {"model": "tinyllama"}.
+        phases: Its phases, with commas between; empty for all.
+    """
+
+    program: str = "llama"
+    knobs: str = "{}"
+    phases: str = ""
+
+
+class Player(Protocol):
+    """Launches the recorded calls of a program on a GPU."""
+
+    def names(self) -> Sequence[str]:
+        """Return the distinct kernels that matter and can be replayed."""
+
+    def launch(self, name: str) -> int:
+        """Launch a kernel some thousand times, to the end; return how often."""
+
+    def close(self) -> None:
+        """Free what it holds."""
+
+
+class Replay(Workload[ReplaySettings]):
+    """Runs one distinct kernel per phase, and counts launches."""
+
+    settings_type: ClassVar = ReplaySettings
+    unit: ClassVar[str] = "launch"
+
+    def __init__(self, settings: ReplaySettings) -> None:
+        super().__init__(settings)
+        self._player: Player | None = None
+        self._costs: Mapping[str, KernelCost] | None = None
+        self._parameter_b = 0.0
+
+    @property
+    @override
+    def phases(self) -> tuple[str, ...]:
+        return tuple(self._known() if self._player is None else self._player.names())
+
+    @property
+    def program(self) -> Workload[Any]:
+        """The program whose kernels are replayed.
+
+        Raises:
+            ConfigError: If there is none of that name, or a knob is wrong.
+        """
+        knobs: Mapping[str, KnobValue] = json.loads(self.settings.knobs)
+        return WORKLOADS[self.settings.program].from_knobs(knobs)
+
+    @override
+    def take_over(self, other: Workload[Any]) -> None:
+        """Record the calls of a program that is prepared already, before it is closed."""
+        program = self.program
+        is_that = type(other) is type(program) and other.settings == program.settings
+        if is_that and _is_prepared(other):
+            self._record(other)
+
+    @override
+    def prepare(self) -> None:
+        if self._player is None:
+            program = self.program
+            program.gpu_uuid = self.gpu_uuid
+            program.prepare()
+            try:
+                self._record(program)
+            finally:
+                program.close()
+
+    @override
+    def run(self, phase: str) -> float:
+        if self._player is None:
+            raise ConfigError("A replay must be prepared before it runs.")
+        return float(self._player.launch(phase))
+
+    @override
+    def close(self) -> None:
+        player, self._player = self._player, None
+        if player is not None:
+            player.close()
+
+    @override
+    def cost(self) -> WorkloadCost:
+        known = self._known()
+        phases = tuple(self._launches(name, cost) for name, cost in known.items())
+        resident_b = self._parameter_b + max(cost.dram_b for cost in known.values())
+        return WorkloadCost(unit=self.unit, phases=phases, resident_b=resident_b)
+
+    def _launches(self, name: str, cost: KernelCost) -> PhaseCost:
+        launches = max(1, round(_PLAYED_J / rough_j(cost)))
+        return PhaseCost(
+            phase=name,
+            work=float(launches),
+            kernels=(replace(cost, count=launches),),
+            num_graphs=1,
+            parameter_b=self._parameter_b,
+        )
+
+    def _record(self, program: Workload[Any]) -> None:
+        from joulelab.attribution.torch_replay import TorchPlayer
+
+        self._player = TorchPlayer(program, self._chosen)
+
+    def _known(self) -> Mapping[str, KernelCost]:
+        """Return the distinct kernels of the traced program that matter."""
+        if self._costs is None:
+            costs: dict[str, KernelCost] = {}
+            joules: dict[str, dict[str, float]] = {}
+            for phase in traced_program(self.program):
+                if not self._chosen(phase.phase):
+                    continue
+                self._parameter_b = max(self._parameter_b, phase.program.parameter_b)
+                found = joules.setdefault(phase.phase, {})
+                for operator in phase.program.operators:
+                    cost = kernel_of(operator)
+                    name = cost_name(operator, cost)
+                    costs[name] = cost
+                    found[name] = found.get(name, 0.0) + rough_j(cost)
+            self._costs = {name: costs[name] for name in that_matter(joules.values())}
+        return self._costs
+
+    def _chosen(self, phase: str) -> bool:
+        phases = self.settings.phases
+        return not phases or phase in phases.split(",")
+
+
+def _is_prepared(workload: Workload[Any]) -> bool:
+    """Whether it runs in this process; on simulated GPUs its cost is played instead."""
+    if isinstance(workload, Program):
+        return workload.call is not None
+    return isinstance(workload, TorchWorkload) and bool(workload.prepared_programs)

@@ -1,0 +1,235 @@
+"""Meter a program, profile it, price its kernels, reconcile: on one device, in one process."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import numpy as np
+
+from joulelab.attribution.attribution import Attribution, PhaseAttribution, whole_weights
+from joulelab.attribution.estimated import Estimated, EstimatedCall, estimated_calls
+from joulelab.attribution.prices import Prices, Pricing
+from joulelab.attribution.profile import PhaseProfile, ProfileSource
+from joulelab.attribution.reconcile import Run, reconcile
+from joulelab.attribution.replay import NAME, ReplaySettings
+from joulelab.attribution.replayed import Replayed
+from joulelab.attribution.simulated_source import SimulatedSource
+from joulelab.attribution.traced import traced_program
+from joulelab.bench import Bench
+from joulelab.core.configuration import Configuration
+from joulelab.core.measurement import Measurement
+from joulelab.core.procedure import Procedure
+from joulelab.core.statistics import mean_u
+from joulelab.core.trial import Trial
+from joulelab.devices.base import Device
+from joulelab.devices.control import Control
+from joulelab.errors import ConfigError, JouleLabError, MeasurementError
+from joulelab.hardware import spec_for
+from joulelab.hardware.processors import processor_of
+from joulelab.tracing.program import ProgramPhase
+
+Asked = Literal["auto", "replay", "classes"]
+
+REPLAY = Procedure(
+    idle_s=3.0, warmup_min_s=0.5, warmup_max_s=1.2, window_s=0.5, min_windows=2, limit_s=1.5
+)
+"""How replays are measured: kernels are steady within tenths of a second, and there are many."""
+_STATIC = 0.03
+"""How far idle power is from static power under load, one standard deviation: it is colder."""
+
+
+class Session:
+    """Attributes the energy of programs on one device.
+
+    Args:
+        device: The device.
+        control: Who may turn its knobs; ``None`` for this process itself.
+        procedure: How the whole is metered.
+        report: Is told what is being done.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        control: Control | None = None,
+        procedure: Procedure | None = None,
+        report: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._device = device
+        self._report = report
+        self._replaying: int | None = None
+        self._spec = spec_for(device.identity().name)
+        self._whole = procedure or Procedure()
+        self._bench = Bench(device, control=control, procedure=self._whole, report=self._tell)
+
+    def _tell(self, step: str) -> None:
+        """Pass on what the bench does; of a replay, which kernel it is at."""
+        if self._replaying is None:
+            self._report(step)
+        elif step.endswith(": warming up"):
+            self._replaying += 1
+            self._report(f"Replaying kernel {self._replaying}: {step.partition(':')[0]}")
+
+    def attribute(self, configuration: Configuration, method: Asked = "auto") -> Attribution:
+        """Return where the energy of a workload goes at an operating point.
+
+        Raises:
+            ConfigError: If the program cannot be run or traced as asked for.
+            MeasurementError: If a phase could not be measured; says why.
+        """
+        started_s = self._device.clock.now_s()
+        try:
+            records = self._bench.measure(_trial(configuration))
+            measured = {each.measurement.phase: each.measurement for each in records}
+            for each in measured.values():
+                _ = each.energy_per_unit_j  # raises with the reasons
+            notes: list[str] = []
+            traced = self._traced(configuration, notes)
+            self._report("Profiling")
+            profiles = self._source(configuration, traced).profile(measured)
+            estimates = self._estimates(traced, configuration, notes)
+            static_w, static_u_w = _static(measured)
+            pricing = self._pricing(configuration, method, estimates, static_w)
+            prices = pricing.prices(profiles, measured)
+        finally:
+            self._bench.close()
+        first = next(iter(measured.values()))
+        return Attribution(
+            program=configuration.workload,
+            knobs=dict(configuration.knobs),
+            device=first.device,
+            method=pricing.method,
+            static_w=static_w,
+            static_u_w=static_u_w,
+            phases=_phases(profiles, measured, prices, (static_w, static_u_w), estimates),
+            measured=measured,
+            provenance=first.provenance,
+            replays=pricing.measured if isinstance(pricing, Replayed) else {},
+            seconds=self._device.clock.now_s() - started_s,
+            notes=tuple(notes),
+        )
+
+    def _traced(self, configuration: Configuration, notes: list[str]) -> tuple[ProgramPhase, ...]:
+        try:
+            return traced_program(self._bench.prepared(configuration))
+        except ConfigError as error:
+            if not self._device.is_hardware:
+                raise
+            notes.append(f"The estimator does not know the program: {error}")
+            return ()
+
+    def _source(
+        self, configuration: Configuration, traced: tuple[ProgramPhase, ...]
+    ) -> ProfileSource:
+        if self._device.is_hardware:
+            from joulelab.attribution.torch_source import TorchSource
+
+            return TorchSource(self._bench.prepared(configuration))
+        if self._spec is None:
+            raise ConfigError(f"{self._device.identity().name} is not in the catalogue.")
+        return SimulatedSource(self._spec, traced)
+
+    def _estimates(
+        self,
+        traced: tuple[ProgramPhase, ...],
+        configuration: Configuration,
+        notes: list[str],
+    ) -> Mapping[str, tuple[EstimatedCall, ...]]:
+        if self._spec is None or not traced:
+            return {}
+        precision = str(dict(configuration.knobs).get("precision", "fp32"))
+        try:
+            return estimated_calls(processor_of(self._spec), traced, configuration.point, precision)
+        except JouleLabError as error:
+            notes.append(f"The estimator has no answer: {error}")
+            return {}
+
+    def _pricing(
+        self,
+        configuration: Configuration,
+        method: Asked,
+        estimates: Mapping[str, tuple[EstimatedCall, ...]],
+        static_w: float,
+    ) -> Pricing:
+        if method == "classes":
+            if self._spec is None or not estimates:
+                raise MeasurementError(
+                    "Pricing by classes needs the estimator, which does not know the program or "
+                    "the GPU; take --method replay."
+                )
+            return Estimated(estimates, static_w)
+        return Replayed(lambda: self._replays(configuration), self._spec)
+
+    def _replays(self, configuration: Configuration) -> Mapping[str, Measurement]:
+        settings = ReplaySettings(
+            program=configuration.workload, knobs=json.dumps(dict(configuration.knobs))
+        )
+        asked = Configuration.of(NAME, settings, configuration.point)
+        self._replaying = 0
+        try:
+            records = self._bench.measure(_trial(asked), procedure=REPLAY)
+        finally:
+            self._replaying = None
+        return {each.measurement.phase: each.measurement for each in records}
+
+
+def _trial(configuration: Configuration) -> Trial:
+    return Trial(study="attribution", name=configuration.workload, configuration=configuration)
+
+
+def _static(measured: Mapping[str, Measurement]) -> tuple[float, float]:
+    idle = next((each.idle for each in measured.values() if each.idle is not None), None)
+    if idle is None:
+        raise MeasurementError("Attribution needs idle power; measure with idle_s above 0.")
+    u_w = (idle.energy_u_j / idle.duration_s) ** 2 + (_STATIC * idle.power_w) ** 2
+    return idle.power_w, float(u_w**0.5)
+
+
+def _energy_u_j(read: Measurement, static_w: float) -> float:
+    """Return the standard uncertainty of energy per unit, where its time is known.
+
+    Windows that took longer used more static energy: that is no scatter of what kernels take.
+    """
+    dynamic_j = [(w.energy_j - static_w * w.duration_s) / w.work for w in read.windows]
+    reading_u_j = float(np.linalg.norm([w.energy_u_j for w in read.windows])) / read.work
+    return max(reading_u_j, mean_u(dynamic_j)) if len(dynamic_j) > 1 else reading_u_j
+
+
+def _phases(
+    profiles: tuple[PhaseProfile, ...],
+    measured: Mapping[str, Measurement],
+    prices: Prices,
+    static: tuple[float, float],
+    estimates: Mapping[str, tuple[EstimatedCall, ...]],
+) -> tuple[PhaseAttribution, ...]:
+    runs = []
+    for profile in profiles:
+        read = measured[profile.phase]
+        runs.append(
+            Run(
+                weights=whole_weights(prices, profile, profile.work * read.time_per_unit_s),
+                energy_j=profile.work * read.energy_per_unit_j,
+                energy_u_j=profile.work * _energy_u_j(read, static[0]),
+            )
+        )
+    prior = prices.with_static(*static)
+    found = reconcile(prior, tuple(runs))
+    return tuple(
+        PhaseAttribution(
+            profile=profile,
+            unit=measured[profile.phase].unit,
+            energy_j=run.energy_j,
+            energy_u_j=run.energy_u_j,
+            time_s=profile.work * measured[profile.phase].time_per_unit_s,
+            closure=prior.of(run.weights)[0] / run.energy_j - 1,
+            deviation=deviation,
+            prices=prices,
+            prior=prior,
+            solution=found.solution if is_used else prior,
+            estimated=estimates.get(profile.phase, ()),
+        )
+        for profile, run, deviation, is_used in zip(
+            profiles, runs, found.deviations, found.used, strict=True
+        )
+    )

@@ -1,0 +1,92 @@
+"""Profiles of programs on simulated GPUs: what a profiler would record there."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from joulelab.attribution.profile import KernelCall, PhaseProfile, ProfileSource, cost_name
+from joulelab.core.cost import PhaseCost
+from joulelab.core.measurement import Measurement
+from joulelab.devices.simulated.board import Board
+from joulelab.devices.simulated.physics import PhaseModel
+from joulelab.hardware import GpuSpec
+from joulelab.tracing.kernels import kernels_of
+from joulelab.tracing.program import ProgramPhase
+
+
+class SimulatedSource(ProfileSource):
+    """Profiles traced phases with the times of the simulated GPU's own physics.
+
+    Args:
+        spec: The GPU.
+        phases: The program.
+    """
+
+    def __init__(self, spec: GpuSpec, phases: tuple[ProgramPhase, ...]) -> None:
+        self._spec = spec
+        self._phases = phases
+
+    @override
+    def profile(self, measured: Mapping[str, Measurement]) -> tuple[PhaseProfile, ...]:
+        return tuple(
+            self._profile(phase, measured[phase.phase])
+            for phase in self._phases
+            if phase.phase in measured
+        )
+
+    def planted_j(
+        self, measured: Mapping[str, Measurement], board: Board
+    ) -> Mapping[str, NDArray[np.float64]]:
+        """Return what each call of a phase truly takes, as the board's sensor shows it.
+
+        Static power is what is left of the whole's, over its time.
+        """
+        return {
+            phase.phase: self._planted_j(phase, measured[phase.phase], board)
+            for phase in self._phases
+            if phase.phase in measured
+        }
+
+    def _planted_j(
+        self, phase: ProgramPhase, measured: Measurement, board: Board
+    ) -> NDArray[np.float64]:
+        cost = one_execution(phase)
+        model = PhaseModel(self._spec, cost, voltage_scale=board.voltage_scale)
+        points = model.kernels_at(*self._clocks(measured))
+        dynamic_j = board.gain * points.dynamic_j
+        static_j = cost.work * measured.energy_per_unit_j - dynamic_j.sum()
+        static_w = static_j / (cost.work * measured.time_per_unit_s)
+        return np.asarray(dynamic_j + static_w * points.device_s)
+
+    def _clocks(self, measured: Measurement) -> tuple[int, int]:
+        clock_mhz = measured.observed.sm_clock_mhz or max(self._spec.sm_clocks_mhz)
+        return round(clock_mhz), round(
+            measured.observed.mem_clock_mhz or self._spec.mem_clocks_mhz[0]
+        )
+
+    def _profile(self, phase: ProgramPhase, measured: Measurement) -> PhaseProfile:
+        cost = one_execution(phase)
+        points = PhaseModel(self._spec, cost).kernels_at(*self._clocks(measured))
+        rows = zip(phase.program.operators, cost.kernels, points.device_s.tolist(), strict=True)
+        return PhaseProfile(
+            phase=phase.phase,
+            executions=phase.count,
+            work=phase.work / phase.count,
+            calls=tuple(
+                KernelCall(operator=operator, kernel=cost_name(operator, kernel), device_s=device_s)
+                for operator, kernel, device_s in rows
+            ),
+        )
+
+
+def one_execution(phase: ProgramPhase) -> PhaseCost:
+    """Return the cost of one execution of a phase's program, launch by launch."""
+    return PhaseCost(
+        phase=phase.phase,
+        work=phase.work / phase.count,
+        kernels=kernels_of(phase.program),
+        parameter_b=phase.program.parameter_b,
+        host_calls=phase.host_calls,
+    )

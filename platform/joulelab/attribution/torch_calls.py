@@ -1,0 +1,274 @@
+"""Record what a program calls on a real device: operators, modules, and what they were given."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.profiler import record_function
+from typing_extensions import override
+
+from joulelab.attribution.profile import kernel_name
+from joulelab.attribution.traced import cache_regions
+from joulelab.core.synchronise import synchronise
+from joulelab.errors import ConfigError
+from joulelab.tracing.calls import Call, tensors_in
+from joulelab.tracing.operators import Describer
+from joulelab.tracing.program import Operator
+from joulelab.tracing.recorder import ModulePath, Recorder, is_composite, run_composite
+from joulelab.tracing.storages import Storages
+from joulelab.workloads import accelerator
+from joulelab.workloads.base import Workload
+from joulelab.workloads.generation import Generation
+from joulelab.workloads.network import TorchWorkload
+from joulelab.workloads.network_cost import Loop
+from joulelab.workloads.program import Program
+
+MARK = "joulelab-call-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorLike:
+    """What is needed to make a tensor like one that was passed in.
+
+    Attributes:
+        is_cold: Whether it was there before the program ran, as weights and caches of keys: the
+            GPU's own cache has seen all of them since.
+        low: Least value of whole numbers, such as indices; mean of others.
+        high: Greatest value of whole numbers; standard deviation of others.
+    """
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    is_cold: bool
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCall:
+    """One call of an operator that launches kernels.
+
+    Attributes:
+        operator: What it computes, and where.
+        kernel: Name of the distinct kernel.
+        function: What PyTorch calls.
+        args: Its arguments, tensors as :class:`TensorLike`; empty unless they were asked for.
+        kwargs: The same by name.
+    """
+
+    operator: Operator
+    kernel: str
+    function: torch._ops.OpOverload
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """A phase's program, to be run once or some times.
+
+    Attributes:
+        once: Runs it once; the device may still work when it returns.
+        executions: How often a phase runs it.
+        reset: Brings the state to where a middle execution finds it.
+        network: Its modules; ``None`` where it has none of its own.
+        around: What is entered around it.
+    """
+
+    once: Callable[[], object]
+    executions: int = 1
+    reset: Callable[[], object] = lambda: None
+    network: torch.nn.Module | None = None
+    around: Callable[[], Any] = nullcontext
+
+
+def steps_of(workload: Workload[Any], phase: str) -> Steps:
+    """Return the program of a phase of a workload that is prepared on this process's GPU.
+
+    Raises:
+        ConfigError: If it runs nothing in this process that can be followed.
+    """
+    if isinstance(workload, Program) and workload.call is not None:
+        return Steps(once=workload.call)
+    if not isinstance(workload, TorchWorkload) or not workload.prepared_programs:
+        raise ConfigError(
+            f"{type(workload).__name__} runs no program of PyTorch in this process, so its calls "
+            "cannot be followed."
+        )
+    program = workload.prepared_programs[phase]
+    around = partial(
+        accelerator.computing,
+        workload.settings.precision,
+        gradients=phase in workload.training_phases,
+    )
+    shared: dict[str, Any] = {"network": workload.prepared_network, "around": around}
+    if isinstance(program, Loop):
+        middle = program.num_steps // 2
+        return Steps(
+            once=lambda: program.step(middle),
+            executions=program.num_steps * workload.executions(phase),
+            reset=lambda: program.skip_to(middle),
+            **shared,
+        )
+    generation = getattr(program, "__self__", None)
+    if phase == "decode" and isinstance(generation, Generation):
+        return _decode(generation, workload.settings.new_tokens, shared)
+    return Steps(once=program, executions=workload.executions(phase), **shared)
+
+
+def _decode(generation: Generation, new_tokens: int, shared: Mapping[str, Any]) -> Steps:
+    middle = new_tokens // 2
+
+    def reset() -> None:
+        generation.rewind()
+        if middle:
+            generation.lengthen(middle)
+
+    return Steps(once=lambda: generation.step(middle), executions=new_tokens, reset=reset, **shared)
+
+
+class CallRecorder(Recorder):  # type: ignore[no-untyped-call]
+    """Records every call that launches kernels, and marks it for the profiler.
+
+    Args:
+        network: Names the modules.
+        with_data: Whether to look at what tensors hold, which waits for the device.
+    """
+
+    def __init__(self, network: torch.nn.Module | None, *, with_data: bool) -> None:
+        storages = Storages()
+        parameters = [] if network is None else [*network.parameters(), *network.buffers()]
+        storages.declare(parameters, "parameter")
+        describer = Describer(
+            storages,
+            tf32_matmul=torch.get_float32_matmul_precision() != "highest",
+            tf32_conv=torch.backends.cudnn.allow_tf32,
+        )
+        super().__init__(storages, ModulePath(network), describer)
+        self._with_data = with_data
+        self._device_type = accelerator.select_device().type
+        self._number = 0
+        self.calls: dict[int, RecordedCall] = {}
+
+    @override
+    @contextmanager
+    def recording(self) -> Generator[None]:
+        """Record a ``with`` block; the device makes its own choices."""
+        with ExitStack() as stack:
+            before = register_optimizer_step_pre_hook(self._enter_optimizer)
+            stack.callback(before.remove)
+            after = register_optimizer_step_post_hook(self._leave_optimizer)
+            stack.callback(after.remove)
+            stack.enter_context(cache_regions())
+            stack.enter_context(self._modules.followed())
+            stack.enter_context(self)
+            yield
+
+    @override
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:
+        kwargs = kwargs or {}
+        if func.namespace == "prim":
+            return func(*args, **kwargs)
+        if is_composite(func):  # inference mode hands these over whole
+            with self:
+                return run_composite(func, args, kwargs)
+        module, number = self._modules.current(), self._number
+        self._number += 1
+        given = self._given(args, kwargs)  # before the call changes any of it
+        with record_function(f"{MARK}{number}"):
+            result = func(*args, **kwargs)
+        call = Call(operator=func, args=args, kwargs=kwargs, result=result)
+        for tensor in tensors_in(result):
+            self._storages.of(tensor, "made")
+        if not call.launches_nothing and self._is_on_device(call):
+            operator = self._describer.operator(call, module=module, stage=self._stage)
+            self._keep(number, func, operator, *given)
+        return result
+
+    def _is_on_device(self, call: Call) -> bool:
+        """Whether it works on the GPU, where there is one: constants are made on the host."""
+        tensors = [*call.written, *(tensor for _, tensor in call.inputs)]
+        return any(each.device.type == self._device_type for each in tensors)
+
+    def _keep(
+        self,
+        number: int,
+        func: torch._ops.OpOverload,
+        operator: Operator,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> None:
+        signature = (str(func), _shown(args), _shown(sorted(kwargs.items())))
+        self.calls[number] = RecordedCall(
+            operator=operator,
+            kernel=kernel_name(operator, signature),
+            function=func,
+            args=args if self._with_data else (),
+            kwargs=kwargs if self._with_data else None,
+        )
+
+    def _given(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        return tuple(map(self._like, args)), {key: self._like(one) for key, one in kwargs.items()}
+
+    def _like(self, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return type(value)(self._like(each) for each in value)
+        if not isinstance(value, torch.Tensor):
+            return value
+        role = self._storages.of(value).role
+        low, high = _range_of(value) if self._with_data else (0.0, 1.0)
+        return TensorLike(
+            shape=tuple(value.shape),
+            stride=tuple(value.stride()),
+            dtype=value.dtype,
+            is_cold=role != "made",
+            low=low,
+            high=high,
+        )
+
+
+def record(steps: Steps, *, with_data: bool) -> Mapping[int, RecordedCall]:
+    """Run the steps of a phase once and return its calls by the number in their marks."""
+    recorder = CallRecorder(steps.network, with_data=with_data)
+    with steps.around():
+        steps.reset()
+        with recorder.recording():
+            steps.once()
+    synchronise()
+    return recorder.calls
+
+
+def _range_of(tensor: torch.Tensor) -> tuple[float, float]:
+    if not tensor.numel() or tensor.dtype.is_complex:
+        return 0.0, 1.0
+    whole = tensor.detach().double() if tensor.numel() < 1 << 20 else tensor.detach().float()
+    if not tensor.dtype.is_floating_point:
+        return float(whole.min()), float(whole.max())
+    whole = whole[whole.isfinite()]  # masks hold infinities
+    mean = float(whole.mean()) if whole.numel() else 0.0
+    return mean, float(whole.std()) if whole.numel() > 1 else 0.0
+
+
+def _shown(value: Any) -> Any:
+    """Return a value without what differs from call to call of one kernel."""
+    if isinstance(value, TensorLike):
+        return value.shape, value.stride, str(value.dtype), value.is_cold
+    if isinstance(value, list | tuple):
+        return tuple(_shown(each) for each in value)
+    return str(value)

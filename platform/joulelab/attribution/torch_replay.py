@@ -1,0 +1,202 @@
+"""Launch recorded calls on a real GPU: each distinct kernel from a CUDA graph, over and over."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from joulelab.attribution.relevance import rough_j, that_matter
+from joulelab.attribution.torch_calls import RecordedCall, Steps, TensorLike, record, steps_of
+from joulelab.errors import MeasurementError
+from joulelab.tracing.kernels import kernel_of
+from joulelab.workloads.base import Workload
+
+logger = logging.getLogger(__name__)
+
+_CACHES = 3.0
+"""Cold operands are spread over this many times the last cache."""
+_MOST_COPIES = 64
+_MOST_B = 4e9
+_GRAPH_S = 0.004
+_MOST_IN_GRAPH = 400
+_RUN_S = 0.03
+"""A unit of work of a measurement lasts about this long."""
+
+
+class TorchPlayer:
+    """Replays the distinct kernels of a workload that is prepared on this process's GPU.
+
+    Args:
+        workload: The workload; it is run once for every phase, and may be closed afterwards.
+        chosen: Whether the kernels of a phase are to be replayed.
+    """
+
+    def __init__(self, workload: Workload[Any], chosen: Callable[[str], bool]) -> None:
+        self._calls: dict[str, tuple[RecordedCall, Steps]] = {}
+        joules = [
+            self._added(steps_of(workload, phase)) for phase in workload.phases if chosen(phase)
+        ]
+        self._names = tuple(name for name in that_matter(joules) if self._can_be_launched(name))
+        self._graph: _Graph | None = None
+
+    def names(self) -> Sequence[str]:
+        """Return the distinct kernels that matter and can be replayed."""
+        return self._names
+
+    def launch(self, name: str) -> int:
+        """Launch a kernel over and over for some 30 ms, to the end; return how often."""
+        if self._graph is None or self._graph.name != name:
+            self._graph = None  # frees the one before
+            torch.cuda.empty_cache()
+            call, steps = self._calls[name]
+            with steps.around():
+                self._graph = _Graph.of(name, call)
+        return self._graph.run()
+
+    def close(self) -> None:
+        """Free what it holds."""
+        self._graph = None
+        torch.cuda.empty_cache()
+
+    def _added(self, steps: Steps) -> Mapping[str, float]:
+        """Record a phase's calls; return what each distinct kernel takes, roughly."""
+        joules: dict[str, float] = {}
+        for call in record(steps, with_data=True).values():
+            self._calls.setdefault(call.kernel, (call, _without_program(steps)))
+            each_j = rough_j(kernel_of(call.operator))
+            joules[call.kernel] = joules.get(call.kernel, 0.0) + each_j
+        return joules
+
+    def _can_be_launched(self, name: str) -> bool:
+        call, steps = self._calls[name]
+        try:
+            with steps.around(), torch.no_grad():
+                call.function(*_made(call.args), **_made(call.kwargs or {}))
+                torch.cuda.synchronize()
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            logger.info("%s cannot be launched alone: %s", name, error)
+            return False
+        return True
+
+
+def _without_program(steps: Steps) -> Steps:
+    """Return steps that hold on to no network."""
+    return Steps(once=lambda: None, around=steps.around)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Graph:
+    """Launches of one kernel, captured."""
+
+    name: str
+    graph: torch.cuda.CUDAGraph
+    launches: int
+    repeats: int
+    held: list[Any]
+
+    @classmethod
+    def of(cls, name: str, call: RecordedCall) -> "_Graph":
+        operands = _copies(call)
+        each_s = _seconds(call, operands)
+        launches = min(_MOST_IN_GRAPH, max(1, ceil(_GRAPH_S / each_s)))
+        launches = len(operands) * ceil(launches / len(operands))
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.no_grad(), torch.cuda.graph(graph):
+                for index in range(launches):
+                    args, kwargs = operands[index % len(operands)]
+                    call.function(*args, **kwargs)
+        except RuntimeError as error:
+            raise MeasurementError(f"{name} cannot be captured: {error}") from error
+        made = cls(name=name, graph=graph, launches=launches, repeats=1, held=operands)
+        made.run()
+        start_s = perf_counter()
+        made.run()
+        made.repeats = max(1, ceil(_RUN_S / (perf_counter() - start_s)))
+        return made
+
+    def run(self) -> int:
+        for _ in range(self.repeats):
+            self.graph.replay()
+        torch.cuda.synchronize()
+        return self.repeats * self.launches
+
+
+def _seconds(call: RecordedCall, operands: list[Any]) -> float:
+    """Return the time of a launch, its own and the host's, to size a graph."""
+    num = 0
+    torch.cuda.synchronize()
+    start_s = perf_counter()
+    with torch.no_grad():
+        while num < 3 or (perf_counter() - start_s < _GRAPH_S and num < _MOST_IN_GRAPH):
+            args, kwargs = operands[num % len(operands)]
+            call.function(*args, **kwargs)
+            num += 1
+        torch.cuda.synchronize()
+    return (perf_counter() - start_s) / num
+
+
+def _copies(call: RecordedCall) -> list[tuple[Any, Any]]:
+    """Return operands for as many launches as it takes for cold ones to leave the cache.
+
+    What the program made itself is left where the kernel before left it: it is shared.
+    """
+    likes = _likes((call.args, call.kwargs or {}))
+    cold_b = sum(_size_b(one) for one in likes if one.is_cold)
+    cache_b = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+    num = 1
+    if cold_b:
+        num = min(_MOST_COPIES, ceil(_CACHES * cache_b / cold_b), max(1, int(_MOST_B / cold_b)))
+    shared: dict[int, torch.Tensor] = {}
+    return [
+        (_made(call.args, shared), _made(call.kwargs or {}, shared)) for _ in range(max(1, num))
+    ]
+
+
+def _made(value: Any, shared: dict[int, torch.Tensor] | None = None) -> Any:
+    """Return arguments with tensors for what was recorded of them."""
+    if isinstance(value, TensorLike):
+        if value.is_cold or shared is None:
+            return _tensor(value)
+        if id(value) not in shared:
+            shared[id(value)] = _tensor(value)
+        return shared[id(value)]
+    if isinstance(value, Mapping):
+        return {key: _made(each, shared) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_made(each, shared) for each in value)
+    return value
+
+
+def _tensor(like: TensorLike) -> torch.Tensor:
+    """Make a tensor of that shape, stride and format, with data of that mean and spread."""
+    size = 1 + sum((n - 1) * step for n, step in zip(like.shape, like.stride, strict=True))
+    size = size if prod(like.shape) else 0
+    if like.dtype.is_floating_point:
+        drawn = torch.float32 if like.dtype.itemsize < 2 else like.dtype
+        flat = torch.empty(size, dtype=drawn, device="cuda").normal_(like.low, max(like.high, 0.0))
+        flat = flat.to(like.dtype)
+    elif like.dtype.is_complex:
+        flat = torch.randn(size, dtype=like.dtype, device="cuda")
+    else:
+        low, high = int(like.low), int(like.high) + 1
+        flat = torch.randint(low, high, (size,), device="cuda").to(like.dtype)
+    return flat.as_strided(like.shape, like.stride)
+
+
+def _likes(value: Any) -> list[TensorLike]:
+    if isinstance(value, TensorLike):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [like for each in value for like in _likes(each)]
+    return []
+
+
+def _size_b(like: TensorLike) -> float:
+    return float(prod(like.shape)) * like.dtype.itemsize

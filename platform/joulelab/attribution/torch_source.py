@@ -1,0 +1,185 @@
+"""Profiles of programs on real GPUs, by PyTorch's profiler (Kineto, CUPTI).
+
+Two passes: one in which every call is marked, which says whose each kernel is; and one with the
+device's activity alone, back to back and warm, which says how long kernels take in the run. Both
+are apart from the pass that is metered.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.profiler import ProfilerActivity, profile
+from typing_extensions import override
+
+from joulelab.attribution.kineto import Launches, read_trace
+from joulelab.attribution.profile import KernelCall, PhaseProfile, ProfileSource
+from joulelab.attribution.torch_calls import MARK, RecordedCall, Steps, record, steps_of
+from joulelab.core.measurement import Measurement
+from joulelab.workloads.base import Workload
+
+_WARM_S = 0.7
+"""Clocks and caches of a busy GPU settle within this time."""
+_TIMED = 5
+"""Executions whose kernels are timed."""
+_MOST_LAUNCHES = 200_000
+_OVERLAP = 1.02
+
+
+class TorchSource(ProfileSource):
+    """Profiles a workload that is prepared on this process's GPU.
+
+    Args:
+        workload: The workload.
+    """
+
+    def __init__(self, workload: Workload[Any]) -> None:
+        self._workload = workload
+
+    @override
+    def profile(self, measured: Mapping[str, Measurement]) -> tuple[PhaseProfile, ...]:
+        return tuple(
+            self._profile(phase, measured[phase])
+            for phase in self._workload.phases
+            if phase in measured
+        )
+
+    def _profile(self, phase: str, measured: Measurement) -> PhaseProfile:
+        steps = steps_of(self._workload, phase)
+        executed_s = self._work(phase, steps) * measured.time_per_unit_s
+        marked = marked_launches(steps)
+        timed, notes = timed_launches(steps, marked, executed_s)
+        calls = tuple(
+            KernelCall(
+                operator=marked.calls[number].operator,
+                kernel=marked.calls[number].kernel,
+                device_s=float(timed[marked.owner == number].sum()),
+                launched=tuple(
+                    marked.names[index] for index in np.flatnonzero(marked.owner == number)
+                ),
+            )
+            for number in dict.fromkeys(marked.owner[marked.owner >= 0].tolist())
+        )
+        return PhaseProfile(
+            phase=phase,
+            executions=steps.executions,
+            work=self._work(phase, steps),
+            calls=calls,
+            stray_s=float(timed[marked.owner < 0].sum()),
+            notes=notes,
+        )
+
+    def _work(self, phase: str, steps: Steps) -> float:
+        """Return the units of work of one execution of a phase's steps."""
+        work = getattr(self._workload, "work", None)
+        if callable(work):
+            whole = self._workload.executions(phase) * work(phase)  # type: ignore[attr-defined]
+            return float(whole) / steps.executions
+        request = self._workload.request
+        return 1.0 if request is None else float(request.units[phase])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MarkedLaunches:
+    """The kernels of one execution, in order.
+
+    Attributes:
+        calls: The calls, by the number in their marks.
+        names: The kernel's name of each launch.
+        owner: The call of each launch; -1 where none was marked around it.
+        duration_s: Time of each, at the pace of a marked execution.
+        lost: Launches whose kernels were lost.
+    """
+
+    calls: Mapping[int, RecordedCall]
+    names: list[str]
+    owner: NDArray[np.intp]
+    duration_s: NDArray[np.float64]
+    lost: int
+
+
+def marked_launches(steps: Steps) -> MarkedLaunches:
+    """Profile one execution with every call marked."""
+    calls: Mapping[int, RecordedCall] = {}
+
+    def run() -> None:
+        nonlocal calls
+        calls = record(steps, with_data=False)
+
+    launches = _profiled(run, [ProfilerActivity.CPU, ProfilerActivity.CUDA])
+    numbers = np.array(
+        [int(name[len(MARK) :]) if name.startswith(MARK) else -1 for name in launches.ranges]
+        or [-1]
+    )
+    owner = np.where(launches.range >= 0, numbers[launches.range], -1)
+    known = np.isin(owner, list(calls))
+    owner = np.where(known, owner, -1)
+    inside = slice(int(np.argmax(known)), len(known) - int(np.argmax(known[::-1])))
+    return MarkedLaunches(
+        calls=calls,
+        names=launches.names[inside],
+        owner=owner[inside],
+        duration_s=launches.duration_s[inside],
+        lost=launches.lost,
+    )
+
+
+def timed_launches(
+    steps: Steps, marked: MarkedLaunches, executed_s: float
+) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    """Return the time of each marked launch in a warm run, and what could not be told."""
+    num = len(marked.names)
+    warm = min(int(_WARM_S / executed_s) + 1, max(1, _MOST_LAUNCHES // num))
+
+    def run() -> None:
+        with steps.around():
+            steps.reset()
+            for _ in range(warm + _TIMED):
+                steps.once()
+            torch.cuda.synchronize()
+
+    launches = _profiled(run, [ProfilerActivity.CUDA])
+    notes = []
+    if marked.lost:
+        notes.append(f"The profiler lost {marked.lost} launches; their time is not in the parts.")
+    last = slice(-_TIMED * num, None)
+    names = np.array(launches.names, dtype=object)[last]
+    if names.size == _TIMED * num and (names.reshape(_TIMED, num) == marked.names).all():
+        durations = launches.duration_s[last].reshape(_TIMED, num)
+        notes += _overlaps(launches, last)
+        return durations.mean(axis=0), tuple(notes)
+    notes.append(
+        "Two executions launched different kernels; times are means over kernels of one name."
+    )
+    return _by_name(marked, launches), tuple(notes)
+
+
+def _overlaps(launches: Launches, last: slice) -> list[str]:
+    start, duration = launches.start_s[last], launches.duration_s[last]
+    stop = np.maximum.accumulate(start + duration)
+    covered_s = float((stop - np.maximum(start, np.r_[start[0], stop[:-1]])).clip(0).sum())
+    share = float(duration.sum()) / covered_s
+    if share < _OVERLAP:
+        return []
+    return [f"Kernels overlap: they sum to {share:.2f} times the time in which any ran."]
+
+
+def _by_name(marked: MarkedLaunches, launches: Launches) -> NDArray[np.float64]:
+    names = np.array(launches.names, dtype=object)
+    means = {name: launches.duration_s[names == name].mean() for name in set(launches.names)}
+    pairs = zip(marked.names, marked.duration_s.tolist(), strict=True)
+    return np.array([means.get(name, duration_s) for name, duration_s in pairs])
+
+
+def _profiled(run: Callable[[], object], activities: list[ProfilerActivity]) -> Launches:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        with profile(activities=activities) as profiler:
+            run()
+        profiler.export_chrome_trace(str(path))
+        return read_trace(path)
