@@ -54,7 +54,6 @@ class PhaseAttribution:
 
     Attributes:
         profile: The calls.
-        unit: Unit of its work.
         energy_j: What the meter read.
         energy_u_j: Its standard uncertainty.
         time_s: What an execution took while it was metered.
@@ -67,7 +66,6 @@ class PhaseAttribution:
     """
 
     profile: PhaseProfile
-    unit: str
     energy_j: float
     energy_u_j: float
     time_s: float
@@ -82,6 +80,11 @@ class PhaseAttribution:
     def phase(self) -> str:
         """Name of the phase."""
         return self.profile.phase
+
+    @property
+    def unit(self) -> str:
+        """Unit of its work."""
+        return self.profile.unit
 
     @property
     def is_reconciled(self) -> bool:

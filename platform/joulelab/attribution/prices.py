@@ -43,8 +43,9 @@ class Prices:
 
     def weights(self, profile: PhaseProfile, chosen: Sequence[int]) -> Array:
         """Return how much of each price the chosen calls hold, their time on the device last."""
-        held: Array = self.holds[profile.phase][np.asarray(chosen, dtype=np.intp)].sum(axis=0)
-        return np.r_[held, sum(profile.calls[index].device_s for index in chosen)]
+        held = np.asarray(self.holds[profile.phase][np.asarray(chosen, dtype=np.intp)].sum(axis=0))
+        device_s = sum(profile.calls[index].device_s for index in chosen)
+        return np.asarray(np.r_[held, device_s], dtype=np.float64)
 
     def is_supposed(self, profile: PhaseProfile, index: int) -> bool:
         """Whether what a call holds was not measured."""

@@ -35,7 +35,8 @@ class PhaseProfile:
         phase: Name of the phase.
         executions: Executions of the program in one execution of the phase, such as the steps of
             a decode.
-        work: Units of work that one execution of the program does.
+        unit: Unit of its work, in the singular.
+        work: Units that one execution of the program does.
         calls: In the order in which they ran.
         stray_s: Time on the device of kernels that no call of an operator launched.
         notes: What could not be told, in sentences.
@@ -43,6 +44,7 @@ class PhaseProfile:
 
     phase: str
     executions: int
+    unit: str
     work: float
     calls: tuple[KernelCall, ...]
     stray_s: float = 0.0

@@ -4,10 +4,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-import numpy as np
-
 from joulelab.attribution.attribution import Attribution, PhaseAttribution, whole_weights
 from joulelab.attribution.estimated import Estimated, EstimatedCall, estimated_calls
+from joulelab.attribution.metered import Metered, static_power
 from joulelab.attribution.prices import Prices, Pricing
 from joulelab.attribution.profile import PhaseProfile, ProfileSource
 from joulelab.attribution.reconcile import Run, reconcile
@@ -19,7 +18,6 @@ from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
 from joulelab.core.procedure import Procedure
-from joulelab.core.statistics import mean_u
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
@@ -31,7 +29,7 @@ from joulelab.tracing.program import ProgramPhase
 Asked = Literal["auto", "replay", "classes"]
 
 REPLAY = Procedure(
-    idle_s=3.0, warmup_min_s=0.5, warmup_max_s=1.2, window_s=0.5, min_windows=2, limit_s=1.5
+    idle_s=3.0, warmup_min_s=0.4, warmup_max_s=0.6, window_s=0.4, min_windows=2, limit_s=1.0
 )
 """How replays are measured: kernels are steady within tenths of a second, and there are many."""
 _STATIC = 0.03
@@ -82,14 +80,13 @@ class Session:
         try:
             records = self._bench.measure(_trial(configuration))
             measured = {each.measurement.phase: each.measurement for each in records}
-            for each in measured.values():
-                _ = each.energy_per_unit_j  # raises with the reasons
-            notes: list[str] = []
+            static_w, static_u_w = static_power(measured, _STATIC)
+            metered = {name: Metered.of(read, static_w) for name, read in measured.items()}
+            notes = [each.note for each in metered.values() if each.note]
             traced = self._traced(configuration, notes)
             self._report("Profiling")
             profiles = self._source(configuration, traced).profile(measured)
             estimates = self._estimates(traced, configuration, notes)
-            static_w, static_u_w = _static(measured)
             pricing = self._pricing(configuration, method, estimates, static_w)
             prices = pricing.prices(profiles, measured)
         finally:
@@ -102,7 +99,7 @@ class Session:
             method=pricing.method,
             static_w=static_w,
             static_u_w=static_u_w,
-            phases=_phases(profiles, measured, prices, (static_w, static_u_w), estimates),
+            phases=_phases(profiles, metered, prices, (static_w, static_u_w), estimates),
             measured=measured,
             provenance=first.provenance,
             replays=pricing.measured if isinstance(pricing, Replayed) else {},
@@ -178,50 +175,22 @@ def _trial(configuration: Configuration) -> Trial:
     return Trial(study="attribution", name=configuration.workload, configuration=configuration)
 
 
-def _static(measured: Mapping[str, Measurement]) -> tuple[float, float]:
-    idle = next((each.idle for each in measured.values() if each.idle is not None), None)
-    if idle is None:
-        raise MeasurementError("Attribution needs idle power; measure with idle_s above 0.")
-    u_w = (idle.energy_u_j / idle.duration_s) ** 2 + (_STATIC * idle.power_w) ** 2
-    return idle.power_w, float(u_w**0.5)
-
-
-def _energy_u_j(read: Measurement, static_w: float) -> float:
-    """Return the standard uncertainty of energy per unit, where its time is known.
-
-    Windows that took longer used more static energy: that is no scatter of what kernels take.
-    """
-    dynamic_j = [(w.energy_j - static_w * w.duration_s) / w.work for w in read.windows]
-    reading_u_j = float(np.linalg.norm([w.energy_u_j for w in read.windows])) / read.work
-    return max(reading_u_j, mean_u(dynamic_j)) if len(dynamic_j) > 1 else reading_u_j
-
-
 def _phases(
     profiles: tuple[PhaseProfile, ...],
-    measured: Mapping[str, Measurement],
+    metered: Mapping[str, Metered],
     prices: Prices,
     static: tuple[float, float],
     estimates: Mapping[str, tuple[EstimatedCall, ...]],
 ) -> tuple[PhaseAttribution, ...]:
-    runs = []
-    for profile in profiles:
-        read = measured[profile.phase]
-        runs.append(
-            Run(
-                weights=whole_weights(prices, profile, profile.work * read.time_per_unit_s),
-                energy_j=profile.work * read.energy_per_unit_j,
-                energy_u_j=profile.work * _energy_u_j(read, static[0]),
-            )
-        )
+    runs = tuple(_run(profile, metered[profile.phase], prices) for profile in profiles)
     prior = prices.with_static(*static)
-    found = reconcile(prior, tuple(runs))
+    found = reconcile(prior, runs)
     return tuple(
         PhaseAttribution(
             profile=profile,
-            unit=measured[profile.phase].unit,
             energy_j=run.energy_j,
             energy_u_j=run.energy_u_j,
-            time_s=profile.work * measured[profile.phase].time_per_unit_s,
+            time_s=profile.work * metered[profile.phase].time_s,
             closure=prior.of(run.weights)[0] / run.energy_j - 1,
             deviation=deviation,
             prices=prices,
@@ -232,4 +201,12 @@ def _phases(
         for profile, run, deviation, is_used in zip(
             profiles, runs, found.deviations, found.used, strict=True
         )
+    )
+
+
+def _run(profile: PhaseProfile, metered: Metered, prices: Prices) -> Run:
+    return Run(
+        weights=whole_weights(prices, profile, profile.work * metered.time_s),
+        energy_j=profile.work * metered.energy_j,
+        energy_u_j=profile.work * metered.energy_u_j,
     )

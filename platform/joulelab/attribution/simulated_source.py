@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from joulelab.attribution.metered import Metered
 from joulelab.attribution.profile import KernelCall, PhaseProfile, ProfileSource, cost_name
 from joulelab.core.cost import PhaseCost
 from joulelab.core.measurement import Measurement
@@ -56,8 +57,9 @@ class SimulatedSource(ProfileSource):
         model = PhaseModel(self._spec, cost, voltage_scale=board.voltage_scale)
         points = model.kernels_at(*self._clocks(measured))
         dynamic_j = board.gain * points.dynamic_j
-        static_j = cost.work * measured.energy_per_unit_j - dynamic_j.sum()
-        static_w = static_j / (cost.work * measured.time_per_unit_s)
+        metered = Metered.of(measured, static_w=0.0)
+        static_j = cost.work * metered.energy_j - dynamic_j.sum()
+        static_w = static_j / (cost.work * metered.time_s)
         return np.asarray(dynamic_j + static_w * points.device_s)
 
     def _clocks(self, measured: Measurement) -> tuple[int, int]:
@@ -73,6 +75,7 @@ class SimulatedSource(ProfileSource):
         return PhaseProfile(
             phase=phase.phase,
             executions=phase.count,
+            unit=measured.unit,
             work=phase.work / phase.count,
             calls=tuple(
                 KernelCall(operator=operator, kernel=cost_name(operator, kernel), device_s=device_s)

@@ -31,6 +31,8 @@ from joulelab.workloads.network_cost import Loop
 from joulelab.workloads.program import Program
 
 MARK = "joulelab-call-"
+IN_A_ROW = 6
+"""Executions of a profile: one that warms up, and those that are timed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +78,17 @@ class Steps:
     """A phase's program, to be run once or some times.
 
     Attributes:
-        once: Runs it once; the device may still work when it returns.
+        once: Runs it once; the device may still work when it returns. It may be run
+            :data:`IN_A_ROW` times after a reset.
+        whole: Runs the phase.
         executions: How often a phase runs it.
-        reset: Brings the state to where a middle execution finds it.
+        reset: Brings the state to where a late execution finds it.
         network: Its modules; ``None`` where it has none of its own.
         around: What is entered around it.
     """
 
     once: Callable[[], object]
+    whole: Callable[[], object]
     executions: int = 1
     reset: Callable[[], object] = lambda: None
     network: torch.nn.Module | None = None
@@ -97,7 +102,7 @@ def steps_of(workload: Workload[Any], phase: str) -> Steps:
         ConfigError: If it runs nothing in this process that can be followed.
     """
     if isinstance(workload, Program) and workload.call is not None:
-        return Steps(once=workload.call)
+        return Steps(once=workload.call, whole=workload.call)
     if not isinstance(workload, TorchWorkload) or not workload.prepared_programs:
         raise ConfigError(
             f"{type(workload).__name__} runs no program of PyTorch in this process, so its calls "
@@ -111,17 +116,31 @@ def steps_of(workload: Workload[Any], phase: str) -> Steps:
     )
     shared: dict[str, Any] = {"network": workload.prepared_network, "around": around}
     if isinstance(program, Loop):
-        middle = program.num_steps // 2
-        return Steps(
-            once=lambda: program.step(middle),
-            executions=program.num_steps * workload.executions(phase),
-            reset=lambda: program.skip_to(middle),
-            **shared,
-        )
+        return _of_loop(program, workload.executions(phase), shared)
     generation = getattr(program, "__self__", None)
     if phase == "decode" and isinstance(generation, Generation):
         return _decode(generation, workload.settings.new_tokens, shared)
-    return Steps(once=program, executions=workload.executions(phase), **shared)
+    executions = workload.executions(phase)
+    return Steps(once=program, whole=program, executions=executions, **shared)
+
+
+def _of_loop(loop: Loop, times: int, shared: Mapping[str, Any]) -> Steps:
+    """Return the last steps of a loop, one after the other: their state is that of a row."""
+    index = 0
+
+    def reset() -> None:
+        nonlocal index
+        index = max(0, loop.num_steps - IN_A_ROW)
+        loop.skip_to(index)
+
+    def once() -> None:
+        nonlocal index
+        if index == loop.num_steps:
+            reset()
+        loop.step(index)
+        index += 1
+
+    return Steps(once=once, whole=loop, executions=loop.num_steps * times, reset=reset, **shared)
 
 
 def _decode(generation: Generation, new_tokens: int, shared: Mapping[str, Any]) -> Steps:
@@ -132,7 +151,13 @@ def _decode(generation: Generation, new_tokens: int, shared: Mapping[str, Any]) 
         if middle:
             generation.lengthen(middle)
 
-    return Steps(once=lambda: generation.step(middle), executions=new_tokens, reset=reset, **shared)
+    return Steps(
+        once=lambda: generation.step(middle),
+        whole=generation.decode,
+        executions=new_tokens,
+        reset=reset,
+        **shared,
+    )
 
 
 class CallRecorder(Recorder):  # type: ignore[no-untyped-call]

@@ -85,7 +85,7 @@ class TorchPlayer:
 
 def _without_program(steps: Steps) -> Steps:
     """Return steps that hold on to no network."""
-    return Steps(once=lambda: None, around=steps.around)
+    return Steps(once=lambda: None, whole=lambda: None, around=steps.around)
 
 
 @dataclass(slots=True, kw_only=True)

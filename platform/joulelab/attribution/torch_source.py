@@ -18,14 +18,15 @@ from torch.profiler import ProfilerActivity, profile
 from typing_extensions import override
 
 from joulelab.attribution.kineto import Launches, read_trace
+from joulelab.attribution.metered import Metered
 from joulelab.attribution.profile import KernelCall, PhaseProfile, ProfileSource
-from joulelab.attribution.torch_calls import MARK, RecordedCall, Steps, record, steps_of
+from joulelab.attribution.torch_calls import IN_A_ROW, MARK, RecordedCall, Steps, record, steps_of
 from joulelab.core.measurement import Measurement
 from joulelab.workloads.base import Workload
 
 _WARM_S = 0.7
 """Clocks and caches of a busy GPU settle within this time."""
-_TIMED = 5
+_TIMED = IN_A_ROW - 1
 """Executions whose kernels are timed."""
 _MOST_LAUNCHES = 200_000
 _OVERLAP = 1.02
@@ -51,7 +52,7 @@ class TorchSource(ProfileSource):
 
     def _profile(self, phase: str, measured: Measurement) -> PhaseProfile:
         steps = steps_of(self._workload, phase)
-        executed_s = self._work(phase, steps) * measured.time_per_unit_s
+        executed_s = self._work(phase, steps) * Metered.of(measured, static_w=0.0).time_s
         marked = marked_launches(steps)
         timed, notes = timed_launches(steps, marked, executed_s)
         calls = tuple(
@@ -68,6 +69,7 @@ class TorchSource(ProfileSource):
         return PhaseProfile(
             phase=phase,
             executions=steps.executions,
+            unit=measured.unit,
             work=self._work(phase, steps),
             calls=calls,
             stray_s=float(timed[marked.owner < 0].sum()),
@@ -134,12 +136,15 @@ def timed_launches(
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """Return the time of each marked launch in a warm run, and what could not be told."""
     num = len(marked.names)
-    warm = min(int(_WARM_S / executed_s) + 1, max(1, _MOST_LAUNCHES // num))
+    phase_s, phase_launches = executed_s * steps.executions, num * steps.executions
+    warm = min(int(_WARM_S / phase_s) + 1, max(1, _MOST_LAUNCHES // phase_launches))
 
     def run() -> None:
         with steps.around():
+            for _ in range(warm):
+                steps.whole()
             steps.reset()
-            for _ in range(warm + _TIMED):
+            for _ in range(IN_A_ROW):
                 steps.once()
             torch.cuda.synchronize()
 
