@@ -14,6 +14,9 @@ import ray
 from ray.exceptions import RayTaskError
 
 import joulelab
+from joulelab.attribution.attribution import Attribution
+from joulelab.attribution.session import Asked
+from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress, DeviceIdentity
 from joulelab.core.trial import Trial
 from joulelab.errors import DeviceError, JouleLabError
@@ -119,6 +122,16 @@ class GpuActor:
             self._trial = None
         return report
 
+    @ray.method(concurrency_group="measure")
+    def attribute(self, configuration: Configuration, method: Asked) -> Attribution:
+        """Say where the energy of a program goes; nothing is stored.
+
+        Raises:
+            JouleLabError: If it cannot be found out; says why.
+        """
+        self._worker.open()
+        return self._worker.attribute(configuration, method)
+
     @ray.method(concurrency_group="control")
     def status(self) -> ActorStatus:
         """Say what the actor is doing, while it does it."""
@@ -192,6 +205,15 @@ class Member:
         if self.readiness is None:
             raise ValueError(f"{self.uuid} is given {trial.name} before it is ready.")
         self.work.append((self._handle.measure.remote(trial, self.readiness.pid), trial))
+
+    def attribute(self, configuration: Configuration, method: Asked) -> Attribution:
+        """Have the actor say where the energy of a program goes.
+
+        Raises:
+            JouleLabError: What the actor raises.
+        """
+        found: Attribution = ray.get(self._handle.attribute.remote(configuration, method))
+        return found
 
     def release(self) -> Any:
         """Ask the actor to give its device back, or if it is busy, to store nothing more.

@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import ray
+from ray.exceptions import RayTaskError
 from rich.console import Console
 from typing_extensions import override
 
 from joulelab.analysis.search_wording import score_words
+from joulelab.attribution.attribution import Attribution
+from joulelab.attribution.session import Asked
+from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
 from joulelab.devices import DEVICES
 from joulelab.devices.choice import check_backend
-from joulelab.errors import ConfigError, one_line
+from joulelab.errors import ConfigError, JouleLabError, one_line
 from joulelab.hardware import GPUS
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
@@ -31,8 +35,9 @@ from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore
 from joulelab.tracking.study_lock import StudyLock
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.parcel import Parcel, pack
+from joulelab_actors.gpu_actor import Member
 from joulelab_actors.placement import Site, find_sites, simulated_sites
-from joulelab_actors.pool import Pool
+from joulelab_actors.pool import RELEASE_S, Pool
 from joulelab_actors.scoring import score_beside
 from joulelab_actors.session import Lifeline, connected
 
@@ -139,6 +144,20 @@ class Laboratory(AbstractLab[Site]):
             most_repeats=1 if self.trial_scheduler is None else SCHEDULED_REPEATS,
         )
         return TuneQueue(search, check, steering.run, most_repeats=steering.most_repeats)
+
+    @override
+    def attribute(
+        self, gpu: Site, how: WorkerSettings, asked: Configuration, method: Asked
+    ) -> Attribution:
+        member = Member(gpu, how)
+        try:
+            return member.attribute(asked, method)
+        except RayTaskError as error:
+            raise error.cause if isinstance(error.cause, JouleLabError) else error from None
+        finally:
+            if (call := member.release()) is not None:
+                ray.wait([call], timeout=RELEASE_S)
+            member.kill()
 
     @override
     def watch(self, study: str) -> Lifeline:

@@ -40,7 +40,8 @@ from joulelab_actors.placement import Site
 _AHEAD = 2  # one trial under way and one waiting, so that a GPU never waits for the driver
 _NAME_TIMEOUT_S = 15.0
 _LOOK_S = 1.0
-_RELEASE_S = 5.0
+RELEASE_S = 5.0
+"""Longest wait for actors to give their devices back."""
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class Pool(WorkerPool):
         members, self._members = list(self._members.values()), {}
         releases = [call for member in members if (call := member.release()) is not None]
         if releases:
-            ray.wait(releases, num_returns=len(releases), timeout=_RELEASE_S)
+            ray.wait(releases, num_returns=len(releases), timeout=RELEASE_S)
         for member in members:
             member.kill()
         self._store.close()

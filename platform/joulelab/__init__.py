@@ -8,6 +8,7 @@
 
     print(joulelab.measure(step))               # a call of it, with its error bar
     joulelab.sweep(step, every=8).report("sweep.html")   # over the clocks of the GPU
+    print(joulelab.attribute(network, (images,)))        # by component, layer and kernel
 
 The package has no Ray and no MLflow in its import path: everything here runs in
 one process on one machine. Distribution lives in :mod:`joulelab_actors`.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from joulelab.errors import ConfigError
 
 if TYPE_CHECKING:
+    from joulelab.attributor import attribute
     from joulelab.core.configuration import Configuration
     from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
     from joulelab.core.energy import EnergyWindow
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from joulelab.seeker import search
     from joulelab.study.budget import Budget
     from joulelab.study.lab import Lab
+    from joulelab.tracing.regions import region
     from joulelab.workloads.base import Workload
 
 __all__ = [
@@ -52,8 +55,10 @@ __all__ = [
     "Window",
     "Workload",
     "WorkloadCost",
+    "attribute",
     "measure",
     "measured",
+    "region",
     "search",
     "sweep",
 ]
@@ -74,8 +79,10 @@ _HOMES = {
     "Window": "monitor",
     "Workload": "workloads.base",
     "WorkloadCost": "core.cost",
+    "attribute": "attributor",
     "measure": "runner",
     "measured": "monitor",
+    "region": "tracing.regions",
     "search": "seeker",
     "sweep": "runner",
 }

@@ -70,7 +70,7 @@ LAYERS = [
     ["tracking"],
     ["analysis"],
     ["study", "integrations"],
-    ["runner", "seeker", "testing"],
+    ["attributor", "runner", "seeker", "testing"],
     ["cli"],
 ]
 

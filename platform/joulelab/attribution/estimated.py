@@ -7,8 +7,9 @@ import numpy as np
 from scipy.sparse import csr_array  # type: ignore[import-untyped]
 from typing_extensions import override
 
-from joulelab.attribution.prices import Prices, Pricing, prior_of
+from joulelab.attribution.prices import Array, Prices, Pricing, prior_of
 from joulelab.attribution.profile import PhaseProfile
+from joulelab.attribution.reconcile import Solution
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import MeasurementError
@@ -16,10 +17,10 @@ from joulelab.estimator.pricing import predict
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.program import Operator, ProgramPhase, TracedModel
 
-KIND = 0.2
-"""How far the estimator's power of a kind of kernel is off, one standard deviation."""
-COMMON = 0.1
-"""The part of that which all kinds share."""
+_LEAST_W = 5.0
+KERNEL, KIND, COMMON = 0.2, 0.2, 0.15
+"""How far the power of a kernel is from that of its class, of a class from the estimator's, and of
+all classes from it: one standard deviation each, relative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,9 @@ class Estimated(Pricing):
     method = "classes"
 
     def __init__(self, calls: Mapping[str, Sequence[EstimatedCall]], static_w: float) -> None:
-        self._power = _power_by_class(calls, static_w)
+        self._power = {
+            phase: _power_by_class(each, static_w) for phase, each in calls.items() if each
+        }
 
     @override
     def prices(
@@ -79,37 +82,65 @@ class Estimated(Pricing):
     ) -> Prices:
         if not self._power:
             raise MeasurementError("The estimator knows no kernel of the program.")
-        names = tuple(self._power)
-        places = {name: place for place, name in enumerate(names)}
-        usual = int(np.argsort([self._power[name] for name in names])[len(names) // 2])
-        dynamic_w = np.array([self._power[name] for name in names])
-        prior = prior_of(dynamic_w, np.maximum(KIND * dynamic_w, 1.0), COMMON)
-        holds = {one.phase: self._holds(one, places, usual) for one in profiles}
-        return Prices(names=names, prior=prior, holds=holds)
+        kernels = {
+            (profile.phase, call.kernel): kernel_class(call.operator)
+            for profile in profiles
+            for call in profile.calls
+        }
+        places = {kernel: place for place, kernel in enumerate(kernels)}
+        dynamic_w = np.array(
+            [self._watts(phase, name) for (phase, _), name in kernels.items()], dtype=np.float64
+        )
+        return Prices(
+            names=tuple(f"{phase}: {kernel}" for phase, kernel in kernels),
+            prior=_prior(dynamic_w, [(phase, name) for (phase, _), name in kernels.items()]),
+            holds={one.phase: _holds(one, places) for one in profiles},
+        )
 
-    def _holds(self, profile: PhaseProfile, places: Mapping[str, int], usual: int) -> csr_array:
-        columns = [places.get(kernel_class(call.operator), usual) for call in profile.calls]
-        seconds = [call.device_s for call in profile.calls]
-        starts = np.arange(len(columns) + 1)
-        return csr_array((seconds, columns, starts), shape=(len(columns), len(places)))
+    def _watts(self, phase: str, name: str) -> float:
+        """Return the power of a class in a phase; that of the phase's others if it is unknown."""
+        known = self._power.get(phase) or next(iter(self._power.values()))
+        return known.get(name, float(np.median(list(known.values()))))
+
+
+def _prior(dynamic_w: Array, classes: Sequence[tuple[str, str]]) -> Solution:
+    """Return powers with what is unsure of each kernel, of its class in a phase, and of all."""
+    prior = prior_of(dynamic_w, np.maximum(KERNEL * dynamic_w, _LEAST_W), COMMON)
+    alike = np.array([[one == other for other in classes] for one in classes])
+    shared_w = KIND * dynamic_w
+    covariance = prior.covariance + alike * np.outer(shared_w, shared_w)
+    return Solution(prices=prior.prices, covariance=covariance)
+
+
+def _holds(profile: PhaseProfile, places: Mapping[tuple[str, str], int]) -> csr_array:
+    columns = [places[profile.phase, call.kernel] for call in profile.calls]
+    seconds = [call.device_s for call in profile.calls]
+    starts = np.arange(len(columns) + 1)
+    return csr_array((seconds, columns, starts), shape=(len(columns), len(places)))
 
 
 def kernel_class(operator: Operator) -> str:
-    """Return the class of activity of an operator: its kind, and how much it computes per byte."""
-    intensity = operator.flop / operator.moved_b if operator.moved_b else 0.0
+    """Return the class of activity of an operator: its kind, its bytes, and its work per byte."""
+    size = _level(operator.moved_b, _SIZES_B)
     if operator.shape is None:
-        return operator.kind
-    level = "low" if intensity < 30 else "middle" if intensity < 150 else "high"
-    return f"{operator.kind}, {level} intensity"
+        return f"{operator.kind}, {size} size"
+    intensity = operator.flop / operator.moved_b if operator.moved_b else 0.0
+    return f"{operator.kind}, {size} size, {_level(intensity, _INTENSITIES)} intensity"
 
 
-def _power_by_class(
-    calls: Mapping[str, Sequence[EstimatedCall]], static_w: float
-) -> dict[str, float]:
+_SIZES_B = (1e5, 3e6)
+_INTENSITIES = (30.0, 150.0)
+"""Operations per byte: below the first, memory sets the pace; above the second, units do."""
+
+
+def _level(value: float, bounds: tuple[float, float]) -> str:
+    return "low" if value < bounds[0] else "middle" if value < bounds[1] else "high"
+
+
+def _power_by_class(calls: Sequence[EstimatedCall], static_w: float) -> dict[str, float]:
     totals: dict[str, list[float]] = {}
-    for each in calls.values():
-        for call in each:
-            total = totals.setdefault(kernel_class(call.operator), [0.0, 0.0])
-            total[0] += call.energy_j - static_w * call.device_s
-            total[1] += call.device_s
+    for call in calls:
+        total = totals.setdefault(kernel_class(call.operator), [0.0, 0.0])
+        total[0] += call.energy_j - static_w * call.device_s
+        total[1] += call.device_s
     return {name: max(0.0, joules / seconds) for name, (joules, seconds) in totals.items()}

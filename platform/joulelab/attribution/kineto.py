@@ -129,9 +129,9 @@ class _Ranges:
     """Named intervals on the threads of the host."""
 
     names: list[str] = field(default_factory=list)
-    start: array[float] = field(default_factory=lambda: array("d"))
-    stop: array[float] = field(default_factory=lambda: array("d"))
-    thread: array[int] = field(default_factory=lambda: array("q"))
+    start: "array[float]" = field(default_factory=lambda: array("d"))
+    stop: "array[float]" = field(default_factory=lambda: array("d"))
+    thread: "array[int]" = field(default_factory=lambda: array("q"))
 
     def add(self, event: Mapping[str, Any], thread: int) -> None:
         self.names.append(event["name"])

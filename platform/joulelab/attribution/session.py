@@ -44,6 +44,7 @@ class Session:
         control: Who may turn its knobs; ``None`` for this process itself.
         procedure: How the whole is metered.
         report: Is told what is being done.
+        bench: Measures on the device; by default one that is made of the others.
     """
 
     def __init__(
@@ -53,13 +54,15 @@ class Session:
         control: Control | None = None,
         procedure: Procedure | None = None,
         report: Callable[[str], object] = lambda _: None,
+        bench: Bench | None = None,
     ) -> None:
         self._device = device
         self._report = report
         self._replaying: int | None = None
         self._spec = spec_for(device.identity().name)
-        self._whole = procedure or Procedure()
-        self._bench = Bench(device, control=control, procedure=self._whole, report=self._tell)
+        self._bench = bench or Bench(
+            device, control=control, procedure=procedure, report=self._tell
+        )
 
     def _tell(self, step: str) -> None:
         """Pass on what the bench does; of a replay, which kernel it is at."""

@@ -9,17 +9,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import tyro
 from rich.console import RenderableType
 
-from joulelab.analysis.attributed.table import (
-    answer,
-    closure_words,
-    component_table,
-    content,
-    frame,
-    kernel_table,
-    layer_table,
-    method_words,
-    notes,
-)
+from joulelab.analysis.attributed.table import content, frame, lines
 from joulelab.analysis.table import check_target
 from joulelab.attribution.attribution import Attribution
 from joulelab.attribution.session import Asked, Session
@@ -87,18 +77,7 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
         return int(not all(phase.is_reconciled for phase in found.phases))
 
     def _shown(self, found: Attribution) -> Iterable[RenderableType]:
-        for phase in found.phases:
-            yield answer(found, phase)
-            yield component_table(phase)
-            if self.layers:
-                yield layer_table(phase)
-            if self.kernels:
-                yield kernel_table(phase)
-            yield closure_words(phase) + "\n"
-        yield from notes(found)
-        yield method_words(found)
-        if any(share.is_supposed for phase in found.phases for share in phase.by_kernel):
-            yield "* mostly priced by its like, not measured."
+        yield from lines(found, layers=self.layers, kernels=self.kernels)
         if self.out is not None:
             yield f"Written to {self.out}."
         else:

@@ -13,6 +13,7 @@ from joulelab.errors import ConfigError
 from joulelab.registry import unknown_name
 
 STUDIES = {
+    "attribution": "attribution.py",
     "baseline": "baseline.py",
     "batch": "batch_scaling.py",
     "diffusion": "diffusion_study.py",

@@ -10,6 +10,9 @@ from typing import Generic, TypeVar
 
 from rich.console import Console
 
+from joulelab.attribution.attribution import Attribution
+from joulelab.attribution.session import Asked
+from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
@@ -147,6 +150,17 @@ class AbstractLab(ABC, Generic[Gpu]):
 
         Raises:
             ConfigError: If the outputs cannot be scored, or the baseline's have no score.
+        """
+
+    @abstractmethod
+    def attribute(
+        self, gpu: Gpu, how: WorkerSettings, asked: Configuration, method: Asked
+    ) -> Attribution:
+        """Say where the energy of a program goes on a GPU.
+
+        Raises:
+            ConfigError: If it cannot be carried out as asked for.
+            MeasurementError: If a phase could not be metered; says why.
         """
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Where a study of this process runs, on what, and where its results go."""
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +9,9 @@ from rich.console import Console
 from typing_extensions import override
 
 from joulelab.analysis.search_wording import score_words
+from joulelab.attribution.attribution import Attribution
+from joulelab.attribution.session import Asked
+from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
@@ -24,7 +27,7 @@ from joulelab.study.gpu import StudyGpu
 from joulelab.study.ledger import StudySummary
 from joulelab.study.pool import LocalPool
 from joulelab.study.progress import announced
-from joulelab.study.worker import WorkerSettings
+from joulelab.study.worker import GpuWorker, WorkerSettings
 from joulelab.tracking.addresses import connectable
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
@@ -107,6 +110,13 @@ class Lab(AbstractLab[StudyGpu]):
             scores = score_space(space, metric=metric)
         console.print(score_words(space, scores), soft_wrap=True, highlight=False, markup=False)
         return scores
+
+    @override
+    def attribute(
+        self, gpu: StudyGpu, how: WorkerSettings, asked: Configuration, method: Asked
+    ) -> Attribution:
+        with closing(GpuWorker(gpu.address, how)) as worker:
+            return worker.attribute(asked, method)
 
     @override
     def strategy(self, name: str) -> MakeStrategy:

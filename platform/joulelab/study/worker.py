@@ -9,7 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from joulelab.attribution.attribution import Attribution
+from joulelab.attribution.session import Asked, Session
 from joulelab.bench import Bench
+from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress, DeviceIdentity
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
@@ -128,6 +131,15 @@ class GpuWorker:
             measuring_s=self._measured_s - start_s,
             between_s=between_s,
         )
+
+    def attribute(self, configuration: Configuration, method: Asked) -> Attribution:
+        """Say where the energy of a program goes; nothing is stored.
+
+        Raises:
+            JouleLabError: If it cannot be found out; says why.
+        """
+        session = Session(self._open_device(), bench=self._open_bench())
+        return session.attribute(configuration, method)
 
     def abandon(self) -> None:
         """Store nothing from now on: whoever is told so can read the store for the last time."""

@@ -1,6 +1,7 @@
 """Attributions as pictures: an icicle of joules, and components over the depth of the network."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ _COLOURS = (
 )
 _SMALLEST = 0.004
 """Parts below this share of the whole are drawn without a name of their own."""
-_LETTERS = 120.0
+_LETTERS = 150.0
 """Letters that a row as wide as the figure has room for."""
 
 
@@ -98,12 +99,13 @@ def _draw(axes: Axes, row: int, boxes: Sequence[_Box], phase: PhaseAttribution) 
 
 
 def _name(axes: Axes, row: int, box: _Box, phase: PhaseAttribution) -> None:
-    room = int(box.width * _LETTERS)
     energy = brief(box.energy_j / phase.profile.work, f"J/{phase.unit}")
-    lines = [box.name, f"{energy}, {box.energy_j / phase.energy_j:.0%}"]
-    if len(box.name) > room:
+    share = f"{box.energy_j / phase.energy_j:.0%}"
+    room = int(box.width * _LETTERS)
+    name = wrap(box.name, max(room, 1), break_long_words=False)
+    if max(map(len, name)) > room or len(name) > 3:
         return
-    text = "\n".join(line for line in lines if len(line) <= room)
+    text = "\n".join([*name, *(line for line in (energy, share) if len(line) <= room)])
     axes.text(
         box.left + box.width / 2, row + 0.47, text, ha="center", va="center", fontsize=8, color=INK
     )

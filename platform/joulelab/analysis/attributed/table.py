@@ -1,7 +1,9 @@
 """Attributions in words, as tables and as numbers."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
 
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from joulelab.analysis.quantities import brief, counted, decimals_for, si_scale
@@ -61,6 +63,32 @@ def method_words(found: Attribution) -> str:
 def notes(found: Attribution) -> list[str]:
     """Return what could not be told."""
     return [*found.notes, *(note for phase in found.phases for note in phase.profile.notes)]
+
+
+def lines(
+    found: Attribution, *, layers: bool = False, kernels: bool = False
+) -> Iterable[RenderableType]:
+    """Yield sentences and tables that tell an attribution."""
+    for phase in found.phases:
+        yield answer(found, phase)
+        yield component_table(phase)
+        if layers:
+            yield layer_table(phase)
+        if kernels:
+            yield kernel_table(phase)
+        yield closure_words(phase) + "\n"
+    yield from notes(found)
+    yield method_words(found)
+    if any(share.is_supposed for phase in found.phases for share in phase.by_kernel):
+        yield "* mostly priced by its like, not measured."
+
+
+def text(found: Attribution) -> str:
+    """Return an attribution as text."""
+    console = Console(width=100, highlight=False, record=True, file=StringIO())
+    for each in lines(found):
+        console.print(each, markup=False, soft_wrap=isinstance(each, str))
+    return console.export_text()
 
 
 def share_table(phase: PhaseAttribution, shares: Sequence[Share], head: str) -> Table:

@@ -1,0 +1,62 @@
+#!/usr/bin/env python
+"""Say where inside a network its energy goes: by component, layer, operator and kernel.
+
+A page, all parts as numbers, and a run in MLflow are written. On a GPU node, or on a cluster::
+
+    experiments/attribution.py --device nvml --observe-only llama --model llama-3-8b
+    ray job submit --runtime-env cluster/runtime_env.yaml -- \
+        python experiments/attribution.py --device nvml vit --batch 64
+"""
+
+from joulelab.cli.errors import exit_code, quiet_start
+
+quiet_start(__name__)
+
+import sys
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Generic, TypeVar
+
+import tyro
+
+import joulelab
+from joulelab.analysis.attributed.files import deliver, write_all
+from joulelab.attribution.session import Asked
+from joulelab.cli.workload_choice import parse_with_workload
+from joulelab.workloads.llama import LlamaSettings
+from joulelab_actors.laboratory import Laboratory
+
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeEnergy(Generic[Settings]):
+    """Say where inside a network its energy goes.
+
+    Attributes:
+        workload: What to run; its own options may follow it.
+        lab: Where it runs.
+        method: How kernels are priced: replay measures each distinct one alone; classes takes the
+            estimator's power of their kind.
+    """
+
+    workload: Annotated[Settings, tyro.conf.arg(name="")]
+    lab: Annotated[Laboratory, tyro.conf.arg(name="")] = field(default_factory=Laboratory)
+    method: Asked = "auto"
+
+
+def main(config: AttributeEnergy[object]) -> int:
+    """Attribute, write, deliver and print; 1 if parts and meter contradict each other."""
+    study = joulelab.attribute(config.workload, method=config.method, lab=config.lab)
+    files = write_all(study.found, study.folder)
+    print(study)
+    if config.lab.store_uri is not None:
+        deliver(study.found, config.lab.store_uri, files[0])
+    print(f"Written: {', '.join(map(str, files))}")
+    return int(not all(phase.is_reconciled for phase in study.found.phases))
+
+
+if __name__ == "__main__":
+    default = AttributeEnergy(workload=LlamaSettings())
+    parse = partial(parse_with_workload, AttributeEnergy, default=default)
+    sys.exit(exit_code(lambda: main(parse(description=__doc__)), name="attribution"))

@@ -1,0 +1,87 @@
+"""A user's ``torch.nn.Module`` with the arguments of a call, as a workload."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, ClassVar
+
+import torch
+from torch._guards import active_fake_mode
+from torch.utils._pytree import tree_map
+from typing_extensions import override
+
+from joulelab.errors import ConfigError
+from joulelab.tracing.trace import fake_network
+from joulelab.workloads.network import NetworkSettings, NetworkWorkload, Programs
+
+_PRECISIONS = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+}
+
+
+class OwnModule(NetworkWorkload[NetworkSettings]):
+    """Calls a module that exists already; a call is its unit of work."""
+
+    settings_type: ClassVar = NetworkSettings
+    unit: ClassVar[str] = "call"
+    target: ClassVar[tuple[torch.nn.Module, tuple[Any, ...], Mapping[str, Any]]]
+
+    @property
+    @override
+    def title(self) -> str:
+        return f"{type(self.target[0]).__name__} in {self.settings.precision}"
+
+    @override
+    def network(self, device: Any) -> Any:
+        module = self.target[0]
+        return module if active_fake_mode() is None else fake_network(lambda: deepcopy(module))
+
+    @override
+    def programs(self, network: Any, device: Any) -> Programs:
+        _, args, kwargs = self.target
+        if active_fake_mode() is not None:
+            args, kwargs = tree_map(_without_memory, (args, dict(kwargs)))
+        return {"forward": lambda: network(*args, **kwargs)}
+
+    @override
+    def work(self, phase: str) -> float:
+        return 1.0
+
+    @override
+    def executions(self, phase: str) -> int:
+        return 1
+
+
+def module_workload(
+    module: object, inputs: Sequence[Any] | Mapping[str, Any]
+) -> NetworkWorkload[NetworkSettings]:
+    """Return a workload that calls ``module`` with ``inputs``.
+
+    Raises:
+        ConfigError: If it is no module, or of a number format that is not known.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise ConfigError(
+            f"inputs are for a torch.nn.Module, got a {type(module).__name__}; leave them out."
+        )
+    dtype = next((each.dtype for each in module.parameters()), torch.float32)
+    if dtype not in _PRECISIONS:
+        raise ConfigError(f"The module's parameters must be of 16 to 64 bits, got {dtype}.")
+    is_named = isinstance(inputs, Mapping)
+    if isinstance(inputs, torch.Tensor):
+        inputs = (inputs,)
+    target = (module, () if is_named else tuple(inputs), inputs if is_named else {})
+    name = type(module).__name__
+    kind = type(name, (OwnModule,), {"target": target, "__module__": type(module).__module__})
+    made: NetworkWorkload[NetworkSettings] = kind.from_knobs(  # type: ignore[attr-defined]
+        {"precision": _PRECISIONS[dtype]}
+    )
+    return made
+
+
+def _without_memory(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)

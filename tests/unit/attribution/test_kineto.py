@@ -1,0 +1,107 @@
+"""Traces of PyTorch's profiler, read event by event."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from joulelab.attribution.kineto import read_trace
+from joulelab.errors import ConfigError
+
+
+def kernel(name, ts, dur, correlation, **args):
+    given = {"device": 0, "stream": 7, "correlation": correlation, "grid": [8, 1, 1],
+             "block": [128, 1, 1], "shared memory": 0, **args}  # fmt: skip
+    return {"ph": "X", "cat": "kernel", "name": name, "ts": ts, "dur": dur, "args": given}
+
+
+def host(cat, name, ts, dur, tid=1, **args):
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": tid,
+            "args": args}  # fmt: skip
+
+
+EVENTS = [
+    {"ph": "M", "name": "process_name", "args": {"name": "python [1]"}},
+    host("user_annotation", "outer", 0.0, 100.0),
+    host("user_annotation", "inner", 20.0, 30.0),
+    host("cpu_op", "aten::linear", 20.0, 25.0),
+    host("cpu_op", "aten::addmm", 22.0, 20.0),
+    host("cuda_runtime", "cudaLaunchKernel", 25.0, 5.0, correlation=1),
+    host("cuda_runtime", "cudaLaunchKernel", 60.0, 5.0, correlation=2),
+    host("cuda_runtime", "cudaLaunchKernel", 25.0, 5.0, tid=2, correlation=3),
+    host("cuda_runtime", "cudaStreamSynchronize", 90.0, 5.0, correlation=9),
+    kernel("gemm", 40.0, 10.0, 1),
+    kernel("add", 70.0, 2.0, 2),
+    kernel("gemm", 55.0, 12.0, 3),
+]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(events, name="trace.json", *, whole=True):
+        text = json.dumps({"schemaVersion": 1, "traceEvents": events, "traceName": "x"}, indent=1)
+        text = text if whole else text[: len(text) // 2]
+        path = tmp_path / name
+        if name.endswith(".gz"):
+            path.write_bytes(gzip.compress(text.encode()))
+        else:
+            path.write_text(text)
+        return path
+
+    return written
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_launches_come_in_order_with_their_range_and_operator(write, name):
+    launches = read_trace(write(EVENTS, name))
+
+    assert launches.names == ["gemm", "gemm", "add"]
+    assert launches.start_s == pytest.approx([0.0, 15e-6, 30e-6])
+    assert launches.duration_s == pytest.approx([10e-6, 12e-6, 2e-6])
+    ranges = [launches.ranges[place] if place >= 0 else None for place in launches.range]
+    assert ranges == ["inner", None, "outer"]
+    operators = [launches.operators[place] if place >= 0 else None for place in launches.operator]
+    assert operators == ["aten::linear", None, None]
+    assert launches.lost == 0
+
+
+def test_kernels_that_differ_in_their_grid_are_distinct(write):
+    events = [kernel("gemm", 0.0, 1.0, 1), kernel("gemm", 2.0, 1.0, 2, grid=[16, 1, 1])]
+    launches = read_trace(write(events))
+
+    assert len(launches.signatures) == 2
+    assert launches.signatures[1].grid == (16, 1, 1)
+
+
+def test_launches_whose_kernels_are_missing_are_counted(write):
+    launches = read_trace(write([event for event in EVENTS if event["name"] != "add"]))
+
+    assert launches.lost == 1
+
+
+def test_a_trace_longer_than_a_piece_is_read_whole(write, monkeypatch):
+    monkeypatch.setattr("joulelab.attribution.kineto._PIECE", 97)
+    events = [kernel("k", 2.0 * index, 1.0, index) for index in range(50)]
+    launches = read_trace(write([EVENTS[1], *events]))
+
+    assert len(launches) == 50
+    assert np.diff(launches.start_s) == pytest.approx(np.full(49, 2e-6))
+
+
+def test_a_trace_that_is_cut_off_is_refused(write):
+    with pytest.raises(ConfigError, match="cut off"):
+        read_trace(write(EVENTS, whole=False))
+
+
+def test_a_trace_of_the_host_alone_is_refused(write):
+    with pytest.raises(ConfigError, match=r"ProfilerActivity\.CUDA"):
+        read_trace(write(EVENTS[:5]))
+
+
+def test_a_file_that_is_no_trace_is_refused(tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text('{"events": []}')
+
+    with pytest.raises(ConfigError, match="traceEvents"):
+        read_trace(path)
