@@ -38,12 +38,7 @@ class Metered:
         Raises:
             MeasurementError: If a finding voids it; says which.
         """
-        voiding = [finding for finding in read.findings if finding.reason not in BORNE]
-        if voiding or not read.windows:
-            raise MeasurementError(
-                f"{read.phase} could not be metered: "
-                + "; ".join(f"{finding.reason}: {finding.detail}" for finding in voiding)
-            )
+        require_metered(read)
         work = sum(window.work for window in read.windows)
         reading_u_j = float(np.linalg.norm([window.energy_u_j for window in read.windows])) / work
         dynamic_j = [(w.energy_j - static_w * w.duration_s) / w.work for w in read.windows]
@@ -55,6 +50,14 @@ class Metered:
         )
 
 
+def require_metered(read: Measurement) -> None:
+    """Raise :class:`MeasurementError`, which says why, if a finding voids what was read."""
+    voiding = [finding for finding in read.findings if finding.reason not in BORNE]
+    if voiding or not read.windows:
+        reasons = "; ".join(f"{finding.reason}: {finding.detail}" for finding in voiding)
+        raise MeasurementError(f"{read.phase} could not be metered: {reasons}")
+
+
 def static_power(measured: Mapping[str, Measurement], u: float) -> tuple[float, float]:
     """Return the power at rest, in watts, and its standard uncertainty.
 
@@ -63,8 +66,10 @@ def static_power(measured: Mapping[str, Measurement], u: float) -> tuple[float, 
         u: How far power at rest is from static power under load, relative.
 
     Raises:
-        MeasurementError: If it was not measured.
+        MeasurementError: If a phase could not be metered, or power at rest was not measured.
     """
+    for read in measured.values():
+        require_metered(read)
     idle = next((each.idle for each in measured.values() if each.idle is not None), None)
     if idle is None:
         raise MeasurementError("Attribution needs idle power; measure with idle_s above 0.")

@@ -1,0 +1,112 @@
+"""The ways in: from Python and from the command line."""
+
+import json
+
+import pytest
+import torch
+
+import joulelab
+from joulelab.cli.main import main
+from joulelab.errors import ConfigError, MeasurementError
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(1024)
+        self.mlp = torch.nn.Sequential(
+            torch.nn.Linear(1024, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 1024)
+        )
+
+    def forward(self, x):
+        with joulelab.region("residual path"):
+            return x + self.mlp(self.norm(x))
+
+
+@pytest.fixture
+def lab(tmp_path):
+    return joulelab.Lab(
+        device="simulated",
+        gpu="a100_sxm",
+        store=tmp_path / "store",
+        results_dir=tmp_path,
+        guard_socket=tmp_path / "guard" / "s",
+        progress=False,
+    )
+
+
+def test_a_module_of_the_users_own_is_attributed_with_its_region(lab, tmp_path):
+    network = torch.nn.Sequential(Block(), Block(), torch.nn.Linear(1024, 16)).half()
+    study = joulelab.attribute(network, (torch.randn(4096, 1024).half(),), lab=lab)
+
+    names = [share.name for share in study.components()]
+    assert "residual path" in names
+    assert "feed-forward" not in names  # the region is around it
+    frame = study.to_frame()
+    layers = frame[(frame["level"] == "layer") & frame["name"].isin(["0", "1"])]
+    assert layers["energy_per_unit_j"].iloc[0] == pytest.approx(
+        layers["energy_per_unit_j"].iloc[1], rel=1e-6
+    )
+    assert "forward takes " in str(study)
+    assert study.report(tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_several_phases_must_be_told_apart(replayed, tmp_path):
+    from joulelab.attributor import AttributionStudy
+
+    study = AttributionStudy(found=replayed[0], folder=tmp_path)
+
+    with pytest.raises(ConfigError, match="prefill, decode"):
+        study.components()
+    assert study.components("decode") == replayed[0].phase("decode").by_component
+
+
+def test_inputs_are_for_a_module(lab):
+    with pytest.raises(ConfigError, match=r"torch\.nn\.Module"):
+        joulelab.attribute(print, (1,), lab=lab)
+
+
+def test_what_is_no_network_is_refused_on_a_simulated_gpu(lab):
+    with pytest.raises(ConfigError, match="a workload that is a network"):
+        joulelab.attribute("gemm", lab=lab)
+
+
+def test_a_program_that_does_not_fit_says_so(lab):
+    with pytest.raises(MeasurementError, match="are needed"):
+        joulelab.attribute("llama", knobs={"model": "llama-2-13b", "batch": 512}, lab=lab)
+
+
+WORDS = ["attribute", "--device", "simulated", "--gpu", "a100_sxm", "--observe-only"]
+BLOOM = ["bloom", "--model", "bloom-560m", "--new-tokens", "4"]
+
+
+def test_the_command_prints_parts_and_writes_the_page(tmp_path, capsys):
+    out = tmp_path / "found.html"
+    words = [*WORDS, "--store", str(tmp_path), "--layers", "--kernels", "--out", str(out), *BLOOM]
+
+    assert main(words) == 0
+    told = capsys.readouterr()
+    assert "prefill takes " in told.out
+    assert "transformer.h.23" in told.out
+    assert f"Written to {out}" in told.out
+    assert "Replaying kernel 1: " in told.err
+    assert "</html>" in out.read_text()
+
+
+def test_the_command_answers_in_json(tmp_path, capsys):
+    words = [*WORDS, "--store", str(tmp_path), "--method", "classes", "--json", *BLOOM]
+
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["method"] == "classes"
+    assert {part["level"] for part in found["parts"]} == {
+        "component",
+        "layer",
+        "operator",
+        "kernel",
+    }
+
+
+def test_a_file_that_cannot_be_written_is_refused_first(tmp_path, capsys):
+    assert main([*WORDS, "--out", str(tmp_path / "found.txt"), *BLOOM]) == 2
+    assert "must end in .html or .csv" in capsys.readouterr().err

@@ -1,0 +1,100 @@
+"""Attributions as sentences, tables, numbers, plots and pages."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from joulelab.analysis.attributed.files import write_all
+from joulelab.analysis.attributed.page import page
+from joulelab.analysis.attributed.plots import depth_figure, icicle_figure
+from joulelab.analysis.attributed.table import closure_words, component_table, content, frame, text
+from joulelab.analysis.table import plain_cells
+from joulelab.attribution.attribution import GAPS, UNEXPLAINED
+
+
+def test_every_sentence_and_every_part_is_told(replayed):
+    told = text(replayed[0])
+
+    for phase in replayed[0].phases:
+        assert f"{phase.phase} takes " in told
+        for share in phase.by_component:
+            assert share.name in told
+    assert UNEXPLAINED in told
+    assert "each distinct kernel was replayed alone and metered" in told
+
+
+def test_a_table_has_one_unit_and_the_last_row_is_never_hidden(replayed):
+    phase = replayed[0].phase("decode")
+    heads, rows = plain_cells(component_table(phase))
+
+    assert heads[1] == "mJ/token"
+    assert [row[0] for row in rows[-2:]] == [GAPS, UNEXPLAINED]
+    assert sum(float(row[1].split()[0]) for row in rows) == pytest.approx(
+        1e3 * phase.energy_j / phase.profile.work, rel=2e-3
+    )
+
+
+def test_numbers_are_per_unit_of_work_at_every_level(replayed):
+    table = frame(replayed[0]).to_pandas()
+    decode = table[(table["phase"] == "decode") & (table["level"] == "component")]
+    phase = replayed[0].phase("decode")
+
+    assert set(table["level"]) == {"component", "layer", "operator", "kernel"}
+    assert decode["energy_per_unit_j"].sum() == pytest.approx(phase.energy_j / phase.profile.work)
+    assert decode["energy_share"].sum() == pytest.approx(1.0)
+
+
+def test_files_hold_what_was_found(replayed, tmp_path):
+    html, csv, whole = write_all(replayed[0], tmp_path / "made")
+
+    assert html.read_text() == page(replayed[0])
+    assert len(pd.read_csv(csv)) == len(frame(replayed[0]).rows)
+    read = json.loads(whole.read_text())
+    assert read["phases"][0]["closure"] == replayed[0].phases[0].closure
+    assert read == json.loads(json.dumps(content(replayed[0])))
+
+
+def test_a_page_shows_all_parts_and_needs_no_other_file(replayed):
+    made = page(replayed[0])
+
+    assert made.count("<svg") == 2 * len(replayed[0].phases)
+    assert "not explained" in made
+    assert "http" not in made.replace("http://www.w3.org", "")
+    assert replayed[0].device.uuid in made
+
+
+def test_an_icicle_is_as_wide_as_the_energy(replayed):
+    phase = replayed[0].phase("prefill")
+    (axes,) = icicle_figure(phase).axes
+    by_row = {}
+    for patch in axes.patches:
+        by_row.setdefault(patch.get_y(), []).append(patch)
+
+    assert sum(patch.get_width() for patch in by_row[1]) == pytest.approx(1.0)
+    gaps = phase.gaps.energy_j / sum(s.energy_j for s in phase.by_component if s.energy_j > 0)
+    assert sum(patch.get_width() for patch in by_row[0]) == pytest.approx(1 - gaps, abs=1e-3)
+
+
+def test_the_depth_shows_every_layer_at_its_energy(replayed):
+    phase = replayed[0].phase("prefill")
+    axes = depth_figure(phase).axes[0]
+    tops = {}
+    for patch in axes.patches:
+        place = round(patch.get_x() + patch.get_width() / 2)
+        tops[place] = max(tops.get(place, 0.0), patch.get_y() + patch.get_height())
+    layers = [share for share in phase.by_layer if ".h." in share.name]
+
+    assert len(tops) == 1 + len(layers)
+    scale = tops[1] / (layers[0].energy_j / phase.profile.work)
+    assert scale == pytest.approx(1e6, rel=1e-6)
+
+
+def test_parts_that_contradict_the_meter_are_said_to(replayed):
+    from dataclasses import replace
+
+    phase = replace(replayed[0].phases[0], deviation=-7.2, closure=0.31)
+
+    assert not phase.is_reconciled
+    assert "31.0% more" in closure_words(phase)
+    assert "not reconciled" in closure_words(phase)
