@@ -18,7 +18,7 @@ from joulelab.hardware.processor import Processor
 from joulelab.tracing.program import Operator, ProgramPhase, TracedModel
 
 _LEAST_W = 5.0
-KERNEL, KIND, COMMON = 0.2, 0.2, 0.15
+KERNEL, KIND, COMMON = 0.25, 0.25, 0.15
 """How far the power of a kernel is from that of its class, of a class from the estimator's, and of
 all classes from it: one standard deviation each, relative."""
 

@@ -25,8 +25,6 @@ from joulelab.workloads.base import Workload
 from joulelab.workloads.network import TorchWorkload
 from joulelab.workloads.program import Program
 
-NAME = "kernel-replay"
-"""What it is called among workloads."""
 _PLAYED_J = 3.0
 """Launches of about this energy are one execution of a kernel that a simulated GPU plays."""
 

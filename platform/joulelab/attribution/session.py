@@ -10,7 +10,7 @@ from joulelab.attribution.metered import Metered, static_power
 from joulelab.attribution.prices import Prices, Pricing
 from joulelab.attribution.profile import PhaseProfile, ProfileSource
 from joulelab.attribution.reconcile import Run, reconcile
-from joulelab.attribution.replay import NAME, ReplaySettings
+from joulelab.attribution.replay import Replay, ReplaySettings
 from joulelab.attribution.replayed import Replayed
 from joulelab.attribution.simulated_source import SimulatedSource
 from joulelab.attribution.traced import traced_program
@@ -25,6 +25,7 @@ from joulelab.errors import ConfigError, JouleLabError, MeasurementError
 from joulelab.hardware import spec_for
 from joulelab.hardware.processors import processor_of
 from joulelab.tracing.program import ProgramPhase
+from joulelab.workloads import WORKLOADS
 
 Asked = Literal["auto", "replay", "classes"]
 
@@ -32,6 +33,8 @@ REPLAY = Procedure(
     idle_s=3.0, warmup_min_s=0.4, warmup_max_s=0.6, window_s=0.4, min_windows=2, limit_s=1.0
 )
 """How replays are measured: kernels are steady within tenths of a second, and there are many."""
+_REPLAY = "kernel-replay"
+"""What replays are called among this process's programs."""
 _STATIC = 0.03
 """How far idle power is from static power under load, one standard deviation: it is colder."""
 
@@ -165,7 +168,8 @@ class Session:
         settings = ReplaySettings(
             program=configuration.workload, knobs=json.dumps(dict(configuration.knobs))
         )
-        asked = Configuration.of(NAME, settings, configuration.point)
+        asked = Configuration.of(_REPLAY, settings, configuration.point)
+        WORKLOADS.programs.hold(_REPLAY, Replay)
         self._replaying = 0
         try:
             records = self._bench.measure(_trial(asked), procedure=REPLAY)

@@ -6,12 +6,10 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rich.console import Console
 
-from joulelab.attribution.attribution import Attribution
-from joulelab.attribution.session import Asked
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.procedure import Procedure
@@ -32,6 +30,10 @@ from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.durable import check_folder
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads.parcel import Parcel
+
+if TYPE_CHECKING:  # it needs SciPy
+    from joulelab.attribution.attribution import Attribution
+    from joulelab.attribution.session import Asked
 
 Gpu = TypeVar("Gpu", bound=StudyGpu)
 
@@ -154,8 +156,8 @@ class AbstractLab(ABC, Generic[Gpu]):
 
     @abstractmethod
     def attribute(
-        self, gpu: Gpu, how: WorkerSettings, asked: Configuration, method: Asked
-    ) -> Attribution:
+        self, gpu: Gpu, how: WorkerSettings, asked: Configuration, method: "Asked"
+    ) -> "Attribution":
         """Say where the energy of a program goes on a GPU.
 
         Raises:

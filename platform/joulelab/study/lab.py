@@ -4,13 +4,12 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from typing_extensions import override
 
 from joulelab.analysis.search_wording import score_words
-from joulelab.attribution.attribution import Attribution
-from joulelab.attribution.session import Asked
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
@@ -32,6 +31,10 @@ from joulelab.tracking.addresses import connectable
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
 from joulelab.tracking.store import ResultStore
+
+if TYPE_CHECKING:  # it needs SciPy
+    from joulelab.attribution.attribution import Attribution
+    from joulelab.attribution.session import Asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +116,8 @@ class Lab(AbstractLab[StudyGpu]):
 
     @override
     def attribute(
-        self, gpu: StudyGpu, how: WorkerSettings, asked: Configuration, method: Asked
-    ) -> Attribution:
+        self, gpu: StudyGpu, how: WorkerSettings, asked: Configuration, method: "Asked"
+    ) -> "Attribution":
         with closing(GpuWorker(gpu.address, how)) as worker:
             return worker.attribute(asked, method)
 

@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from joulelab.attribution.attribution import Attribution
-from joulelab.attribution.session import Asked, Session
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress, DeviceIdentity
@@ -26,6 +25,10 @@ from joulelab.guard.control import GuardedControl
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.parcel import Parcel, unpack
+
+if TYPE_CHECKING:  # it needs SciPy
+    from joulelab.attribution.attribution import Attribution
+    from joulelab.attribution.session import Asked
 
 _log = logging.getLogger(__name__)
 
@@ -132,12 +135,14 @@ class GpuWorker:
             between_s=between_s,
         )
 
-    def attribute(self, configuration: Configuration, method: Asked) -> Attribution:
+    def attribute(self, configuration: Configuration, method: "Asked") -> "Attribution":
         """Say where the energy of a program goes; nothing is stored.
 
         Raises:
             JouleLabError: If it cannot be found out; says why.
         """
+        from joulelab.attribution.session import Session  # SciPy is no part of what measuring needs
+
         session = Session(self._open_device(), bench=self._open_bench())
         return session.attribute(configuration, method)
 

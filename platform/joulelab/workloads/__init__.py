@@ -18,7 +18,6 @@ WORKLOADS = WorkloadRegistry(
         "digits-vit": "joulelab.workloads.digits:DigitsVit",
         "gemm": "joulelab.workloads.launch_loop:Gemm",
         "idle": "joulelab.workloads.idle:Idle",
-        "kernel-replay": "joulelab.attribution.replay:Replay",
         "llama": "joulelab.workloads.llama:Llama",
         "lstm": "joulelab.workloads.lstm:Lstm",
         "recorded": "joulelab.workloads.idle:Recorded",
