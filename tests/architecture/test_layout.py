@@ -64,7 +64,7 @@ LAYERS = [
     ["sampling"],
     ["power_models"],
     ["searching"],
-    ["bench", "guard", "monitor", "provenance", "running", "serving"],
+    ["bench", "governor", "guard", "monitor", "provenance", "running", "serving"],
     ["tracking"],
     ["analysis"],
     ["study", "integrations"],
