@@ -3,6 +3,8 @@
 from collections import deque
 from dataclasses import dataclass
 
+from joulelab.governor.observing import Observation
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -35,8 +37,21 @@ class Account:
         self._entries: deque[Entry] = deque()
         self._duration_s = self._work_s = self._energy_j = self._lost_waking_s = 0.0
 
-    def add(self, entry: Entry) -> None:
-        """Take in a stretch; those that are too old are dropped."""
+    def add(self, seen: Observation, work_s: float, *, is_transition: bool) -> None:
+        """Take in a window; those that are too old are dropped.
+
+        Args:
+            seen: The window.
+            work_s: Time that its work would have taken at the driver's own point.
+            is_transition: Whether the point in force was not the one chosen for what ran.
+        """
+        entry = Entry(
+            stop_s=seen.stop_s,
+            duration_s=seen.duration_s,
+            work_s=work_s,
+            is_transition=is_transition,
+            energy_j=seen.energy_j,
+        )
         self._entries.append(entry)
         self._count(entry, 1.0)
         while self._entries[0].stop_s < entry.stop_s - self._horizon_s:

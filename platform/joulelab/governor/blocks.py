@@ -4,6 +4,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from random import Random
 
+from joulelab.governor.observing import Observation
+from joulelab.governor.phase import Phase
+
+SETTLE_S = 0.3
+"""What a block begins with and does not count: the point of the one before is still in force."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Sums:
@@ -34,7 +40,6 @@ class Block:
         is_on: Whether it is governed.
         start_s: When it begins.
         by_phase: What was done in it, by the number of the phase.
-        unknown_s: Time of which no phase is known.
         progress: Units of work that the program reported in it.
         duration_s: Time that was looked at.
         energy_j: Energy of that time.
@@ -44,11 +49,32 @@ class Block:
     is_on: bool
     start_s: float
     by_phase: dict[int, Sums] = field(default_factory=lambda: defaultdict(Sums))
-    unknown_s: float = 0.0
     progress: float = 0.0
     duration_s: float = 0.0
     energy_j: float = 0.0
     spoilt: str = ""
+
+    def holds(self, seen: Observation) -> bool:
+        """Whether a window counts: its begin is when the point changes, and left out."""
+        return seen.start_s >= self.start_s + SETTLE_S
+
+    def add(self, seen: Observation, phase: Phase, speed: float | None) -> None:
+        """Take in a window of a phase.
+
+        Args:
+            seen: The window.
+            phase: What ran.
+            speed: How fast its work went, over the driver's own point; ``None`` if unknown.
+        """
+        if not self.holds(seen):
+            return
+        self.duration_s += seen.duration_s
+        self.energy_j += seen.energy_j
+        if speed is not None:
+            reference = phase.reference
+            unit = 1.0 if phase.is_idle or reference is None else reference.speed.mean
+            work = speed * unit * seen.duration_s
+            self.by_phase[phase.number].add(seen.duration_s, work, seen.energy_j)
 
 
 class Schedule:

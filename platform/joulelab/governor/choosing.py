@@ -56,6 +56,13 @@ class Chooser:
             cost_j = (power_w + self._price_w(power_w)) / speed
             self._strategy.note(phase, curves.points.index(point), cost_j)
 
+    def expected_speed(self, phase: Phase, sm_clock_mhz: float, *, now: float) -> float:
+        """Return how fast a phase goes at a clock, over the driver's own; ``now`` if unknown."""
+        curves = self._curves.get(phase.number, (0.0, 0, None))[2]
+        if curves is None:
+            return now
+        return 1.0 / float(curves.time_at(np.array([sm_clock_mhz]))[0])
+
     def _choose(self, phase: Phase, phases: list[Phase], now_s: float) -> OperatingPoint:
         curves = self._expected(phase, now_s)
         if curves is None or self._is_stale(phase, now_s):

@@ -11,7 +11,7 @@ from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
 from joulelab.errors import DeviceLostError, JouleLabError
-from joulelab.governor.account import Account, Entry
+from joulelab.governor.account import Account
 from joulelab.governor.blocks import Block, Schedule
 from joulelab.governor.choosing import Chooser
 from joulelab.governor.law import BoardFigures
@@ -28,6 +28,8 @@ IN_FORCE_S = 0.15
 """A point counts as in force once it was set so long before a window began."""
 NOT_HELD_S = 2.0
 """A clock above the one that was set, for so long, is one that is not held."""
+BUDGET_S, SLOWEST_S = 5.0, 1.0
+"""Over how long looking is held to its budget, and the longest time between looks."""
 UNSTEADY_S, UNSTEADY_SHARE = 30.0, 0.5
 """A load of which so much of the time belongs to no phase is left to the driver."""
 
@@ -56,13 +58,15 @@ class Governor(Background):
     ) -> None:
         super().__init__(device, "The governor stopped")
         self.rules = rules
+        self.strategy = strategy
         self.device = device
         self.observing_only = "" if control is not None else "it was asked to"
         """Why nothing is set; empty while clocks are."""
         self.schedule: Schedule
         self.account = Account()
         self.num_changes = 0
-        self.throttled_s = 0.0
+        self.watched_s = self.throttled_s = 0.0
+        self.notes: list[str] = []
         self._control = control
         self._observer: Observer
         top_mhz, outlook = _outlook(device, rules)
@@ -73,15 +77,17 @@ class Governor(Background):
         self._streak = 0
         self._pending: list[tuple[Observation, Block, OperatingPoint]] = []
         self._steady: deque[tuple[float, bool]] = deque()
-        self._not_held_s = 0.0
-        self._progress = 0.0
+        self._not_held_s = self._progress = 0.0
+        self._last_speed = 1.0
+        self.period_s = rules.period_s
+        self._billed_s = self._billed_from_s = 0.0
 
     def start(self) -> Self:
         """Look and set until :meth:`stop`."""
-        now_s = self._clock.now_s()
+        self._billed_from_s = self._clock.now_s()
         rules = self.rules
         self.schedule = Schedule(
-            now_s, block_s=rules.block_s, off_share=rules.off_share, seed=rules.seed
+            self._billed_from_s, block_s=rules.block_s, off_share=rules.off_share, seed=rules.seed
         )
         self._observer = Observer(self.device)
         self._ticker = self._clock.every(rules.period_s, self._beat)
@@ -124,17 +130,37 @@ class Governor(Background):
             self._note(seen)
             self._set(self._wanted(seen.stop_s), seen)
 
+    @override
+    def _bill(self, cpu_s: float, _call_s: float) -> None:
+        """Look half as often where looking takes more than its share of a core."""
+        super()._bill(cpu_s, _call_s)
+        self._billed_s += cpu_s
+        now_s = self._clock.now_s()
+        passed_s = now_s - self._billed_from_s
+        if self._ticker is None or passed_s < BUDGET_S:
+            return
+        if self._billed_s > self.rules.cpu_budget * passed_s and self.period_s < SLOWEST_S:
+            self.period_s *= 2
+            self._ticker.set_period_s(self.period_s)
+            self.notes.append(
+                f"Looking took {100 * self._billed_s / passed_s:.1f} % of a core, so that looks "
+                f"are taken every {self.period_s:g} s, and a phase is recognised that much later."
+            )
+        self._billed_s, self._billed_from_s = 0.0, now_s
+
     def _note(self, seen: Observation) -> None:
         """Say which phase a window is of, and put it into all accounts."""
         block = self.schedule.block(seen.start_s)
-        block.progress += self._progress
-        self._progress = 0.0
+        reported, self._progress = self._progress, 0.0
+        if block.holds(seen):
+            block.progress += reported
         phase = self.recogniser.recognise(seen, self._point)
         self._streak = self._streak + 1 if phase is not None and phase is self._phase else 0
         self._phase = phase
         self._steady.append((seen.stop_s, phase is not None))
         while self._steady[0][0] < seen.stop_s - UNSTEADY_S:
             self._steady.popleft()
+        self.watched_s += seen.duration_s
         if seen.reasons & (CAPPED | HOT):
             self.throttled_s += seen.duration_s
         if phase is None:
@@ -167,27 +193,18 @@ class Governor(Background):
         speed = phase.relative_speed(self.recogniser.signature(seen))
         chosen = self.chooser.chosen.get(phase.number, self._point)
         for one, its_block, point in (*self._pending, (seen, block, self._point)):
-            share = 1.0 if speed is None else speed
-            if one is not seen and not phase.is_idle and point != self._point:
-                share = min(share, one.sm_clock_mhz / max(seen.sm_clock_mhz, 1.0))
-            unit = 1.0 if phase.is_idle or phase.reference is None else (phase.reference.speed.mean)
-            energy_j = one.power_w * one.duration_s
-            its_block.duration_s += one.duration_s
-            its_block.energy_j += energy_j
-            its_block.by_phase[phase.number].add(
-                one.duration_s, share * unit * one.duration_s, energy_j
-            )
+            share = speed
+            if one is not seen and speed is not None:
+                share = self.chooser.expected_speed(phase, one.sm_clock_mhz, now=speed)
+            if share is not None and self._pending and one is self._pending[0][0]:
+                share = (share + self._last_speed) / 2  # half of it was still the phase before
+            its_block.add(one, phase, share)
             if its_block.is_on:
-                self.account.add(
-                    Entry(
-                        stop_s=one.stop_s,
-                        duration_s=one.duration_s,
-                        work_s=min(1.0, share) * one.duration_s,
-                        is_transition=one is not seen or point != chosen,
-                        energy_j=energy_j,
-                    )
-                )
+                work = 1.0 if share is None else min(1.0, share)
+                is_transition = one is not seen or point != chosen
+                self.account.add(one, work * one.duration_s, is_transition=is_transition)
         self._pending.clear()
+        self._last_speed = 1.0 if speed is None else min(1.0, speed)
 
     def _wanted(self, now_s: float) -> OperatingPoint:
         """Return the point for now; the driver's own in its blocks, and while all is unsure."""

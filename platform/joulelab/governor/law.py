@@ -55,7 +55,7 @@ class BoardFigures:
                 ridge_mhz=0.68 * top_mhz,
                 slope_per_ghz=0.35 / span_ghz,
                 curvature_per_ghz2=0.0,
-                doubt=(0.4, 0.25, 0.15, 0.6),
+                doubt=(0.4, 0.25, 0.2, 0.9),
             )
         return cls(
             constant_w=spec.power.constant_w,

@@ -41,6 +41,11 @@ class Observation:
         return self.stop_s - self.start_s
 
     @property
+    def energy_j(self) -> float:
+        """Energy between the looks."""
+        return self.power_w * self.duration_s
+
+    @property
     def engine_active(self) -> float:
         """Share of the time in which any kernel ran."""
         return self.activity.gr_engine_active or 0.0

@@ -18,8 +18,8 @@ Label = Literal["idle", "prefill", "decode", "communication", "busy"]
 memory is busy, as in a decode; kernels run that do little of either, as in communication. Where a
 driver counts no activity, something runs or nothing does."""
 
-_FLOOR = 0.005
-"""Rates below this are taken for it: ratios of almost nothing say nothing."""
+_FLOOR = 0.01
+"""Rates below this share of all are taken for it: ratios of almost nothing say nothing."""
 _IDLE_ENGINE, _IDLE_RATE = 0.03, 0.02
 _LITTLE = 0.3
 _TOLERANCE, _ENGINE_TOLERANCE = 0.3, 1.2
@@ -98,9 +98,10 @@ class Signature:
 
 
 def _log_ratios(signature: Signature) -> tuple[float, float]:
-    tensor, plain, dram = (log(max(rate, _FLOOR)) for rate in signature.rates)
-    compute = log(max(signature.tensor + signature.plain, _FLOOR))
-    return compute - dram, plain - tensor
+    """Logarithms of operations per byte, and of plain ones per one of tensor units."""
+    least = _FLOOR * max(sum(signature.rates), _FLOOR)
+    tensor, plain, dram = (max(rate, least) for rate in signature.rates)
+    return log((tensor + plain) / dram), log(plain / tensor)
 
 
 def _log_odds(share: float) -> float:
