@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from joulelab.core.procedure import Procedure
     from joulelab.core.trace import PowerTrace
     from joulelab.errors import JouleLabError
+    from joulelab.governor.rules import Rules
+    from joulelab.governor.session import govern
     from joulelab.monitor import Monitor, Window, measured
     from joulelab.runner import measure, sweep
     from joulelab.searching.constraints import Constraint
@@ -49,9 +51,11 @@ __all__ = [
     "PhaseCost",
     "PowerTrace",
     "Procedure",
+    "Rules",
     "Window",
     "Workload",
     "WorkloadCost",
+    "govern",
     "measure",
     "measured",
     "search",
@@ -71,9 +75,11 @@ _HOMES = {
     "PhaseCost": "core.cost",
     "PowerTrace": "core.trace",
     "Procedure": "core.procedure",
+    "Rules": "governor.rules",
     "Window": "monitor",
     "Workload": "workloads.base",
     "WorkloadCost": "core.cost",
+    "govern": "governor.session",
     "measure": "runner",
     "measured": "monitor",
     "search": "seeker",

@@ -87,7 +87,7 @@ def compare(blocks: Sequence[Block], objective: Objective) -> Comparison:
         raise MeasurementError(
             f"A saving needs at least {FEWEST_BLOCKS} whole blocks that were governed and as many "
             f"that were left to the driver, got {len(on)} and {len(off)}; run longer, or take "
-            "shorter blocks (--rules.block-s) or a larger share of them (--rules.off-share)."
+            "shorter blocks (--block-s) or a larger share of them (--off-share)."
         )
     ratios = _by_progress if by_progress else _by_phase
     on_ratios = [ratios(block, off) for block in on]

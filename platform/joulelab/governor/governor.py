@@ -21,6 +21,7 @@ from joulelab.governor.phase import DEFAULT, Phase
 from joulelab.governor.recognition import Recogniser
 from joulelab.governor.rules import Rules
 from joulelab.governor.strategy import Strategy
+from joulelab.governor.tenants import Tenants
 from joulelab.hardware import spec_for
 from joulelab.sampling.background import Background
 
@@ -51,16 +52,25 @@ class Governor(Background):
         control: Who sets its clocks; ``None`` to set nothing and only observe.
         strategy: Who chooses.
         rules: What is asked for, and within what it must stay.
+        tenants: Who may be on the GPU; ``None`` for anybody.
+        why: Why nothing is set, where there is no ``control``.
     """
 
     def __init__(
-        self, device: Device, control: Control | None, strategy: Strategy, rules: Rules
+        self,
+        device: Device,
+        control: Control | None,
+        strategy: Strategy,
+        rules: Rules,
+        tenants: Tenants | None = None,
+        *,
+        why: str = "it was asked to observe only",
     ) -> None:
         super().__init__(device, "The governor stopped")
         self.rules = rules
         self.strategy = strategy
         self.device = device
-        self.observing_only = "" if control is not None else "it was asked to"
+        self.observing_only = "" if control is not None else why
         """Why nothing is set; empty while clocks are."""
         self.schedule: Schedule
         self.account = Account()
@@ -68,6 +78,7 @@ class Governor(Background):
         self.watched_s = self.throttled_s = 0.0
         self.notes: list[str] = []
         self._control = control
+        self._tenants = tenants
         self._observer: Observer
         top_mhz, outlook = _outlook(device, rules)
         self.recogniser = Recogniser(top_mhz)
@@ -157,6 +168,7 @@ class Governor(Background):
         phase = self.recogniser.recognise(seen, self._point)
         self._streak = self._streak + 1 if phase is not None and phase is self._phase else 0
         self._phase = phase
+        self._note_tenants(seen.stop_s, block)
         self._steady.append((seen.stop_s, phase is not None))
         while self._steady[0][0] < seen.stop_s - UNSTEADY_S:
             self._steady.popleft()
@@ -168,6 +180,21 @@ class Governor(Background):
             return
         self._learn(phase, seen)
         self._settle_accounts(phase, seen, block)
+
+    def _note_tenants(self, now_s: float, block: Block) -> None:
+        if self._tenants is not None and self._tenants.look(now_s):
+            pids = ", ".join(map(str, sorted(self._tenants.foreign)))
+            self.notes.append(
+                f"Another process came to the GPU (pid {pids}). While it is there the driver's "
+                "own clock is in force, and nothing is counted: counters show both programs."
+            )
+        if self.has_company:
+            block.spoilt = block.spoilt or "another process was on the GPU"
+
+    @property
+    def has_company(self) -> bool:
+        """Whether somebody else is on the GPU."""
+        return self._tenants is not None and bool(self._tenants.foreign)
 
     def _learn(self, phase: Phase, seen: Observation) -> None:
         phase.num_windows += 1
@@ -209,7 +236,9 @@ class Governor(Background):
     def _wanted(self, now_s: float) -> OperatingPoint:
         """Return the point for now; the driver's own in its blocks, and while all is unsure."""
         block = self.schedule.block(now_s)
-        if not block.is_on or self._phase is None or self.is_unsteady or self.observing_only:
+        if not block.is_on or self._phase is None or self.observing_only:
+            return DEFAULT
+        if self.is_unsteady or self.has_company:
             return DEFAULT
         return self.chooser.choose(self._phase, self.recogniser.phases, now_s)
 

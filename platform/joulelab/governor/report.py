@@ -10,6 +10,11 @@ from joulelab.governor.phase import Phase
 from joulelab.governor.rules import Rules
 from joulelab.objectives import without_quality
 
+UNSTEADY = (
+    "The load never became steady: most of the time belongs to no phase, since phases are shorter "
+    "than a look or no two are alike. It was left to the driver's own clock."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseReport:
@@ -75,6 +80,8 @@ def report(governor: Governor) -> GovernorReport:
     identity, rules = governor.device.identity(), governor.rules
     comparison, reason = _compared(governor)
     duration_s = governor.watched_s
+    if governor.is_unsteady:
+        governor.notes.append(UNSTEADY)
     phases = sorted(governor.recogniser.phases, key=lambda each: -each.duration_s)
     return GovernorReport(
         uuid=identity.uuid,
@@ -98,7 +105,7 @@ def _compared(governor: Governor) -> tuple[Comparison | None, str]:
     if not governor.rules.off_share:
         return None, (
             "No block was left to the driver, so there is nothing to compare with; give "
-            "--rules.off-share."
+            "--off-share."
         )
     if not governor.num_changes:
         return None, "The point was never changed, so there is nothing to compare."

@@ -118,8 +118,8 @@ def test_the_slowdown_that_is_inferred_is_that_of_the_simulator(tmp_path, gpu, l
 def test_a_run_without_blocks_to_compare_with_reports_no_saving(tmp_path):
     governed = play(tmp_path, "decode", "model", duration_s=30.0, off_share=0.0)
 
-    told = report(governed.governor)
+    found = report(governed.governor)
 
-    assert told.comparison is None
-    assert "nothing to compare with" in told.reason
-    assert [phase.name for phase in told.phases] == ["decode 1"]
+    assert found.comparison is None
+    assert "nothing to compare with" in found.reason
+    assert [phase.name for phase in found.phases] == ["decode 1"]

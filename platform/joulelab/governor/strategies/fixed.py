@@ -20,7 +20,7 @@ class Fixed(Strategy):
         if rules.fixed is None:
             raise ConfigError(
                 "The strategy fixed needs the value to set, in MHz of an SM clock or W of a power "
-                "limit (--rules.fixed 1410)."
+                "limit (--fixed 1410)."
             )
         self._value = rules.fixed
 
