@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from joulelab.devices.control import OwnControl
 from joulelab.devices.simulated import DriverStore, SimulatedDevice
+from joulelab.devices.simulated.board import Board
 from joulelab.governor import STRATEGIES
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import SimulatedLoad, stages_of
@@ -47,11 +48,15 @@ def play(folder, load, strategy=None, *, gpu="h200_sxm", duration_s=60.0, faults
     driver.clear_faults()
     driver.inject(*faults)
     device = SimulatedDevice(driver)
-    played = SimulatedLoad(device, stages_of(load) if isinstance(load, str) else load, seed=1)
+    stages = stages_of(load) if isinstance(load, str) else load
+    board = Board.of(driver.seed, driver.spec)
+    played = SimulatedLoad(device, stages, seed=1, board=board)
     governor = None
     if strategy is not None:
         asked = Rules(**{"off_share": 0.0, **rules})
-        governor = Governor(device, OwnControl(device), STRATEGIES[strategy](asked), asked).start()
+        chosen = STRATEGIES[strategy](asked)
+        chosen.watch(played)
+        governor = Governor(device, OwnControl(device), chosen, asked).start()
     start_j = device.read_energy_j()
     start_s = device.clock.now_s()
     played.play(duration_s)

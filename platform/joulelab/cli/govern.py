@@ -108,7 +108,13 @@ class Govern:
             )
         if self.duration_s is not None and not self.duration_s > 0:
             raise ConfigError(f"--duration-s must be positive, got {self.duration_s}.")
-        return STRATEGIES[self.strategy](self.rules)
+        kind = STRATEGIES[self.strategy]
+        if kind.needs_load and self.load is None:
+            raise ConfigError(
+                f"The strategy {self.strategy} must know what runs, as a simulated GPU does that "
+                "plays a load; give --load, or take another one."
+            )
+        return kind(self.rules)
 
     def _check_what_runs(self, address: DeviceAddress) -> None:
         if self.load is not None and is_hardware(address):
@@ -148,6 +154,7 @@ class Govern:
         if self.load is None:
             return govern_time(governor_of(device, control, strategy, Tenants(device)), duration_s)
         load = SimulatedLoad(device, stages_of(self.load), seed=self.rules.seed)
+        strategy.watch(load)
         governor = governor_of(device, control, strategy, Tenants(device, OwnProcesses()))
         return govern_load(governor, load, duration_s)
 

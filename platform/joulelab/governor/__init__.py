@@ -12,6 +12,8 @@ STRATEGIES: Registry[type[Strategy]] = Registry(
         "fixed": "joulelab.governor.strategies.fixed:Fixed",
         "race-to-idle": "joulelab.governor.strategies.race_to_idle:RaceToIdle",
         "model": "joulelab.governor.strategies.model:Model",
+        "bandit": "joulelab.governor.strategies.bandit:Bandit",
+        "oracle": "joulelab.governor.strategies.oracle:Oracle",
     },
     group="joulelab.governor_strategies",
     base=Strategy,

@@ -1,7 +1,5 @@
 """From a phase that is known to the point that is set for it, within the slowdown limit."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from joulelab.core.point import OperatingPoint
@@ -9,13 +7,13 @@ from joulelab.governor.account import Account
 from joulelab.governor.outlook import Curves, Outlook
 from joulelab.governor.phase import DEFAULT, Phase
 from joulelab.governor.rules import Rules
-from joulelab.governor.strategy import Situation, Strategy
+from joulelab.governor.strategy import Array, Situation, Strategy
 from joulelab.governor.transitions import Transitions
 
 REFERENCE_AGE_S = 60.0
 """After so long the driver's own point is looked at again: boards warm up and programs change."""
 _FRESH_S = 0.5
-_WAKING_SHARE = 0.25
+_WAKING_SHARE = 0.35
 """Share of the slowdown limit that may be lost by the ends of one phase."""
 _RENEW_S = 1.0
 
@@ -54,7 +52,7 @@ class Chooser:
         curves = self._curves.get(phase.number, (0.0, 0, None))[2]
         if curves is not None and point in curves.points and speed > 0:
             cost_j = (power_w + self._price_w(power_w)) / speed
-            self._strategy.note(phase, curves.points.index(point), cost_j)
+            self._strategy.note(phase, point, cost_j)
 
     def expected_speed(self, phase: Phase, sm_clock_mhz: float, *, now: float) -> float:
         """Return how fast a phase goes at a clock, over the driver's own; ``now`` if unknown."""
@@ -76,25 +74,23 @@ class Chooser:
             now_s=now_s,
             phase=phase,
             curves=curves,
-            allowed=np.ones(len(curves.points), dtype=bool),
+            allowed=self._allowed(phase, phases, curves, wake_s),
             price_w=self._price_w(float(curves.power_w[0])),
             wake_s=wake_s,
             before=curves.points.index(before) if before in curves.points else 0,
         )
-        if self._strategy.is_bound:
-            situation = replace(situation, allowed=self._allowed(phase, phases, situation))
         position = self._strategy.choose(situation)
         return curves.points[position if situation.allowed[position] else 0]
 
     def _allowed(
-        self, phase: Phase, phases: list[Phase], situation: Situation
+        self, phase: Phase, phases: list[Phase], curves: Curves, wake_s: Array
     ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         """Return at which points the limit is kept, what waking takes of it taken off."""
         limit = self._rules.max_slowdown
         own = max(0.0, limit - self._account.waking)
         share = phase.duration_s / max(sum(each.duration_s for each in phases), 1e-9)
-        allowed = situation.curves.time_upper <= 1.0 + own
-        allowed &= share * situation.wake_s <= _WAKING_SHARE * limit
+        allowed = curves.time_upper <= 1.0 + own
+        allowed &= share * wake_s <= _WAKING_SHARE * limit
         allowed[0] = True
         return np.asarray(allowed)
 

@@ -26,7 +26,7 @@ from joulelab.hardware import spec_for
 from joulelab.sampling.background import Background
 
 IN_FORCE_S = 0.15
-"""A point counts as in force once it was set so long before a window began."""
+"""Where no clock is set that would show, a point is in force so long after it was set."""
 NOT_HELD_S = 2.0
 """A clock above the one that was set, for so long, is one that is not held."""
 BUDGET_S, SLOWEST_S = 5.0, 1.0
@@ -200,7 +200,7 @@ class Governor(Background):
         phase.num_windows += 1
         phase.duration_s += seen.duration_s
         self.chooser.transitions.note(phase)
-        is_in_force = self._since_s + IN_FORCE_S <= seen.start_s and self._is_held(seen)
+        is_in_force = self._since_s <= seen.start_s and self._is_held(seen)
         if self._streak and is_in_force:
             signature = self.recogniser.signature(seen)
             phase.add(seen, signature, self._point)
@@ -211,9 +211,9 @@ class Governor(Background):
     def _is_held(self, seen: Observation) -> bool:
         """Whether a window shows what was set, and so tells of that point."""
         wanted_mhz = self._point.sm_clock_mhz
-        if wanted_mhz is None:
-            return True
-        return abs(seen.sm_clock_mhz - wanted_mhz) <= CLOCK_TOLERANCE_MHZ
+        if wanted_mhz is None:  # whatever its clock: the one before may still be in force
+            return self._since_s + IN_FORCE_S <= seen.start_s
+        return seen.is_settled and abs(seen.sm_clock_mhz - wanted_mhz) <= CLOCK_TOLERANCE_MHZ
 
     def _settle_accounts(self, phase: Phase, seen: Observation, block: Block) -> None:
         """Count the window, and the mixed ones before it as if they had gone as it did."""
@@ -236,7 +236,11 @@ class Governor(Background):
     def _wanted(self, now_s: float) -> OperatingPoint:
         """Return the point for now; the driver's own in its blocks, and while all is unsure."""
         block = self.schedule.block(now_s)
-        if not block.is_on or self._phase is None or self.observing_only:
+        if not block.is_on or self.observing_only:
+            return DEFAULT
+        if (known := self.strategy.foresee()) is not None:
+            return known
+        if self._phase is None:
             return DEFAULT
         if self.is_unsteady or self.has_company:
             return DEFAULT

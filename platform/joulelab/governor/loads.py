@@ -11,6 +11,9 @@ from random import Random
 
 from joulelab.core.cost import KernelCost, PhaseCost, Pipe
 from joulelab.devices.base import Device
+from joulelab.devices.simulated.board import Board
+from joulelab.devices.simulated.engine import steady_load
+from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.errors import ConfigError
 from joulelab.hardware import GpuSpec, spec_for
 from joulelab.registry import unknown_name
@@ -133,12 +136,20 @@ class SimulatedLoad:
         device: The GPU.
         stages: What is played.
         seed: Seed of the times.
+        board: In what the board differs from its kind; ``None`` for nothing that is known.
 
     Raises:
         ConfigError: If the device plays nothing.
     """
 
-    def __init__(self, device: Device, stages: tuple[Stage, ...], *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        device: Device,
+        stages: tuple[Stage, ...],
+        *,
+        seed: int = 0,
+        board: Board | None = None,
+    ) -> None:
         spec = spec_for(device.identity().name)
         if device.is_hardware or spec is None:
             raise ConfigError(
@@ -146,7 +157,9 @@ class SimulatedLoad:
                 f"{device.identity().name}; run a program on a real one."
             )
         self._clock = device.clock
-        self._stages = stages
+        self.stages = stages
+        self.spec = spec
+        self._board = board
         self._random = Random(seed)  # noqa: S311 - times, not secrets
         self.costs = {stage.phase: phase_cost(stage.phase, spec) for stage in stages}
         self._hosted = {
@@ -158,6 +171,17 @@ class SimulatedLoad:
         """All that was played, in order."""
         self.work: dict[str, float] = dict.fromkeys(self.costs, 0.0)
         """Executions of each phase so far."""
+
+    def model(self, phase: str) -> PhaseModel:
+        """Return the truth about a phase on this board, at any clock."""
+        scale = 1.0 if self._board is None else self._board.voltage_scale
+        return PhaseModel(self.spec, self.costs[phase], voltage_scale=scale)
+
+    def shown_w(self, power_w: float) -> float:
+        """Return what the board's sensor, by which its power limit acts, shows of a power."""
+        if self._board is None:
+            return power_w
+        return self._board.gain * power_w + self._board.offset_w
 
     def play(self, duration_s: float) -> None:
         """Play for a time on the device's clock; the last stage may be cut short."""
@@ -174,7 +198,7 @@ class SimulatedLoad:
 
     def _endlessly(self) -> Iterator[Stage]:
         while True:
-            for stage in self._stages:
+            for stage in self.stages:
                 log_time = self._random.gauss(0.0, stage.spread)
                 yield replace(stage, mean_s=stage.mean_s * exp(log_time))
 
@@ -200,6 +224,4 @@ def _program(cost: PhaseCost) -> type[Workload[object]]:
 
 def _default_unit_s(spec: GpuSpec, cost: PhaseCost) -> float:
     """Return the time of one execution on a board that is exactly its kind."""
-    from joulelab.devices.simulated.engine import steady_load
-
     return steady_load(spec, cost).time_per_unit_s

@@ -17,7 +17,7 @@ LEAST_WINDOWS = 2.0
 """A point is known from so many windows on."""
 _MOVED = 0.03
 _LOWEST_RATIO = 0.35
-_STEPS = 32
+_STEPS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,7 +57,7 @@ def candidate_points(
         fixed: A value that must be among them.
     """
     if limits_w is not None:
-        watts = {*np.linspace(limits_w[1], limits_w[0], _STEPS // 2).round(), fixed or limits_w[1]}
+        watts = {*np.linspace(limits_w[1], limits_w[0], _STEPS // 4).round(), fixed or limits_w[1]}
         return tuple(OperatingPoint(power_limit_w=float(w)) for w in sorted(watts, reverse=True))
     high = sorted((c for c in clocks_mhz if c >= _LOWEST_RATIO * max(clocks_mhz)), reverse=True)
     taken = {*high[:: max(1, round(len(high) / _STEPS))], *([] if fixed is None else [int(fixed)])}

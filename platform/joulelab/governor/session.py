@@ -42,8 +42,8 @@ def govern(
             step()
             governor.progress()
 
-    Afterwards ``joulelab.governor.report.report(governor)`` is what it did. Clocks are borrowed from
-    the clock guard and restored however the block, or the process, ends.
+    Afterwards ``joulelab.governor.report.report(governor)`` is what it did. Clocks are borrowed
+    from the clock guard and restored however the block, or the process, ends.
 
     Args:
         strategy: Who chooses: a name of :data:`joulelab.governor.STRATEGIES`.

@@ -7,6 +7,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from joulelab.core.point import OperatingPoint
+from joulelab.governor.loads import SimulatedLoad
 from joulelab.governor.outlook import Curves
 from joulelab.governor.phase import Phase
 from joulelab.governor.rules import Rules
@@ -65,8 +67,8 @@ class Strategy(ABC):
     """
 
     name: ClassVar[str]
-    is_bound: ClassVar[bool] = True
-    """Whether the slowdown limit is kept for it. One that knows the truth keeps it by itself."""
+    needs_load: ClassVar[bool] = False
+    """Whether it must know what a simulated GPU plays."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -75,12 +77,19 @@ class Strategy(ABC):
     def choose(self, situation: Situation) -> int:
         """Return the position of the point to be set; 0 is the driver's own."""
 
-    def note(self, phase: Phase, position: int, cost_j: float) -> None:
+    def watch(self, load: SimulatedLoad) -> None:
+        """Take note of what a simulated GPU plays; by default ignored."""
+
+    def foresee(self) -> OperatingPoint | None:
+        """Return the point for now where it is known without looking; ``None`` where it is not."""
+        return None
+
+    def note(self, phase: Phase, point: OperatingPoint, cost_j: float) -> None:
         """Take note of what a window at a point cost, per second of work; by default ignored.
 
         Args:
             phase: What ran.
-            position: Which point was in force, as in the curves.
+            point: What was in force.
             cost_j: Cost as :meth:`Situation.costs_j` has it, without waking.
         """
 

@@ -9,7 +9,7 @@ from joulelab.governor.outlook import Curves, merged_time
 from joulelab.governor.phase import Phase
 from joulelab.governor.strategy import Array
 
-REACTION_S = 0.25
+REACTION_S = 0.2
 """From the begin of a phase until its clock is in force: a window that is mixed, one that is not,
 the setter's call, and the clock's own latency."""
 _UNSEEN = 0.5
