@@ -47,6 +47,11 @@ class Chooser:
         self.chosen[phase.number] = point
         return point
 
+    def anticipated(self) -> OperatingPoint:
+        """Return the point of the phase that nearly always follows, or the driver's own."""
+        number = self.transitions.next_number()
+        return DEFAULT if number is None else self.chosen.get(number, DEFAULT)
+
     def note(self, phase: Phase, point: OperatingPoint, speed: float, power_w: float) -> None:
         """Let the strategy know what a window at ``point`` cost."""
         curves = self._curves.get(phase.number, (0.0, 0, None))[2]

@@ -241,7 +241,7 @@ class Governor(Background):
         if (known := self.strategy.foresee()) is not None:
             return known
         if self._phase is None:
-            return DEFAULT
+            return self.chooser.anticipated() if len(self._pending) == 1 else DEFAULT
         if self.is_unsteady or self.has_company:
             return DEFAULT
         return self.chooser.choose(self._phase, self.recogniser.phases, now_s)

@@ -12,6 +12,9 @@ from joulelab.governor.strategy import Array
 REACTION_S = 0.2
 """From the begin of a phase until its clock is in force: a window that is mixed, one that is not,
 the setter's call, and the clock's own latency."""
+ANTICIPATED_S = 0.12
+"""The same where the phase was expected, so that a window that is mixed suffices."""
+_FEWEST_ENDS, _NEARLY_ALWAYS = 4, 0.8
 _UNSEEN = 0.5
 """An end of a phase that was not seen to end counts as half of one, with the worst to follow."""
 
@@ -33,6 +36,10 @@ class Transitions:
             self._followed[self._before.number][phase.number] += 1
         self._before = phase
 
+    def next_number(self) -> int | None:
+        """Return the number of the phase that nearly always follows the present one, if any."""
+        return None if self._before is None else self._follower(self._before.number)
+
     def wake_s(self, phase: Phase, curves: Curves, known: Mapping[int, Curves | None]) -> Array:
         """Return seconds that are lost per second of ``phase``, at each of its points.
 
@@ -42,11 +49,21 @@ class Transitions:
             known: What is expected of all phases, by their numbers.
         """
         clocks_mhz = curves.sm_clock_mhz
-        lost = _UNSEEN * _lost_share(clocks_mhz[0] / clocks_mhz)
+        lost = _UNSEEN * REACTION_S * _lost_share(clocks_mhz[0] / clocks_mhz)
+        anticipated = self._follower(phase.number)
         for number, count in self._followed[phase.number].items():
             if number in known:
-                lost += count * _lost_share(merged_time(known[number], clocks_mhz))
-        return np.asarray(lost * REACTION_S / max(phase.duration_s, REACTION_S))
+                reaction_s = ANTICIPATED_S if number == anticipated else REACTION_S
+                lost += count * reaction_s * _lost_share(merged_time(known[number], clocks_mhz))
+        return np.asarray(lost / max(phase.duration_s, REACTION_S))
+
+    def _follower(self, of_number: int) -> int | None:
+        followed = self._followed[of_number]
+        total = sum(followed.values())
+        number = max(followed, key=lambda each: followed[each], default=None)
+        if number is None or total < _FEWEST_ENDS or followed[number] < _NEARLY_ALWAYS * total:
+            return None
+        return number
 
 
 def _lost_share(time: Array) -> Array:

@@ -13,7 +13,7 @@ from joulelab.errors import ConfigError
 from joulelab.governor.loads import SimulatedLoad
 from joulelab.governor.phase import DEFAULT
 from joulelab.governor.rules import Rules
-from joulelab.governor.strategy import Situation, Strategy
+from joulelab.governor.strategy import Array, Situation, Strategy
 
 _ROUNDS = 20
 
@@ -64,12 +64,12 @@ class Oracle(Strategy):
     def choose(self, situation: Situation) -> int:
         return 0
 
-    def _best(self, time: np.ndarray, power_w: np.ndarray, price_w: float) -> int:  # type: ignore[type-arg]
+    def _best(self, time: Array, power_w: Array, price_w: float) -> int:
         cost = np.where(time <= 1 + self.rules.max_slowdown, time * (power_w + price_w), np.inf)
         return int(cost.argmin())
 
 
-def _curve(load: SimulatedLoad, phase: str) -> tuple[list[int], np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _curve(load: SimulatedLoad, phase: str) -> tuple[list[int], Array, Array]:
     """Return clocks, the driver's own first, with true relative times and powers."""
     spec, model = load.spec, load.model(phase)
     points: dict[int, LoadPoint] = {
