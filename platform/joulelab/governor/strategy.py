@@ -52,8 +52,7 @@ class Situation:
         """
         curves = self.curves
         power_w = curves.power_w * np.exp(-doubt * curves.cost_u)
-        waking_w = curves.power_w[0] + 2 * self.price_w
-        return np.asarray(curves.time * (power_w + self.price_w) + self.wake_s * waking_w)
+        return np.asarray((curves.time + self.wake_s) * (power_w + self.price_w))
 
 
 class Strategy(ABC):

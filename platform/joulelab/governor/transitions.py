@@ -12,7 +12,7 @@ from joulelab.governor.strategy import Array
 REACTION_S = 0.2
 """From the begin of a phase until its clock is in force: a window that is mixed, one that is not,
 the setter's call, and the clock's own latency."""
-ANTICIPATED_S = 0.12
+ANTICIPATED_S = 0.1
 """The same where the phase was expected, so that a window that is mixed suffices."""
 _FEWEST_ENDS, _NEARLY_ALWAYS = 4, 0.8
 _UNSEEN = 0.5
