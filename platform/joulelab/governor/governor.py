@@ -1,6 +1,5 @@
 """The loop: look, recognise, choose, set; and what to do when anything is unsure."""
 
-from collections import deque
 from contextlib import suppress
 from typing import Self
 
@@ -20,6 +19,7 @@ from joulelab.governor.outlook import Outlook, candidate_points
 from joulelab.governor.phase import DEFAULT, Phase
 from joulelab.governor.recognition import Recogniser
 from joulelab.governor.rules import Rules
+from joulelab.governor.steadiness import Steadiness
 from joulelab.governor.strategy import Strategy
 from joulelab.governor.tenants import Tenants
 from joulelab.hardware import spec_for
@@ -31,8 +31,6 @@ NOT_HELD_S = 2.0
 """A clock above the one that was set, for so long, is one that is not held."""
 BUDGET_S, SLOWEST_S = 5.0, 1.0
 """Over how long looking is held to its budget, and the longest time between looks."""
-UNSTEADY_S, UNSTEADY_SHARE = 30.0, 0.5
-"""A load of which so much of the time belongs to no phase is left to the driver."""
 
 
 class Governor(Background):
@@ -81,13 +79,15 @@ class Governor(Background):
         self._tenants = tenants
         self._observer: Observer
         top_mhz, outlook = _outlook(device, rules)
+        if not outlook.points and not self.observing_only:
+            self.observing_only = f"{device.identity().name} has no {rules.knob} that can be set"
         self.recogniser = Recogniser(top_mhz)
         self.chooser = Chooser(rules, strategy, outlook, self.account)
         self._point, self._since_s = DEFAULT, -float("inf")
         self._phase: Phase | None = None
         self._streak = 0
         self._pending: list[tuple[Observation, Block, OperatingPoint]] = []
-        self._steady: deque[tuple[float, bool]] = deque()
+        self.steadiness = Steadiness()
         self._not_held_s = self._progress = 0.0
         self._last_speed = 1.0
         self.period_s = rules.period_s
@@ -123,13 +123,6 @@ class Governor(Background):
         """
         self._progress += num
 
-    @property
-    def is_unsteady(self) -> bool:
-        """Whether most of the last time belongs to no phase."""
-        if not self._steady or self._steady[-1][0] - self._steady[0][0] < 0.8 * UNSTEADY_S:
-            return False
-        return sum(not known for _, known in self._steady) > UNSTEADY_SHARE * len(self._steady)
-
     @override
     def _act(self, now_s: float) -> None:
         try:
@@ -150,7 +143,7 @@ class Governor(Background):
         passed_s = now_s - self._billed_from_s
         if self._ticker is None or passed_s < BUDGET_S:
             return
-        if self._billed_s > self.rules.cpu_budget * passed_s and self.period_s < SLOWEST_S:
+        if self._billed_s > self.rules.cpu_budget * passed_s and 2 * self.period_s <= SLOWEST_S:
             self.period_s *= 2
             self._ticker.set_period_s(self.period_s)
             self.notes.append(
@@ -169,9 +162,7 @@ class Governor(Background):
         self._streak = self._streak + 1 if phase is not None and phase is self._phase else 0
         self._phase = phase
         self._note_tenants(seen.stop_s, block)
-        self._steady.append((seen.stop_s, phase is not None))
-        while self._steady[0][0] < seen.stop_s - UNSTEADY_S:
-            self._steady.popleft()
+        self.steadiness.add(seen.stop_s, is_known=phase is not None)
         self.watched_s += seen.duration_s
         if seen.reasons & (CAPPED | HOT):
             self.throttled_s += seen.duration_s
@@ -242,7 +233,7 @@ class Governor(Background):
             return known
         if self._phase is None:
             return self.chooser.anticipated() if len(self._pending) == 1 else DEFAULT
-        if self.is_unsteady or self.has_company:
+        if self.steadiness.is_unsteady or self.has_company:
             return DEFAULT
         return self.chooser.choose(self._phase, self.recogniser.phases, now_s)
 

@@ -57,7 +57,7 @@ def candidate_points(
         fixed: A value that must be among them.
     """
     if limits_w is not None:
-        watts = {*np.linspace(limits_w[1], limits_w[0], _STEPS // 4).round(), fixed or limits_w[1]}
+        watts = {*np.linspace(limits_w[1], limits_w[0], _STEPS).round(), fixed or limits_w[1]}
         return tuple(OperatingPoint(power_limit_w=float(w)) for w in sorted(watts, reverse=True))
     high = sorted((c for c in clocks_mhz if c >= _LOWEST_RATIO * max(clocks_mhz)), reverse=True)
     taken = {*high[:: max(1, round(len(high) / _STEPS))], *([] if fixed is None else [int(fixed)])}
@@ -80,7 +80,7 @@ class Outlook:
         grid_mhz: Sequence[int],
     ) -> None:
         self._figures = figures
-        self._points = points
+        self.points = points
         self._grid_mhz = np.array(sorted(grid_mhz, reverse=True), dtype=np.float64)
         self._priors: dict[int, tuple[Counters, Array, Prior]] = {}
 
@@ -107,7 +107,7 @@ class Outlook:
             mean[num:],
             sd,
         )
-        return on_grid.at(self._points)
+        return on_grid.at(self.points)
 
     def _prior(self, phase: Phase, reference: Tally) -> tuple[Array, Prior]:
         """Return the grid below the driver's own clock, and what the law says there."""

@@ -80,7 +80,7 @@ def report(governor: Governor) -> GovernorReport:
     identity, rules = governor.device.identity(), governor.rules
     comparison, reason = _compared(governor)
     duration_s = governor.watched_s
-    if governor.is_unsteady:
+    if governor.steadiness.is_unsteady:
         governor.notes.append(UNSTEADY)
     phases = sorted(governor.recogniser.phases, key=lambda each: -each.duration_s)
     return GovernorReport(

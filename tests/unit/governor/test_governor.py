@@ -1,5 +1,9 @@
 """The governor on loads that go from phase to phase, in virtual time."""
 
+import itertools
+from dataclasses import replace
+from typing import ClassVar
+
 import pytest
 from governed import play
 
@@ -8,8 +12,12 @@ from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
 from joulelab.errors import ConfigError, DeviceLostError, UnknownNameError
 from joulelab.governor import STRATEGIES
 from joulelab.governor.governor import Governor
-from joulelab.governor.loads import LOADS, Stage
+from joulelab.governor.loads import LOADS, SimulatedLoad, Stage, phase_cost
+from joulelab.governor.report import report
 from joulelab.governor.rules import Rules
+from joulelab.governor.tenants import Tenants
+from joulelab.hardware import GPUS
+from joulelab.monitor.sensors import OwnProcesses
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +150,153 @@ def test_rules_that_make_no_sense_are_refused(asked, message):
 def test_a_misspelt_strategy_is_answered_with_the_closest():
     with pytest.raises(UnknownNameError, match="race-to-idle"):
         STRATEGIES["race_to_idle"]
+
+
+def test_the_oracle_saves_more_than_anybody_else(store, default):
+    """And it keeps the limit, since it knows what each clock costs."""
+    saved = {}
+    for strategy in ("oracle", "model", "bandit", "race-to-idle"):
+        governed = play(store, "serving", strategy, duration_s=300.0)
+        saved[strategy] = governed.saving(default("serving"))
+        assert governed.slowdown(default("serving")) <= 0.05
+
+    assert saved["oracle"] >= max(saved.values()) - 0.005
+    assert saved["model"] >= 0.85 * saved["oracle"]
+    assert saved["bandit"] >= 0.5 * saved["oracle"]
+
+
+def test_power_limits_save_where_clocks_may_not_be_turned(store, default):
+    governed = play(store, "decode", "model", duration_s=120.0, knob="power-limit")
+
+    (phase,) = governed.governor.recogniser.phases
+    chosen = governed.governor.chooser.chosen[phase.number]
+    assert chosen.sm_clock_mhz is None
+    assert 200 <= chosen.power_limit_w < 650
+    assert governed.saving(default("decode")) > 0.1
+    assert governed.slowdown(default("decode")) <= 0.05
+    assert governed.device.read_state().held.is_default
+
+
+def test_a_limit_that_the_driver_holds_the_clock_with_is_told(store):
+    governed = play(store, "prefill", "model")  # 1042 W at the highest clock, by 700 W allowed
+
+    assert governed.governor.throttled_s > 30
+
+
+def test_windows_in_which_heat_holds_the_clock_teach_nothing_of_the_clock_that_was_set(store):
+    throttled = Fault(kind="throttle", at_s=30.0, clock_mhz=900, reason="sw_thermal")
+    governed = play(store, "decode", "model", faults=[throttled])
+
+    (phase,) = [each for each in governed.governor.recogniser.phases if each.number == 1]
+    set_mhz = [(point.sm_clock_mhz, tally) for point, tally in phase.tallies.items()]
+    assert all(
+        tally.sm_clock_mhz.mean == pytest.approx(clock_mhz, abs=15)
+        for clock_mhz, tally in set_mhz
+        if clock_mhz is not None
+    )
+
+
+def test_a_clock_that_is_not_held_is_given_up(tmp_path):
+    """As where another program unlocks it again and again."""
+    driver = DriverStore(tmp_path).create("h200_sxm", 0)
+    device = SimulatedDevice(driver)
+    load = SimulatedLoad(device, LOADS["decode"])
+    rules = Rules(off_share=0.0)
+    governor = Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules).start()
+    load.play(20.0)
+    device.clock.every(0.05, lambda: driver.write("locked_sm_mhz", None))
+
+    load.play(10.0)
+
+    governor.stop()
+    assert "something else sets it" in governor.observing_only
+
+
+def test_nothing_is_set_nor_counted_while_another_process_is_on_the_gpu(tmp_path):
+    driver = DriverStore(tmp_path).create("h200_sxm", 0)
+    driver.inject(Fault(kind="foreign_process", pid=987654, at_s=40.0, until_s=60.0))
+    device = SimulatedDevice(driver)
+    load = SimulatedLoad(device, LOADS["decode"])
+    rules, tenants = Rules(block_s=5.0), Tenants(device, OwnProcesses())
+    governor = Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules, tenants)
+
+    with governor:
+        load.play(50.0)
+        assert device.read_state().held.is_default
+        load.play(50.0)
+
+    spoilt = [block.start_s for block in governor.schedule.blocks if block.spoilt]
+    assert spoilt == [40.0, 45.0, 50.0, 55.0, 60.0]
+    assert "pid 987654" in governor.notes[0]
+
+
+def test_looks_are_taken_less_often_where_they_cost_too_much(store):
+    governed = play(store, "decode", "model", cpu_budget=1e-6)
+
+    assert governed.governor.period_s == 0.8
+    assert "of a core" in governed.governor.notes[0]
+
+
+def test_reported_progress_reaches_the_blocks(tmp_path):
+    device = SimulatedDevice(DriverStore(tmp_path).create("h200_sxm", 0))
+    load = SimulatedLoad(device, LOADS["decode"])
+    rules = Rules(block_s=5.0)
+    with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:
+        device.clock.every(0.1, lambda: governor.progress(2.0))
+        load.play(100.0)
+
+    found = report(governor).comparison
+    assert found.by_progress
+    assert found.time.value == pytest.approx(0.0, abs=0.02)  # the ticks come whatever the clock
+    assert found.energy.value < -0.2
+
+
+class Bare(SimulatedDevice):
+    """A board of which less is known, or less can be set, than of others."""
+
+    lacks: ClassVar = {}
+
+    def capabilities(self):
+        return replace(super().capabilities(), **self.lacks)
+
+
+def test_a_device_without_the_knob_is_observed(tmp_path):
+    device = Bare(DriverStore(tmp_path).create("h200_sxm", 0))
+    device.lacks = {"power_limits_w": None}
+    rules = Rules(knob="power-limit")
+
+    governor = Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules)
+
+    assert "has no power-limit that can be set" in governor.observing_only
+
+
+@pytest.mark.parametrize("load", ["prefill", "decode", "serving"])
+def test_without_counters_it_keeps_to_clocks_at_which_any_work_keeps_the_limit(tmp_path, load):
+    """Work cannot slow down by more than its clock does."""
+    alone = play(tmp_path, load, gpu="a100_sxm")
+    device = Bare(DriverStore(tmp_path).create("a100_sxm", 0))
+    device.lacks = {"has_activity": False}
+    played = SimulatedLoad(device, LOADS[load], seed=1)
+    rules = Rules(off_share=0.0)
+    with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:
+        played.play(60.0)
+
+    work_s = sum(done * alone.units_s[phase] for phase, done in played.work.items())
+    assert 60.0 / work_s - 1 <= 0.05
+    assert {phase.label for phase in governor.recogniser.phases} <= {"busy", "idle"}
+
+
+def test_a_load_that_never_becomes_steady_is_left_to_the_driver_and_says_so(tmp_path):
+    """Each look sees another mixture of two phases."""
+    device = SimulatedDevice(DriverStore(tmp_path).create("h200_sxm", 0))
+    costs = [phase_cost(phase, GPUS["h200_sxm"]) for phase in ("prefill", "decode")]
+    rules, share = Rules(off_share=0.0), itertools.cycle([0.02, 0.05, 0.08, 0.035, 0.065])
+    with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:
+        for _ in range(600):
+            first_s = next(share)
+            for cost, duration_s in zip(costs, (first_s, 0.1 - first_s), strict=True):
+                device.play(cost)
+                device.clock.sleep_s(duration_s)
+
+    assert governor.num_changes <= 2
+    assert any("never became steady" in note for note in report(governor).notes)
