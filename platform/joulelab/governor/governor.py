@@ -9,6 +9,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
+from joulelab.devices.knobs import check_point
 from joulelab.errors import DeviceLostError, JouleLabError
 from joulelab.governor.account import Account
 from joulelab.governor.blocks import Block, Schedule
@@ -52,6 +53,11 @@ class Governor(Background):
         rules: What is asked for, and within what it must stay.
         tenants: Who may be on the GPU; ``None`` for anybody.
         why: Why nothing is set, where there is no ``control``.
+
+    Raises:
+        ConfigError: If a fixed clock is not on the device's grid (names its neighbours), or a
+            fixed power limit is out of range.
+        DeviceUnsupportedError: If the device does not have the knob of a fixed point.
     """
 
     def __init__(
@@ -282,6 +288,8 @@ def _outlook(device: Device, rules: Rules) -> tuple[float, Outlook]:
     """Return the highest clock, and what is expected of phases on this board."""
     capabilities, spec = device.capabilities(), spec_for(device.identity().name)
     grid_mhz = capabilities.sm_clocks_mhz or (() if spec is None else spec.sm_clocks_mhz)
+    if rules.fixed_point is not None:
+        check_point(rules.fixed_point, capabilities)
     top_mhz = float(max(grid_mhz, default=device.read_brief_state().sm_clock_mhz))
     by_power = rules.knob == "power-limit"
     limits_w = capabilities.power_limits_w if by_power else None

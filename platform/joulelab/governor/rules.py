@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.objectives import without_quality
 from joulelab.registry import unknown_name
@@ -61,6 +62,15 @@ class Rules:
             )
         if not 0 < self.cpu_budget <= 1:
             raise ConfigError(f"cpu_budget must be within 0 and 1, got {self.cpu_budget}.")
+
+    @property
+    def fixed_point(self) -> OperatingPoint | None:
+        """The point of :attr:`fixed`; ``None`` without one."""
+        if self.fixed is None:
+            return None
+        if self.knob == "power-limit":
+            return OperatingPoint(power_limit_w=self.fixed)
+        return OperatingPoint(sm_clock_mhz=int(self.fixed))
 
     @property
     def price_exponent(self) -> float:
