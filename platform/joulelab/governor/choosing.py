@@ -54,14 +54,14 @@ class Chooser:
 
     def note(self, phase: Phase, point: OperatingPoint, speed: float, power_w: float) -> None:
         """Let the strategy know what a window at ``point`` cost."""
-        curves = self._curves.get(phase.number, (0.0, 0, None))[2]
+        curves = self._kept(phase)
         if curves is not None and point in curves.points and speed > 0:
             cost_j = (power_w + self._price_w(power_w)) / speed
             self._strategy.note(phase, point, cost_j)
 
     def expected_speed(self, phase: Phase, sm_clock_mhz: float, *, now: float) -> float:
         """Return how fast a phase goes at a clock, over the driver's own; ``now`` if unknown."""
-        curves = self._curves.get(phase.number, (0.0, 0, None))[2]
+        curves = self._kept(phase)
         if curves is None:
             return now
         return 1.0 / float(curves.time_at(np.array([sm_clock_mhz]))[0])
@@ -72,7 +72,7 @@ class Chooser:
             return DEFAULT
         if self._account.is_long_enough and self._account.slowdown > self._rules.max_slowdown:
             return DEFAULT
-        known = {each.number: self._expected(each, now_s) for each in phases}
+        known = {each.number: self._kept(each) for each in phases}
         wake_s = self.transitions.wake_s(phase, curves, known)
         before = self.chosen.get(phase.number, DEFAULT)
         situation = Situation(
@@ -98,6 +98,10 @@ class Chooser:
         allowed &= share * wake_s <= _WAKING_SHARE * limit
         allowed[0] = True
         return np.asarray(allowed)
+
+    def _kept(self, phase: Phase) -> Curves | None:
+        """Return what was expected of a phase when it ran last."""
+        return self._curves.get(phase.number, (0.0, 0, None))[2]
 
     def _expected(self, phase: Phase, now_s: float) -> Curves | None:
         """Return the curves of a phase, which are drawn anew once there is more to go by."""

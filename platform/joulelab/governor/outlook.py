@@ -166,35 +166,30 @@ class _OnGrid:
 
     def at(self, points: tuple[OperatingPoint, ...]) -> Curves:
         """Return the curves over points; those that would change nothing are left out."""
-        kept, places, upper_places = [DEFAULT], [0], [0]
-        for point in points:
-            place, upper_place = (
-                self._place(point, self._power_w),
-                self._place(point, self._power_upper_w),
-            )
-            if upper_place:
-                kept.append(point)
-                places.append(place)
-                upper_places.append(upper_place)
-        at = np.array(places)
+        places = self._places(points, self._power_w)
+        upper_places = self._places(points, self._power_upper_w)
+        acts = np.flatnonzero(upper_places)
+        at, upper_at = (np.concatenate([[0], each[acts]]) for each in (places, upper_places))
         return Curves(
-            points=tuple(kept),
+            points=(DEFAULT, *(points[k] for k in acts)),
             sm_clock_mhz=self._clocks_mhz[at],
             time=self._time[at],
-            time_upper=self._upper[np.array(upper_places)],
+            time_upper=self._upper[upper_at],
             power_w=self._power_w[at],
             cost_u=self._cost_u[at],
         )
 
-    def _place(self, point: OperatingPoint, power_w: Array) -> int:
-        """Return where on the grid a point holds the clock; 0 if it does not."""
-        if point.sm_clock_mhz is not None:
-            if point.sm_clock_mhz >= self._clocks_mhz[0]:
-                return 0
-            return int(np.abs(self._clocks_mhz - point.sm_clock_mhz).argmin())
-        limit_w = point.power_limit_w or np.inf
-        fits = np.flatnonzero(power_w <= CAP_SHARE * limit_w)
-        return int(fits[0]) if len(fits) else len(power_w) - 1
+    def _places(self, points: tuple[OperatingPoint, ...], power_w: Array) -> NDArray[np.intp]:
+        """Return where on the grid each point holds the clock; 0 if it does not."""
+        if not points:
+            return np.zeros(0, dtype=np.intp)
+        if points[0].sm_clock_mhz is not None:
+            wanted_mhz = np.array([point.sm_clock_mhz for point in points], dtype=np.float64)
+            apart_mhz = np.abs(self._clocks_mhz - wanted_mhz[:, None])
+            return np.where(wanted_mhz < self._clocks_mhz[0], apart_mhz.argmin(axis=1), 0)
+        limits_w = np.array([point.power_limit_w for point in points], dtype=np.float64)
+        fits = power_w <= CAP_SHARE * limits_w[:, None]
+        return np.where(fits.any(axis=1), fits.argmax(axis=1), len(power_w) - 1)
 
 
 def merged_time(curves: Curves | None, sm_clock_mhz: Array) -> Array:
