@@ -15,6 +15,7 @@ from joulelab.governor.account import Account
 from joulelab.governor.blocks import Block, Schedule
 from joulelab.governor.choosing import Chooser
 from joulelab.governor.law import BoardFigures
+from joulelab.governor.looking import Looking
 from joulelab.governor.observing import CAPPED, HOT, Observation, Observer
 from joulelab.governor.outlook import Outlook, candidate_points
 from joulelab.governor.phase import DEFAULT, Phase
@@ -30,8 +31,6 @@ IN_FORCE_S = 0.15
 """Where no clock is set that would show, a point is in force so long after it was set."""
 NOT_HELD_S = 2.0
 """A clock above the one that was set, for so long, is one that is not held."""
-BUDGET_S, SLOWEST_S = 5.0, 1.0
-"""Over how long looking is held to its budget, and the longest time between looks."""
 
 
 class Governor(Background):
@@ -96,15 +95,13 @@ class Governor(Background):
         self.steadiness = Steadiness()
         self._not_held_s = self._progress = 0.0
         self._last_speed = 1.0
-        self.period_s = rules.period_s
-        self._billed_s = self._billed_from_s = 0.0
+        self.looking = Looking(rules.period_s, rules.cpu_budget, self._clock.now_s())
 
     def start(self) -> Self:
         """Look and set until :meth:`stop`."""
-        self._billed_from_s = self._clock.now_s()
         rules = self.rules
         self.schedule = Schedule(
-            self._billed_from_s, block_s=rules.block_s, off_share=rules.off_share, seed=rules.seed
+            self._clock.now_s(), block_s=rules.block_s, off_share=rules.off_share, seed=rules.seed
         )
         self._observer = Observer(self.device)
         self._ticker = self._clock.every(rules.period_s, self._beat)
@@ -142,21 +139,11 @@ class Governor(Background):
 
     @override
     def _bill(self, cpu_s: float, _call_s: float) -> None:
-        """Look half as often where looking takes more than its share of a core."""
         super()._bill(cpu_s, _call_s)
-        self._billed_s += cpu_s
-        now_s = self._clock.now_s()
-        passed_s = now_s - self._billed_from_s
-        if self._ticker is None or passed_s < BUDGET_S:
-            return
-        if self._billed_s > self.rules.cpu_budget * passed_s and 2 * self.period_s <= SLOWEST_S:
-            self.period_s *= 2
-            self._ticker.set_period_s(self.period_s)
-            self.notes.append(
-                f"Looking took {100 * self._billed_s / passed_s:.1f} % of a core, so that looks "
-                f"are taken every {self.period_s:g} s, and a phase is recognised that much later."
-            )
-        self._billed_s, self._billed_from_s = 0.0, now_s
+        looking, now_s = self.looking, self._clock.now_s()
+        if self._ticker is not None and looking.bill(cpu_s, now_s):
+            self._ticker.set_period_s(looking.period_s)
+            self.notes.append(looking.note)
 
     def _note(self, seen: Observation) -> None:
         """Say which phase a window is of, and put it into all accounts."""

@@ -233,7 +233,7 @@ def test_nothing_is_set_nor_counted_while_another_process_is_on_the_gpu(tmp_path
 def test_looks_are_taken_less_often_where_they_cost_too_much(store):
     governed = play(store, "decode", "model", cpu_budget=1e-6)
 
-    assert governed.governor.period_s == 0.8
+    assert governed.governor.looking.period_s == 0.8
     assert "of a core" in governed.governor.notes[0]
 
 
