@@ -157,7 +157,8 @@ class Governor(Background):
         self._note_tenants(seen.stop_s, block)
         self.steadiness.add(seen.stop_s, is_known=phase is not None)
         self.watched_s += seen.duration_s
-        if seen.reasons & (CAPPED | HOT):
+        is_own_limit = self._point.power_limit_w is not None
+        if seen.reasons & (HOT if is_own_limit else CAPPED | HOT):
             self.throttled_s += seen.duration_s
         if phase is None:
             self._pending.append((seen, block, self._point))
