@@ -23,7 +23,8 @@ class Rules:
         knob: What is turned.
         off_share: Share of the time that is left to the driver, to compare with; 0 for none.
         block_s: Length of the blocks that are governed or left to the driver, in seconds.
-        period_s: Time between looks, in seconds; the driver counts activity over no less than 0.1.
+        period_s: Time between looks, in seconds; NVML counts activity over no less than 0.1, so
+            that looks at exactly that would come too early half of the time.
         cpu_budget: Share of one core that looking and choosing may take; beyond it looks are
             taken half as often.
         fixed: Value of the knob for the strategy ``fixed``, in MHz or W.
@@ -35,7 +36,7 @@ class Rules:
     knob: Knob = "sm-clock"
     off_share: float = 0.25
     block_s: float = 10.0
-    period_s: float = 0.1
+    period_s: float = 0.105
     cpu_budget: float = 0.01
     fixed: float | None = None
     seed: int = 0
