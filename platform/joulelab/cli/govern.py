@@ -1,8 +1,8 @@
 """``joulelab govern``: control the clock of a running program, and tell what that saved."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +18,9 @@ from joulelab.devices.base import Device
 from joulelab.devices.choice import is_hardware
 from joulelab.errors import ConfigError
 from joulelab.governor import STRATEGIES
+from joulelab.governor.governor import Governor
 from joulelab.governor.loads import SimulatedLoad, stages_of
+from joulelab.governor.progress import ServerProgress
 from joulelab.governor.report import GovernorReport
 from joulelab.governor.rules import Rules
 from joulelab.governor.session import (
@@ -55,6 +57,9 @@ class Govern:
         uuid: Which GPU; by default the only one, or the first.
         gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
         store: Folder of driver state, for simulated GPUs.
+        progress_url: Where a server counts its work, as in http://localhost:8000/metrics: slowdown
+            and saving are then those of its work, not inferred from counters of the GPU.
+        progress_counter: Which of its counters.
         observe_only: Call no setter, ever.
         guard_socket: Socket of the clock guard that clocks are borrowed from; by default the
             system's, or else one that is started for it.
@@ -70,6 +75,8 @@ class Govern:
     uuid: str | None = None
     gpu: str | None = None
     store: str | None = None
+    progress_url: str | None = None
+    progress_counter: str = "vllm:generation_tokens_total"
     observe_only: bool = False
     guard_socket: Path | None = None
     json: str | None = None
@@ -100,6 +107,8 @@ class Govern:
         check_guard_socket(self.guard_socket)
         if self.load is not None:
             stages_of(self.load)
+        if self.progress_url is not None:
+            ServerProgress(self.progress_url, self.progress_counter)
         what = [bool(self.program), self.load is not None, self.duration_s is not None]
         if sum(what) == 0 or (self.program and any(what[1:])):
             raise ConfigError(
@@ -140,7 +149,8 @@ class Govern:
         own = OwnProcesses(() if child.pid is None else (child.pid,))
         try:
             governor = governor_of(device, control, strategy, Tenants(device, own))
-            outcome = govern_child(governor, child)
+            with self._progress(governor):
+                outcome = govern_child(governor, child)
         finally:
             child.wait()  # whatever became of the governing
         self._tell(outcome)
@@ -152,11 +162,28 @@ class Govern:
         control = borrowed(stack, device, address, self.observe_only, self.guard_socket)
         duration_s = 600.0 if self.duration_s is None else self.duration_s
         if self.load is None:
-            return govern_time(governor_of(device, control, strategy, Tenants(device)), duration_s)
+            governor = governor_of(device, control, strategy, Tenants(device))
+            with self._progress(governor):
+                return govern_time(governor, duration_s)
         load = SimulatedLoad(device, stages_of(self.load), seed=self.rules.seed)
         strategy.watch(load)
         governor = governor_of(device, control, strategy, Tenants(device, OwnProcesses()))
         return govern_load(governor, load, duration_s)
+
+    @contextmanager
+    def _progress(self, governor: Governor) -> Generator[None]:
+        """Report a server's progress meanwhile, where one was named."""
+        if self.progress_url is None:
+            yield
+            return
+        server = ServerProgress(self.progress_url, self.progress_counter)
+        server.start(governor)
+        try:
+            yield
+        finally:
+            server.stop()
+            if server.failure:
+                print(f"joulelab govern: {server.failure}", file=sys.stderr)
 
     def _tell(self, outcome: GovernorReport) -> None:
         print_report(outcome)

@@ -175,6 +175,7 @@ def test_observing_only_calls_no_setter(node, capsys):
         (("--strategy", "modle", "--duration-s", "1"), (), 2, "Did you mean 'model'"),
         (("--strategy", "fixed", "--duration-s", "1"), (), 2, "--fixed 1410"),
         (("--strategy", "fixed", "--fixed", "700", "--duration-s", "1"), (), 2, "690 and 705"),
+        (("--progress-url", "localhost", "--duration-s", "1"), (), 2, "begin with http"),
         (("--max-slowdown", "5", "--duration-s", "1"), (), 2, "0.05 is 5 %"),
         (("--objective", "time", "--duration-s", "1"), (), 2, "own clocks are the fastest"),
         ((), ("no-such-program",), 127, "No such file"),

@@ -225,15 +225,16 @@ def test_nothing_is_set_nor_counted_while_another_process_is_on_the_gpu(tmp_path
         assert device.read_state().held.is_default
         load.play(50.0)
 
-    spoilt = [block.start_s for block in governor.schedule.blocks if block.spoilt]
-    assert spoilt == [40.0, 45.0, 50.0, 55.0, 60.0]
+    spoilt = {block.start_s for block in governor.schedule.blocks if block.spoilt}
+    # a look begins in the block before; the end of the other is seen two seconds late at most
+    assert {40.0, 45.0, 50.0, 55.0} <= spoilt <= {35.0, 40.0, 45.0, 50.0, 55.0, 60.0}
     assert "pid 987654" in governor.notes[0]
 
 
 def test_looks_are_taken_less_often_where_they_cost_too_much(store):
     governed = play(store, "decode", "model", cpu_budget=1e-6)
 
-    assert governed.governor.looking.period_s == 0.8
+    assert governed.governor.looking.period_s == 8 * Rules().period_s
     assert "of a core" in governed.governor.notes[0]
 
 
