@@ -1,6 +1,7 @@
 """The loop: look, recognise, choose, set; and what to do when anything is unsure."""
 
 from contextlib import suppress
+from threading import Lock
 from typing import Self
 
 from typing_extensions import override
@@ -10,7 +11,7 @@ from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
 from joulelab.devices.knobs import check_point
-from joulelab.errors import DeviceLostError, JouleLabError
+from joulelab.errors import JouleLabError
 from joulelab.governor.account import Account
 from joulelab.governor.blocks import Block, Schedule
 from joulelab.governor.choosing import Chooser
@@ -95,6 +96,7 @@ class Governor(Background):
         self.steadiness = Steadiness()
         self._not_held_s = self._progress = 0.0
         self._last_speed = 1.0
+        self._turn = Lock()
         self.looking = Looking(rules.period_s, rules.cpu_budget, self._clock.now_s())
 
     def start(self) -> Self:
@@ -124,18 +126,21 @@ class Governor(Background):
 
         With it, slowdown and saving rest on the program's own work, not on counters.
         """
-        self._progress += num
+        with self._turn:
+            self._progress += num
 
     @override
     def _act(self, now_s: float) -> None:
+        is_done = False
         try:
             seen = self._observer.read()
-        except DeviceLostError:
-            self._release()
-            raise
-        if seen is not None:
-            self._note(seen)
-            self._set(self._wanted(seen.stop_s), seen)
+            if seen is not None:
+                self._note(seen)
+                self._set(self._wanted(seen.stop_s), seen)
+            is_done = True
+        finally:
+            if not is_done:  # nobody looks any more
+                self._release()
 
     @override
     def _bill(self, cpu_s: float, _call_s: float) -> None:
@@ -148,7 +153,8 @@ class Governor(Background):
     def _note(self, seen: Observation) -> None:
         """Say which phase a window is of, and put it into all accounts."""
         block = self.schedule.block(seen.start_s)
-        reported, self._progress = self._progress, 0.0
+        with self._turn:
+            reported, self._progress = self._progress, 0.0
         if block.holds(seen):
             block.progress += reported
         phase = self.recogniser.recognise(seen, self._point)

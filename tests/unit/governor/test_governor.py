@@ -9,7 +9,13 @@ from governed import play
 
 from joulelab.devices.control import OwnControl
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
-from joulelab.errors import ConfigError, DeviceLostError, UnknownNameError
+from joulelab.errors import (
+    ConfigError,
+    DeviceLostError,
+    GuardError,
+    MeasurementError,
+    UnknownNameError,
+)
 from joulelab.governor import STRATEGIES
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import LOADS, SimulatedLoad, Stage, phase_cost
@@ -301,3 +307,39 @@ def test_a_load_that_never_becomes_steady_is_left_to_the_driver_and_says_so(tmp_
 
     assert governor.num_changes <= 2
     assert any("never became steady" in note for note in report(governor).notes)
+
+
+def test_a_lease_that_is_lost_is_given_up(tmp_path):
+    """The guard restores what it takes back, and nobody sets a clock without it."""
+    device = SimulatedDevice(DriverStore(tmp_path).create("h200_sxm", 0))
+
+    class Lost(OwnControl):
+        def require_held(self):
+            if device.clock.now_s() > 20.0:
+                raise GuardError("The lease of SIM-h200_sxm-0 is lost: the guard died.")
+
+    load, rules = SimulatedLoad(device, LOADS["serving"]), Rules(off_share=0.0)
+    with Governor(device, Lost(device), STRATEGIES["model"](rules), rules) as governor:
+        load.play(40.0)
+
+    assert "guard died" in governor.observing_only
+    assert device.read_state().held.is_default
+
+
+def test_a_governor_that_fails_puts_the_clock_back_at_once(tmp_path):
+    device = SimulatedDevice(DriverStore(tmp_path).create("h200_sxm", 0))
+
+    class Failing(STRATEGIES["model"]):
+        def choose(self, situation):
+            if situation.now_s > 20.0:
+                raise ArithmeticError("no number")
+            return super().choose(situation)
+
+    load, rules = SimulatedLoad(device, LOADS["decode"]), Rules(off_share=0.0)
+    governor = Governor(device, OwnControl(device), Failing(rules), rules).start()
+    load.play(40.0)
+
+    assert governor.num_changes > 0
+    assert device.read_state().held.is_default
+    with pytest.raises(MeasurementError, match="no number"):
+        governor.raise_if_failed()
