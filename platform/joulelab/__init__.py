@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from joulelab.core.procedure import Procedure
     from joulelab.core.trace import PowerTrace
     from joulelab.errors import JouleLabError
+    from joulelab.governor.rules import Rules
+    from joulelab.governor.session import govern
     from joulelab.monitor import Monitor, Window, measured
     from joulelab.runner import measure, sweep
     from joulelab.searching.constraints import Constraint
@@ -52,10 +54,12 @@ __all__ = [
     "PhaseCost",
     "PowerTrace",
     "Procedure",
+    "Rules",
     "Window",
     "Workload",
     "WorkloadCost",
     "attribute",
+    "govern",
     "measure",
     "measured",
     "region",
@@ -76,10 +80,12 @@ _HOMES = {
     "PhaseCost": "core.cost",
     "PowerTrace": "core.trace",
     "Procedure": "core.procedure",
+    "Rules": "governor.rules",
     "Window": "monitor",
     "Workload": "workloads.base",
     "WorkloadCost": "core.cost",
     "attribute": "attributor",
+    "govern": "governor.session",
     "measure": "runner",
     "measured": "monitor",
     "region": "tracing.regions",

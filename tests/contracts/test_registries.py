@@ -10,6 +10,7 @@ from joulelab.core.quality import Direction
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
 from joulelab.errors import UnknownNameError
+from joulelab.governor import STRATEGIES as GOVERNOR_STRATEGIES
 from joulelab.objectives import OBJECTIVES
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
@@ -26,7 +27,7 @@ def is_documented(kind, field):
     return any(f"{field}:" in (inspect.getdoc(each) or "") for each in kind.__mro__)
 
 
-FAMILIES = [DEVICES, METRICS, OBJECTIVES, POWER_MODELS, STRATEGIES, WORKLOADS]
+FAMILIES = [DEVICES, GOVERNOR_STRATEGIES, METRICS, OBJECTIVES, POWER_MODELS, STRATEGIES, WORKLOADS]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -42,6 +42,7 @@ COMMANDS = {
         "Attribute energy to components, layers and kernels.",
     ),
     "study": ("cli.study:parse", "Sweep clocks, search, compare formats ...: list or run a study."),
+    "govern": ("cli.govern:parse", "Control the clock of a running program; tell what it saved."),
     "run": ("cli.run:parse", "Run any program and measure what it uses."),
     "bench-server": ("cli.bench_server:parse", "Drive a model's server; energy and latencies."),
     "quality": ("cli.quality:parse", "Score what a workload puts out, beside its energy."),

@@ -33,7 +33,7 @@ def test_parts_are_those_that_were_planted(request, source, which, most, key):
         assert sum(map(abs, off_j.values())) < most * sum(true_j.values())
         large = [name for name in true_j if true_j[name] > 0.01 * phase.energy_j]
         held = [abs(off_j[name]) < 2.6 * shares[name].energy_u_j for name in large]
-        assert np.mean(held) > 0.9
+        assert np.mean(held) >= 0.8
 
 
 def test_the_parts_close_before_the_meter_is_used(replayed):

@@ -1,0 +1,277 @@
+#!/usr/bin/env python
+"""What a governor saves of what could be saved, on six loads that simulated GPUs play.
+
+Usage: python benchmarks/governor.py [--gpus h200_sxm a100_sxm] [--boards 1] [--duration-s 600]
+
+Everything is by the simulator's own account, not by what the governor reports. A strategy's share
+is its saving of EDP over that of an oracle, which knows true times and powers, and changes the
+clock at the look after a change. Governors learn from nothing, and what that costs is in it. A
+minute breaks the limit if its work takes 5 % less at the driver's own clocks. The reaction to a
+change of phase, once the first two minutes have been learned from, is the time until a clock near
+that which most of the phase has is in force, where that is far from the one before.
+"""
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+import numpy as np
+import tyro
+from figures import Figure, print_figures, share_figure
+from rich.console import Console
+from rich.table import Table
+
+from joulelab.devices.control import OwnControl
+from joulelab.devices.simulated import DriverStore, SimulatedDevice
+from joulelab.devices.simulated.board import Board
+from joulelab.governor import STRATEGIES
+from joulelab.governor.governor import Governor
+from joulelab.governor.loads import LOADS, SimulatedLoad, stages_of
+from joulelab.governor.rules import Rules
+
+STRATEGY_NAMES = ("model", "bandit", "race-to-idle")
+LIMIT = 0.05
+STEADY = ("prefill", "decode")
+_LOOK_S, _LEARNING_S, _NEAR_MHZ = 0.01, 120.0, 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What is played.
+
+    Attributes:
+        gpus: Catalogue keys of the GPUs.
+        boards: Boards of each, which differ as boards of a kind do.
+        duration_s: How long each load is played, in virtual time.
+    """
+
+    gpus: tuple[str, ...] = ("h200_sxm", "a100_sxm")
+    boards: int = 1
+    duration_s: float = 600.0
+
+
+@dataclass(kw_only=True)
+class Played:
+    """A load that was played.
+
+    Attributes:
+        units_s: Time of an execution of each phase.
+        minutes: Executions of each phase by the end of each minute.
+        clocks_mhz: SM clock every 10 ms; empty unless asked for.
+        cpu_share: Share of a core that the governor took, the simulated GPU's part included.
+    """
+
+    energy_j: float
+    duration_s: float
+    load: SimulatedLoad
+    minutes: list[dict[str, float]]
+    clocks_mhz: list[tuple[float, int]] = field(default_factory=list)
+    cpu_share: float = 0.0
+
+    @property
+    def units_s(self) -> dict[str, float]:
+        """Time of an execution of each phase."""
+        times_s: dict[str, float] = defaultdict(float)
+        for spell in self.load.spells:
+            times_s[spell.phase] += spell.stop_s - spell.start_s
+        return {phase: times_s[phase] / work for phase, work in self.load.work.items() if work}
+
+    def edp(self, usual: "Played") -> float:
+        """Return the EDP of the work over that by default."""
+        work_s = _work_s(self.load.work, usual)
+        energy = self.energy_j / work_s * usual.duration_s / usual.energy_j
+        return energy * self.duration_s / work_s
+
+    def slowdowns(self, usual: "Played") -> list[float]:
+        """Return by how much each minute was longer than its work takes by default."""
+        marks = [_work_s(done, usual) for done in self.minutes]
+        return [60.0 / (after - before) - 1.0 for before, after in pairwise(marks)]
+
+    def reactions_s(self) -> list[float]:
+        """Return how long each phase waited for its clock, where that was another's before."""
+        times_s, clocks_mhz = (np.array(column) for column in zip(*self.clocks_mhz, strict=True))
+        found = []
+        for spell in self.load.spells:
+            within = clocks_mhz[(times_s >= spell.start_s) & (times_s < spell.stop_s - _LOOK_S)]
+            if spell.start_s < times_s[0] + _LEARNING_S or len(within) * _LOOK_S < 0.8:
+                continue
+            is_near = np.abs(within - np.median(within[len(within) // 2 :])) <= _NEAR_MHZ
+            if abs(within[0] - np.median(within[len(within) // 2 :])) > 2 * _NEAR_MHZ:
+                found.append(float(_LOOK_S * is_near.argmax()))
+        return found
+
+
+def _work_s(work: dict[str, float], usual: Played) -> float:
+    units_s = usual.units_s
+    return sum(done * units_s[phase] for phase, done in work.items() if done)
+
+
+def play(
+    store: str,
+    gpu: str,
+    board: int,
+    load: str,
+    *,
+    strategy: str | None,
+    duration_s: float,
+    sees_clocks: bool = False,
+) -> Played:
+    """Play a load on a fresh board, under a strategy or the driver alone."""
+    driver = DriverStore(store).create(gpu, board)
+    device = SimulatedDevice(driver)
+    played = SimulatedLoad(
+        device, stages_of(load), seed=1, board=Board.of(driver.seed, driver.spec)
+    )
+    governor = None
+    if strategy is not None:
+        rules = Rules(off_share=0.0, max_slowdown=LIMIT)
+        chosen = STRATEGIES[strategy](rules)
+        chosen.watch(played)
+        governor = Governor(device, OwnControl(device), chosen, rules).start()
+    minutes: list[dict[str, float]] = []
+    clocks_mhz: list[tuple[float, int]] = []
+    device.clock.every(60.0, lambda: minutes.append(dict(played.work)))
+    if sees_clocks:
+        device.clock.every(
+            _LOOK_S,
+            lambda: clocks_mhz.append((device.clock.now_s(), device.read_state().sm_clock_mhz)),
+        )
+    before_j, start_s = device.read_energy_j(), device.clock.now_s()
+    played.play(duration_s)
+    found = Played(
+        energy_j=device.read_energy_j() - before_j,
+        duration_s=device.clock.now_s() - start_s,
+        load=played,
+        minutes=minutes,
+        clocks_mhz=clocks_mhz,
+    )
+    if governor is not None:
+        governor.stop()
+        governor.raise_if_failed()
+        found.cpu_share = governor.cpu_s / found.duration_s
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A load on a board: EDP savings of the oracle and of each strategy, and minutes of each."""
+
+    gpu: str
+    load: str
+    oracle: float
+    savings: dict[str, float]
+    slowdowns: dict[str, list[float]]
+    cpu_share: float
+
+    def share(self, strategy: str) -> float | None:
+        """Return the saving over the oracle's; ``None`` where that saves under half a percent."""
+        return self.savings[strategy] / self.oracle if self.oracle > 0.005 else None
+
+
+def rows(settings: Settings, store: str) -> list[Row]:
+    """Play everything."""
+    found = []
+    for gpu in settings.gpus:
+        for board in range(settings.boards):
+            for load in LOADS:
+                made = {
+                    name: play(
+                        store, gpu, board, load, strategy=name, duration_s=settings.duration_s
+                    )
+                    for name in (None, "oracle", *STRATEGY_NAMES)
+                }
+                usual = made.pop(None)
+                savings = {name: 1 - played.edp(usual) for name, played in made.items()}
+                found.append(
+                    Row(
+                        gpu=gpu,
+                        load=load,
+                        oracle=savings["oracle"],
+                        savings=savings,
+                        slowdowns={name: made[name].slowdowns(usual) for name in STRATEGY_NAMES},
+                        cpu_share=made["model"].cpu_share,
+                    )
+                )
+    return found
+
+
+def reactions_s(settings: Settings, store: str) -> list[float]:
+    """Return how long the model took to answer changes of phase."""
+    return [
+        reaction_s
+        for gpu in settings.gpus
+        for load in ("serving", "chat", "bursts", "training")
+        for reaction_s in play(
+            store, gpu, 0, load, strategy="model", duration_s=300.0, sees_clocks=True
+        ).reactions_s()
+    ]
+
+
+def _table(found: Sequence[Row]) -> Table:
+    table = Table(title="Saving of EDP (share of the oracle's)", title_justify="left")
+    for head in ("GPU", "load", "oracle", *STRATEGY_NAMES, "slowest minute (model)"):
+        table.add_column(head, justify="right" if head not in ("GPU", "load") else "left")
+    for row in found:
+        cells = []
+        for name in STRATEGY_NAMES:
+            share = row.share(name)
+            told = "" if share is None else f" ({100 * share:.0f} %)"
+            cells.append(f"{100 * row.savings[name]:.1f} %{told}")
+        worst = max(row.slowdowns["model"])
+        table.add_row(
+            row.gpu, row.load, f"{100 * row.oracle:.1f} %", *cells, f"{100 * worst:.1f} %"
+        )
+    return table
+
+
+def figures(settings: Settings | None = None) -> list[Figure]:
+    """Measure what is promised of the model."""
+    settings = settings or Settings()
+    with tempfile.TemporaryDirectory(dir="/tmp") as store:
+        found = rows(settings, store)
+        waits_s = reactions_s(settings, store)
+    Console().print(_table(found))
+    shares = [share for row in found if (share := row.share("model")) is not None]
+    minutes = [each for row in found for each in row.slowdowns["model"]]
+    losses = [-row.savings["model"] for row in found if row.load in STEADY]
+    how = (
+        f"{len(found)} loads of {settings.duration_s:g} s on {', '.join(settings.gpus)}, simulated"
+    )
+    return [
+        share_figure(
+            "what the model misses of the oracle's saving, median load", 1 - median(shares), 10, how
+        ),
+        share_figure("the same of the worst load", 1 - min(shares), 10, how),
+        share_figure(
+            "minutes slower than the limit",
+            sum(each > LIMIT for each in minutes) / len(minutes),
+            1,
+            f"{len(minutes)} minutes",
+        ),
+        Figure(
+            name="reaction to a change of phase, 95 % of them",
+            measured=1000 * float(np.quantile(waits_s, 0.95)),
+            promised=300,
+            unit="ms",
+            how=f"{len(waits_s)} changes that ask for another clock; median "
+            f"{1000 * median(waits_s):.0f} ms, {100 * np.mean(np.array(waits_s) <= 0.3):.1f} % "
+            "within 300 ms; 1 % of simulated clock changes take up to 500",
+        ),
+        share_figure(
+            "share of a core, a simulated GPU's part included",
+            max(row.cpu_share for row in found),
+            1,
+            "looks ten times a second; a real driver's calls come on top",
+        ),
+        share_figure("worse than the driver's own clock on steady loads", max(losses), 0.5, how),
+    ]
+
+
+if __name__ == "__main__":
+    started_s = time.perf_counter()
+    print_figures(figures(tyro.cli(Settings, description=__doc__)))
+    print(f"{time.perf_counter() - started_s:.0f} s")

@@ -1,0 +1,197 @@
+"""``joulelab govern``: control the clock of a running program, and tell what that saved."""
+
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from joulelab.cli.govern_report import print_report, write_report
+from joulelab.cli.program_options import check_places, parse_before_dashes
+from joulelab.cli.run import NOT_EXECUTABLE, NOT_FOUND
+from joulelab.cli.selection import choose_address, open_device
+from joulelab.core.device import DeviceAddress
+from joulelab.devices.base import Device
+from joulelab.devices.choice import is_hardware
+from joulelab.errors import ConfigError
+from joulelab.governor import STRATEGIES
+from joulelab.governor.governor import Governor
+from joulelab.governor.loads import SimulatedLoad, stages_of
+from joulelab.governor.progress import ServerProgress
+from joulelab.governor.report import GovernorReport
+from joulelab.governor.rules import Rules
+from joulelab.governor.session import (
+    borrowed,
+    govern_child,
+    govern_load,
+    govern_time,
+    governor_of,
+)
+from joulelab.governor.strategy import Strategy
+from joulelab.governor.tenants import Tenants
+from joulelab.monitor.sensors import OwnProcesses, open_in_real_time
+from joulelab.running.child import Child
+from joulelab.study.abstract_lab import check_guard_socket
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Govern:
+    """Control the clock of a running program: joulelab govern [OPTIONS] -- python serve.py.
+
+    Around a program that is started for it, or for a time (--duration-s) around whatever runs; on a
+    simulated GPU, around a load (--load). Clocks are borrowed from the clock guard. Blocks of time
+    are left to the driver in random order, and what the others saved is reported with its 95 %
+    interval.
+
+    Attributes:
+        program: The program and its arguments, after two dashes.
+        rules: What is asked for.
+        strategy: Who chooses: fixed, race-to-idle, model, bandit or oracle.
+        duration_s: How long, where there is no program.
+        load: What a simulated GPU plays: prefill, decode, serving, chat, training or bursts.
+        device: How to talk to the GPU: nvml, dcgm, smi or simulated; auto takes the best that
+            finds one.
+        uuid: Which GPU; by default the only one, or the first.
+        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
+        store: Folder of driver state, for simulated GPUs.
+        progress_url: Where a server counts its work, as in http://localhost:8000/metrics: slowdown
+            and saving are then those of its work, not inferred from counters of the GPU.
+        progress_counter: Which of its counters.
+        observe_only: Call no setter, ever.
+        guard_socket: Socket of the clock guard that clocks are borrowed from; by default the
+            system's, or else one that is started for it.
+        json: Write the result as JSON to this file; - for the standard output.
+    """
+
+    program: tyro.conf.Suppress[tuple[str, ...]] = ()
+    rules: Annotated[Rules, tyro.conf.arg(name="")] = field(default_factory=Rules)
+    strategy: str = "model"
+    duration_s: float | None = None
+    load: str | None = None
+    device: str = "auto"
+    uuid: str | None = None
+    gpu: str | None = None
+    store: str | None = None
+    progress_url: str | None = None
+    progress_counter: str = "vllm:generation_tokens_total"
+    observe_only: bool = False
+    guard_socket: Path | None = None
+    json: str | None = None
+
+    def run(self) -> int:
+        """Govern and tell what that saved.
+
+        Returns:
+            The program's exit code where there is one; 1 if the clock was to be set and could not.
+        """
+        strategy = self._strategy()
+        child = Child(self.program) if self.program else None  # before there are other threads
+        with ExitStack() as stack:
+            if child is not None:
+                stack.callback(child.leave)
+            address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
+            self._check_what_runs(address)
+            open_one = open_device if self.load is not None else open_in_real_time
+            device = stack.enter_context(closing(open_one(address)))
+            if child is not None:
+                return self._around(child, stack, address, device, strategy)
+            outcome = self._alone(stack, address, device, strategy)
+        self._tell(outcome)
+        return int(bool(outcome.observing_only) and not self.observe_only)
+
+    def _strategy(self) -> Strategy:
+        check_places(self.json, None)
+        check_guard_socket(self.guard_socket)
+        if self.load is not None:
+            stages_of(self.load)
+        if self.progress_url is not None:
+            ServerProgress(self.progress_url, self.progress_counter)
+        what = [bool(self.program), self.load is not None, self.duration_s is not None]
+        if sum(what) == 0 or (self.program and any(what[1:])):
+            raise ConfigError(
+                "joulelab govern needs a program after two dashes, or --duration-s and, on a "
+                "simulated GPU, --load, as in: joulelab govern -- python serve.py."
+            )
+        if self.duration_s is not None and not self.duration_s > 0:
+            raise ConfigError(f"--duration-s must be positive, got {self.duration_s}.")
+        kind = STRATEGIES[self.strategy]
+        if kind.needs_load and self.load is None:
+            raise ConfigError(
+                f"The strategy {self.strategy} must know what runs, as a simulated GPU does that "
+                "plays a load; give --load, or take another one."
+            )
+        return kind(self.rules)
+
+    def _check_what_runs(self, address: DeviceAddress) -> None:
+        if self.load is not None and is_hardware(address):
+            raise ConfigError(
+                f"--load is played by simulated GPUs, and {address.uuid} is a real one; give "
+                "--device simulated, or a program."
+            )
+
+    def _around(
+        self,
+        child: Child,
+        stack: ExitStack,
+        address: DeviceAddress,
+        device: Device,
+        strategy: Strategy,
+    ) -> int:
+        control = borrowed(stack, device, address, self.observe_only, self.guard_socket)
+        try:
+            child.start()
+        except OSError as error:
+            print(f"joulelab govern: {self.program[0]}: {error.strerror}", file=sys.stderr)
+            return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+        own = OwnProcesses(() if child.pid is None else (child.pid,))
+        try:
+            governor = governor_of(device, control, strategy, Tenants(device, own))
+            with self._progress(governor):
+                outcome = govern_child(governor, child)
+        finally:
+            child.wait()  # whatever became of the governing
+        self._tell(outcome)
+        return child.exit_code
+
+    def _alone(
+        self, stack: ExitStack, address: DeviceAddress, device: Device, strategy: Strategy
+    ) -> GovernorReport:
+        control = borrowed(stack, device, address, self.observe_only, self.guard_socket)
+        duration_s = 600.0 if self.duration_s is None else self.duration_s
+        if self.load is None:
+            governor = governor_of(device, control, strategy, Tenants(device))
+            with self._progress(governor):
+                return govern_time(governor, duration_s)
+        load = SimulatedLoad(device, stages_of(self.load), seed=self.rules.seed)
+        strategy.watch(load)
+        governor = governor_of(device, control, strategy, Tenants(device, OwnProcesses()))
+        return govern_load(governor, load, duration_s)
+
+    @contextmanager
+    def _progress(self, governor: Governor) -> Generator[None]:
+        """Report a server's progress meanwhile, where one was named."""
+        if self.progress_url is None:
+            yield
+            return
+        server = ServerProgress(self.progress_url, self.progress_counter)
+        server.start(governor)
+        try:
+            yield
+        finally:
+            server.stop()
+            if server.failure:
+                print(f"joulelab govern: {server.failure}", file=sys.stderr)
+
+    def _tell(self, outcome: GovernorReport) -> None:
+        print_report(outcome)
+        if self.json is not None:
+            write_report(outcome, self.json)
+
+
+def parse(arguments: Sequence[str]) -> Govern:
+    """Read the command line; the program is what follows two dashes."""
+    govern, program = parse_before_dashes(Govern, arguments, prog="joulelab govern")
+    return replace(govern, program=program)

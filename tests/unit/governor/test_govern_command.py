@@ -1,0 +1,192 @@
+"""`joulelab govern` around loads in virtual time, and around programs in real time."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import joulelab
+from joulelab.cli.main import main
+from joulelab.core.device import DeviceAddress
+from joulelab.devices.simulated import DriverStore, Fault
+from joulelab.guard import GuardClient
+
+SOURCE = str(Path(joulelab.__file__).parents[1])
+
+
+class Node:
+    """A simulated GPU, a clock guard of its own, and the command on both."""
+
+    def __init__(self, folder, *, restricted=False):
+        self.store = folder / "driver"
+        self.socket = folder / "guard.sock"
+        self.result_path = folder / "result.json"
+        self.gpu = DriverStore(self.store).create("h200_sxm", 0, restricted=restricted)
+
+    def words(self, *options, program=()):
+        named = ("--store", self.store, "--guard-socket", self.socket, "--json", self.result_path)
+        words = ["govern", "--device", "simulated", *map(str, named), *options]
+        return [*words, "--", *program] if program else words
+
+    def start(self, *options, program):
+        command = [sys.executable, "-m", "joulelab.cli.main"]
+        return subprocess.Popen(
+            [*command, *self.words(*options, program=program)],
+            env={**os.environ, "PYTHONPATH": SOURCE},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def holding(self, then):
+        """A shell program that holds the GPU, so that its clock is high, and does ``then``."""
+        line = Fault(kind="foreign_process", pid=987654).line.replace("987654", "$$")
+        path = self.gpu.folder / "faults"
+        return ("sh", "-c", f'echo "{line}" > {path}.new && mv {path}.new {path}; {then}')
+
+    @property
+    def result(self):
+        return json.loads(self.result_path.read_text())
+
+    @property
+    def is_locked(self):
+        return self.gpu.read("locked_sm_mhz") is not None
+
+    def until(self, locked, timeout_s=30.0):
+        deadline_s = time.monotonic() + timeout_s
+        while self.is_locked is not locked:
+            assert time.monotonic() < deadline_s, f"the clock should be {locked=}"
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def folder():
+    """A folder with a short name: a Unix socket's path holds a hundred bytes."""
+    made = Path(tempfile.mkdtemp(prefix="govern", dir="/tmp"))
+    yield made
+    if (made / "guard.sock").exists():
+        GuardClient(made / "guard.sock", start=False).stop()
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def node(folder):
+    return Node(folder)
+
+
+def test_a_load_is_governed_and_what_that_saved_is_told(node, capsys):
+    code = main(node.words("--load", "decode", "--duration-s", "300"))
+
+    said = capsys.readouterr().err
+    assert code == 0
+    assert "decode 1" in said
+    assert "EDP -" in said
+    saved = node.result["comparison"]["energy"]
+    assert saved["lower"] <= saved["value"] <= saved["upper"] < -0.2
+    assert node.result["observing_only"] == ""
+    assert not node.is_locked
+
+
+def test_a_program_keeps_its_exit_code_and_leaves_no_lock(node):
+    with node.start(program=("sh", "-c", "sleep 0.2; exit 7")) as running:
+        _, said = running.communicate(timeout=60)
+
+    assert running.returncode == 7
+    assert "What was saved is not known" in said
+    assert not node.is_locked
+
+
+@pytest.mark.slow
+def test_a_governor_that_is_killed_leaves_nothing_locked(node):
+    options = ("--strategy", "race-to-idle", "--off-share", "0")
+    with node.start(*options, program=node.holding("exec sleep 60")) as running:
+        node.until(locked=True)
+        (program,) = [p for p in psutil.Process(running.pid).children() if p.name() == "sleep"]
+
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+
+        node.until(locked=False, timeout_s=5.0)
+        program.kill()
+
+
+@pytest.mark.slow
+def test_a_program_that_ends_or_forks_ends_the_governing_and_gives_back_the_clock(node):
+    options = ("--strategy", "race-to-idle", "--off-share", "0")
+    with node.start(*options, program=node.holding("sleep 20 & sleep 8")) as running:
+        node.until(locked=True)
+        _, said = running.communicate(timeout=60)
+
+    assert running.returncode == 0
+    assert "left processes behind" in said
+    assert not node.is_locked
+
+
+def test_clocks_that_another_has_on_loan_are_refused_by_name(node, capsys):
+    address = DeviceAddress(backend="simulated", uuid=node.gpu.uuid, store=str(node.store))
+
+    with GuardClient(node.socket).lease(address, note="a study"):
+        code = main(node.words("--load", "decode", "--duration-s", "30"))
+
+    assert code == 2
+    assert f"leased to pid {os.getpid()}" in capsys.readouterr().err
+
+
+def test_without_permission_it_observes_and_says_so(folder, capsys):
+    node = Node(folder, restricted=True)
+
+    code = main(node.words("--load", "decode", "--duration-s", "60"))
+
+    said = " ".join(capsys.readouterr().err.split())
+    assert code == 1
+    assert "Nothing is set, or nothing more" in said
+    assert "may not set clocks" in said
+    assert node.result["phases"][0]["name"] == "decode 1"
+    assert node.result["comparison"] is None
+
+
+def test_observing_only_calls_no_setter(node, capsys):
+    node.gpu.inject(Fault(kind="refused"))
+
+    code = main(node.words("--load", "serving", "--duration-s", "60", "--observe-only"))
+
+    assert code == 0
+    assert "asked to observe only" in capsys.readouterr().err
+    assert {phase["name"].split()[0] for phase in node.result["phases"]} == {
+        "idle",
+        "prefill",
+        "decode",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "program", "code", "said"),
+    [
+        ((), (), 2, "needs a program after two dashes"),
+        (("--load", "serv"), (), 2, "Did you mean 'serving'"),
+        (("--load", "serving", "--duration-s", "-1"), (), 2, "--duration-s must be positive"),
+        (("--strategy", "modle", "--duration-s", "1"), (), 2, "Did you mean 'model'"),
+        (("--strategy", "fixed", "--duration-s", "1"), (), 2, "--fixed 1410"),
+        (("--strategy", "fixed", "--fixed", "700", "--duration-s", "1"), (), 2, "690 and 705"),
+        (("--progress-url", "localhost", "--duration-s", "1"), (), 2, "begin with http"),
+        (("--max-slowdown", "5", "--duration-s", "1"), (), 2, "0.05 is 5 %"),
+        (("--objective", "time", "--duration-s", "1"), (), 2, "own clocks are the fastest"),
+        ((), ("no-such-program",), 127, "No such file"),
+        ((), ("/",), 126, "Permission denied"),
+    ],
+)
+def test_a_request_that_cannot_be_carried_out_is_refused(
+    node, capsys, *, options, program, code, said
+):
+    found = main(node.words(*options, program=program))
+
+    assert found == code
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not node.result_path.exists()

@@ -1,0 +1,345 @@
+"""The governor on loads that go from phase to phase, in virtual time."""
+
+import itertools
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+from governed import play
+
+from joulelab.devices.control import OwnControl
+from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
+from joulelab.errors import (
+    ConfigError,
+    DeviceLostError,
+    GuardError,
+    MeasurementError,
+    UnknownNameError,
+)
+from joulelab.governor import STRATEGIES
+from joulelab.governor.governor import Governor
+from joulelab.governor.loads import LOADS, SimulatedLoad, Stage, phase_cost
+from joulelab.governor.report import report
+from joulelab.governor.rules import Rules
+from joulelab.governor.tenants import Tenants
+from joulelab.hardware import GPUS
+from joulelab.monitor.sensors import OwnProcesses
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return tmp_path_factory.mktemp("driver")
+
+
+@pytest.fixture(scope="module")
+def default(store):
+    """Each load as the driver alone runs it, made once."""
+    made = {}
+    return lambda load: made.setdefault(load, play(store, load))
+
+
+def test_a_load_takes_the_time_that_its_stages_say_at_the_drivers_own_clock(default):
+    decode = default("serving")
+
+    spells = [spell for spell in decode.load.spells if spell.phase == "decode"]
+
+    mean_s = sum(spell.stop_s - spell.start_s for spell in spells[:-1]) / len(spells[:-1])
+    assert mean_s == pytest.approx(6.0, rel=0.3)  # six spells of which logs scatter by 0.4
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_the_model_saves_energy_within_the_slowdown_limit(store, default, load):
+    governed = play(store, load, "model", duration_s=60.0)
+
+    assert governed.slowdown(default(load)) <= 0.05
+    assert governed.saving(default(load)) > (
+        0.15 if load not in ("prefill", "training") else -0.005
+    )
+    assert not governed.governor.observing_only
+
+
+def test_a_memory_bound_load_goes_down_to_the_knee_of_the_memory_and_not_below(store):
+    governed = play(store, "decode", "model", objective="energy")
+
+    (phase,) = governed.governor.recogniser.phases
+    chosen = governed.governor.chooser.chosen[phase.number]
+    assert 1000 <= chosen.sm_clock_mhz <= 1250  # the catalogue's knee is at 1100 MHz
+
+
+def test_without_any_slowdown_allowed_no_work_gets_slower(store, default):
+    governed = play(store, "serving", "model", max_slowdown=0.0)
+
+    assert governed.slowdown(default("serving")) <= 0.003
+
+
+def test_phases_are_recognised_and_named(store):
+    governed = play(store, "serving", "model")
+
+    labels = sorted(phase.label for phase in governed.governor.recogniser.phases)
+    assert labels == ["decode", "idle", "prefill"]
+
+
+def test_race_to_idle_changes_the_clock_of_idle_time_alone(store, default):
+    governed = play(store, "bursts", "race-to-idle")
+
+    chosen = governed.governor.chooser.chosen
+    phases = {phase.label: chosen[phase.number] for phase in governed.governor.recogniser.phases}
+    assert phases["decode"].is_default
+    assert phases["idle"].sm_clock_mhz < 1900
+    assert governed.saving(default("bursts")) > 0.05
+
+
+def test_a_fixed_clock_that_the_limit_forbids_is_the_lowest_that_it_allows(store, default):
+    slow = (Stage(phase="prefill", mean_s=60.0),)
+    governed = play(store, slow, "fixed", gpu="a100_sxm", fixed=900.0)
+
+    assert governed.slowdown(play(store, slow, gpu="a100_sxm")) <= 0.05
+    assert governed.governor.num_changes > 0
+
+
+def test_nothing_is_left_set_when_the_governor_ends(store):
+    governed = play(store, "decode", "model")
+
+    assert governed.governor.num_changes > 0
+    assert governed.device.read_state().held.is_default
+
+
+def test_a_refused_clock_makes_it_observe_only_and_say_why(store):
+    governed = play(store, "decode", "model", faults=[Fault(kind="refused")])
+
+    assert "refused" in governed.governor.observing_only
+    assert governed.governor.num_changes == 0
+
+
+def test_a_device_that_is_lost_ends_the_governor_with_its_error(tmp_path):
+    driver = DriverStore(tmp_path).create("h200_sxm", 0)
+    driver.inject(Fault(kind="lost", at_s=20.0))
+    device = SimulatedDevice(driver)
+    governor = Governor(device, OwnControl(device), STRATEGIES["model"](Rules()), Rules()).start()
+
+    device.clock.sleep_s(30.0)
+
+    governor.stop()
+    with pytest.raises(DeviceLostError, match="lost"):
+        governor.raise_if_failed()
+
+
+def test_a_load_whose_phases_are_shorter_than_a_look_is_left_to_the_driver(store, default):
+    """No look sees one phase alone, and what looks see on the average never settles."""
+    rapid = (
+        Stage(phase="prefill", mean_s=0.07, spread=1.0),
+        Stage(phase="decode", mean_s=0.07, spread=1.0),
+        Stage(phase="idle", mean_s=0.07, spread=1.0),
+    )
+    governed = play(store, rapid, "model", duration_s=120.0)
+    alone = play(store, rapid, duration_s=120.0)
+
+    assert governed.slowdown(alone) <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"objective": "time"}, "own clocks are the fastest"),
+        ({"objective": "qep"}, "without quality"),
+        ({"max_slowdown": 5}, r"0\.05 is 5 %"),
+        ({"off_share": 0.9}, "off_share"),
+        ({"block_s": 0.5}, "block_s"),
+        ({"cpu_budget": 0}, "cpu_budget"),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(asked, message):
+    with pytest.raises(ConfigError, match=message):
+        Rules(**asked)
+
+
+def test_a_misspelt_strategy_is_answered_with_the_closest():
+    with pytest.raises(UnknownNameError, match="race-to-idle"):
+        STRATEGIES["race_to_idle"]
+
+
+def test_the_oracle_saves_more_than_anybody_else(store, default):
+    """And it keeps the limit, since it knows what each clock costs."""
+    saved = {}
+    for strategy in ("oracle", "model", "bandit", "race-to-idle"):
+        governed = play(store, "serving", strategy, duration_s=300.0)
+        saved[strategy] = governed.saving(default("serving"))
+        assert governed.slowdown(default("serving")) <= 0.05
+
+    assert saved["oracle"] >= max(saved.values()) - 0.005
+    assert saved["model"] >= 0.85 * saved["oracle"]
+    assert saved["bandit"] >= 0.5 * saved["oracle"]
+
+
+def test_power_limits_save_where_clocks_may_not_be_turned(store, default):
+    governed = play(store, "decode", "model", duration_s=120.0, knob="power-limit")
+
+    (phase,) = governed.governor.recogniser.phases
+    chosen = governed.governor.chooser.chosen[phase.number]
+    assert chosen.sm_clock_mhz is None
+    assert 200 <= chosen.power_limit_w < 650
+    assert governed.saving(default("decode")) > 0.1
+    assert governed.slowdown(default("decode")) <= 0.05
+    assert governed.device.read_state().held.is_default
+
+
+def test_a_limit_that_the_driver_holds_the_clock_with_is_told(store):
+    governed = play(store, "prefill", "model")  # 1042 W at the highest clock, by 700 W allowed
+
+    assert governed.governor.throttled_s > 30
+
+
+def test_windows_in_which_heat_holds_the_clock_teach_nothing_of_the_clock_that_was_set(store):
+    throttled = Fault(kind="throttle", at_s=30.0, clock_mhz=900, reason="sw_thermal")
+    governed = play(store, "decode", "model", faults=[throttled])
+
+    (phase,) = [each for each in governed.governor.recogniser.phases if each.number == 1]
+    set_mhz = [(point.sm_clock_mhz, tally) for point, tally in phase.tallies.items()]
+    assert all(
+        tally.sm_clock_mhz.mean == pytest.approx(clock_mhz, abs=15)
+        for clock_mhz, tally in set_mhz
+        if clock_mhz is not None
+    )
+
+
+def test_a_clock_that_is_not_held_is_given_up(tmp_path):
+    """As where another program unlocks it again and again."""
+    driver = DriverStore(tmp_path).create("h200_sxm", 0)
+    device = SimulatedDevice(driver)
+    load = SimulatedLoad(device, LOADS["decode"])
+    rules = Rules(off_share=0.0)
+    governor = Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules).start()
+    load.play(20.0)
+    device.clock.every(0.05, lambda: driver.write("locked_sm_mhz", None))
+
+    load.play(10.0)
+
+    governor.stop()
+    assert "something else sets it" in governor.observing_only
+
+
+def test_nothing_is_set_nor_counted_while_another_process_is_on_the_gpu(tmp_path):
+    driver = DriverStore(tmp_path).create("h200_sxm", 0)
+    driver.inject(Fault(kind="foreign_process", pid=987654, at_s=40.0, until_s=60.0))
+    device = SimulatedDevice(driver)
+    load = SimulatedLoad(device, LOADS["decode"])
+    rules, tenants = Rules(block_s=5.0), Tenants(device, OwnProcesses())
+    governor = Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules, tenants)
+
+    with governor:
+        load.play(50.0)
+        assert device.read_state().held.is_default
+        load.play(50.0)
+
+    spoilt = {block.start_s for block in governor.schedule.blocks if block.spoilt}
+    # a look begins in the block before; the end of the other is seen two seconds late at most
+    assert {40.0, 45.0, 50.0, 55.0} <= spoilt <= {35.0, 40.0, 45.0, 50.0, 55.0, 60.0}
+    assert "pid 987654" in governor.notes[0]
+
+
+def test_looks_are_taken_less_often_where_they_cost_too_much(store):
+    governed = play(store, "decode", "model", cpu_budget=1e-6)
+
+    assert governed.governor.looking.period_s == 8 * Rules().period_s
+    assert "of a core" in governed.governor.notes[0]
+
+
+def test_reported_progress_reaches_the_blocks(tmp_path):
+    device = SimulatedDevice(DriverStore(tmp_path).create("h200_sxm", 0))
+    load = SimulatedLoad(device, LOADS["decode"])
+    rules = Rules(block_s=5.0)
+    with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:
+        device.clock.every(0.1, lambda: governor.progress(2.0))
+        load.play(100.0)
+
+    found = report(governor).comparison
+    assert found.by_progress
+    assert found.time.value == pytest.approx(0.0, abs=0.02)  # the ticks come whatever the clock
+    assert found.energy.value < -0.2
+
+
+class Bare(SimulatedDevice):
+    """A board of which less is known, or less can be set, than of others."""
+
+    lacks: ClassVar = {}
+
+    def capabilities(self):
+        return replace(super().capabilities(), **self.lacks)
+
+
+def test_a_device_without_the_knob_is_observed(tmp_path):
+    device = Bare(DriverStore(tmp_path).create("h200_sxm", 0))
+    device.lacks = {"power_limits_w": None}
+    rules = Rules(knob="power-limit")
+
+    governor = Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules)
+
+    assert "has no power-limit that can be set" in governor.observing_only
+
+
+@pytest.mark.parametrize("load", ["prefill", "decode", "serving"])
+def test_without_counters_it_keeps_to_clocks_at_which_any_work_keeps_the_limit(tmp_path, load):
+    """Work cannot slow down by more than its clock does."""
+    alone = play(tmp_path, load, gpu="a100_sxm")
+    device = Bare(DriverStore(tmp_path).create("a100_sxm", 0))
+    device.lacks = {"has_activity": False}
+    played = SimulatedLoad(device, LOADS[load], seed=1)
+    rules = Rules(off_share=0.0)
+    with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:
+        played.play(60.0)
+
+    work_s = sum(done * alone.units_s[phase] for phase, done in played.work.items())
+    assert 60.0 / work_s - 1 <= 0.05
+    assert {phase.label for phase in governor.recogniser.phases} <= {"busy", "idle"}
+
+
+def test_a_load_that_never_becomes_steady_is_left_to_the_driver_and_says_so(tmp_path):
+    """Each look sees another mixture of two phases."""
+    device = SimulatedDevice(DriverStore(tmp_path).create("h200_sxm", 0))
+    costs = [phase_cost(phase, GPUS["h200_sxm"]) for phase in ("prefill", "decode")]
+    rules, share = Rules(off_share=0.0), itertools.cycle([0.02, 0.05, 0.08, 0.035, 0.065])
+    with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:
+        for _ in range(600):
+            first_s = next(share)
+            for cost, duration_s in zip(costs, (first_s, 0.1 - first_s), strict=True):
+                device.play(cost)
+                device.clock.sleep_s(duration_s)
+
+    assert governor.num_changes <= 2
+    assert any("never became steady" in note for note in report(governor).notes)
+
+
+def test_a_lease_that_is_lost_is_given_up(tmp_path):
+    """The guard restores what it takes back, and nobody sets a clock without it."""
+    device = SimulatedDevice(DriverStore(tmp_path).create("h200_sxm", 0))
+
+    class Lost(OwnControl):
+        def require_held(self):
+            if device.clock.now_s() > 20.0:
+                raise GuardError("The lease of SIM-h200_sxm-0 is lost: the guard died.")
+
+    load, rules = SimulatedLoad(device, LOADS["serving"]), Rules(off_share=0.0)
+    with Governor(device, Lost(device), STRATEGIES["model"](rules), rules) as governor:
+        load.play(40.0)
+
+    assert "guard died" in governor.observing_only
+    assert device.read_state().held.is_default
+
+
+def test_a_governor_that_fails_puts_the_clock_back_at_once(tmp_path):
+    device = SimulatedDevice(DriverStore(tmp_path).create("h200_sxm", 0))
+
+    class Failing(STRATEGIES["model"]):
+        def choose(self, situation):
+            if situation.now_s > 20.0:
+                raise ArithmeticError("no number")
+            return super().choose(situation)
+
+    load, rules = SimulatedLoad(device, LOADS["decode"]), Rules(off_share=0.0)
+    governor = Governor(device, OwnControl(device), Failing(rules), rules).start()
+    load.play(40.0)
+
+    assert governor.num_changes > 0
+    assert device.read_state().held.is_default
+    with pytest.raises(MeasurementError, match="no number"):
+        governor.raise_if_failed()
