@@ -12,7 +12,7 @@ CORE_TESTS := $(addprefix tests/unit/,core devices guard hardware monitor sampli
   --deselect=tests/unit/cli/test_devices_doctor.py::test_a_machine_without_a_gpu_is_checked_all_the_same
 ARGS ?=
 
-.PHONY: help setup run ui test test-core lint types docs bench bench-estimator bench-governor bench-models clean
+.PHONY: help setup run ui test test-core lint types docs bench bench-attribution bench-estimator bench-governor bench-models clean
 
 help:  ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench-estimator: $(READY)  ## Measure those of the estimator, all points told
 
 bench-governor: $(READY)  ## Measure what the governor saves of what could be saved
 	@$(BIN)/python benchmarks/governor.py $(ARGS)
+
+bench-attribution: $(READY)  ## Attribute energy where the truth of every kernel is planted
+	@$(BIN)/python benchmarks/attribution.py $(ARGS)
 
 bench-models: $(READY)  ## Compare all power models on applications and GPUs held out
 	@$(BIN)/python benchmarks/power_models.py $(ARGS)

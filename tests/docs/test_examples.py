@@ -111,7 +111,14 @@ def names(tmp_path, monkeypatch):
         writer.writerows(rows)
     write_files("", tmp_path)
     step = runpy.run_path("train.py")["step"]
-    names = {"train": step, "step": step, "path": table, "folder": tmp_path / "model"}
+    names = {
+        "train": step,
+        "step": step,
+        "path": table,
+        "folder": tmp_path / "model",
+        "network": torch.nn.Linear(256, 64).half(),
+        "images": torch.zeros(1024, 256).half(),
+    }
     yield names
     for measured in [each for each in names.values() if isinstance(each, Measured)]:
         measured._monitor.stop()
