@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from joulelab.analysis.bounds_wording import advice_words, constraint_words, miss_words
 from joulelab.analysis.quantities import brief, counted, quantity
 from joulelab.analysis.wording import change, percent
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.searching.answer import Answer
-from joulelab.searching.constraints import Against, Constraint, Quantity
 from joulelab.searching.evidence import Problem
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import Cell, SearchSpace
@@ -24,24 +24,6 @@ _AXES = {
 
 SETTLED = "the strategy"
 """What ends a search that has nothing more to measure."""
-
-_BOUNDS: dict[Quantity, str] = {
-    "quality": "at least {bound:.3g} of the reference's quality",
-    "slowdown": "at most {percent:.3g} % more time than {usual}",
-    "latency_s": "at most {bound:g} s for a request",
-    "ttft_s": "at most {bound:g} s to the first token",
-    "tpot_s": "at most {bound:g} s for each further token",
-    "throughput_per_s": "at least {bound:g} units of work per second",
-    "power_w": "at most {bound:g} W",
-    "temperature_c": "at most {bound:g} degrees Celsius",
-    "memory_b": "at most {giga:.4g} GB of device memory",
-}
-
-
-_USUAL: dict[Against, str] = {
-    "cell": "the driver's clock at the same knobs",
-    "baseline": "the baseline",
-}
 
 
 def configuration_name(configuration: Configuration, space: SearchSpace) -> str:
@@ -65,15 +47,6 @@ def objective_name(problem: Problem) -> str:
     return problem.objective.label
 
 
-def constraint_words(constraint: Constraint) -> str:
-    """Say what a constraint asks for: ``"at most 300 W"``."""
-    bound = constraint.bound
-    usual = _USUAL[constraint.against]
-    return _BOUNDS[constraint.quantity].format(
-        bound=bound, percent=100 * bound, giga=bound / 1e9, usual=usual
-    )
-
-
 def units_of(problem: Problem) -> str:
     """Return the workload's unit of work in the plural."""
     unit = WORKLOADS[problem.space.workload].unit
@@ -90,6 +63,8 @@ def sentence(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> s
 def recommendation(found: Answer, problem: Problem) -> str:
     """Say which configuration to choose and what it saves, in one sentence."""
     space, best = problem.space, found.best.configuration
+    if found.missed:
+        return _nearest(found, problem)
     if best == space.baseline:
         advice = f"Stay with {configuration_name(best, space)}: nothing measured is better"
     else:
@@ -99,6 +74,15 @@ def recommendation(found: Answer, problem: Problem) -> str:
     if not found.standing.is_feasible:
         advice += ", although it is not sure to keep to every constraint; nothing measured is"
     return f"{advice}; {_equals(found)}."
+
+
+def _nearest(found: Answer, problem: Problem) -> str:
+    """Say that nothing keeps to the constraints, by how much the nearest misses, what to change."""
+    named = configuration_name(found.best.configuration, problem.space)
+    bounds = " and ".join(constraint_words(each.constraint) for each in found.missed)
+    misses = " and ".join(map(miss_words, found.missed))
+    advice = advice_words([each.constraint.quantity for each in found.missed])
+    return f"Nothing measured keeps to {bounds}: nearest comes {named}, with {misses}. {advice}"
 
 
 def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> list[str]:
@@ -141,9 +125,9 @@ def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> li
 def payback(found: Answer, problem: Problem, *, of: str = "") -> str:
     """Say after how many units of work a search has saved what it took; ``""`` if it may never.
 
-    ``of`` stands before the ends of the interval.
+    Nor does it where nothing keeps to the constraints. ``of`` stands before the interval's ends.
     """
-    if found.pays_after is None:
+    if found.pays_after is None or found.missed:
         return ""
     low, high = significant(found.pays_after.low), significant(found.pays_after.high)
     between = "" if low == high else f" ({of}{low} to {high})"
@@ -180,7 +164,7 @@ def _fastest(found: Answer, problem: Problem) -> list[str]:
     """Name the fastest of the set, on which noise has less say than on the lowest."""
     fastest, space = found.fastest.configuration, problem.space
     these = "these that keep to the constraints" if problem.constraints else "these"
-    if len(found.standing.members) == 1 or found.standing.is_open:
+    if len(found.standing.members) == 1 or found.standing.is_open or found.missed:
         return []
     if fastest == found.best.configuration:
         return [f"It is the fastest of {these}."]
@@ -214,7 +198,7 @@ def _is_at_end(value: KnobValue, values: Sequence[KnobValue]) -> bool:
 
 def _price(found: Answer, problem: Problem) -> str:
     price = f"The search took {brief(found.spent_j, 'J')}"
-    if found.pays_after is None:
+    if found.pays_after is None or found.missed:
         return f"{price}."
     after = significant(found.pays_after.value)
     return f"{price} and pays for itself after {after} {units_of(problem)}."

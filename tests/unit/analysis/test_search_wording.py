@@ -1,14 +1,16 @@
 """The answer of a search in words, and what it says of the quality before it measures."""
 
 from dataclasses import replace
+from math import log
 
 import pytest
 
-from joulelab.analysis.search_wording import constraint_words, score_words, sentence
+from joulelab.analysis.bounds_wording import constraint_words
+from joulelab.analysis.search_wording import score_words, sentence
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.answer import answer
 from joulelab.searching.base import Figures, Outcome
-from joulelab.searching.constraints import Constraint
+from joulelab.searching.constraints import Constraint, Miss
 from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.kept import Kept
 from joulelab.searching.scores import Scores
@@ -134,14 +136,61 @@ def test_constraints_are_told_as_what_they_ask_for(constraint, words):
     assert constraint_words(constraint) == words
 
 
-def test_an_answer_that_may_break_a_constraint_says_so():
-    found = evidence([10.0, 8.0, 9.0])
-    limit = Constraint(quantity="power_w", bound=5)
-    strict = Evidence(replace(found.problem, constraints=(limit,)))
+def bounded(found, quantity, bound, confidence=0.95):
+    limit = Constraint(quantity=quantity, bound=bound)
+    strict = Evidence(replace(found.problem, constraints=(limit,), confidence=confidence))
     for outcome in found.outcomes:
         strict.add(outcome)
+    return strict
 
-    assert "it is not sure to keep to every constraint" in said(strict)
+
+def test_an_answer_that_may_break_a_constraint_says_so():
+    words = said(bounded(evidence([10.0, 8.0, 9.0]), "power_w", 8.0001, confidence=0.999))
+
+    assert words.startswith("Choose 1200 MHz")
+    assert "it is not sure to keep to every constraint" in words
+
+
+@pytest.mark.parametrize(
+    ("energies_j", "quantity", "bound", "nearest", "miss"),
+    [
+        ([10.0, 8.0, 9.0], "power_w", 5, "1200 MHz, bf16", "8 W (60 % too much)"),
+        ([8.0, 10.0, 9.0], "power_w", 2, "the driver's clock, bf16", "8 W (too much by a factor"),
+        (
+            [10.0, 8.0, 9.0],
+            "throughput_per_s",
+            1.25,
+            "1100 MHz, bf16",
+            "1.111 units of work per second (11 % too little)",
+        ),
+    ],
+)
+def test_where_nothing_keeps_to_a_bound_the_answer_chooses_nothing(
+    energies_j, quantity, bound, nearest, miss
+):
+    """It said to stay with the driver's clock, or to choose what may not be chosen."""
+    found = evidence(energies_j, times_s=(1.0, 1.0, 0.9))
+
+    words = said(bounded(found, quantity, bound))
+
+    assert words.startswith(f"Nothing measured keeps to at {'least' if bound < 2 else 'most'}")
+    assert f"nearest comes {nearest}, with {miss}" in words
+    assert "Ask for less, or search what was not: " in words
+    assert not any(each in words for each in ("Choose", "Stay with", "pays for itself"))
+
+
+@pytest.mark.parametrize(
+    ("quantity", "bound", "excess", "value"),
+    [
+        ("slowdown", 0.05, log(1.12 / 1.05), 0.12),
+        ("quality", 0.9, log(0.9 / 0.8), 0.8),
+        ("latency_s", 0.5, log(2.0), 1.0),
+    ],
+)
+def test_what_misses_a_bound_is_told_in_its_unit(quantity, bound, excess, value):
+    miss = Miss(constraint=Constraint(quantity=quantity, bound=bound), excess=excess)
+
+    assert miss.value == pytest.approx(value)
 
 
 def test_beside_the_lowest_of_a_flat_optimum_stands_the_fastest_of_the_set():
