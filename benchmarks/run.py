@@ -28,6 +28,7 @@ BENCHMARKS = (
     "study_error",
     "search_clock",
     "search_tables",
+    "bounded_searches",
     "suggestion_cost",
     "search_overhead",
     "search_scaling",

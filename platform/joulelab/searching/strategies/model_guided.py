@@ -31,6 +31,8 @@ _MOST_FAILURES, _MOST_OF_CELL = 2, 3
 """Failures after which a configuration, and a cell of which nothing was measured, is given up."""
 _HOPE = 0.05
 """Probability of keeping to the constraints below which nothing is probed."""
+_SURE = 0.99
+"""The same from which on nothing need be known of its neighbours before."""
 _EVEN = 0.5
 """The same of what is only measured because it lies beside the choice."""
 _CLOSE, _CLOSE_LAWLESS = 2e-3, 1e-2
@@ -121,6 +123,7 @@ class ModelGuided(Strategy):
         if (probe := self._probe(free)) is not None:
             return probe
         forecast = self.forecast()
+        free &= ~self._awaited(forecast)
         gain = self._gain(forecast, free & ~forecast.is_capped)
         best = int(np.argmax(gain.expected))
         is_lawless = forecast.belief.is_lawless
@@ -178,6 +181,17 @@ class ModelGuided(Strategy):
                 free[self._space.index(outcome.candidate)] = False
         free[np.isin(self._forecaster.cell, self._failed_cells())] = False
         return free
+
+    def _awaited(self, forecast: Forecast) -> NDArray[np.bool_]:
+        """Return what may break the constraints while a trial is out that tells whether it does.
+
+        That is another one of its cell that may: neighbours break a bound together. What is little
+        likely to keep to them is left for when nothing likelier is out.
+        """
+        doubtful, cell = forecast.feasible < _SURE, self._forecaster.cell
+        out = [place for place in self._out if place and doubtful[place]]
+        unlikely = forecast.feasible < (_HOPE if out else 0.0)
+        return np.asarray(unlikely | (doubtful & np.isin(cell, cell[out])))
 
     def _failed_cells(self) -> list[int]:
         """Return the cells of which only failures are known, as of a batch that does not fit."""
