@@ -29,6 +29,7 @@ BENCHMARKS = (
     "search_clock",
     "search_tables",
     "bounded_searches",
+    "request_slowdown",
     "suggestion_cost",
     "search_overhead",
     "search_scaling",
