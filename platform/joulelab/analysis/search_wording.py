@@ -8,7 +8,9 @@ from joulelab.analysis.quantities import brief, counted, quantity
 from joulelab.analysis.wording import change, percent
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.hardware import GpuSpec
 from joulelab.searching.answer import Answer
+from joulelab.searching.base import Figures
 from joulelab.searching.evidence import Problem
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import Cell, SearchSpace
@@ -33,13 +35,17 @@ def configuration_name(configuration: Configuration, space: SearchSpace) -> str:
     """
     named = zip(space.axes, space.values(configuration), strict=True)
     parts = [
-        f"{value}{_AXES[name]}" if name in _AXES else f"{name} {value}"
+        f"{_number(value)}{_AXES[name]}" if name in _AXES else f"{name} {value}"
         for name, value in named
         if value is not None
     ]
     if configuration.point.is_default:
         parts.insert(0, "the driver's clock")
     return ", ".join(parts)
+
+
+def _number(value: KnobValue) -> KnobValue:
+    return f"{value:g}" if isinstance(value, float) else value
 
 
 def objective_name(problem: Problem) -> str:
@@ -176,19 +182,35 @@ def _fastest(found: Answer, problem: Problem) -> list[str]:
 
 def _ends(found: Answer, problem: Problem) -> list[str]:
     """Name the axes of numbers at whose end the choice lies, although there are values beyond."""
-    space, gpu = problem.space, problem.gpu
-    own = () if gpu is None else (gpu.study_clocks_mhz[0], gpu.study_clocks_mhz[-1])
+    space, own = problem.space, {} if problem.gpu is None else _own_ends(problem.gpu)
     values = zip(space.axes, space.values(found.best.configuration), strict=True)
     return [
         name
         for name, value in values
         if _is_at_end(value, space.axes[name])
-        and value not in (own if name == "sm_clock_mhz" else (_LEAST_COUNT,))
+        and value not in own.get(name, (_LEAST_COUNT,))
+        and not (name == "power_limit_w" and _is_slack(value, found.best.figures))
     ]
 
 
 _LEAST_COUNT = 1
 """Of a batch and whatever else is counted, there is nothing below it."""
+_SLACK = 0.75
+"""Share of a power limit below which the mean power leaves parts of a step their own, too."""
+
+
+def _own_ends(gpu: GpuSpec) -> dict[str, tuple[KnobValue, ...]]:
+    """Return beyond what the GPU itself has no values."""
+    return {
+        "sm_clock_mhz": (gpu.study_clocks_mhz[0], gpu.study_clocks_mhz[-1]),
+        "mem_clock_mhz": (gpu.mem_clocks_mhz[0], gpu.mem_clocks_mhz[-1]),
+        "power_limit_w": gpu.power_limits_w,
+    }
+
+
+def _is_slack(limit_w: KnobValue, figures: Figures) -> bool:
+    """Whether a power limit is so far above the power that another one changes nothing."""
+    return isinstance(limit_w, int | float) and figures.power_w < _SLACK * limit_w
 
 
 def _is_at_end(value: KnobValue, values: Sequence[KnobValue]) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from joulelab.analysis.bounds_wording import constraint_words
 from joulelab.analysis.search_wording import score_words, sentence
+from joulelab.hardware.catalogue import GPUS
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.answer import answer
 from joulelab.searching.base import Figures, Outcome
@@ -18,6 +19,7 @@ from joulelab.searching.space import SearchSpace
 
 SPACE = SearchSpace("vit", {"sm_clock_mhz": (1200, 1100), "precision": ("bf16",)})
 QUALITIES = SearchSpace("vit", {"precision": ("fp32", "bf16", "fp8"), "batch": (1, 8)})
+H100 = GPUS["h100_sxm"]
 SLOWDOWN = Constraint(quantity="slowdown", bound=0.05)
 SCATTER = (0.999, 1.001, 1.0)
 
@@ -94,6 +96,28 @@ def test_a_choice_at_the_end_of_an_axis_is_told_since_more_may_be_beyond(energie
     words = said(evidence(energies_j, space=batches))
 
     assert ("It lies at the end of what was asked for in batch;" in words) == is_told
+
+
+@pytest.mark.parametrize(
+    ("limits_w", "powers_w", "gpu", "is_told"),
+    [
+        ((300.0, 400.0, 600.0), (400, 360, 350, 340), H100, False),  # 340 W under a limit of 600 W
+        ((300.0, 400.0, 500.0), (500, 290, 380, 480), H100, True),
+        ((500.0, 600.0, 700.0), (700, 680, 670, 660), H100, False),  # no board has a higher one
+        ((500.0, 600.0, 700.0), (700, 680, 670, 660), None, True),
+    ],
+)
+def test_a_limit_at_the_end_is_told_only_if_another_one_would_change_something(
+    limits_w, powers_w, gpu, is_told
+):
+    """Values beyond may be better, a search said of a limit that the power did not reach."""
+    space = SearchSpace("vit", {"power_limit_w": limits_w})
+
+    words = said(evidence(powers_w, space=space, gpu=gpu, times_s=(1.0,) * 4))
+
+    assert ("at the end of what was asked for in power_limit_w;" in words) == is_told
+    assert " W limit" in words
+    assert ".0 W limit" not in words
 
 
 def test_the_quality_that_is_kept_is_told_where_it_was_evaluated():
