@@ -4,9 +4,10 @@
 Usage: python benchmarks/bounded_searches.py [--seeds 6] [--only NAME ...]
 
 Grids of clock and batch of simulated GPUs, on which the driver's own clock at the workload's own
-batch breaks the bound. Four GPUs measure at once and have one trial ahead each, as in a search by
-the command. A clock that the power cap holds is invalid, as it is measured. The baseline itself is
-not counted, which everything is compared with. A bound that nothing keeps is one of the cases.
+batch breaks the bound; beside them slowdowns, which it cannot break. Four GPUs measure at once and
+have one trial ahead each, as in a search by the command. A clock that the power cap holds is
+invalid, as it is measured. The baseline itself is not counted, which everything is compared with.
+Two bounds are such that nothing keeps to them.
 """
 
 import os
@@ -29,7 +30,7 @@ from joulelab.searching.base import Outcome
 from joulelab.searching.constraints import Constraint, Quantity, over_cells
 from joulelab.searching.evidence import Problem
 from joulelab.searching.race import Race
-from joulelab.searching.space import SearchSpace
+from joulelab.searching.space import SearchSpace, at_default
 from joulelab.searching.strategies.model_guided import ModelGuided
 from joulelab.study.budget import Budget
 from joulelab.study.search_queue import Search, SearchQueue, Sentinel
@@ -64,7 +65,7 @@ class Case:
         workload: What runs.
         knobs: Its settings that differ from the usual.
         quantity: What is bounded.
-        over: The bound over what the baseline has.
+        over: The bound over what the baseline has; of a slowdown, 1 and the bound.
     """
 
     gpu: str
@@ -84,6 +85,8 @@ class Case:
 _LLAMA_3 = (("model", "llama-3-8b"),)
 _LONG = (("model", "llama-2-7b"), ("prompt_tokens", 2048))
 CASES = (
+    Case(gpu="h100_sxm", workload="llama", knobs=_LLAMA_3, quantity="slowdown", over=1.05),
+    Case(gpu="a100_sxm", workload="vit", quantity="slowdown", over=1.05),
     Case(gpu="h100_sxm", workload="llama", knobs=_LLAMA_3, quantity="throughput_per_s", over=12),
     Case(gpu="h100_sxm", workload="llama", knobs=_LLAMA_3, quantity="throughput_per_s", over=40),
     Case(gpu="h200_sxm", workload="llama", knobs=_LONG, quantity="throughput_per_s", over=6),
@@ -140,7 +143,11 @@ def truth_of(case: Case) -> Truth:
     surface = surface_of(space, spec)
     time_s, energy_j = np.array(surface.time_s), np.array(surface.energy_j)
     latency_s = time_s * _request_sizes(space)
+    usual_s = time_s[
+        [space.index(at) if (at := at_default(each)) in space else 0 for each in space]
+    ]
     value = {
+        "slowdown": time_s / usual_s,
         "throughput_per_s": time_s,
         "latency_s": latency_s,
         "power_w": energy_j / time_s,
@@ -148,7 +155,7 @@ def truth_of(case: Case) -> Truth:
     share = 1 / case.over if case.quantity == "throughput_per_s" else case.over
     bound = value[0] * share
     over = value / bound
-    asked = 1 / bound if case.quantity == "throughput_per_s" else bound
+    asked = {"throughput_per_s": 1 / bound, "slowdown": bound - 1.0}.get(case.quantity, bound)
     constraint = Constraint(quantity=case.quantity, bound=float(asked))
     return Truth(
         problem=Problem(

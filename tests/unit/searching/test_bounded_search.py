@@ -283,6 +283,24 @@ def test_a_slowdown_is_over_the_same_batch_at_the_drivers_clock():
     assert surface.log_edp(chosen) - best < 0.02
 
 
+def test_what_a_slowdown_is_over_is_measured_before_a_second_clock_of_its_batch():
+    """Five clocks of a batch were once tried beyond its bound, which nothing told as yet."""
+    axes = {"sm_clock_mhz": CLOCKS_MHZ[::3], "batch": (1, 16, 64)}
+    space = SearchSpace("vit", axes, references=True)
+    surface = Measured(space, noise=0.001)
+    strategy = ModelGuided(bounded(space, "slowdown", 0.05))
+    random, asked = Random(0), []
+
+    while len(asked) < 20 and (each := strategy.ask()) is not None:
+        asked.append(each)
+        if len(asked) >= 4:  # four are out at once
+            strategy.tell(surface.outcome(asked[-4], random))
+
+    for cell in space.cells:
+        of_cell = [each for each in asked if each.knobs == cell]
+        assert at_default(of_cell[0]) in of_cell[:2]
+
+
 def test_what_was_not_measured_and_may_be_as_good_is_counted():
     space = space_of()
     surface = Measured(space, noise=0.005)

@@ -41,6 +41,9 @@ class Feasibility:
         cell: Number of each configuration's cell; shape ``(n,)``.
         place: Where it is on the axes of the operating point; shape ``(n, 2)``.
         kernel: What cells have in common.
+
+    Attributes:
+        reference: Place of the same knobs at the driver's clock; shape ``(n,)``.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class Feasibility:
         self._evidence, self._cell, self._kernel = evidence, cell, kernel
         self._place = place
         self._known_quality = _known_quality(evidence.problem)
-        self._reference = _references(space)
+        self.reference = _references(space)
         self._request_size = _request_sizes(space, cell)
 
     def feasible(
@@ -119,7 +122,7 @@ class Feasibility:
         bound, own = log(constraint.bound) if constraint.bound else 0.0, self._away(valid)
         match constraint.quantity:
             case "slowdown":
-                usual = self._reference if constraint.against == "cell" else 0 * self._cell
+                usual = self.reference if constraint.against == "cell" else 0 * self._cell
                 mean, variance = mean - mean[usual], _apart(belief, sums, variance, usual)
                 bound = log(1.0 + constraint.bound)
             case "latency_s":

@@ -135,6 +135,7 @@ class Forecaster:
         self._asked_w = CAP_SHARE * np.array(limits_w)
         self._places = np.column_stack([np.log(self.ratio), _relative(self._asked_w)])
         self._bounds = Feasibility(evidence, self.cell, self._places, CellKernel(self._cells))
+        self.reference = self._bounds.reference
 
     def forecast(self) -> Forecast:
         """Return what is expected now; at least one configuration must have been measured."""

@@ -9,6 +9,7 @@ from typing_extensions import override
 from joulelab.core.configuration import Configuration
 from joulelab.core.threads import one_thread
 from joulelab.searching.base import Outcome, Strategy
+from joulelab.searching.constraints import over_cells
 from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.equals import expected_equals
@@ -68,6 +69,7 @@ class ModelGuided(Strategy):
         self._opening = self._opening_places()
         self._out: list[int] = []
         self._identical: set[int] = set()
+        self._needs_references = over_cells(problem.constraints)
         self._infeasible = surely_infeasible(problem)
         self._forecast: Forecast | None = None
         self._improvements: Improvements | None = None
@@ -79,6 +81,7 @@ class ModelGuided(Strategy):
         place = self._next()
         if place is None:
             return None
+        place = self._reference_first(place)
         self._out.append(place)
         configuration: Configuration = self._space[place]
         return configuration
@@ -139,6 +142,17 @@ class ModelGuided(Strategy):
         best, is_open = int(np.argmax(worth)), self._chance_of_any(forecast, likely) > least
         return best if is_open and worth[best] > 0.0 else None
 
+    def _reference_first(self, place: int) -> int:
+        """Return the driver's clock in place of another one of its cell that is not the first.
+
+        That is where slowdowns are bounded, which are over it.
+        """
+        cell, usual = self._forecaster.cell, int(self._forecaster.reference[place])
+        tried = [*self._out, *map(self._space.index, self.evidence.measured)]
+        is_known = usual in tried or self.evidence.num_failures(self._space[usual])
+        is_first = not (cell[tried] == cell[place]).any()
+        return place if is_known or is_first or not self._needs_references else usual
+
     def _probe(self, free: NDArray[np.bool_]) -> int | None:
         """Return where a probe of the baseline's cell tells most; ``None`` if it had its probes."""
         cell = self._forecaster.cell
@@ -185,11 +199,14 @@ class ModelGuided(Strategy):
     def _awaited(self, forecast: Forecast) -> NDArray[np.bool_]:
         """Return what may break the constraints while a trial is out that tells whether it does.
 
-        That is another one of its cell that may: neighbours break a bound together. What is little
-        likely to keep to them is left for when nothing likelier is out.
+        That is another one of its cell that may, as neighbours break a bound together, or what its
+        slowdown is over. What is little likely is left for when nothing likelier is out.
         """
         doubtful, cell = forecast.feasible < _SURE, self._forecaster.cell
-        out = [place for place in self._out if place and doubtful[place]]
+        open_ = doubtful.copy()
+        if self._needs_references:
+            open_[self._forecaster.reference] = True
+        out = [place for place in self._out if place and open_[place]]
         unlikely = forecast.feasible < (_HOPE if out else 0.0)
         return np.asarray(unlikely | (doubtful & np.isin(cell, cell[out])))
 
