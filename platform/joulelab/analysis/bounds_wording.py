@@ -50,7 +50,7 @@ def miss_words(miss: Miss) -> str:
     ratio, too = exp(miss.excess), "little" if is_low else "much"
     value = _value_words(replace(miss.constraint, bound=float(f"{miss.value:.4g}")))
     if ratio >= _TWICE:
-        return f"{value} (too {too} by a factor of {ratio:.3g})"
+        return f"{value} (too {too} by a factor of {float(f'{ratio:.3g}'):,g})"
     share = -expm1(-miss.excess) if is_low else expm1(miss.excess)
     return f"{value} ({100 * share:.2g} % too {too})"
 

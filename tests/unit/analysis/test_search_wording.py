@@ -179,6 +179,13 @@ def test_an_answer_that_may_break_a_constraint_says_so():
     ("energies_j", "quantity", "bound", "nearest", "miss"),
     [
         ([10.0, 8.0, 9.0], "power_w", 5, "1200 MHz, bf16", "8 W (60 % too much)"),
+        (
+            [10.0, 8.0, 9.0],
+            "power_w",
+            5e-3,
+            "1200 MHz, bf16",
+            "8 W (too much by a factor of 1,600)",
+        ),
         ([8.0, 10.0, 9.0], "power_w", 2, "the driver's clock, bf16", "8 W (too much by a factor"),
         (
             [10.0, 8.0, 9.0],
@@ -197,7 +204,8 @@ def test_where_nothing_keeps_to_a_bound_the_answer_chooses_nothing(
 
     words = said(bounded(found, quantity, bound))
 
-    assert words.startswith(f"Nothing measured keeps to at {'least' if bound < 2 else 'most'}")
+    side = "most" if quantity == "power_w" else "least"
+    assert words.startswith(f"Nothing measured keeps to at {side} ")
     assert f"nearest comes {nearest}, with {miss}" in words
     assert "Ask for less, or search what was not: " in words
     assert not any(each in words for each in ("Choose", "Stay with", "pays for itself"))
