@@ -28,6 +28,8 @@ BENCHMARKS = (
     "study_error",
     "search_clock",
     "search_tables",
+    "bounded_searches",
+    "request_slowdown",
     "suggestion_cost",
     "search_overhead",
     "search_scaling",

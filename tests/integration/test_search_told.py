@@ -74,6 +74,7 @@ def test_a_search_that_goes_on_is_told_and_charted_as_one(search, tmp_path, capf
     assert "going on" not in first
     assert "going on after 8 trials" in second
     assert "12 of 12 trials, best" in said.err
+    assert "Task Exchange" not in said.err + said.out  # Ray's word of a call that was cut off
     assert said.out.count(f"{tmp_path / 'it' / 'report.html'}\n") == 2
     assert answer.note.startswith(("Choose", "Stay"))
     assert [point.step for point in answer.chart] == list(range(1, 13))

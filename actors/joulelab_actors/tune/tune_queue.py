@@ -66,6 +66,7 @@ class TuneQueue(SearchQueue):
         self._num_failed, self._is_over = 0, False
         self.exchange: Any = None
         self._news: Any = None
+        self._rings: list[Any] = []
         self.error: Exception | None = None
 
     @override
@@ -97,7 +98,8 @@ class TuneQueue(SearchQueue):
             with self._steer(self):
                 yield
         finally:
-            ray.wait([self._news], timeout=5.0)  # Ray announces every call that a kill cuts off
+            calls = [self._news, *self._rings]  # Ray announces every one that a kill cuts off
+            ray.wait(calls, num_returns=len(calls), timeout=5.0)
             ray.kill(self.exchange)
         if self.error is not None:
             raise self.error
@@ -198,7 +200,7 @@ class TuneQueue(SearchQueue):
             for ask in [ask for asks in self._askers.values() for ask in asks]:
                 self._answer(ask.name, {"reason": "The search was ended before this was measured."})
             self._askers.clear()
-        self.exchange.ring.remote()
+        self._rings.append(self.exchange.ring.remote())
 
     def _take_in(self, ask: Ask) -> None:
         try:
@@ -283,10 +285,8 @@ class TuneQueue(SearchQueue):
             self._opened(trial)
             self._besides[configuration] = trial
 
-    def _opened(self, trial: Trial) -> Key:
-        key = key_of(trial)
-        self._open[key] = self._idle[key] = trial
-        return key
+    def _opened(self, trial: Trial) -> None:
+        self._open[key_of(trial)] = self._idle[key_of(trial)] = trial
 
     def _first_of(self, asked: Sequence[Key], uuid: str) -> Key | None:
         """Return what ``uuid`` measures next; sentinels are left to GPUs that welcome one."""

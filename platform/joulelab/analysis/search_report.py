@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from joulelab.analysis.bounds_wording import constraint_words
 from joulelab.analysis.course_plot import courses_figure
 from joulelab.analysis.methods import search_paragraph
 from joulelab.analysis.quantities import brief
@@ -20,7 +21,6 @@ from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_table import chart_point, search_frame, search_listing
 from joulelab.analysis.search_wording import (
     configuration_name,
-    constraint_words,
     objective_name,
     payback,
     recommendation,
@@ -36,6 +36,7 @@ from joulelab.tracking.study import Answer, RunMetrics, StudyHeader
 TABLE = "search.csv"
 _JOINED = "\N{NO-BREAK SPACE}"
 _NO_PAYBACK = "it is not certain that energy is saved"
+_NONE_KEEPS = "nothing measured keeps to the constraints"
 
 
 def search_report(
@@ -110,6 +111,7 @@ def _facts(result: SearchResult) -> list[tuple[str, str]]:
     problem, method, found, last = result.problem, result.method, result.answer, result.steps[-1]
     limits = "; ".join(constraint_words(each) for each in problem.constraints)
     after, best, num_tried = payback(found, problem), found.standing.best, len(result.rows)
+    never = _NONE_KEEPS if found.missed else _NO_PAYBACK
     at = next(step.number for step in result.steps if step.outcome.candidate == best)
     return [
         ("lowest", f"{objective_name(problem)} per {result.unit}"),
@@ -121,7 +123,7 @@ def _facts(result: SearchResult) -> list[tuple[str, str]]:
         ("ended by", method.stopped_by),
         ("trials", f"{last.number} of {num_tried} configurations, {last.num_valid} with figures"),
         ("energy spent", brief(found.spent_j, "J")),
-        ("pays for itself", f"after {after}" if after else _NO_PAYBACK),
+        ("pays for itself", f"after {after}" if after else never),
         *_lost(result),
         ("chosen", f"first measured at trial {at} of {last.number}"),
     ]

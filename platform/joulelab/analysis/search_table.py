@@ -151,7 +151,7 @@ def _role(result: SearchResult, row: SearchRow) -> str:
 
 def _value(name: str, value: KnobValue, row: SearchRow) -> str:
     if value is not None:
-        return f"{value}"
+        return f"{value:g}" if isinstance(value, float) else f"{value}"
     return "baseline" if row.is_baseline and name == "sm_clock_mhz" else "default"
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from joulelab.analysis.bounds_wording import advice_words, constraint_words, miss_words
 from joulelab.analysis.quantities import brief, counted, quantity
 from joulelab.analysis.wording import change, percent
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.hardware import GpuSpec
 from joulelab.searching.answer import Answer
-from joulelab.searching.constraints import Against, Constraint, Quantity
+from joulelab.searching.base import Figures
 from joulelab.searching.evidence import Problem
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import Cell, SearchSpace
@@ -25,24 +27,6 @@ _AXES = {
 SETTLED = "the strategy"
 """What ends a search that has nothing more to measure."""
 
-_BOUNDS: dict[Quantity, str] = {
-    "quality": "at least {bound:.3g} of the reference's quality",
-    "slowdown": "at most {percent:.3g} % more time than {usual}",
-    "latency_s": "at most {bound:g} s for a request",
-    "ttft_s": "at most {bound:g} s to the first token",
-    "tpot_s": "at most {bound:g} s for each further token",
-    "throughput_per_s": "at least {bound:g} units of work per second",
-    "power_w": "at most {bound:g} W",
-    "temperature_c": "at most {bound:g} degrees Celsius",
-    "memory_b": "at most {giga:.4g} GB of device memory",
-}
-
-
-_USUAL: dict[Against, str] = {
-    "cell": "the driver's clock at the same knobs",
-    "baseline": "the baseline",
-}
-
 
 def configuration_name(configuration: Configuration, space: SearchSpace) -> str:
     """Name a configuration by its values on the axes: ``"1095 MHz, batch 32, bf16"``.
@@ -51,7 +35,7 @@ def configuration_name(configuration: Configuration, space: SearchSpace) -> str:
     """
     named = zip(space.axes, space.values(configuration), strict=True)
     parts = [
-        f"{value}{_AXES[name]}" if name in _AXES else f"{name} {value}"
+        f"{_number(value)}{_AXES[name]}" if name in _AXES else f"{name} {value}"
         for name, value in named
         if value is not None
     ]
@@ -60,18 +44,13 @@ def configuration_name(configuration: Configuration, space: SearchSpace) -> str:
     return ", ".join(parts)
 
 
+def _number(value: KnobValue) -> KnobValue:
+    return f"{value:g}" if isinstance(value, float) else value
+
+
 def objective_name(problem: Problem) -> str:
     """Name what was to be low: ``"EDP"``."""
     return problem.objective.label
-
-
-def constraint_words(constraint: Constraint) -> str:
-    """Say what a constraint asks for: ``"at most 300 W"``."""
-    bound = constraint.bound
-    usual = _USUAL[constraint.against]
-    return _BOUNDS[constraint.quantity].format(
-        bound=bound, percent=100 * bound, giga=bound / 1e9, usual=usual
-    )
 
 
 def units_of(problem: Problem) -> str:
@@ -90,6 +69,8 @@ def sentence(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> s
 def recommendation(found: Answer, problem: Problem) -> str:
     """Say which configuration to choose and what it saves, in one sentence."""
     space, best = problem.space, found.best.configuration
+    if found.missed:
+        return _nearest(found, problem)
     if best == space.baseline:
         advice = f"Stay with {configuration_name(best, space)}: nothing measured is better"
     else:
@@ -99,6 +80,15 @@ def recommendation(found: Answer, problem: Problem) -> str:
     if not found.standing.is_feasible:
         advice += ", although it is not sure to keep to every constraint; nothing measured is"
     return f"{advice}; {_equals(found)}."
+
+
+def _nearest(found: Answer, problem: Problem) -> str:
+    """Say that nothing keeps to the constraints, by how much the nearest misses, what to change."""
+    named = configuration_name(found.best.configuration, problem.space)
+    bounds = " and ".join(constraint_words(each.constraint) for each in found.missed)
+    misses = " and ".join(map(miss_words, found.missed))
+    advice = advice_words([each.constraint.quantity for each in found.missed])
+    return f"Nothing measured keeps to {bounds}: nearest comes {named}, with {misses}. {advice}"
 
 
 def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> list[str]:
@@ -141,9 +131,9 @@ def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> li
 def payback(found: Answer, problem: Problem, *, of: str = "") -> str:
     """Say after how many units of work a search has saved what it took; ``""`` if it may never.
 
-    ``of`` stands before the ends of the interval.
+    Nor does it where nothing keeps to the constraints. ``of`` stands before the interval's ends.
     """
-    if found.pays_after is None:
+    if found.pays_after is None or found.missed:
         return ""
     low, high = significant(found.pays_after.low), significant(found.pays_after.high)
     between = "" if low == high else f" ({of}{low} to {high})"
@@ -180,7 +170,7 @@ def _fastest(found: Answer, problem: Problem) -> list[str]:
     """Name the fastest of the set, on which noise has less say than on the lowest."""
     fastest, space = found.fastest.configuration, problem.space
     these = "these that keep to the constraints" if problem.constraints else "these"
-    if len(found.standing.members) == 1 or found.standing.is_open:
+    if len(found.standing.members) == 1 or found.standing.is_open or found.missed:
         return []
     if fastest == found.best.configuration:
         return [f"It is the fastest of {these}."]
@@ -192,19 +182,35 @@ def _fastest(found: Answer, problem: Problem) -> list[str]:
 
 def _ends(found: Answer, problem: Problem) -> list[str]:
     """Name the axes of numbers at whose end the choice lies, although there are values beyond."""
-    space, gpu = problem.space, problem.gpu
-    own = () if gpu is None else (gpu.study_clocks_mhz[0], gpu.study_clocks_mhz[-1])
+    space, own = problem.space, {} if problem.gpu is None else _own_ends(problem.gpu)
     values = zip(space.axes, space.values(found.best.configuration), strict=True)
     return [
         name
         for name, value in values
         if _is_at_end(value, space.axes[name])
-        and value not in (own if name == "sm_clock_mhz" else (_LEAST_COUNT,))
+        and value not in own.get(name, (_LEAST_COUNT,))
+        and not (name == "power_limit_w" and _is_slack(value, found.best.figures))
     ]
 
 
 _LEAST_COUNT = 1
 """Of a batch and whatever else is counted, there is nothing below it."""
+_SLACK = 0.75
+"""Share of a power limit below which the mean power leaves parts of a step their own, too."""
+
+
+def _own_ends(gpu: GpuSpec) -> dict[str, tuple[KnobValue, ...]]:
+    """Return beyond what the GPU itself has no values."""
+    return {
+        "sm_clock_mhz": (gpu.study_clocks_mhz[0], gpu.study_clocks_mhz[-1]),
+        "mem_clock_mhz": (gpu.mem_clocks_mhz[0], gpu.mem_clocks_mhz[-1]),
+        "power_limit_w": gpu.power_limits_w,
+    }
+
+
+def _is_slack(limit_w: KnobValue, figures: Figures) -> bool:
+    """Whether a power limit is so far above the power that another one changes nothing."""
+    return isinstance(limit_w, int | float) and figures.power_w < _SLACK * limit_w
 
 
 def _is_at_end(value: KnobValue, values: Sequence[KnobValue]) -> bool:
@@ -214,7 +220,7 @@ def _is_at_end(value: KnobValue, values: Sequence[KnobValue]) -> bool:
 
 def _price(found: Answer, problem: Problem) -> str:
     price = f"The search took {brief(found.spent_j, 'J')}"
-    if found.pays_after is None:
+    if found.pays_after is None or found.missed:
         return f"{price}."
     after = significant(found.pays_after.value)
     return f"{price} and pays for itself after {after} {units_of(problem)}."

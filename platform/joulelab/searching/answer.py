@@ -7,6 +7,7 @@ from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.searching.compare import Compared, compared
+from joulelab.searching.constraints import Miss
 from joulelab.searching.evidence import Evidence
 from joulelab.searching.standing import LEVEL, Standing, standing
 from joulelab.searching.trade_off import Choice, knee_of, pareto_front
@@ -39,6 +40,7 @@ class Answer:
             far as the law of time and power tells from what was measured. With ``standing.members``
             they hold the truly best with the level asked for.
         unmeasured_j: Energy that measuring each of them once would take, by the mean trial so far.
+        missed: Bounds that the best misses, because nothing that was measured keeps to them.
     """
 
     standing: Standing
@@ -56,6 +58,7 @@ class Answer:
     compared: Mapping[Configuration, Compared]
     unmeasured: tuple[Configuration, ...]
     unmeasured_j: float
+    missed: tuple[Miss, ...] = ()
 
 
 def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answer:
@@ -102,6 +105,7 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
         compared=found,
         unmeasured=unmeasured,
         unmeasured_j=len(unmeasured) * spent_j / len(evidence.outcomes),
+        missed=() if now.is_feasible else evidence.missed(now.best),
     )
 
 

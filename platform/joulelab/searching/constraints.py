@@ -8,7 +8,7 @@ as feasible if it keeps to every constraint with a stated probability.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import erf, hypot, inf, log, sqrt
+from math import erf, exp, hypot, inf, log, sqrt
 from typing import Literal, get_args
 
 from joulelab.errors import ConfigError, MeasurementError
@@ -33,6 +33,9 @@ driver's clock, less 1; latency is that of a request with all of its batch, TTFT
 TPOT per token of a sequence after that; throughput is in units of work per second."""
 Against = Literal["cell", "baseline"]
 """The driver's clock at the same knobs of the workload, or the baseline of the whole search."""
+
+AT_LEAST: tuple[Quantity, ...] = ("quality", "throughput_per_s")
+"""What is to be high."""
 
 CONFIDENCE = 0.95
 """Probability of keeping to a constraint from which on a configuration counts as feasible."""
@@ -87,6 +90,28 @@ class Judgement:
         return self.probability >= self.confidence
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """By how much a configuration misses a bound.
+
+    Attributes:
+        constraint: The bound.
+        excess: Logarithm by which it is missed, more than 0: of the quantity over its bound, of a
+            bound from below over the quantity, and of 1 + slowdown over 1 + its bound.
+    """
+
+    constraint: Constraint
+    excess: float
+
+    @property
+    def value(self) -> float:
+        """What was measured, in the unit of the bound."""
+        bound, name = self.constraint.bound, self.constraint.quantity
+        if name == "slowdown":
+            return (1.0 + bound) * exp(self.excess) - 1.0
+        return bound * exp(-self.excess if name in AT_LEAST else self.excess)
+
+
 def over_cells(constraints: Sequence[Constraint]) -> bool:
     """Whether a slowdown is over the driver's clock of each cell, which must then be there."""
     return any(c.quantity == "slowdown" and c.against == "cell" for c in constraints)
@@ -121,6 +146,16 @@ def judge(
         violation += max(excess, 0.0)
         probability *= probability_below(0.0, excess, u)
     return Judgement(violation=violation, probability=probability, confidence=confidence)
+
+
+def missed(
+    figures: Figures,
+    references: Mapping[Against, Figures | None],
+    constraints: Sequence[Constraint],
+) -> tuple[Miss, ...]:
+    """Return which bounds ``figures`` miss, arguments and errors as of :func:`judge`."""
+    excesses = [(each, _excess(each, figures, references)[0]) for each in constraints]
+    return tuple(Miss(constraint=each, excess=over) for each, over in excesses if over > 0)
 
 
 def order_of(

@@ -17,7 +17,9 @@ from joulelab.searching.constraints import (
     Against,
     Constraint,
     Judgement,
+    Miss,
     judge,
+    missed,
     order_of,
 )
 from joulelab.searching.kept import Qualities
@@ -146,19 +148,27 @@ class Evidence:
         """
         return self._judged(configuration, self.problem.constraints)
 
+    def missed(self, configuration: Configuration) -> tuple[Miss, ...]:
+        """Return which bounds a measured configuration misses, and by how much.
+
+        Raises:
+            MeasurementError: If a bounded quantity was not measured.
+        """
+        references, constraints = self._references(configuration), self.problem.constraints
+        return missed(self._means[configuration], references, constraints)
+
     def _judged(self, configuration: Configuration, constraints: Sequence[Constraint]) -> Judgement:
         if not constraints:
             return FREE
-        references: dict[Against, Figures | None] = {
-            "cell": self.reference(configuration),
-            "baseline": self.baseline,
-        }
         return judge(
             self._means[configuration],
-            references,
+            self._references(configuration),
             constraints,
             confidence=self.problem.confidence,
         )
+
+    def _references(self, configuration: Configuration) -> dict[Against, Figures | None]:
+        return {"cell": self.reference(configuration), "baseline": self.baseline}
 
     def probability(self, configuration: Configuration, constraint: Constraint) -> float:
         """Return how likely a measured configuration keeps to one constraint.

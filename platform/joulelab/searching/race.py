@@ -145,7 +145,8 @@ class Race(Strategy):
 
         What is lowest of many such readings is so by luck, and would be the answer.
         """
-        if len(self.evidence.outcomes) < _UNREPEATED or (now := self.standing()) is None:
+        now = self.standing()
+        if len(self.evidence.outcomes) < _UNREPEATED or now is None or self._is_ruled_out(now.best):
             return None
         if now.scatter is None:
             enough = 2
@@ -172,7 +173,7 @@ class Race(Strategy):
     def _named(self) -> list[Configuration]:
         """Return the best and the knee of the front, as far as they may be repeated."""
         now = self.standing()
-        if now is None or self.evidence.baseline is None:
+        if now is None or self.evidence.baseline is None or self._is_ruled_out(now.best):
             return []
         found, named = compared(self.evidence, level=self._level), [now.best]
         if now.best in found:
@@ -186,7 +187,7 @@ class Race(Strategy):
         what is lowest of many is so by luck.
         """
         now = self.standing()
-        if now is None:
+        if now is None or self._is_ruled_out(now.best):
             return None
         if self._may_repeat(now.best, _CONFIRMED):
             return now.best
@@ -194,6 +195,11 @@ class Race(Strategy):
             return None
         open_ = [each for each in now.members if self._may_repeat(each)]
         return min(open_, key=self._tries, default=None)
+
+    def _is_ruled_out(self, configuration: Configuration) -> bool:
+        """Whether a measured configuration is sure to break a constraint, repeated or not."""
+        judged = self.evidence.judgement(configuration)
+        return judged.probability < 1.0 - judged.confidence
 
     def _may_repeat(self, configuration: Configuration, most: float = inf) -> bool:
         """Whether a configuration was measured less often than ``most``, and a repeat would tell.

@@ -1,14 +1,17 @@
 """The answer of a search in words, and what it says of the quality before it measures."""
 
 from dataclasses import replace
+from math import log
 
 import pytest
 
-from joulelab.analysis.search_wording import constraint_words, score_words, sentence
+from joulelab.analysis.bounds_wording import constraint_words
+from joulelab.analysis.search_wording import score_words, sentence
+from joulelab.hardware.catalogue import GPUS
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.answer import answer
 from joulelab.searching.base import Figures, Outcome
-from joulelab.searching.constraints import Constraint
+from joulelab.searching.constraints import Constraint, Miss
 from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.kept import Kept
 from joulelab.searching.scores import Scores
@@ -16,6 +19,7 @@ from joulelab.searching.space import SearchSpace
 
 SPACE = SearchSpace("vit", {"sm_clock_mhz": (1200, 1100), "precision": ("bf16",)})
 QUALITIES = SearchSpace("vit", {"precision": ("fp32", "bf16", "fp8"), "batch": (1, 8)})
+H100 = GPUS["h100_sxm"]
 SLOWDOWN = Constraint(quantity="slowdown", bound=0.05)
 SCATTER = (0.999, 1.001, 1.0)
 
@@ -94,6 +98,28 @@ def test_a_choice_at_the_end_of_an_axis_is_told_since_more_may_be_beyond(energie
     assert ("It lies at the end of what was asked for in batch;" in words) == is_told
 
 
+@pytest.mark.parametrize(
+    ("limits_w", "powers_w", "gpu", "is_told"),
+    [
+        ((300.0, 400.0, 600.0), (400, 360, 350, 340), H100, False),  # 340 W under a limit of 600 W
+        ((300.0, 400.0, 500.0), (500, 290, 380, 480), H100, True),
+        ((500.0, 600.0, 700.0), (700, 680, 670, 660), H100, False),  # no board has a higher one
+        ((500.0, 600.0, 700.0), (700, 680, 670, 660), None, True),
+    ],
+)
+def test_a_limit_at_the_end_is_told_only_if_another_one_would_change_something(
+    limits_w, powers_w, gpu, is_told
+):
+    """Values beyond may be better, a search said of a limit that the power did not reach."""
+    space = SearchSpace("vit", {"power_limit_w": limits_w})
+
+    words = said(evidence(powers_w, space=space, gpu=gpu, times_s=(1.0,) * 4))
+
+    assert ("at the end of what was asked for in power_limit_w;" in words) == is_told
+    assert " W limit" in words
+    assert ".0 W limit" not in words
+
+
 def test_the_quality_that_is_kept_is_told_where_it_was_evaluated():
     assert "time, quality 99.1 % ± 0.2 % of the reference's;" in said(
         evidence([10.0, 8.0, 9.0], retention=0.991)
@@ -134,14 +160,69 @@ def test_constraints_are_told_as_what_they_ask_for(constraint, words):
     assert constraint_words(constraint) == words
 
 
-def test_an_answer_that_may_break_a_constraint_says_so():
-    found = evidence([10.0, 8.0, 9.0])
-    limit = Constraint(quantity="power_w", bound=5)
-    strict = Evidence(replace(found.problem, constraints=(limit,)))
+def bounded(found, quantity, bound, confidence=0.95):
+    limit = Constraint(quantity=quantity, bound=bound)
+    strict = Evidence(replace(found.problem, constraints=(limit,), confidence=confidence))
     for outcome in found.outcomes:
         strict.add(outcome)
+    return strict
 
-    assert "it is not sure to keep to every constraint" in said(strict)
+
+def test_an_answer_that_may_break_a_constraint_says_so():
+    words = said(bounded(evidence([10.0, 8.0, 9.0]), "power_w", 8.0001, confidence=0.999))
+
+    assert words.startswith("Choose 1200 MHz")
+    assert "it is not sure to keep to every constraint" in words
+
+
+@pytest.mark.parametrize(
+    ("energies_j", "quantity", "bound", "nearest", "miss"),
+    [
+        ([10.0, 8.0, 9.0], "power_w", 5, "1200 MHz, bf16", "8 W (60 % too much)"),
+        (
+            [10.0, 8.0, 9.0],
+            "power_w",
+            5e-3,
+            "1200 MHz, bf16",
+            "8 W (too much by a factor of 1,600)",
+        ),
+        ([8.0, 10.0, 9.0], "power_w", 2, "the driver's clock, bf16", "8 W (too much by a factor"),
+        (
+            [10.0, 8.0, 9.0],
+            "throughput_per_s",
+            1.25,
+            "1100 MHz, bf16",
+            "1.111 units of work per second (11 % too little)",
+        ),
+    ],
+)
+def test_where_nothing_keeps_to_a_bound_the_answer_chooses_nothing(
+    energies_j, quantity, bound, nearest, miss
+):
+    """It said to stay with the driver's clock, or to choose what may not be chosen."""
+    found = evidence(energies_j, times_s=(1.0, 1.0, 0.9))
+
+    words = said(bounded(found, quantity, bound))
+
+    side = "most" if quantity == "power_w" else "least"
+    assert words.startswith(f"Nothing measured keeps to at {side} ")
+    assert f"nearest comes {nearest}, with {miss}" in words
+    assert "Ask for less, or search what was not: " in words
+    assert not any(each in words for each in ("Choose", "Stay with", "pays for itself"))
+
+
+@pytest.mark.parametrize(
+    ("quantity", "bound", "excess", "value"),
+    [
+        ("slowdown", 0.05, log(1.12 / 1.05), 0.12),
+        ("quality", 0.9, log(0.9 / 0.8), 0.8),
+        ("latency_s", 0.5, log(2.0), 1.0),
+    ],
+)
+def test_what_misses_a_bound_is_told_in_its_unit(quantity, bound, excess, value):
+    miss = Miss(constraint=Constraint(quantity=quantity, bound=bound), excess=excess)
+
+    assert miss.value == pytest.approx(value)
 
 
 def test_beside_the_lowest_of_a_flat_optimum_stands_the_fastest_of_the_set():

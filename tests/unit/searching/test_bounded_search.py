@@ -197,6 +197,71 @@ def test_a_bound_that_the_baseline_breaks_does_not_burn_the_budget():
     assert surface.log_edp(chosen) - best_cost(surface, keeps) < 0.015
 
 
+def test_neighbours_of_a_trial_that_is_out_wait_for_whether_it_keeps_to_the_bound():
+    """Five neighbours at once were tried beyond a bound that the first of them would have shown."""
+    space = space_of(batches=(1, 8, 128), precisions=("bf16",))
+    surface = Measured(space, noise=0.002)
+    strategy = ModelGuided(bounded(space, "throughput_per_s", 700.0))
+    searched(strategy, surface, most=2)
+    feasible = strategy.forecast().feasible
+
+    asked = [each for _ in range(6) if (each := strategy.ask()) is not None]
+
+    doubtful = [each for each in asked if feasible[space.index(each)] < 0.95]
+    cells = [each.knobs for each in doubtful]
+    assert doubtful
+    assert len(set(cells)) == len(cells)
+
+
+def test_what_misses_a_bound_by_far_leaves_no_hope_for_lower_clocks():
+    """Lower clocks of the fastest batch were tried for a throughput that it had missed by half."""
+    space = space_of(batches=(1, 128), precisions=("bf16",))
+    surface = Measured(space, noise=0.002)
+    strategy = ModelGuided(bounded(space, "throughput_per_s", 2000.0))
+    random = Random(0)
+    highest = max(
+        (c for c in space if dict(c.knobs)["batch"] == 128), key=lambda c: c.point.sm_clock_mhz or 0
+    )
+    for each in (space.baseline, highest):
+        strategy.tell(surface.outcome(each, random))
+    assert surface.truth(highest)[1] > 2 / 2000.0
+
+    feasible = strategy.forecast().feasible
+
+    lower = [space.index(each) for each in space if each.knobs == highest.knobs and each != highest]
+    assert feasible[lower].max() < 1e-6
+
+
+def test_what_is_sure_to_break_a_bound_is_not_repeated():
+    """Where nothing kept to a bound, what came nearest was measured again, as if it were chosen."""
+    space = space_of(batches=(1, 128), precisions=("bf16",))
+    surface = Measured(space, noise=0.002)
+    problem = bounded(space, "throughput_per_s", 1e6)
+    race = Race(problem, ModelGuided(problem), num_trials=30)
+
+    outcomes = searched(race, surface, most=30)
+
+    tried = [each.candidate for each in outcomes]
+    assert len(set(tried)) == len(tried) <= 6
+    assert race.is_done
+
+
+def test_a_limit_that_holds_one_phase_of_a_request_holds_no_power_that_others_exceed():
+    """A prefill at the cap, in a request of 80 W, made every clock above 80 W count as capped."""
+    space = space_of(batches=(1, 128), precisions=("bf16",))
+    surface = Measured(space, noise=0.002)
+    strategy = ModelGuided(Problem(space=space, objective=OBJECTIVES["edp"]))
+    random = Random(0)
+    large = next(c for c in space if dict(c.knobs)["batch"] == 128)
+    strategy.tell(replace(surface.outcome(space.baseline, random), capped=True))
+    strategy.tell(surface.outcome(large, random))
+    assert surface.power_w(large) > 1.2 * surface.power_w(space.baseline)
+
+    is_capped = strategy.forecast().is_capped
+
+    assert not is_capped.any()
+
+
 def test_a_slowdown_is_over_the_same_batch_at_the_drivers_clock():
     """A larger batch once made up for any clock: +5 % allowed 345 MHz."""
     axes = {"sm_clock_mhz": CLOCKS_MHZ[::3], "batch": (1, 64)}
@@ -216,6 +281,24 @@ def test_a_slowdown_is_over_the_same_batch_at_the_drivers_clock():
     assert slowdown(chosen) <= 0.052
     best = best_cost(surface, lambda each: slowdown(each) <= 0.05)
     assert surface.log_edp(chosen) - best < 0.02
+
+
+def test_what_a_slowdown_is_over_is_measured_before_a_second_clock_of_its_batch():
+    """Five clocks of a batch were once tried beyond its bound, which nothing told as yet."""
+    axes = {"sm_clock_mhz": CLOCKS_MHZ[::3], "batch": (1, 16, 64)}
+    space = SearchSpace("vit", axes, references=True)
+    surface = Measured(space, noise=0.001)
+    strategy = ModelGuided(bounded(space, "slowdown", 0.05))
+    random, asked = Random(0), []
+
+    while len(asked) < 20 and (each := strategy.ask()) is not None:
+        asked.append(each)
+        if len(asked) >= 4:  # four are out at once
+            strategy.tell(surface.outcome(asked[-4], random))
+
+    for cell in space.cells:
+        of_cell = [each for each in asked if each.knobs == cell]
+        assert at_default(of_cell[0]) in of_cell[:2]
 
 
 def test_what_was_not_measured_and_may_be_as_good_is_counted():

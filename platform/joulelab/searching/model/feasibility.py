@@ -22,12 +22,15 @@ Array = NDArray[np.float64]
 _PART_SD = 0.1
 """How far the share of a request's part may move with the clock, relative: an estimate, since the
 decode waits for memory where the prefill computes."""
+_AWAY_SD = 0.2
+"""How far time and power may be off from what the law says, relative, by the distance to what was
+measured of the cell, in logarithms of clock and limit: one clock tells little of how time grows."""
 _DIRECTION = {"power_w": 1.0, "temperature_c": 1.0} | dict.fromkeys(
     ("slowdown", "latency_s", "ttft_s", "tpot_s", "throughput_per_s"), -1.0
 )
 """Where along clocks and power limits a quantity gets no better: at higher or at lower ones."""
-_SURPRISE = 0.05
-"""How likely it does nevertheless."""
+_SURPRISE, _SURPRISE_SD = 0.05, 0.1
+"""How likely it does nevertheless, and by how much of itself."""
 
 
 class Feasibility:
@@ -38,6 +41,9 @@ class Feasibility:
         cell: Number of each configuration's cell; shape ``(n,)``.
         place: Where it is on the axes of the operating point; shape ``(n, 2)``.
         kernel: What cells have in common.
+
+    Attributes:
+        reference: Place of the same knobs at the driver's clock; shape ``(n,)``.
     """
 
     def __init__(
@@ -47,7 +53,7 @@ class Feasibility:
         self._evidence, self._cell, self._kernel = evidence, cell, kernel
         self._place = place
         self._known_quality = _known_quality(evidence.problem)
-        self._reference = _references(space)
+        self.reference = _references(space)
         self._request_size = _request_sizes(space, cell)
 
     def feasible(
@@ -87,7 +93,9 @@ class Feasibility:
             away = direction * (self._place - self._place[at])
             same = self._cell == self._cell[at]
             worse, better = (same & (side * away >= 0.0).all(axis=1) for side in (1.0, -1.0))
-            found[worse] = np.minimum(found[worse], max(known, _SURPRISE))
+            over = [m.excess for m in self._evidence.missed(each) if m.constraint == constraint]
+            surprise = min(_SURPRISE, probability_below(0.0, sum(over), _SURPRISE_SD))
+            found[worse] = np.minimum(found[worse], max(known, surprise))
             found[better] = np.maximum(found[better], min(known, 1.0 - _SURPRISE))
         return found
 
@@ -111,20 +119,28 @@ class Feasibility:
         side = (0.0, 1.0) if constraint.quantity == "power_w" else (1.0, 0.0)
         sums = belief.quantities(rows, side)
         mean, variance = sums.mean, belief.variance(sums, sums)
-        bound, own = log(constraint.bound) if constraint.bound else 0.0, np.zeros(len(mean))
+        bound, own = log(constraint.bound) if constraint.bound else 0.0, self._away(valid)
         match constraint.quantity:
             case "slowdown":
-                usual = self._reference if constraint.against == "cell" else 0 * self._cell
+                usual = self.reference if constraint.against == "cell" else 0 * self._cell
                 mean, variance = mean - mean[usual], _apart(belief, sums, variance, usual)
                 bound = log(1.0 + constraint.bound)
             case "latency_s":
                 mean = mean + self._request_size
             case "ttft_s" | "tpot_s":
-                share, own = self._part(constraint.quantity, valid)
-                mean = mean + share
+                share, part = self._part(constraint.quantity, valid)
+                mean, own = mean + share, np.hypot(own, part)
             case "throughput_per_s":
                 bound = -bound
         return _below(bound, mean, np.sqrt(np.maximum(variance + own**2, 0.0)))
+
+    def _away(self, valid: Sequence[Outcome]) -> Array:
+        """Return how far the law may be off away from what was measured; shape ``(n,)``."""
+        nearest = np.full(len(self._cell), inf)
+        for at in {self._evidence.problem.space.index(each.candidate) for each in valid}:
+            far = np.abs(self._place - self._place[at]).max(axis=1)
+            nearest = np.where(self._cell == self._cell[at], np.minimum(nearest, far), nearest)
+        return _AWAY_SD * np.where(np.isfinite(nearest), nearest, 0.0)
 
     def _part(self, name: str, valid: Sequence[Outcome]) -> tuple[Array, Array]:
         """Return the logarithm of a part of a request's time over that of a unit of work.

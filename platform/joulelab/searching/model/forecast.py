@@ -29,8 +29,8 @@ _AT_LIMIT = 1e-3
 """How near to the limit a logarithm of power is at it: the clock is found in steps."""
 _NEAR_LIMIT = 0.2
 """The same in a cell of which nothing but the cap is known: the next clock leaves it some room."""
-
-
+_ABOVE = 0.98
+"""Share of a power that is not above it: boards and trials differ."""
 _FIRST = 3
 """How many measurements the first belief rests on; each further stage rests on twice as many."""
 
@@ -135,6 +135,7 @@ class Forecaster:
         self._asked_w = CAP_SHARE * np.array(limits_w)
         self._places = np.column_stack([np.log(self.ratio), _relative(self._asked_w)])
         self._bounds = Feasibility(evidence, self.cell, self._places, CellKernel(self._cells))
+        self.reference = self._bounds.reference
 
     def forecast(self) -> Forecast:
         """Return what is expected now; at least one configuration must have been measured."""
@@ -216,8 +217,7 @@ class Forecaster:
 
     def _rows(self, valid: Sequence[Outcome]) -> Rows:
         space = self._evidence.problem.space
-        seen = [_power_w(o) for o in valid if o.capped and o.candidate.point.power_limit_w is None]
-        default_w = max(seen, default=inf)
+        default_w = self._default_limit_w(valid)
         board = np.zeros(len(space), dtype=np.intp)
         return Rows(
             cell=self.cell,
@@ -228,6 +228,19 @@ class Forecaster:
             board=board,
             warmth_k=np.zeros(len(space)),
         )
+
+    def _default_limit_w(self, valid: Sequence[Outcome]) -> float:
+        """Return the mean power that the driver's own limit allows; infinite if nothing tells.
+
+        Where more was drawn than by what a cap held, it held a phase, whose power no mean tells.
+        """
+        usual = [each for each in valid if each.candidate.point.power_limit_w is None]
+        held_w = max((_power_w(each) for each in usual if each.capped), default=0.0)
+        free_w = max((_power_w(each) for each in usual if not each.capped), default=0.0)
+        if held_w > _ABOVE * free_w:
+            return held_w
+        gpu = self._evidence.problem.gpu
+        return inf if gpu is None else max(free_w, CAP_SHARE * gpu.default_power_limit_w)
 
 
 def _cell(space: SearchSpace, configuration: Configuration) -> Cell:

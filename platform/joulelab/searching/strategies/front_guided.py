@@ -41,8 +41,9 @@ class FrontGuided(ModelGuided):
         place = super()._next()
         if place is not None or not self.evidence.measured:
             return place
-        free = self._free()
-        growth = np.where(free, self._growth(self.forecast()), -1.0)
+        forecast = self.forecast()
+        free = self._free() & ~forecast.is_capped & ~self._awaited(forecast)
+        growth = np.where(free, self._growth(forecast), -1.0)
         best = int(np.argmax(growth))
         return best if growth[best] > _GROWN else None
 

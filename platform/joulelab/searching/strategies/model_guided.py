@@ -9,6 +9,7 @@ from typing_extensions import override
 from joulelab.core.configuration import Configuration
 from joulelab.core.threads import one_thread
 from joulelab.searching.base import Outcome, Strategy
+from joulelab.searching.constraints import over_cells
 from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.equals import expected_equals
@@ -31,6 +32,8 @@ _MOST_FAILURES, _MOST_OF_CELL = 2, 3
 """Failures after which a configuration, and a cell of which nothing was measured, is given up."""
 _HOPE = 0.05
 """Probability of keeping to the constraints below which nothing is probed."""
+_SURE = 0.99
+"""The same from which on nothing need be known of its neighbours before."""
 _EVEN = 0.5
 """The same of what is only measured because it lies beside the choice."""
 _CLOSE, _CLOSE_LAWLESS = 2e-3, 1e-2
@@ -66,6 +69,7 @@ class ModelGuided(Strategy):
         self._opening = self._opening_places()
         self._out: list[int] = []
         self._identical: set[int] = set()
+        self._needs_references = over_cells(problem.constraints)
         self._infeasible = surely_infeasible(problem)
         self._forecast: Forecast | None = None
         self._improvements: Improvements | None = None
@@ -77,6 +81,7 @@ class ModelGuided(Strategy):
         place = self._next()
         if place is None:
             return None
+        place = self._reference_first(place)
         self._out.append(place)
         configuration: Configuration = self._space[place]
         return configuration
@@ -121,6 +126,7 @@ class ModelGuided(Strategy):
         if (probe := self._probe(free)) is not None:
             return probe
         forecast = self.forecast()
+        free &= ~self._awaited(forecast)
         gain = self._gain(forecast, free & ~forecast.is_capped)
         best = int(np.argmax(gain.expected))
         is_lawless = forecast.belief.is_lawless
@@ -135,6 +141,17 @@ class ModelGuided(Strategy):
         worth = np.where(likely, gain.expected, 0.0)
         best, is_open = int(np.argmax(worth)), self._chance_of_any(forecast, likely) > least
         return best if is_open and worth[best] > 0.0 else None
+
+    def _reference_first(self, place: int) -> int:
+        """Return the driver's clock in place of another one of its cell that is not the first.
+
+        That is where slowdowns are bounded, which are over it.
+        """
+        cell, usual = self._forecaster.cell, int(self._forecaster.reference[place])
+        tried = [*self._out, *map(self._space.index, self.evidence.measured)]
+        is_known = usual in tried or self.evidence.num_failures(self._space[usual])
+        is_first = not (cell[tried] == cell[place]).any()
+        return place if is_known or is_first or not self._needs_references else usual
 
     def _probe(self, free: NDArray[np.bool_]) -> int | None:
         """Return where a probe of the baseline's cell tells most; ``None`` if it had its probes."""
@@ -178,6 +195,20 @@ class ModelGuided(Strategy):
                 free[self._space.index(outcome.candidate)] = False
         free[np.isin(self._forecaster.cell, self._failed_cells())] = False
         return free
+
+    def _awaited(self, forecast: Forecast) -> NDArray[np.bool_]:
+        """Return what may break the constraints while a trial is out that tells whether it does.
+
+        That is another one of its cell that may, as neighbours break a bound together, or what its
+        slowdown is over. What is little likely is left for when nothing likelier is out.
+        """
+        doubtful, cell = forecast.feasible < _SURE, self._forecaster.cell
+        open_ = doubtful.copy()
+        if self._needs_references:
+            open_[self._forecaster.reference] = True
+        out = [place for place in self._out if place and open_[place]]
+        unlikely = forecast.feasible < (_HOPE if out else 0.0)
+        return np.asarray(unlikely | (doubtful & np.isin(cell, cell[out])))
 
     def _failed_cells(self) -> list[int]:
         """Return the cells of which only failures are known, as of a batch that does not fit."""
