@@ -41,6 +41,7 @@ COMMANDS = {
         "cli.attribute:parse",
         "Attribute energy to components, layers and kernels.",
     ),
+    "kernels": ("cli.kernels:Kernels", "List the GPU kernels of a trace of PyTorch's profiler."),
     "study": ("cli.study:parse", "Sweep clocks, search, compare formats ...: list or run a study."),
     "govern": ("cli.govern:parse", "Control the clock of a running program; tell what it saved."),
     "run": ("cli.run:parse", "Run any program and measure what it uses."),

@@ -1,0 +1,228 @@
+"""Kernels of a trace as tables, as a chart of streams over time, and as a page."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from joulelab.analysis.figure_file import themed_svg
+from joulelab.analysis.page import render
+from joulelab.analysis.quantities import brief, counted
+from joulelab.analysis.style import CAPPED, CURVE, in_style, tidy
+from joulelab.analysis.table import Frame, numbers, quiet_table, words
+from joulelab.attribution.kineto import Launches
+from joulelab.attribution.launch_summary import (
+    DeviceSummary,
+    KernelSummary,
+    devices_in,
+    kernels_in,
+)
+from joulelab.attribution.tiers import TIERS, tier_of
+
+MAX_KERNELS = 30
+_NAME_LETTERS = 56
+_BINS = 400
+_COLOURS: dict[str, str] = dict(
+    zip(
+        TIERS,
+        ("#d55e00", "#9aa3ad", "#0072b2", "#009e73", "#56b4e9", "#cc79a7", "#332288"),
+        strict=True,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KernelProfile:
+    """A trace, and what it comes to.
+
+    Attributes:
+        launches: All that ran.
+        kernels: Distinct kernels, most time first.
+        devices: What every GPU did.
+    """
+
+    launches: Launches
+    kernels: tuple[KernelSummary, ...]
+    devices: tuple[DeviceSummary, ...]
+
+    @classmethod
+    def of(cls, launches: Launches) -> "KernelProfile":
+        """Reduce a trace."""
+        return cls(launches=launches, kernels=kernels_in(launches), devices=devices_in(launches))
+
+
+def answer(profile: KernelProfile) -> str:
+    """Say what ran, in one sentence."""
+    share = fmean(one.busy_s / one.span_s for one in profile.devices)
+    lost, num = profile.launches.lost, len(profile.launches)
+    text = (
+        f"{num} {'launch' if num == 1 else 'launches'} of "
+        f"{counted(len(profile.kernels), 'distinct kernel')} on "
+        f"{counted(len(profile.devices), 'GPU')}: a kernel ran in {share:.0%} of "
+        f"{brief(max(one.span_s for one in profile.devices), 's')}."
+    )
+    return f"{text} {lost} launches have no kernel: the profiler lost them." if lost else text
+
+
+def device_table(devices: Sequence[DeviceSummary]) -> Table:
+    """Return a table of GPUs."""
+    table = quiet_table(
+        *numbers("GPU", "span", "busy", "share", "overlap", "communication alone", "gaps"),
+        *numbers("longest gap", "streams"),
+    )
+    for one in devices:
+        table.add_row(
+            str(one.device),
+            brief(one.span_s, "s"),
+            brief(one.busy_s, "s"),
+            f"{one.busy_s / one.span_s:.1%}",
+            f"{one.kernel_s / one.busy_s - 1:.1%}",
+            brief(one.communication_s, "s"),
+            str(one.num_gaps),
+            brief(one.longest_gap_s, "s"),
+            str(one.num_streams),
+        )
+    return table
+
+
+def tier_table(kernels: Sequence[KernelSummary]) -> Table:
+    """Return a table of where kernels come from."""
+    table = quiet_table(*words("from"), *numbers("distinct", "launches", "time", "share"))
+    whole_s = sum(one.total_s for one in kernels)
+    for tier in TIERS:
+        own = [one for one in kernels if one.tier == tier]
+        if own:
+            total_s = sum(one.total_s for one in own)
+            table.add_row(
+                tier,
+                str(len(own)),
+                str(sum(one.num_launches for one in own)),
+                brief(total_s, "s"),
+                f"{total_s / whole_s:.1%}",
+            )
+    return table
+
+
+def kernel_table(kernels: Sequence[KernelSummary], most: int = MAX_KERNELS) -> Table:
+    """Return a table of the distinct kernels that take most time."""
+    table = quiet_table(
+        *words("kernel", "operator"),
+        *numbers("launches", "time", "share", "mean", "grid", "GPU:stream"),
+    )
+    whole_s = sum(one.total_s for one in kernels)
+    for one in kernels[:most]:
+        table.add_row(
+            one.signature.name[:_NAME_LETTERS],
+            one.operator,
+            str(one.num_launches),
+            brief(one.total_s, "s"),
+            f"{one.total_s / whole_s:.1%}",
+            brief(one.mean_s, "s"),
+            "x".join(map(str, one.signature.grid)),
+            f"{one.signature.device}:{one.signature.stream}",
+        )
+    return table
+
+
+def frame(kernels: Sequence[KernelSummary]) -> Frame:
+    """Return all distinct kernels as numbers in SI units."""
+    return Frame.of(
+        [
+            {
+                "kernel": one.signature.name,
+                "tier": one.tier,
+                "operator": one.operator,
+                "device": one.signature.device,
+                "stream": one.signature.stream,
+                "grid": "x".join(map(str, one.signature.grid)),
+                "block": "x".join(map(str, one.signature.block)),
+                "shared_b": one.signature.shared_b,
+                "num_launches": one.num_launches,
+                "total_s": one.total_s,
+                "mean_s": one.mean_s,
+                "shortest_s": one.shortest_s,
+                "longest_s": one.longest_s,
+            }
+            for one in kernels
+        ]
+    )
+
+
+@in_style
+def gantt_figure(profile: KernelProfile, start_s: float, stop_s: float) -> Figure:
+    """Draw the busy share of the whole trace, and streams launch by launch within a part of it."""
+    launches = profile.launches
+    rows = sorted({(each.device, each.stream) for each in launches.signatures})
+    figure = Figure(figsize=(11.0, 2.9 + 0.32 * len(rows)))
+    above, below = figure.subplots(2, 1, height_ratios=(1.0, 0.4 + 0.32 * len(rows)))
+    figure.subplots_adjust(left=0.12, right=0.82, top=0.87, bottom=0.13, hspace=0.75)
+    _draw_busy(above, launches, start_s, stop_s)
+    _draw_streams(below, launches, rows, start_s, stop_s)
+    return figure
+
+
+def _draw_busy(axes: Axes, launches: Launches, start_s: float, stop_s: float) -> None:
+    stops_s = launches.start_s + launches.duration_s
+    edges = np.linspace(0.0, float(stops_s.max()), _BINS + 1)
+    # Time up to an instant is what has started by then, less what of it is still to come.
+    done = np.interp(edges, np.sort(launches.start_s), np.arange(len(launches)))
+    total_s = np.r_[0.0, np.cumsum(launches.duration_s[np.argsort(launches.start_s)])]
+    num_devices = len({each.device for each in launches.signatures})
+    share = np.diff(np.interp(done, np.arange(len(total_s)), total_s)) / np.diff(edges)
+    share /= num_devices
+    axes.fill_between(1e3 * edges[:-1], 100 * np.minimum(share, 1.0), step="post", color=CAPPED)
+    axes.axvspan(1e3 * start_s, 1e3 * stop_s, color=CURVE, alpha=0.25)
+    axes.set_ylim(0, 100)
+    title = "Time in which a kernel runs" + (", mean of all GPUs" if num_devices > 1 else "")
+    tidy(axes, title, "%", "ms")
+
+
+def _draw_streams(
+    axes: Axes,
+    launches: Launches,
+    rows: Sequence[tuple[int, int]],
+    start_s: float,
+    stop_s: float,
+) -> None:
+    stops_s = launches.start_s + launches.duration_s
+    shown = np.flatnonzero((stops_s > start_s) & (launches.start_s < stop_s))
+    bars: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    for index in shown.tolist():
+        signature = launches.signatures[int(launches.signature[index])]
+        row = rows.index((signature.device, signature.stream))
+        bar = (1e3 * float(launches.start_s[index]), 1e3 * float(launches.duration_s[index]))
+        bars.setdefault((row, tier_of(signature.name)), []).append(bar)
+    for (row, tier), spans in bars.items():
+        axes.broken_barh(spans, (row - 0.38, 0.76), color=_COLOURS[tier], linewidth=0, label=tier)
+    tidy(axes, f"{len(shown)} launches, stream by stream", "", "ms")
+    axes.set(xlim=(1e3 * start_s, 1e3 * stop_s), ylim=(len(rows) - 0.4, -0.6))
+    axes.set_yticks(range(len(rows)), [f"GPU {device}, stream {one}" for device, one in rows])
+    named = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    axes.legend(named.values(), named.keys(), loc="upper left", bbox_to_anchor=(1.01, 1.0))
+
+
+def page(profile: KernelProfile, source: Path, start_s: float, stop_s: float) -> str:
+    """Return the page of a trace; the chart shows the part from ``start_s`` to ``stop_s``."""
+    return render(
+        "attributed/kernels.html.j2",
+        title=f"{source.name}: kernels",
+        answer=answer(profile),
+        gantt=themed_svg(gantt_figure(profile, start_s, stop_s), "g-"),
+        devices=device_table(profile.devices),
+        tiers=tier_table(profile.kernels),
+        kernels=kernel_table(profile.kernels),
+        num_kernels=len(profile.kernels),
+    )
+
+
+def lines(profile: KernelProfile) -> Iterable[str | Table]:
+    """Yield sentences and tables that tell a trace."""
+    yield answer(profile)
+    yield device_table(profile.devices)
+    yield tier_table(profile.kernels)
+    yield kernel_table(profile.kernels, 15)

@@ -1,0 +1,140 @@
+"""Launches of a trace reduced: distinct kernels, how often and how long; streams, and gaps."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.attribution.kineto import Launches, Signature
+from joulelab.attribution.tiers import Tier, tier_of
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelSummary:
+    """One distinct kernel: alike in name, grid, block, shared memory, stream and device.
+
+    Attributes:
+        signature: What makes it distinct.
+        tier: Where it comes from.
+        operator: Operator that launched it most often; empty where none is known.
+        num_launches: How often it ran.
+        total_s: Time of all launches, in seconds.
+        shortest_s: Time of the shortest.
+        longest_s: Time of the longest.
+    """
+
+    signature: Signature
+    tier: Tier
+    operator: str
+    num_launches: int
+    total_s: float
+    shortest_s: float
+    longest_s: float
+
+    @property
+    def mean_s(self) -> float:
+        """Mean time of a launch, in seconds."""
+        return self.total_s / self.num_launches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceSummary:
+    """What one GPU did from its first launch to its last.
+
+    Attributes:
+        device: Its number.
+        span_s: From the start of the first launch to the end of the last.
+        busy_s: Time in which at least one kernel ran.
+        kernel_s: Time of all launches; beyond ``busy_s`` where they overlap.
+        communication_s: Time in which only communication ran.
+        num_gaps: Pauses of more than a microsecond.
+        longest_gap_s: The longest of them.
+        num_streams: Streams that something ran on.
+    """
+
+    device: int
+    span_s: float
+    busy_s: float
+    kernel_s: float
+    communication_s: float
+    num_gaps: int
+    longest_gap_s: float
+    num_streams: int
+
+
+_PAUSE_S = 1e-6
+
+
+def kernels_in(launches: Launches) -> tuple[KernelSummary, ...]:
+    """Return the distinct kernels, most time first."""
+    num, signature = len(launches.signatures), launches.signature
+    counts = np.bincount(signature, minlength=num)
+    totals_s = np.bincount(signature, launches.duration_s, minlength=num)
+    shortest_s, longest_s = np.full(num, np.inf), np.zeros(num)
+    np.minimum.at(shortest_s, signature, launches.duration_s)
+    np.maximum.at(longest_s, signature, launches.duration_s)
+    operators = _operators(launches)
+    return tuple(
+        KernelSummary(
+            signature=launches.signatures[place],
+            tier=tier_of(launches.signatures[place].name),
+            operator=operators.get(place, ""),
+            num_launches=int(counts[place]),
+            total_s=float(totals_s[place]),
+            shortest_s=float(shortest_s[place]),
+            longest_s=float(longest_s[place]),
+        )
+        for place in np.argsort(-totals_s, kind="stable").tolist()
+    )
+
+
+def devices_in(launches: Launches) -> tuple[DeviceSummary, ...]:
+    """Return what every GPU did, by its number."""
+    device = np.array([each.device for each in launches.signatures])[launches.signature]
+    return tuple(_device(launches, number, device == number) for number in sorted(set(device)))
+
+
+def _device(launches: Launches, number: int, own: NDArray[np.bool_]) -> DeviceSummary:
+    start, stop = launches.start_s[own], launches.start_s[own] + launches.duration_s[own]
+    signatures = launches.signature[own]
+    speaks = np.array([tier_of(each.name) == "communication" for each in launches.signatures])
+    streams = {launches.signatures[place].stream for place in np.unique(signatures).tolist()}
+    busy_s, gaps_s = covered(start, stop)
+    computing_s, _ = covered(start[~speaks[signatures]], stop[~speaks[signatures]])
+    pauses_s = gaps_s[gaps_s > _PAUSE_S]
+    return DeviceSummary(
+        device=int(number),
+        span_s=float(stop.max() - start[0]),
+        busy_s=busy_s,
+        kernel_s=float((stop - start).sum()),
+        communication_s=busy_s - computing_s,
+        num_gaps=len(pauses_s),
+        longest_gap_s=float(pauses_s.max(initial=0.0)),
+        num_streams=len(streams),
+    )
+
+
+def covered(start: Array, stop: Array) -> tuple[float, Array]:
+    """Return the time that intervals, sorted by start, cover, and the gaps between them."""
+    if not start.size:
+        return 0.0, np.empty(0)
+    reached = np.maximum.accumulate(stop)
+    gaps = np.maximum(0.0, start[1:] - reached[:-1])
+    return float(reached[-1] - start[0] - gaps.sum()), gaps
+
+
+def _operators(launches: Launches) -> dict[int, str]:
+    """Return for each distinct kernel the operator that launched it most often."""
+    known = launches.operator >= 0
+    pairs, counts = np.unique(
+        np.column_stack([launches.signature[known], launches.operator[known]]),
+        axis=0,
+        return_counts=True,
+    )
+    order = np.argsort(counts, kind="stable")
+    return {
+        int(signature): launches.operators[int(operator)]
+        for signature, operator in pairs[order].tolist()
+    }
