@@ -136,8 +136,11 @@ def cached_cost(workload: Workload[Any], folder: Path | None = None) -> Workload
     """Return ``workload.cost()``, from disk if it was counted before; it need not be prepared.
 
     Entries are in the user's cache folder (``$XDG_CACHE_HOME/joulelab/costs``,
-    ``~/.cache/joulelab/costs`` if that is unset) unless ``folder`` is given.
+    ``~/.cache/joulelab/costs`` if that is unset) unless ``folder`` is given. A workload that its
+    settings do not describe is counted anew.
     """
+    if not workload.settings_say_all:
+        return workload.cost()
     path = (folder or user_folder("costs")) / f"{cost_key(workload)}.json"
     return made_once(path, workload.cost, _COST)
 

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -49,6 +50,22 @@ def test_a_module_of_the_users_own_is_attributed_with_its_region(lab, tmp_path):
     )
     assert "forward takes " in str(study)
     assert study.report(tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_the_energy_of_a_layer_is_what_another_layer_adds(lab):
+    """This needs no trust in kernels: the meter alone says what depth costs."""
+    inputs = (torch.randn(8192, 1024).half(),)
+    depths, metered_j, study = [2, 4, 6, 8], [], None
+    for depth in depths:
+        network = torch.nn.Sequential(*(Block() for _ in range(depth))).half()
+        method = "replay" if depth == depths[-1] else "classes"
+        study = joulelab.attribute(network, inputs, method=method, lab=lab)
+        metered_j.append(study.found.phases[0].energy_j)
+    slope_j = np.polyfit(depths, metered_j, 1)[0]
+    layers_j = [s.energy_j for s in study.found.phases[0].by_layer if s.name.isdigit()]
+
+    assert len(layers_j) == depths[-1]
+    assert np.mean(layers_j) == pytest.approx(slope_j, rel=0.05)
 
 
 def test_several_phases_must_be_told_apart(replayed, tmp_path):

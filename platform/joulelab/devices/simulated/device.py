@@ -28,7 +28,6 @@ from joulelab.devices.simulated.store import DriverState, DriverStore
 from joulelab.errors import ConfigError, DeviceError, DevicePermissionError, MeasurementError
 from joulelab.workloads.base import Workload
 from joulelab.workloads.disk_cache import cached_cost
-from joulelab.workloads.program import Program
 
 
 def fleet(catalogue_key: str, num_gpus: int, store: str | None = None) -> tuple[DeviceAddress, ...]:
@@ -291,6 +290,4 @@ class PlayedWorkload(Workload[Any]):
 
     @override
     def cost(self) -> WorkloadCost:
-        if isinstance(self._workload, Program):  # counts nothing, and may be another next time
-            return self._workload.cost()
         return cached_cost(self._workload)
