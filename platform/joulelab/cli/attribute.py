@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 from rich.console import RenderableType
 
+from joulelab.analysis.attributed.clocks import Clocks, clock_table
 from joulelab.analysis.attributed.table import content, frame, lines
 from joulelab.analysis.table import check_target
 from joulelab.attribution.attribution import Attribution
@@ -19,7 +20,10 @@ from joulelab.cli.selection import choose_address, open_device
 from joulelab.cli.terminal import Printing, progress
 from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import Configuration
+from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
+from joulelab.errors import ConfigError, MeasurementError
+from joulelab.objectives import without_quality
 from joulelab.study.abstract_lab import check_guard_socket
 from joulelab.tracking.durable import write_whole
 
@@ -35,6 +39,8 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
         method: replay measures each distinct kernel alone; classes prices kernels by the
             estimator's power of their kind, which takes no longer than measuring the whole; auto
             is replay.
+        clocks_mhz: SM clocks at which it is attributed too, to say which component gains at which.
+        objective: What is to be low there: edp, ed2p, energy, time, or that of a plug-in.
         out: Write a page (.html) or all parts as numbers (.csv) to this file.
         layers: Print the layers too.
         kernels: Print the kernels too that take most.
@@ -48,6 +54,8 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
 
     workload: Annotated[Settings, tyro.conf.arg(name="")]
     method: Asked = "auto"
+    clocks_mhz: tuple[int, ...] = ()
+    objective: str = "edp"
     out: Path | None = None
     layers: bool = False
     kernels: bool = False
@@ -61,8 +69,9 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
         """Attribute and print; 1 if parts and meter contradict each other."""
         check_target(self.out, ".html", ".csv")
         check_guard_socket(self.guard_socket)
-        name = workload_name(self.workload)
-        configuration = Configuration.of(name, self.workload, self.point)
+        without_quality(self.objective)
+        if self.observe_only and self.clocks_mhz:
+            raise ConfigError("--clocks-mhz locks clocks; drop --observe-only.")
         address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
         with (
             closing(open_device(address)) as device,
@@ -70,14 +79,42 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
             progress() as tell,
         ):
             session = Session(device, control=control, procedure=self.procedure, report=tell)
-            found = session.attribute(configuration, self.method)
+            found = session.attribute(self._asked(self.point), self.method)
+            clocks, refused = self._others(session)
+        clocks = [(self.point.label, found), *clocks]
         if self.out is not None:
             _write(found, self.out)
-        self.show(content(found), lambda: self._shown(found))
-        return int(not all(phase.is_reconciled for phase in found.phases))
+        self.show(self._content(clocks), lambda: self._shown(found, clocks, refused))
+        return int(not all(each.is_reconciled for _, one in clocks for each in one.phases))
 
-    def _shown(self, found: Attribution) -> Iterable[RenderableType]:
+    def _others(self, session: Session) -> tuple[list[tuple[str, Attribution]], list[str]]:
+        """Attribute at the other clocks; return also why some of them cannot be."""
+        clocks, refused = [], []
+        for mhz in dict.fromkeys(self.clocks_mhz):
+            point = replace(self.point, sm_clock_mhz=mhz)
+            try:
+                clocks.append((point.label, session.attribute(self._asked(point), self.method)))
+            except MeasurementError as error:  # the power limit holds no such clock
+                refused.append(f"{point.label} is left out: {error}")
+        return clocks, refused
+
+    def _asked(self, point: OperatingPoint) -> Configuration:
+        return Configuration.of(workload_name(self.workload), self.workload, point)
+
+    def _content(self, clocks: Clocks) -> object:
+        if len(clocks) == 1:
+            return content(clocks[0][1])
+        return {"clocks": {label: content(found) for label, found in clocks}}
+
+    def _shown(
+        self, found: Attribution, clocks: Clocks, refused: Sequence[str]
+    ) -> Iterable[RenderableType]:
         yield from lines(found, layers=self.layers, kernels=self.kernels)
+        yield from refused
+        if len(clocks) > 1:
+            for phase in found.phases:
+                yield f"\n{phase.phase}, at {', '.join(label for label, _ in clocks)}:"
+                yield clock_table(clocks, phase.phase, without_quality(self.objective))
         if self.out is not None:
             yield f"Written to {self.out}."
         else:

@@ -1,0 +1,81 @@
+"""Attributions of one program at several clocks."""
+
+from dataclasses import replace
+
+import pytest
+
+from joulelab.analysis.attributed.clocks import WHOLE, clock_table
+from joulelab.analysis.table import plain_cells
+from joulelab.cli.main import main
+from joulelab.objectives import OBJECTIVES
+
+BLOOM = ["bloom", "--model", "bloom-560m", "--new-tokens", "4"]
+WORDS = ["attribute", "--device", "simulated", "--gpu", "a100_sxm", "--method", "classes"]
+
+
+@pytest.fixture
+def words(tmp_path):
+    return [*WORDS, "--store", str(tmp_path), "--guard-socket", str(tmp_path / "guard" / "s")]
+
+
+def rows(clocks, objective="edp"):
+    _, cells = plain_cells(clock_table(clocks, "decode", OBJECTIVES[objective]))
+    return {row[0]: row[1:] for row in cells}
+
+
+def at_another_clock(found, energy, time):
+    """The same with other energies and times of its decode."""
+    phases = []
+    for phase in found.phases:
+        calls = tuple(replace(call, device_s=time * call.device_s) for call in phase.profile.calls)
+        solution = replace(phase.solution, prices=energy * phase.solution.prices)
+        phases.append(
+            replace(
+                phase,
+                profile=replace(phase.profile, calls=calls),
+                solution=solution,
+                energy_j=energy * phase.energy_j,
+                time_s=time * phase.time_s,
+            )
+        )
+    return replace(found, phases=tuple(phases))
+
+
+def test_the_best_clock_is_that_of_the_least_product(replayed):
+    found = replayed[0]
+    clocks = [
+        ("default", found),
+        ("1200MHz", at_another_clock(found, 0.7, 1.0)),
+        ("900MHz", at_another_clock(found, 0.65, 1.3)),
+    ]
+
+    assert rows(clocks)[WHOLE] == ["1200MHz", "-30.0%", "+0.0%", "-30.0%"]
+    assert rows(clocks, "energy")[WHOLE] == ["900MHz", "-35.0%", "+30.0%", "-35.0%"]
+
+
+def test_a_gain_within_what_is_unsure_is_none(replayed):
+    found = replayed[0]
+    clocks = [("default", found), ("1200MHz", at_another_clock(found, 0.99, 1.0))]
+
+    assert rows(clocks)["feed-forward"][0] == "the driver's own, or none is better"
+    assert rows(clocks)[WHOLE][0] == "1200MHz"  # the meter is surer than its parts
+
+
+def test_the_command_attributes_at_every_clock(words, capsys):
+    assert main([*words, "--clocks-mhz", "1200", "810", *BLOOM]) == 0
+    told = capsys.readouterr().out
+    assert "decode, at default, 1200MHz, 810MHz:" in told
+    assert "best clock by EDP" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--clocks-mhz", "1200", "--observe-only"], "drop --observe-only"),
+        (["--objective", "qep"], "without quality"),
+        (["--clocks-mhz", "1201"], "1201"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(words, capsys, options, why):
+    assert main([*words, *options, *BLOOM]) == 2
+    assert why in capsys.readouterr().err
