@@ -62,7 +62,7 @@ class Replay(Workload[ReplaySettings]):
 
     settings_type: ClassVar = ReplaySettings
     unit: ClassVar[str] = "launch"
-    settings_say_all: ClassVar[bool] = False
+    is_defined_by_settings: ClassVar[bool] = False
 
     def __init__(self, settings: ReplaySettings) -> None:
         super().__init__(settings)

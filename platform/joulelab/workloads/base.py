@@ -38,7 +38,7 @@ class Workload(ABC, Generic[Settings]):
     quality_knobs: ClassVar[tuple[str, ...] | None] = None
     """The knobs that change outputs, where some do not: whatever the others are, outputs are
     scored once. ``None`` for all knobs."""
-    settings_say_all: ClassVar[bool] = True
+    is_defined_by_settings: ClassVar[bool] = True
     """Whether workloads of this class and of equal settings are alike, so that the cost of one that
     was counted before may be taken; not so of what holds an object of the user's."""
     gpu_uuid: str | None = None

@@ -139,7 +139,7 @@ def cached_cost(workload: Workload[Any], folder: Path | None = None) -> Workload
     ``~/.cache/joulelab/costs`` if that is unset) unless ``folder`` is given. A workload that its
     settings do not describe is counted anew.
     """
-    if not workload.settings_say_all:
+    if not workload.is_defined_by_settings:
         return workload.cost()
     path = (folder or user_folder("costs")) / f"{cost_key(workload)}.json"
     return made_once(path, workload.cost, _COST)

@@ -26,7 +26,7 @@ class OwnModule(NetworkWorkload[NetworkSettings]):
 
     settings_type: ClassVar = NetworkSettings
     unit: ClassVar[str] = "call"
-    settings_say_all: ClassVar[bool] = False
+    is_defined_by_settings: ClassVar[bool] = False
     target: ClassVar[tuple[torch.nn.Module, tuple[Any, ...], Mapping[str, Any]]]
 
     @property

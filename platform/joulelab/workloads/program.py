@@ -40,7 +40,7 @@ class Program(Workload[Any]):
     """
 
     target: ClassVar[tuple[Callable[..., object]]]
-    settings_say_all: ClassVar[bool] = False
+    is_defined_by_settings: ClassVar[bool] = False
     phases = (PHASE,)
     given_work: ClassVar[Work]
     given_cost: ClassVar[Cost | Callable[..., Cost] | None]
