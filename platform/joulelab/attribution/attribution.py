@@ -107,6 +107,11 @@ class PhaseAttribution:
         return self._whole(lambda operator: operator.name)
 
     @property
+    def by_stage(self) -> tuple[Share, ...]:
+        """Forward, backward and optimizer, where a step trains; gaps; unexplained."""
+        return self._whole(lambda operator: operator.stage)
+
+    @property
     def by_kernel(self) -> tuple[Share, ...]:
         """Distinct kernels, most energy first."""
         return self.shares(lambda call: call.kernel)

@@ -15,6 +15,7 @@ Component = Literal[
     "feed-forward",
     "normalisation",
     "convolution",
+    "recurrence",
     "activation",
     "residual",
     "output head",
@@ -36,6 +37,7 @@ _HEAD = re.compile(r"(^|\.)(\w*head\w*|classifier|qa_outputs|score|logits|fc|emb
 _EMBEDDING = re.compile(
     r"embeddings?(\.|$)|embed_(tokens|positions)|patch_embed|(^|\.)w[tp]e(\.|$)|time_proj"
 )
+_RECURRENT = re.compile(r"(^|\.)(lstm|gru|rnn)(\.|$)")
 _LAYER = re.compile(r"^(.*?\.)?\d+(?=\.|$)")
 _SAMPLING = frozenset(
     ("argmax", "multinomial", "topk", "sort", "cumsum", "exponential_", "_softmax", "softmax")
@@ -55,6 +57,7 @@ _RULES: tuple[_Rule, ...] = (
     ("embedding", lambda _, path: _EMBEDDING.search(path)),
     ("convolution", lambda operator, path: operator.kind == "conv" or "conv" in _leaf(path)),
     ("feed-forward", lambda _, path: _FEED_FORWARD.search(path)),
+    ("recurrence", lambda operator, path: "rnn" in operator.name or _RECURRENT.search(path)),
     ("activation", lambda operator, _: operator.name.strip("_") in _ACTIVATIONS),
     (
         "residual",

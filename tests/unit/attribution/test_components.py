@@ -48,6 +48,8 @@ def operator(module, name="mm", kind="gemm", **others):
          "attention projections"),
         ("layer1.0.relu", "relu_", "elementwise", "activation"),
         ("", "all_reduce", "copy", "communication"),
+        ("lstm", "mkldnn_rnn_layer", "gemm", "recurrence"),
+        ("lstm", "_cudnn_rnn_backward", "gemm", "recurrence"),
         ("pool", "mean", "reduction", "other"),
     ],
 )  # fmt: skip

@@ -116,12 +116,18 @@ def test_the_command_answers_in_json(tmp_path, capsys):
     assert main(words) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["method"] == "classes"
-    assert {part["level"] for part in found["parts"]} == {
-        "component",
-        "layer",
-        "operator",
-        "kernel",
-    }
+    levels = {part["level"] for part in found["parts"]}
+    assert levels == {"component", "stage", "layer", "operator", "kernel"}
+
+
+def test_a_training_step_has_its_stages_apart(tmp_path, capsys):
+    words = [*WORDS, "--store", str(tmp_path), "lstm"]
+
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    training = told[told.index("train takes ") :]
+    assert all(f" {stage} " in training for stage in ("forward", "backward", "optimizer"))
+    assert " backward " not in told[: told.index("train takes ")]
 
 
 def test_a_file_that_cannot_be_written_is_refused_first(tmp_path, capsys):

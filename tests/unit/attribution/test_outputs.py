@@ -40,7 +40,7 @@ def test_numbers_are_per_unit_of_work_at_every_level(replayed):
     decode = table[(table["phase"] == "decode") & (table["level"] == "component")]
     phase = replayed[0].phase("decode")
 
-    assert set(table["level"]) == {"component", "layer", "operator", "kernel"}
+    assert set(table["level"]) == {"component", "stage", "layer", "operator", "kernel"}
     assert decode["energy_per_unit_j"].sum() == pytest.approx(phase.energy_j / phase.profile.work)
     assert decode["energy_share"].sum() == pytest.approx(1.0)
 

@@ -17,7 +17,7 @@ from joulelab.attribution.components import COMPONENTS, component_of, layer_of
 # Okabe and Ito, and Tol's muted ones for more than they have.
 _COLOURS = (
     *("#56b4e9", "#0072b2", "#009e73", "#f0e442", "#d55e00", "#cc79a7", "#e69f00"),
-    *("#332288", "#44aa99", "#999933", "#882255", "#aa4499", "#ddcc77", "#88ccee"),
+    *("#332288", "#44aa99", "#999933", "#882255", "#aa4499", "#ddcc77", "#88ccee", "#cc6677"),
 )
 _SMALLEST = 0.004
 """Parts below this share of the whole are drawn without a name of their own."""

@@ -72,6 +72,8 @@ def lines(
     for phase in found.phases:
         yield answer(found, phase)
         yield component_table(phase)
+        if len({call.operator.stage for call in phase.profile.calls}) > 1:
+            yield share_table(phase, phase.by_stage, "stage")
         if layers:
             yield layer_table(phase)
         if kernels:
@@ -157,6 +159,7 @@ def frame(found: Attribution) -> Frame:
 def _rows(phase: PhaseAttribution) -> Iterable[Mapping[str, object]]:
     levels = {
         "component": phase.by_component,
+        "stage": phase.by_stage,
         "layer": in_order(phase),
         "operator": phase.by_operator,
         "kernel": phase.by_kernel,
