@@ -21,9 +21,11 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
 from joulelab.devices.control import Control
+from joulelab.devices.simulated.device import SimulatedDevice
 from joulelab.errors import ConfigError, JouleLabError, MeasurementError
 from joulelab.hardware import spec_for
 from joulelab.hardware.processors import processor_of
+from joulelab.sampling.cuda_device import computing_on
 from joulelab.tracing.program import ProgramPhase
 from joulelab.workloads import WORKLOADS
 
@@ -83,6 +85,7 @@ class Session:
             MeasurementError: If a phase could not be measured; says why.
         """
         started_s = self._device.clock.now_s()
+        self._require_kernels()
         try:
             records = self._bench.measure(_trial(configuration))
             measured = {each.measurement.phase: each.measurement for each in records}
@@ -91,7 +94,8 @@ class Session:
             notes = [each.note for each in metered.values() if each.note]
             traced = self._traced(configuration, notes)
             self._report("Profiling")
-            profiles = self._source(configuration, traced).profile(measured)
+            with computing_on(self._device.identity().uuid):
+                profiles = self._source(configuration, traced).profile(measured)
             estimates = self._estimates(traced, configuration, notes)
             pricing = self._pricing(configuration, method, estimates, static_w)
             prices = pricing.prices(profiles, measured)
@@ -112,6 +116,14 @@ class Session:
             seconds=self._device.clock.now_s() - started_s,
             notes=tuple(notes),
         )
+
+    def _require_kernels(self) -> None:
+        """Refuse a device that plays what was recorded: a recording holds no kernels."""
+        if not (self._device.is_hardware or isinstance(self._device, SimulatedDevice)):
+            raise ConfigError(
+                "Energy is attributed on a real or a simulated GPU, got "
+                f"{self._device.identity().name} of a recording, which holds no kernels."
+            )
 
     def _traced(self, configuration: Configuration, notes: list[str]) -> tuple[ProgramPhase, ...]:
         try:

@@ -88,6 +88,16 @@ def test_what_is_no_network_is_refused_on_a_simulated_gpu(lab):
         joulelab.attribute("gemm", lab=lab)
 
 
+def test_a_recording_holds_no_kernels(tmp_path):
+    table = tmp_path / "sweep.csv"
+    table.write_text("gpu,app,sm_clock_mhz,power_w,time_s\nA100(GA100),bfs,1410,200,1\n")
+    lab = joulelab.Lab(
+        device="replay", store=table, results_dir=tmp_path, observe_only=True, progress=False
+    )
+    with pytest.raises(ConfigError, match="holds no kernels"):
+        joulelab.attribute("recorded", knobs={"app": "bfs"}, lab=lab)
+
+
 def test_a_program_that_does_not_fit_says_so(lab):
     with pytest.raises(MeasurementError, match="are needed"):
         joulelab.attribute("llama", knobs={"model": "llama-2-13b", "batch": 512}, lab=lab)
