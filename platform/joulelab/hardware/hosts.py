@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from joulelab.errors import ConfigError
-from joulelab.hardware.catalogue import Catalogue, data_in, names_in, read_data_file
+from joulelab.hardware.catalogue import Catalogue, data_in, read_data_file
+from joulelab.hardware.places import names_in
 from joulelab.hardware.processor import Figure, Processor
 
 TYPICAL = "typical"

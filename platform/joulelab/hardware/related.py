@@ -22,6 +22,20 @@ _PER_SM = (
 )
 """Figures, or beginnings of their names, that grow with the number of SMs."""
 
+_REPLACED = {
+    "levels.L2.size_b": "memory.l2_b",
+    "levels.L2.bandwidth_b_per_s": "chip.l2_b_per_clock",
+    "levels.L2.byte_j": "power.crossbar_j_per_b",
+    "levels.DRAM.byte_j": "power.dram_j_per_b",
+    "power.clock_w_per_ghz": "power.clock_tree_w_per_ghz",
+    "power.busy_w_per_ghz": "power.sm_w_per_ghz",
+    "power.flop_j.": "pipe_w_per_ghz.",
+    "timing.pipe_efficiency.": "pipe_efficiency.",
+    "timing.kind_efficiency.": "kind_efficiency.",
+    "timing.graph_launch_s": "chip.graph_launch_s",
+}
+"""Calibrated scalars, or beginnings of their names, and the figures that they replace."""
+
 
 def completed(own: Mapping[str, Section], other: Mapping[str, Section], name: str) -> Section:
     """Return the sections of a data file with what it leaves out as ``other`` has it.
@@ -31,15 +45,16 @@ def completed(own: Mapping[str, Section], other: Mapping[str, Section], name: st
         other: Sections of the related product's file, complete.
         name: The related product.
     """
-    ratio = own["units"]["sm_count"]["value"] / other["units"]["sm_count"]["value"]
+    units = {**other["units"], **own.get("units", {})}
+    ratio = units["sm_count"]["value"] / other["units"]["sm_count"]["value"]
     found: Section = {section: dict(figures) for section, figures in own.items()}
-    units = found.setdefault(_WHOLE, dict(other[_WHOLE]))
+    pipes = found.setdefault(_WHOLE, dict(other[_WHOLE]))
     for section, figures in other.items():
         if section in (*_OWN, _WHOLE):
             continue
         kept = found.setdefault(section, {})
         for key, figure in figures.items():
-            if key in kept or (section in _BY_UNIT and key not in units):
+            if key in kept or (section in _BY_UNIT and key not in pipes):
                 continue
             if not (section == "calibrated" and _is_given(own, key)):
                 kept[key] = _taken(figure, f"{section}.{key}", name, ratio)
@@ -48,6 +63,9 @@ def completed(own: Mapping[str, Section], other: Mapping[str, Section], name: st
 
 def _is_given(own: Mapping[str, Section], calibrated: str) -> bool:
     """Whether a file says itself what a calibrated figure of the other would replace."""
+    for beginning, replaced in _REPLACED.items():
+        if calibrated.startswith(beginning):
+            calibrated = calibrated.replace(beginning, replaced, 1)
     section, _, key = calibrated.partition(".")
     return key in own.get(section, {})
 
