@@ -75,20 +75,19 @@ _ORDERS = (
 )
 
 
+def own_problems(sections: Sections) -> list[str]:
+    """Return what is wrong with the figures that a data file has itself, a sentence each."""
+    return [*_shape(sections)] or [*_unknown(sections), *_values(sections)]
+
+
 def problems_of(sections: Sections) -> list[str]:
-    """Return what is wrong with a GPU's data file, a sentence each; none if it can be used.
+    """Return why a GPU's data file cannot be used, a sentence each; none if it can.
 
     Args:
-        sections: Those of the file, completed by those of the GPU that it is like.
+        sections: Those of the file without problems of its own, completed by those of the GPU
+            that it is like.
     """
-    if shape := shape_problems(sections):
-        return shape
-    return [*_missing(sections), *_unknown(sections), *_values(sections), *_disordered(sections)]
-
-
-def shape_problems(sections: Sections) -> list[str]:
-    """Return where a data file is no file of figures in sections, a sentence each."""
-    return [*_shape(sections)]
+    return [*_missing(sections), *_disordered(sections)]
 
 
 def _shape(sections: Sections) -> Iterator[str]:

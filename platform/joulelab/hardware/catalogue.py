@@ -8,6 +8,7 @@ another one that it is like (:mod:`joulelab.hardware.related`), and may be the u
 
 import tomllib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from importlib.resources.abc import Traversable
 from itertools import islice
 from math import floor, isnan
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.hardware.board_checks import problems_of, shape_problems
+from joulelab.hardware.board_checks import own_problems, problems_of
 from joulelab.hardware.places import gpu_names, place_of, stamp_of, user_files, where_else
 from joulelab.hardware.processor import Figure, VoltageCurve
 from joulelab.hardware.related import completed
@@ -45,33 +46,40 @@ def read_data_file(folder: str, name: str) -> tuple[dict[str, Any], dict[str, Fi
 def _sections(folder: str, name: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the sections of a data file, completed by those of the product that it is like."""
     place = place_of(folder, name)
-    try:
-        sections = tomllib.loads(place.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"A readable TOML file is required, got {place}: {error}.") from error
-    if folder != "gpus":
-        return sections
+    sections = read_sections(place)
+    if folder == "gpus" and name in user_files():
+        return _own_sections(sections, name, place, seen)
     other = sections.pop("like", None)
-    if name in user_files():
-        return _completed_board(sections, other, name, seen)
     return completed(sections, _sections(folder, other), other) if other else sections
 
 
-def _completed_board(
-    sections: dict[str, Any], other: Any, name: str, seen: tuple[str, ...]
+def read_sections(place: Traversable) -> dict[str, Any]:
+    """Return a data file as it is.
+
+    Raises:
+        ConfigError: If it is no TOML file that can be read.
+    """
+    try:
+        return tomllib.loads(place.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"A readable TOML file is required, got {place}: {error}.") from error
+
+
+def _own_sections(
+    found: dict[str, Any], key: str, place: Traversable, seen: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Return the sections of a user's own GPU, completed and checked."""
-    place, found = user_files()[name], sections
+    other = found.pop("like", None)
     if other is not None:
-        if other not in set(gpu_names()) or other in (*seen, name):
+        if other not in set(gpu_names()) or other in (*seen, key):
             raise ConfigError(
                 f"{place}: like must name another GPU of the catalogue, got {other!r}."
             )
-        if not shape_problems(sections):
-            sections.setdefault("chip", {}).setdefault("tier", _TIER)
-            found = completed(sections, _sections("gpus", other, (*seen, name)), other)
-    if problems := problems_of(found):
-        raise ConfigError(f"{place} must be repaired or removed: {' '.join(problems)}")
+        if not own_problems(found):
+            found.setdefault("chip", {}).setdefault("tier", _TIER)
+            found = completed(found, _sections("gpus", other, (*seen, key)), other)
+    if problems := own_problems(found) or problems_of(found):
+        raise ConfigError(f"{place} cannot be used: {' '.join(problems)}")
     return found
 
 
@@ -189,8 +197,21 @@ def clock_grid_mhz(min_mhz: float, max_mhz: float, step_mhz: float) -> tuple[int
     return tuple(floor(max_mhz - i * step_mhz) for i in range(num_steps + 1))
 
 
+def board_of(key: str, text: str, place: Traversable) -> GpuSpec:
+    """Return the GPU of the text of a data file that may become the user's, at ``place``.
+
+    Raises:
+        ConfigError: If it cannot be used; names every figure that is missing or cannot be.
+    """
+    sections = _own_sections(tomllib.loads(text), key, place)
+    return _spec_of(key, _values(sections), dict(figures_in(sections)))
+
+
 def _spec(key: str) -> GpuSpec:
-    values, figures = read_data_file("gpus", key)
+    return _spec_of(key, *read_data_file("gpus", key))
+
+
+def _spec_of(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) -> GpuSpec:
     clocks, limits, memory, timing = (
         values[name] for name in ("clocks", "limits", "memory", "timing")
     )

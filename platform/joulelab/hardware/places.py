@@ -72,13 +72,18 @@ def user_folder() -> Path:
     return (base if base.is_absolute() else Path.home() / ".config") / "joulelab" / "hardware"
 
 
+def user_paths() -> list[Path]:
+    """Return the data files in that folder, whatever they hold, in order."""
+    return sorted(path for path in user_folder().glob("*.toml") if not path.name.startswith("."))
+
+
 def user_files() -> dict[str, Path]:
     """Return the data files of the user's own GPUs by key, in order.
 
     Raises:
         ConfigError: If one has a name that it may not have.
     """
-    found = {path.stem: path for path in _user_paths()}
+    found = {path.stem: path for path in user_paths()}
     for key, path in found.items():
         check_key(key, path)
     return found
@@ -107,11 +112,16 @@ def check_key(key: str, path: Path) -> None:
         )
 
 
+def is_of_user(key: str) -> bool:
+    """Whether the GPU ``key`` is of the user's own."""
+    return key not in names_in(_GPUS) and key in user_files()
+
+
 def stamp_of(key: str) -> Hashable:
     """Return what changes when the user's files do; ``None`` for what is the package's."""
     if any(key in names_in(folder) for folder in (_GPUS, *_OTHERS)):
         return None
-    states = ((path, path.stat()) for path in _user_paths())
+    states = ((path, path.stat()) for path in user_paths())
     return tuple((str(path), state.st_mtime_ns, state.st_size) for path, state in states)
 
 
@@ -123,7 +133,3 @@ def where_else() -> str:
         f" GPUs of your own are read from {folder} of {node()}{there}; "
         "`joulelab hardware add` makes one."
     )
-
-
-def _user_paths() -> list[Path]:
-    return sorted(path for path in user_folder().glob("*.toml") if not path.name.startswith("."))

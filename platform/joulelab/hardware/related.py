@@ -8,6 +8,8 @@ SMs is scaled by it.
 from collections.abc import Mapping
 from typing import Any
 
+from joulelab.hardware.processor import Figure
+
 Section = dict[str, Any]
 
 _OWN = ("identity", "datasheet")
@@ -22,6 +24,8 @@ _PER_SM = (
 )
 """Figures, or beginnings of their names, that grow with the number of SMs."""
 
+_TAKEN = ("as of the ", "of the ")
+"""How the source of a figure begins that was taken over."""
 _REPLACED = {
     "levels.L2.size_b": "memory.l2_b",
     "levels.L2.bandwidth_b_per_s": "chip.l2_b_per_clock",
@@ -48,7 +52,10 @@ def completed(own: Mapping[str, Section], other: Mapping[str, Section], name: st
     units = {**other["units"], **own.get("units", {})}
     ratio = units["sm_count"]["value"] / other["units"]["sm_count"]["value"]
     found: Section = {section: dict(figures) for section, figures in own.items()}
-    pipes = found.setdefault(_WHOLE, dict(other[_WHOLE]))
+    taken = {
+        key: _taken(figure, f"{_WHOLE}.{key}", name, ratio) for key, figure in other[_WHOLE].items()
+    }
+    pipes = found.setdefault(_WHOLE, taken)
     for section, figures in other.items():
         if section in (*_OWN, _WHOLE):
             continue
@@ -70,8 +77,13 @@ def _is_given(own: Mapping[str, Section], calibrated: str) -> bool:
     return key in own.get(section, {})
 
 
+def is_taken(figure: Figure) -> bool:
+    """Whether a figure was taken over from a related product."""
+    return figure.status == "E" and figure.source.startswith(_TAKEN)
+
+
 def _taken(figure: Mapping[str, Any], full_name: str, name: str, ratio: float) -> Section:
     by_size = full_name.startswith(_PER_SM) and ratio != 1
     value = figure["value"] * ratio if by_size else figure["value"]
-    of = f"of the {name} by SM count" if by_size else f"as of the {name}"
+    of = f"of the {name} by SM count" if by_size else f"as of the {name}"  # as in _TAKEN
     return {"value": value, "status": "E", "source": f"{of}: {figure['source']}"}
