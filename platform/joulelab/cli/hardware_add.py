@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from joulelab.cli.hardware_device import read_figures
 from joulelab.cli.terminal import Printing
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS, GpuSpec
@@ -62,6 +63,11 @@ class Add(Printing):
         idle_w: Power at rest, without a program.
         set: Any other figure, as `joulelab hardware show` names it: SECTION.NAME=VALUE.
         source: Where what you state comes from.
+        from_device: Take name, clocks, limits and memory from a device; what you state precedes.
+        device: How to talk to it: nvml, dcgm, smi, simulated or replay; auto takes the best.
+        uuid: Which one; the first by default.
+        store: Folder of driver state or recordings, for devices that are not hardware.
+        gpu: A GPU of the catalogue to simulate as that device.
         replace: Replace a file of yours of this name.
     """
 
@@ -83,6 +89,11 @@ class Add(Printing):
     idle_w: Number = None
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIGURE=VALUE ...")] = ()
     source: str = "stated by the user"
+    from_device: bool = False
+    device: str = "auto"
+    uuid: str | None = None
+    store: str | None = None
+    gpu: str | None = None
     replace: bool = False
 
     def run(self) -> int:
@@ -92,7 +103,7 @@ class Add(Printing):
         check_key(self.name, path)
         if path.exists() and not self.replace:
             raise ConfigError(f"{path} is there already: --replace writes it anew.")
-        text = board_text(self.name, other.key, self._stated(other))
+        text = board_text(self.name, other.key, self._figures(other))
         spec = board_of(self.name, text, path)
         check_names(spec)
         write_whole(path, text)
@@ -107,22 +118,35 @@ class Add(Printing):
             )
         return GPUS[self.like]
 
-    def _stated(self, other: GpuSpec) -> dict[str, Figure]:
-        values: dict[str, Any] = {"identity.product_names": list(self.product_name)}
-        if not self.product_name:
-            values["identity.product_names"] = [self.name]
+    def _figures(self, other: GpuSpec) -> dict[str, Figure]:
+        own = {**self._options(), **dict(map(value_in, self.set))}
+        found: dict[str, Figure] = {}
+        if self.from_device:
+            values, source = read_figures(
+                self.device, store=self.store, uuid=self.uuid, gpu=self.gpu
+            )
+            given = {name: value for name, value in values.items() if name not in own}
+            found = stated(given, source=source, status="S", other=other)
+        elif not self.product_name:
+            own["identity.product_names"] = [self.name]
+        return {**found, **stated(own, source=self.source, other=other)}
+
+    def _options(self) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        if self.product_name:
+            values["identity.product_names"] = list(self.product_name)
         for option, (name, unit) in _OPTIONS.items():
             value = getattr(self, option)
             if value not in (None, ()):
                 values[name] = list(value) if isinstance(value, tuple) else value
                 if unit != 1:
                     values[name] *= unit
-        values |= dict(map(value_in, self.set))
-        return stated(values, source=self.source, other=other)
+        return values
 
     def _tell(self, path: Path, spec: GpuSpec, other: GpuSpec) -> None:
         taken = sorted(name for name, one in spec.figures.items() if is_taken(one))
         own = len(spec.figures) - len(taken)
+        unnamed = spec.product_names == (spec.key,)
         self.show(
             {"key": spec.key, "path": str(path), "tier": spec.chip.tier, "copied": taken},
             lambda: [
@@ -130,6 +154,6 @@ class Add(Printing):
                 f"from the {other.key} and are estimates.",
                 f"Confidence in estimates for it is {spec.chip.tier}. "
                 f"`joulelab hardware show {spec.key}` shows where each figure comes from.",
-                *["No device is recognised as it: state --product-name."] * (not self.product_name),
+                *["No device is recognised as it: state --product-name."] * unnamed,
             ],
         )

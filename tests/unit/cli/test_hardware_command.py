@@ -1,13 +1,20 @@
 """``joulelab hardware``: GPUs of the user's own, made, listed, shown and checked."""
 
 import json
+from pathlib import Path
 
 import pytest
+from fake_nvml.driver import H200_SM_CLOCKS_MHZ
 
+from joulelab.cli.hardware_device import values_of
 from joulelab.cli.main import main
 from joulelab.hardware import GPUS
+from joulelab.hardware.catalogue import board_of
+from joulelab.hardware.new_board import board_text, stated
+from joulelab.hardware.processor import Figure
 from joulelab.hardware.processors import PROCESSORS
 
+NAMED = {"identity.product_names": Figure(value=["mine"], status="U", source="stated by the user")}
 A41 = (
     *("add", "a41", "--like", "a40", "--product-name", "NVIDIA A41"),
     *("--sm-clocks-mhz", "210", "1800", "--default-clock-mhz", "1800", "--memory-gb", "24"),
@@ -153,3 +160,39 @@ def test_two_files_with_one_product_name_are_told(hardware, folder):
     told = json.loads(hardware("check", "--json", code=1).out)
 
     assert "'NVIDIA A41' is in" in told["boards"][0]["problem"]
+
+
+def test_a_device_says_its_name_clocks_limits_and_memory(hardware, tmp_path):
+    """A GPU of one file is simulated, and read back into another by what its driver tells."""
+    hardware(*A41[:6], *A41[6:], "--min-power-limit-w", "120")
+    seen = ("--from-device", "--device", "simulated", "--gpu", "a41", "--store", str(tmp_path))
+
+    problem = hardware("add", "read", "--like", "v100_sxm2", *seen, code=2).err
+    assert "'NVIDIA A41' is the catalogue's a41 already" in problem
+    more = ("--default-clock-mhz", "1700", "--product-name", "NVIDIA A41 again")
+    hardware("add", "read", "--like", "v100_sxm2", *seen, *more)
+
+    read, there = GPUS["read"], GPUS["a41"]
+    assert read.sm_clocks_mhz == there.sm_clocks_mhz
+    assert read.mem_clocks_mhz == there.mem_clocks_mhz
+    assert read.power_limits_w == (120, 300)
+    assert (read.default_power_limit_w, read.memory_b) == (250, 24e9)
+    assert read.figures["memory.size_b"].status == "S"
+    assert read.figures["memory.size_b"].source.startswith("read from a NVIDIA A41 (simulated")
+    assert read.figures["clocks.default_mhz"].status == "U"
+    assert read.figures["power.idle_w"].source.startswith("as of the v100_sxm2")
+
+
+def test_what_nvml_says_of_a_gpu_are_figures_of_its_file(driver):
+    driver.add()
+
+    values = values_of(driver.run(lambda device: device.capabilities()))
+
+    assert tuple(values["clocks.sm_mhz"]) == H200_SM_CLOCKS_MHZ
+    assert values["memory.size_b"] == 150754820096
+    assert (values["limits.min_w"], values["limits.max_w"]) == (200, 700)
+    figures = stated(values, source="read", status="S", other=GPUS["h200_sxm"])
+    assert figures["clocks.sm_step_mhz"].value == 15
+    assert board_of("mine", board_text("mine", "h200_sxm", figures | NAMED), Path()).memory_b == (
+        150754820096
+    )
