@@ -1,12 +1,13 @@
 """``joulelab hardware add``: a new GPU from one of the catalogue and what is known of it."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from joulelab.cli.hardware_device import read_figures
+from joulelab.cli.hardware_sweep import SweepFit
 from joulelab.cli.terminal import Printing
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS, GpuSpec
@@ -63,6 +64,8 @@ class Add(Printing):
         idle_w: Power at rest, without a program.
         set: Any other figure, as `joulelab hardware show` names it: SECTION.NAME=VALUE.
         source: Where what you state comes from.
+        from_sweep: A table of power_w and time_s over sm_clock_mhz, of one application or more,
+            as `joulelab models train` reads it: gives the voltage curve and the constant power.
         from_device: Take name, clocks, limits and memory from a device; what you state precedes.
         device: How to talk to it: nvml, dcgm, smi, simulated or replay; auto takes the best.
         uuid: Which one; the first by default.
@@ -89,6 +92,7 @@ class Add(Printing):
     idle_w: Number = None
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIGURE=VALUE ...")] = ()
     source: str = "stated by the user"
+    from_sweep: Path | None = None
     from_device: bool = False
     device: str = "auto"
     uuid: str | None = None
@@ -103,11 +107,17 @@ class Add(Printing):
         check_key(self.name, path)
         if path.exists() and not self.replace:
             raise ConfigError(f"{path} is there already: --replace writes it anew.")
-        text = board_text(self.name, other.key, self._figures(other))
+        figures, fit = self._figures(other), None
+        if self.from_sweep is not None:
+            limit = figures.get("limits.default_w")
+            limit_w = other.default_power_limit_w if limit is None else float(limit.value)
+            fit = SweepFit.of(self.from_sweep, other, limit_w)
+            figures = {**fit.figures(), **figures}
+        text = board_text(self.name, other.key, figures)
         spec = board_of(self.name, text, path)
         check_names(spec)
         write_whole(path, text)
-        self._tell(path, spec, other)
+        self._tell(path, spec, other, fit)
         return 0
 
     def _other(self) -> GpuSpec:
@@ -143,15 +153,22 @@ class Add(Printing):
                     values[name] *= unit
         return values
 
-    def _tell(self, path: Path, spec: GpuSpec, other: GpuSpec) -> None:
+    def _tell(self, path: Path, spec: GpuSpec, other: GpuSpec, fit: SweepFit | None) -> None:
         taken = sorted(name for name, one in spec.figures.items() if is_taken(one))
         own = len(spec.figures) - len(taken)
         unnamed = spec.product_names == (spec.key,)
         self.show(
-            {"key": spec.key, "path": str(path), "tier": spec.chip.tier, "copied": taken},
+            {
+                "key": spec.key,
+                "path": str(path),
+                "tier": spec.chip.tier,
+                "copied": taken,
+                "fit": None if fit is None else asdict(fit.fit),
+            },
             lambda: [
                 f"{spec.key} is in {path}: {own} figures are its own, {len(taken)} are copied "
                 f"from the {other.key} and are estimates.",
+                *([] if fit is None else fit.words()),
                 f"Confidence in estimates for it is {spec.chip.tier}. "
                 f"`joulelab hardware show {spec.key}` shows where each figure comes from.",
                 *["No device is recognised as it: state --product-name."] * unnamed,

@@ -1,5 +1,6 @@
 """``joulelab hardware``: GPUs of the user's own, made, listed, shown and checked."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from joulelab.cli.main import main
 from joulelab.hardware import GPUS
 from joulelab.hardware.catalogue import board_of
 from joulelab.hardware.new_board import board_text, stated
-from joulelab.hardware.processor import Figure
+from joulelab.hardware.processor import Figure, VoltageCurve
 from joulelab.hardware.processors import PROCESSORS
 
 NAMED = {"identity.product_names": Figure(value=["mine"], status="U", source="stated by the user")}
@@ -196,3 +197,27 @@ def test_what_nvml_says_of_a_gpu_are_figures_of_its_file(driver):
     assert board_of("mine", board_text("mine", "h200_sxm", figures | NAMED), Path()).memory_b == (
         150754820096
     )
+
+
+def test_a_sweep_gives_the_voltage_curve_and_the_constant_power(hardware, tmp_path):
+    """Columns as nvidia-smi names them; the law is 50 W + c f v(f)^2."""
+    clocks_mhz = range(510, 1741, 30)
+    curve = VoltageCurve(ridge_mhz=1200.0, slope_per_ghz=0.6, curvature_per_ghz2=0.4)
+    with (tmp_path / "sweep.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["gpu", "application", "clocks.sm [MHz]", "power.draw [W]", "runtime"])
+        for name, watts in (("gemm", 60), ("other", 40)):
+            for clock in clocks_mhz:
+                power_w = 50 + watts * clock / 1e3 * curve.at(float(clock)) ** 2
+                table.writerow(["NVIDIA A41", name, clock, power_w, 1e3 / clock])
+
+    printed = hardware(*A41[:6], "--from-sweep", str(tmp_path / "sweep.csv")).out
+
+    spec = GPUS["a41"]
+    assert spec.power.constant_w == pytest.approx(50, rel=0.01)
+    assert spec.voltage.at(1740.0) == pytest.approx(curve.at(1740.0), rel=0.01)
+    assert spec.figures["voltage.ridge_mhz"].status == "F"
+    assert "sweep.csv: 84 runs" in spec.figures["voltage.ridge_mhz"].source
+    assert "Applications that the fit has not seen" in printed
+    assert "Still as of the a40: how power divides" in printed
+    assert spec.chip.tier == "C"
