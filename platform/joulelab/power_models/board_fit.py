@@ -29,7 +29,7 @@ _STARTS = (0.3, 0.5, 0.7, 0.85)
 """Of the range of clocks: where the ridge is looked for."""
 _SCALE = np.array([1000.0, 1.0, 1.0, 100.0])
 _STEP = 1e-4
-_LEAST_TOLD = 1e-12
+_LEAST_CURVATURE = 1e-12
 """Where a sweep says nothing of a coefficient, its uncertainty is large, not infinite."""
 
 
@@ -214,7 +214,7 @@ def _uncertainties(
     jacobian, of_rise = slopes(missed), slopes(lambda there: _rise(there, clock_mhz))
     num_free = len(jacobian) - len(_SCALE) - 3 * len(found)
     variance = float((missed(coefficients) ** 2).sum()) / max(num_free, 1)
-    curvature = jacobian.T @ jacobian + _LEAST_TOLD * np.eye(len(_SCALE))
+    curvature = jacobian.T @ jacobian + _LEAST_CURVATURE * np.eye(len(_SCALE))
     covariance = variance * np.linalg.inv(curvature)
     rise_u = float(np.sqrt(of_rise @ covariance @ of_rise))
     return rise_u, float(np.sqrt(covariance[3, 3]) * _SCALE[3])
