@@ -35,7 +35,8 @@ from joulelab.estimator.validation import (
     summary,
     validate,
 )
-from joulelab.hardware.processors import ALIASES, PROCESSORS
+from joulelab.hardware.places import ALIASES
+from joulelab.hardware.processors import PROCESSORS
 
 _ROOT = Path(__file__).parents[1]
 _ANCHORS = _ROOT / "experiments" / "results" / "h200_anchors" / "anchors.csv"

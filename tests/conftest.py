@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, settings
 # Tiny networks are slower on several threads than on one, far slower where tests share cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# GPUs of the user's own are no part of the tests.
+os.environ["JOULELAB_HARDWARE"] = os.devnull
+
 # Networks run where they run without a GPU, and leave one that is there to its users.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 

@@ -82,16 +82,17 @@ def _public_names() -> str:
 
 
 def _commands() -> str:
+    from joulelab.cli.hardware import SUBCOMMANDS as OF_HARDWARE
     from joulelab.cli.main import COMMANDS
     from joulelab.cli.models import SUBCOMMANDS
 
     parts = ["# Commands", "What each command says of itself with `--help`."]
     for name in COMMANDS:
         parts.append(_section(f"joulelab {name}", [name]))
-        if name == "models":
-            parts += [
-                _section(f"joulelab models {sub}", [name, *sub.split()], 3) for sub in SUBCOMMANDS
-            ]
+        parts += [
+            _section(f"joulelab {name} {sub}", [name, *sub.split()], 3)
+            for sub in {"models": SUBCOMMANDS, "hardware": OF_HARDWARE}.get(name, ())
+        ]
     return "\n\n".join(parts)
 
 

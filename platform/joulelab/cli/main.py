@@ -30,6 +30,7 @@ COMMANDS = {
         "cli.estimator.processors:Processors",
         "List the devices that can be estimated.",
     ),
+    "hardware": ("cli.hardware:parse", "Add GPUs of your own to the catalogue; list, check them."),
     "models": (
         "cli.models:parse",
         "List models to estimate; train, evaluate, predict, sweep, register power models.",

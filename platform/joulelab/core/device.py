@@ -86,6 +86,7 @@ class Capabilities:
         unlocked_mem_clock_mhz: The same for the memory clock.
         activity_source: Backend that counts activities in the place of the device's own, which
             cannot; ``None`` where none does.
+        memory_b: Device memory in all, in bytes; ``None`` if unread.
     """
 
     sm_clocks_mhz: tuple[int, ...]
@@ -100,6 +101,7 @@ class Capabilities:
     unlocked_sm_clock_mhz: int | None = None
     unlocked_mem_clock_mhz: int | None = None
     activity_source: str | None = None
+    memory_b: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,13 @@ def find_capabilities(gpu: Handle) -> Capabilities:
         can_set_clocks=this_process_may_administer() if sm_clocks_mhz else False,
         unlocked_sm_clock_mhz=unlocked[0],
         unlocked_mem_clock_mhz=unlocked[1],
+        memory_b=_memory_b(gpu),
     )
+
+
+def _memory_b(gpu: Handle) -> int | None:
+    memory = gpu.ask_if_supported("its memory", pynvml.nvmlDeviceGetMemoryInfo)
+    return None if memory is None else int(memory.total)
 
 
 def _sm_clocks_mhz(gpu: Handle, mem_clocks_mhz: tuple[int, ...]) -> tuple[int, ...]:

@@ -2,18 +2,22 @@
 
 A figure is an inline table ``{ value = ..., status = "S", source = "..." }``; it stands in a
 section, or in a section of a section, e.g. ``[power]`` or ``[levels.L2]``. A file of a GPU may name
-another one that it is like (:mod:`joulelab.hardware.related`).
+another one that it is like (:mod:`joulelab.hardware.related`), and may be the user's own
+(:mod:`joulelab.hardware.places`).
 """
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib.resources import files
-from math import floor
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from importlib.resources.abc import Traversable
+from itertools import islice
+from math import floor, isnan
 from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.hardware.board_checks import own_problems, problems_of
+from joulelab.hardware.places import gpu_names, place_of, stamp_of, user_files, where_else
 from joulelab.hardware.processor import Figure, VoltageCurve
 from joulelab.hardware.related import completed
 from joulelab.hardware.spec import (
@@ -27,15 +31,10 @@ from joulelab.hardware.spec import (
 )
 from joulelab.registry import unknown_name
 
-_DATA = files("joulelab.hardware")
 _Entry = TypeVar("_Entry")
+_TIER = {"value": "C", "status": "E", "source": "a board of the user's, not calibrated"}
+"""Of a user's board that says nothing else: what the other was calibrated to does not pass on."""
 _SIGNED = ("curvature_per_ghz2",)
-
-
-def names_in(folder: str) -> list[str]:
-    """Return the names of the data files of ``folder``, without their suffix, in order."""
-    names = sorted(entry.name for entry in _DATA.joinpath(folder).iterdir())
-    return [name.removesuffix(".toml") for name in names if name.endswith(".toml")]
 
 
 def read_data_file(folder: str, name: str) -> tuple[dict[str, Any], dict[str, Figure]]:
@@ -44,12 +43,44 @@ def read_data_file(folder: str, name: str) -> tuple[dict[str, Any], dict[str, Fi
     return _values(sections), dict(figures_in(sections))
 
 
-def _sections(folder: str, name: str) -> dict[str, Any]:
+def _sections(folder: str, name: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the sections of a data file, completed by those of the product that it is like."""
-    text = _DATA.joinpath(folder, f"{name}.toml").read_text(encoding="utf-8")
-    sections = tomllib.loads(text)
+    place = place_of(folder, name)
+    sections = read_sections(place)
+    if folder == "gpus" and name in user_files():
+        return _own_sections(sections, name, place, seen)
     other = sections.pop("like", None)
     return completed(sections, _sections(folder, other), other) if other else sections
+
+
+def read_sections(place: Traversable) -> dict[str, Any]:
+    """Return a data file as it is.
+
+    Raises:
+        ConfigError: If it is no TOML file that can be read.
+    """
+    try:
+        return tomllib.loads(place.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"A readable TOML file is required, got {place}: {error}.") from error
+
+
+def _own_sections(
+    found: dict[str, Any], key: str, place: Traversable, seen: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Return the sections of a user's own GPU, completed and checked."""
+    other = found.pop("like", None)
+    if other is not None:
+        if other not in set(gpu_names()) or other in (*seen, key):
+            raise ConfigError(
+                f"{place}: like must name another GPU of the catalogue, got {other!r}."
+            )
+        if not own_problems(found):
+            found.setdefault("chip", {}).setdefault("tier", _TIER)
+            found = completed(found, _sections("gpus", other, (*seen, key)), other)
+    if problems := own_problems(found) or problems_of(found):
+        raise ConfigError(f"{place} cannot be used: {' '.join(problems)}")
+    return found
 
 
 def data_in(text: str) -> tuple[dict[str, Any], dict[str, Figure]]:
@@ -74,8 +105,10 @@ def figures_in(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
     for name, entry in section.items():
         if "value" in entry:
             figure = Figure(**entry)
-            is_negative = isinstance(figure.value, int | float) and figure.value < 0
-            if is_negative and name not in _SIGNED:
+            is_number = isinstance(figure.value, int | float)
+            if is_number and isnan(figure.value):
+                raise ConfigError(f"{prefix + name} must be a number, got NaN.")
+            if is_number and figure.value < 0 and name not in _SIGNED:
                 raise ConfigError(f"{prefix + name} must not be negative, got {figure.value:g}.")
             yield prefix + name, figure
         else:
@@ -92,6 +125,8 @@ class Catalogue(Mapping[str, _Entry]):
         keys: Returns the keys.
         read: Returns the entry of a key.
         aliases: Other names of keys.
+        stamp: Returns of a key what changes when its entry must be read anew.
+        hint: Returns what a message about an unknown name adds.
     """
 
     def __init__(
@@ -100,23 +135,29 @@ class Catalogue(Mapping[str, _Entry]):
         keys: Callable[[], Iterable[str]],
         read: Callable[[str], _Entry],
         aliases: Mapping[str, str],
+        *,
+        stamp: Callable[[str], Hashable] = lambda key: None,
+        hint: Callable[[], str] = lambda: "",
     ) -> None:
         self._kind, self._keys, self._make, self._aliases = kind, keys, read, aliases
-        self._read: dict[str, _Entry] = {}
+        self._stamp, self._hint = stamp, hint
+        self._read: dict[tuple[str, Hashable], _Entry] = {}
 
     @override
     def __getitem__(self, key: str) -> _Entry:
         key = self._aliases.get(key, key)
-        if key not in self._read:
+        place = (key, self._stamp(key))
+        if place not in self._read:
             if key not in self:
-                raise unknown_name(self._kind, key, {*self, *self._aliases})
+                unknown = unknown_name(self._kind, key, {*self, *self._aliases})
+                raise UnknownNameError(f"{unknown}{self._hint()}")
             try:
-                self._read[key] = self._make(key)
+                self._read[place] = self._make(key)
             except (KeyError, TypeError) as error:
                 raise ConfigError(
                     f"The data file of the {self._kind} {key!r} must hold every figure: {error}."
                 ) from error
-        return self._read[key]
+        return self._read[place]
 
     @override
     def __contains__(self, key: object) -> bool:
@@ -132,8 +173,22 @@ class Catalogue(Mapping[str, _Entry]):
 
 
 def spec_for(product_name: str) -> GpuSpec | None:
-    """Return the GPU that NVML calls ``product_name``; ``None`` if the catalogue lacks it."""
-    return next((spec for spec in GPUS.values() if product_name in spec.product_names), None)
+    """Return the GPU that NVML calls ``product_name``; ``None`` if the catalogue lacks it.
+
+    Raises:
+        ConfigError: If a GPU of the user's own has the name of another one.
+    """
+    own = user_files()
+    ours = (spec for key, spec in GPUS.items() if key not in own)
+    found = [*islice((one for one in ours if product_name in one.product_names), 1)]
+    found += [GPUS[key] for key in own if product_name in GPUS[key].product_names]
+    if len(found) > 1:
+        places = " and ".join(str(place_of("gpus", spec.key)) for spec in found)
+        raise ConfigError(
+            f"A product name must be of one GPU, {product_name!r} is in {places}: change "
+            "identity.product_names in a file of yours."
+        )
+    return found[0] if found else None
 
 
 def clock_grid_mhz(min_mhz: float, max_mhz: float, step_mhz: float) -> tuple[int, ...]:
@@ -142,12 +197,27 @@ def clock_grid_mhz(min_mhz: float, max_mhz: float, step_mhz: float) -> tuple[int
     return tuple(floor(max_mhz - i * step_mhz) for i in range(num_steps + 1))
 
 
+def board_of(key: str, text: str, place: Traversable) -> GpuSpec:
+    """Return the GPU of the text of a data file that may become the user's, at ``place``.
+
+    Raises:
+        ConfigError: If it cannot be used; names every figure that is missing or cannot be.
+    """
+    sections = _own_sections(tomllib.loads(text), key, place)
+    return _spec_of(key, _values(sections), dict(figures_in(sections)))
+
+
 def _spec(key: str) -> GpuSpec:
-    values, figures = read_data_file("gpus", key)
+    return _spec_of(key, *read_data_file("gpus", key))
+
+
+def _spec_of(key: str, values: Mapping[str, Any], figures: Mapping[str, Figure]) -> GpuSpec:
     clocks, limits, memory, timing = (
         values[name] for name in ("clocks", "limits", "memory", "timing")
     )
-    grid = clock_grid_mhz(clocks["sm_min_mhz"], clocks["sm_max_mhz"], clocks["sm_step_mhz"])
+    grid = tuple(map(int, sorted(clocks.get("sm_mhz", ()), reverse=True))) or clock_grid_mhz(
+        clocks["sm_min_mhz"], clocks["sm_max_mhz"], clocks["sm_step_mhz"]
+    )
     study_min_mhz = clocks.get("study_min_mhz", grid[-1])
     return GpuSpec(
         key=key,
@@ -183,4 +253,4 @@ def _spec(key: str) -> GpuSpec:
     )
 
 
-GPUS: Catalogue[GpuSpec] = Catalogue("GPU", lambda: names_in("gpus"), _spec, {})
+GPUS: Catalogue[GpuSpec] = Catalogue("GPU", gpu_names, _spec, {}, stamp=stamp_of, hint=where_else)

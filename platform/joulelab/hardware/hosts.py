@@ -4,7 +4,6 @@ How long a program takes that launches its kernels one by one is a question of t
 of the GPU: of two equal H200, the one took 1.2 times as long at batch 1, and up to twice.
 """
 
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from joulelab.errors import ConfigError
-from joulelab.hardware.catalogue import Catalogue, data_in, names_in, read_data_file
+from joulelab.hardware.catalogue import Catalogue, data_in, read_data_file
+from joulelab.hardware.new_board import figures_text
+from joulelab.hardware.places import names_in
 from joulelab.hardware.processor import Figure, Processor
 
 TYPICAL = "typical"
@@ -105,14 +106,11 @@ def find_host(name: str) -> Host:
 
 def host_file(host: Host) -> str:
     """Return ``host`` as the text of a data file."""
-    sections: dict[str, list[str]] = {}
-    for name, figure in host.figures.items():
-        section, _, key = name.partition(".")
-        value = f"{{ value = {figure.value:.4g}, status = {json.dumps(figure.status)}"
-        sections.setdefault(section, [f"[{section}]"]).append(
-            f"{key} = {value}, source = {json.dumps(figure.source)} }}"
-        )
-    return "\n\n".join("\n".join(lines) for lines in sections.values()) + "\n"
+    rounded = {
+        name: replace(figure, value=float(f"{figure.value:.4g}"))
+        for name, figure in host.figures.items()
+    }
+    return figures_text(rounded)
 
 
 def _read(key: str) -> Host:

@@ -23,8 +23,8 @@ Family = Literal["cpu", "gpu", "tpu", "kpu"]
 Tier = Literal["A", "B", "C", "D"]
 """Calibrated on it; on its class; datasheet alone; projected, without silicon."""
 
-Status = Literal["S", "F", "D", "E"]
-"""Sourced, fitted to measurements, derived from sourced figures, or estimated."""
+Status = Literal["S", "F", "D", "E", "U"]
+"""Sourced, fitted to measurements, derived from sourced figures, estimated, or stated by a user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

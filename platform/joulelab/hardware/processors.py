@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from joulelab.hardware.catalogue import GPUS, Catalogue, names_in, read_data_file
+from joulelab.hardware.catalogue import GPUS, Catalogue, read_data_file
 from joulelab.hardware.hosts import HOSTS, TYPICAL, on_host
+from joulelab.hardware.places import ALIASES, names_in, stamp_of, where_else
 from joulelab.hardware.processor import (
     Family,
     MatrixEngine,
@@ -25,27 +26,6 @@ from joulelab.hardware.processor import (
 )
 from joulelab.hardware.scalars import calibrated
 from joulelab.hardware.spec import BUSY_SM_SHARE, GpuSpec
-
-ALIASES: Mapping[str, str] = {
-    "a100": "a100_sxm",
-    "h100": "h100_sxm",
-    "h200": "h200_sxm",
-    "v100": "v100_sxm2",
-    "3090": "rtx_3090",
-    "4090": "rtx_4090",
-    "orin": "jetson_orin_agx",
-    "jetson_orin_agx_gpu": "jetson_orin_agx",
-    "jetson_orin_nano_8gb": "jetson_orin_nano",
-    "altra_max": "altra_max_m128_30",
-    "ampereone": "ampereone_a192_32x",
-    "epyc_genoa": "epyc_9654",
-    "epyc_bergamo": "epyc_9754",
-    "epyc_turin": "epyc_9755",
-    "xeon_8480+": "xeon_8480_plus",
-    "xeon_8592+": "xeon_8592_plus",
-    "coral": "coral_edge_tpu",
-}
-"""Short names, each for the usual form of a product."""
 
 
 def processor_of(spec: GpuSpec) -> Processor:
@@ -190,4 +170,6 @@ PROCESSORS: Catalogue[Processor] = Catalogue(
     lambda: chain(names_in("cpus"), GPUS, names_in("tpus"), names_in("kpus")),
     _processor,
     ALIASES,
+    stamp=stamp_of,
+    hint=where_else,
 )

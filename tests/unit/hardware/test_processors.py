@@ -7,7 +7,8 @@ import pytest
 from joulelab.core.cost import PIPES
 from joulelab.errors import UnknownNameError
 from joulelab.hardware import GPUS
-from joulelab.hardware.processors import ALIASES, PROCESSORS
+from joulelab.hardware.places import ALIASES
+from joulelab.hardware.processors import PROCESSORS
 
 KEYS = list(PROCESSORS)
 FAMILY = {key: PROCESSORS[key].family for key in KEYS}

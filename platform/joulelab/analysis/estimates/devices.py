@@ -39,7 +39,8 @@ def processor_facts(processor: Processor) -> RenderableType:
         Column("value", max_width=20),
         *words(""),
         Column("source", overflow="fold"),
-        caption="S sourced, F fitted to measurements, D derived from sourced figures, E estimated",
+        caption="S sourced, F fitted to measurements, D derived from sourced figures, E estimated, "
+        "U stated by the user",
     )
     for name, figure in sorted(processor.figures.items()):
         table.add_row(name, str(figure.value), figure.status, Text(figure.source))

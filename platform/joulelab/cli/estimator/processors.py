@@ -26,8 +26,9 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.calibration.fit import Calibration, FittedFigure, Residual, calibrate
 from joulelab.estimator.calibration.points import read_anchors
 from joulelab.hardware.hosts import FASTEST, HOSTS, SLOWEST, TYPICAL, Host, host_file
+from joulelab.hardware.places import ALIASES
 from joulelab.hardware.processor import Family, Processor
-from joulelab.hardware.processors import ALIASES, PROCESSORS
+from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracking.durable import write_whole
 
 

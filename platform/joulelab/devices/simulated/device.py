@@ -108,6 +108,7 @@ class SimulatedDevice(Device):
             has_memory_power=self._spec.sensor.has_memory_power,
             has_activity=self._spec.sensor.has_activity,
             can_set_clocks=self._permitted(),
+            memory_b=int(self._spec.memory_b),
         )
 
     @override

@@ -16,7 +16,9 @@ from joulelab.estimator.estimate import Estimate, Mode, launch_share
 from joulelab.estimator.pricing.breakdown import phase_estimate
 from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
 from joulelab.estimator.trust import Confidence
+from joulelab.hardware.places import is_of_user
 from joulelab.hardware.processor import Processor
+from joulelab.hardware.related import is_taken
 from joulelab.tracing.precision import check_precision
 from joulelab.tracing.program import ALL_REDUCE, TracedModel
 
@@ -49,15 +51,24 @@ def confidence_of(
     on_unknown_host = is_of_host and not knows_host
     if is_of_host:
         found = found.get("known_host" if knows_host else "unknown_host", found)
-    silicon = _NO_SILICON if processor.tier == "D" else ""
+    basis = _NO_SILICON if processor.tier == "D" else _of_user(processor)
     return Confidence(
         tier=max(processor.tier, "B") if on_unknown_host else processor.tier,
         time_error=found.get("time_error"),
         energy_error=found.get("energy_error"),
         num_points=found.get("num_points", 0),
-        note=found.get("note", silicon),
+        note=found.get("note", basis),
         on_unknown_host=on_unknown_host,
     )
+
+
+def _of_user(processor: Processor) -> str:
+    """Say what a GPU of the user's own rests on; nothing of others."""
+    if not is_of_user(processor.key):
+        return ""
+    figures = processor.figures.values()
+    copied = sum(map(is_taken, figures))
+    return f"a GPU of your own: {copied} of its {len(figures)} figures are copied from another GPU"
 
 
 @cache

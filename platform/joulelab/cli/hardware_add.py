@@ -1,0 +1,176 @@
+"""``joulelab hardware add``: a new GPU from one of the catalogue and what is known of it."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from joulelab.cli.hardware_device import read_figures
+from joulelab.cli.hardware_sweep import SweepFit
+from joulelab.cli.terminal import Printing
+from joulelab.errors import ConfigError
+from joulelab.hardware import GPUS, GpuSpec
+from joulelab.hardware.catalogue import board_of
+from joulelab.hardware.new_board import board_text, check_names, stated, value_in
+from joulelab.hardware.places import check_key, user_folder
+from joulelab.hardware.processor import Figure
+from joulelab.hardware.related import is_taken
+from joulelab.tracking.durable import write_whole
+
+Number = Annotated[float | None, tyro.conf.arg(metavar="NUMBER")]
+_OPTIONS = {
+    "architecture": ("identity.architecture", 1),
+    "default_power_limit_w": ("limits.default_w", 1),
+    "min_power_limit_w": ("limits.min_w", 1),
+    "max_power_limit_w": ("limits.max_w", 1),
+    "sm_clocks_mhz": ("clocks.sm_mhz", 1),
+    "default_clock_mhz": ("clocks.default_mhz", 1),
+    "idle_clock_mhz": ("clocks.idle_mhz", 1),
+    "mem_clocks_mhz": ("clocks.mem_mhz", 1),
+    "memory_gb": ("memory.size_b", 1e9),
+    "memory_bandwidth_gb_per_s": ("memory.bandwidth_b_per_s", 1e9),
+    "l2_mb": ("memory.l2_b", 1e6),
+    "num_sms": ("units.sm_count", 1),
+    "idle_w": ("power.idle_w", 1),
+}
+"""Figures that options state, and their units over those of the option."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Add(Printing):
+    """Add a GPU of your own: what you state of it, the rest copied from another as estimates.
+
+    Every part that lists GPUs then knows it: simulated devices, estimates, power models.
+
+    Attributes:
+        name: Its key: small letters, digits, underscores.
+        like: The GPU of the catalogue that it is most like; powers of its units are taken over
+            by the number of SMs.
+        product_name: What the driver calls it; without it no device is recognised as this one.
+        architecture: Of its chip.
+        default_power_limit_w: Power limit after a reset.
+        min_power_limit_w: Lowest power limit that can be set.
+        max_power_limit_w: Highest power limit that can be set.
+        sm_clocks_mhz: All SM clocks that can be set; or the lowest and the highest, in the steps
+            of the other GPU.
+        default_clock_mhz: Where it stays under load, neither locked nor capped.
+        idle_clock_mhz: Where it rests.
+        mem_clocks_mhz: All memory clocks that can be set.
+        memory_gb: Memory, in 1e9 bytes.
+        memory_bandwidth_gb_per_s: Peak bandwidth of the memory, in 1e9 bytes per second.
+        l2_mb: L2 cache, in 1e6 bytes.
+        num_sms: Streaming multiprocessors.
+        idle_w: Power at rest, without a program.
+        set: Any other figure, as `joulelab hardware show` names it: SECTION.NAME=VALUE.
+        source: Where what you state comes from.
+        from_sweep: A table of power_w and time_s over sm_clock_mhz, of one application or more,
+            as `joulelab models train` reads it: gives the voltage curve and the constant power.
+        from_device: Take name, clocks, limits and memory from a device; what you state precedes.
+        device: How to talk to it: nvml, dcgm, smi, simulated or replay; auto takes the best.
+        uuid: Which one; the first by default.
+        store: Folder of driver state or recordings, for devices that are not hardware.
+        gpu: A GPU of the catalogue to simulate as that device.
+        replace: Replace a file of yours of this name.
+    """
+
+    name: Annotated[str, tyro.conf.Positional]
+    like: str | None = None
+    product_name: tuple[str, ...] = ()
+    architecture: str | None = None
+    default_power_limit_w: Number = None
+    min_power_limit_w: Number = None
+    max_power_limit_w: Number = None
+    sm_clocks_mhz: Annotated[tuple[int, ...], tyro.conf.arg(metavar="MHZ ...")] = ()
+    default_clock_mhz: int | None = None
+    idle_clock_mhz: int | None = None
+    mem_clocks_mhz: Annotated[tuple[int, ...], tyro.conf.arg(metavar="MHZ ...")] = ()
+    memory_gb: Number = None
+    memory_bandwidth_gb_per_s: Number = None
+    l2_mb: Number = None
+    num_sms: int | None = None
+    idle_w: Number = None
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIGURE=VALUE ...")] = ()
+    source: str = "stated by the user"
+    from_sweep: Path | None = None
+    from_device: bool = False
+    device: str = "auto"
+    uuid: str | None = None
+    store: str | None = None
+    gpu: str | None = None
+    replace: bool = False
+
+    def run(self) -> int:
+        """Check the new GPU, write its file, and say what it rests on."""
+        other = self._other()
+        path = user_folder() / f"{self.name}.toml"
+        check_key(self.name, path)
+        if path.exists() and not self.replace:
+            raise ConfigError(f"{path} is there already: --replace writes it anew.")
+        figures, fit = self._figures(other), None
+        if self.from_sweep is not None:
+            limit = figures.get("limits.default_w")
+            limit_w = other.default_power_limit_w if limit is None else float(limit.value)
+            fit = SweepFit.of(self.from_sweep, other, limit_w)
+            figures = {**fit.figures(), **figures}
+        text = board_text(self.name, other.key, figures)
+        spec = board_of(self.name, text, path)
+        check_names(spec)
+        write_whole(path, text)
+        self._tell(path, spec, other, fit)
+        return 0
+
+    def _other(self) -> GpuSpec:
+        if self.like is None:
+            raise ConfigError(
+                "--like must name the GPU of the catalogue that it is most like, whose figures "
+                f"hold where you state none: one of {', '.join(GPUS)}."
+            )
+        return GPUS[self.like]
+
+    def _figures(self, other: GpuSpec) -> dict[str, Figure]:
+        own = {**self._options(), **dict(map(value_in, self.set))}
+        found: dict[str, Figure] = {}
+        if self.from_device:
+            values, source = read_figures(
+                self.device, store=self.store, uuid=self.uuid, gpu=self.gpu
+            )
+            given = {name: value for name, value in values.items() if name not in own}
+            found = stated(given, source=source, status="S", other=other)
+        elif not self.product_name:
+            own["identity.product_names"] = [self.name]
+        return {**found, **stated(own, source=self.source, other=other)}
+
+    def _options(self) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        if self.product_name:
+            values["identity.product_names"] = list(self.product_name)
+        for option, (name, unit) in _OPTIONS.items():
+            value = getattr(self, option)
+            if value not in (None, ()):
+                values[name] = list(value) if isinstance(value, tuple) else value
+                if unit != 1:
+                    values[name] *= unit
+        return values
+
+    def _tell(self, path: Path, spec: GpuSpec, other: GpuSpec, fit: SweepFit | None) -> None:
+        taken = sorted(name for name, one in spec.figures.items() if is_taken(one))
+        own = len(spec.figures) - len(taken)
+        unnamed = spec.product_names == (spec.key,)
+        self.show(
+            {
+                "key": spec.key,
+                "path": str(path),
+                "tier": spec.chip.tier,
+                "copied": taken,
+                "fit": None if fit is None else asdict(fit.fit),
+            },
+            lambda: [
+                f"{spec.key} is in {path}: {own} figures are its own, {len(taken)} are copied "
+                f"from the {other.key} and are estimates.",
+                *([] if fit is None else fit.words()),
+                f"Confidence in estimates for it is {spec.chip.tier}. "
+                f"`joulelab hardware show {spec.key}` shows where each figure comes from.",
+                *["No device is recognised as it: state --product-name."] * unnamed,
+            ],
+        )

@@ -1,0 +1,229 @@
+"""The voltage curve and constant power of a GPU, fitted to a sweep of its clocks.
+
+By :mod:`joulelab.core.power_law`, power of an application at clock ``f`` is
+
+    P = constant + v(f)^2 (clocked f + work / t) + memory / t
+
+with ``t`` its time over that at the highest clock. The curve and the constant are the board's; the
+other three, at least 0, are each application's and follow by linear least squares.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import least_squares, nnls  # type: ignore[import-untyped]
+
+from joulelab.errors import ConfigError
+from joulelab.hardware.processor import VoltageCurve
+from joulelab.power_models.runs import NEAR_CAP, Array, Flags, Runs
+
+NAMES = ("ridge_mhz", "slope_per_ghz", "curvature_per_ghz2", "constant_w")
+LEAST_CLOCKS = 6
+"""Of one application: the board has four coefficients, the application up to three."""
+LEAST_SPAN = 1.5
+"""Highest over lowest clock: the constant is told from the rest by how power falls."""
+LARGEST_DOUBT = 0.25
+"""Standard uncertainty over a value from which a sweep does not tell the value."""
+_STARTS = (0.3, 0.5, 0.7, 0.85)
+"""Of the range of clocks: where the ridge is looked for."""
+_SCALE = np.array([1000.0, 1.0, 1.0, 100.0])
+_STEP = 1e-4
+_LEAST_CURVATURE = 1e-12
+"""Where a sweep says nothing of a coefficient, its uncertainty is large, not infinite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardFit:
+    """What a sweep tells of a GPU.
+
+    Attributes:
+        values: Coefficients by name, as :data:`NAMES`.
+        top_clock_mhz: The highest clock of the sweep.
+        rise: Voltage there over its least, less 1.
+        rise_u: Its standard uncertainty, from what the fit leaves.
+        constant_u_w: That of the constant power.
+        error: Mean absolute relative error of power, of the runs that were fitted.
+        held_out: That of each application when the curve and the constant come from the others,
+            and its own part from its runs at the highest and the lowest clock, on its other
+            runs; empty with one application.
+        num_runs: Runs that were fitted.
+        num_capped: Runs that were left out, since a power limit held their clock.
+    """
+
+    values: Mapping[str, float]
+    top_clock_mhz: float
+    rise: float
+    rise_u: float
+    constant_u_w: float
+    error: float
+    held_out: Mapping[str, float]
+    num_runs: int
+    num_capped: int
+
+    @property
+    def knows_curve(self) -> bool:
+        """Whether the sweep tells the voltage curve."""
+        return self.rise_u <= LARGEST_DOUBT * self.rise
+
+    @property
+    def knows_constant(self) -> bool:
+        """Whether the sweep tells the constant power."""
+        return self.constant_u_w <= LARGEST_DOUBT * self.values["constant_w"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Application:
+    """Runs of one application, by clock."""
+
+    name: str
+    clock_mhz: Array
+    power_w: Array
+    rate: Array
+
+    def part(self, coefficients: Array, rows: Sequence[int] | slice) -> Array:
+        """Return its own coefficients, shape ``(3,)``, from some of its runs."""
+        weight = 1.0 / self.power_w[rows]
+        above_w = self.power_w[rows] - coefficients[3]
+        columns = self._columns(coefficients)[rows] * weight[:, None]
+        return np.asarray(nnls(columns, above_w * weight)[0])
+
+    def missed(self, coefficients: Array, rows: Sequence[int] | slice = slice(None)) -> Array:
+        """Return relative errors of power, with its own part from ``rows``."""
+        own = self._columns(coefficients) @ self.part(coefficients, rows)
+        return np.asarray((coefficients[3] + own) / self.power_w - 1.0)
+
+    def _columns(self, coefficients: Array) -> Array:
+        squared = _curve(coefficients).at(self.clock_mhz) ** 2
+        return np.stack([squared * self.clock_mhz / 1e3, squared * self.rate, self.rate], axis=1)
+
+
+def fit_board(runs: Runs, limit_w: float) -> BoardFit:
+    """Fit the voltage curve and the constant power of one GPU.
+
+    Args:
+        runs: Of one GPU; power limits that are not known are ``limit_w``.
+        limit_w: Its default power limit.
+
+    Raises:
+        ConfigError: If there are runs of several GPUs, or no application has clocks enough.
+    """
+    if len(set(runs.gpu.tolist())) != 1:
+        raise ConfigError(
+            f"A sweep must be of one GPU, got {', '.join(sorted(set(runs.gpu.tolist())))}: leave "
+            "one in the table."
+        )
+    limits_w = np.where(np.isnan(runs.power_limit_w), limit_w, runs.power_limit_w)
+    free = runs.power_w < (1.0 - NEAR_CAP) * limits_w
+    found = _applications(runs, free)
+    coefficients = _fitted(found)
+    top_mhz = max(float(one.clock_mhz[-1]) for one in found)
+    missed = np.concatenate([one.missed(coefficients) for one in found])
+    rise_u, constant_u_w = _uncertainties(found, coefficients, top_mhz)
+    return BoardFit(
+        values=dict(zip(NAMES, coefficients.tolist(), strict=True)),
+        top_clock_mhz=top_mhz,
+        rise=_rise(coefficients, top_mhz),
+        rise_u=rise_u,
+        constant_u_w=constant_u_w,
+        error=float(np.abs(missed).mean()),
+        held_out=_held_out(found, coefficients) if len(found) > 1 else {},
+        num_runs=len(missed),
+        num_capped=int((~free).sum()),
+    )
+
+
+def _rise(coefficients: Array, clock_mhz: float) -> float:
+    return _curve(coefficients).at(clock_mhz) - 1.0
+
+
+def _curve(coefficients: Array) -> VoltageCurve:
+    return VoltageCurve(**dict(zip(NAMES[:3], coefficients[:3].tolist(), strict=True)))
+
+
+def _applications(runs: Runs, free: Flags) -> list[_Application]:
+    found = []
+    for (_, name), rows in runs.by_pair():
+        own = rows[free[rows]]
+        clocks_mhz = runs.sm_clock_mhz[own]
+        if len(set(clocks_mhz.tolist())) < LEAST_CLOCKS or np.ptp(np.log(clocks_mhz)) < np.log(
+            LEAST_SPAN
+        ):
+            continue
+        own = own[np.argsort(clocks_mhz)]
+        time_s = runs.time_s[own]
+        found.append(
+            _Application(
+                name=name,
+                clock_mhz=runs.sm_clock_mhz[own],
+                power_w=runs.power_w[own],
+                rate=time_s[-1] / time_s,
+            )
+        )
+    if not found:
+        raise ConfigError(
+            f"A sweep must have an application at {LEAST_CLOCKS} or more clocks below the power "
+            f"limit, the highest at least {LEAST_SPAN} times the lowest; none of "
+            f"{len(runs.pairs)} has."
+        )
+    return found
+
+
+def _fitted(found: Sequence[_Application], start: Array | None = None) -> Array:
+    """Return the board's coefficients of least squares of relative errors."""
+    lowest = min(one.clock_mhz[0] for one in found)
+    highest = max(one.clock_mhz[-1] for one in found)
+    least_w = min(one.power_w.min() for one in found)
+    bounds = np.array([[lowest, highest], [0.0, 3.0], [0.0, 3.0], [0.0, 0.99 * least_w]]).T
+    starts = [
+        np.array([lowest + share * (highest - lowest), 0.4, 0.3, 0.5 * least_w])
+        for share in _STARTS
+    ]
+    tried = [
+        least_squares(
+            lambda scaled: np.concatenate([one.missed(scaled * _SCALE) for one in found]),
+            np.clip(each, *bounds) / _SCALE,
+            bounds=bounds / _SCALE,
+            x_scale=0.1,
+        )
+        for each in (starts if start is None else [start])
+    ]
+    best = min(tried, key=lambda one: float(one.cost))
+    return np.asarray(best.x * _SCALE)
+
+
+def _uncertainties(
+    found: Sequence[_Application], coefficients: Array, clock_mhz: float
+) -> tuple[float, float]:
+    """Return standard uncertainties of the rise of the voltage, and of the constant power."""
+
+    def slopes(function: Callable[[Array], Array | float]) -> Array:
+        steps = np.diag(_STEP * _SCALE)
+        return np.stack(
+            [
+                np.asarray(function(coefficients + step) - function(coefficients - step))
+                / (2.0 * _STEP)
+                for step in steps
+            ],
+            axis=-1,
+        )
+
+    def missed(there: Array) -> Array:
+        return np.concatenate([one.missed(there) for one in found])
+
+    jacobian, of_rise = slopes(missed), slopes(lambda there: _rise(there, clock_mhz))
+    num_free = len(jacobian) - len(_SCALE) - 3 * len(found)
+    variance = float((missed(coefficients) ** 2).sum()) / max(num_free, 1)
+    curvature = jacobian.T @ jacobian + _LEAST_CURVATURE * np.eye(len(_SCALE))
+    covariance = variance * np.linalg.inv(curvature)
+    rise_u = float(np.sqrt(of_rise @ covariance @ of_rise))
+    return rise_u, float(np.sqrt(covariance[3, 3]) * _SCALE[3])
+
+
+def _held_out(found: Sequence[_Application], start: Array) -> dict[str, float]:
+    errors = {}
+    for one in found:
+        coefficients = _fitted([other for other in found if other is not one], start)
+        missed = one.missed(coefficients, [0, -1])[1:-1]
+        errors[one.name] = float(np.abs(missed).mean())
+    return errors
