@@ -35,6 +35,7 @@ COMMANDS = {
         "List models to estimate; train, evaluate, predict, sweep, register power models.",
     ),
     "devices": ("cli.devices:Devices", "Show the GPUs of this machine."),
+    "top": ("cli.top:Top", "Watch power, energy, clocks and loans of this machine's GPUs."),
     "doctor": ("cli.doctor:Doctor", "Check that results here can be believed."),
     "measure": ("cli.measure:parse", "Measure one workload, with an error bar."),
     "attribute": (
