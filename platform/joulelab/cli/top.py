@@ -4,43 +4,32 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 from rich.live import Live
 
 from joulelab.cli.devices import plain
+from joulelab.cli.live_options import LiveOptions
 from joulelab.cli.live_table import live_table
-from joulelab.cli.selection import choose_addresses
 from joulelab.cli.terminal import terminal
 from joulelab.core.bounds import DAY_S, check_positive
 from joulelab.errors import ConfigError
 from joulelab.live.session import LiveSession, LiveView
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Top:
+@dataclass(frozen=True, kw_only=True)
+class Top(LiveOptions):
     """Watch the GPUs of this machine: power, energy, clocks, heat, throttling, who holds them.
 
     It only reads, and calls no setter. Ctrl-C ends it.
 
     Attributes:
-        device: How to talk to them: nvml, dcgm, smi, simulated or replay; auto takes the best.
-        uuid: Only these GPUs.
-        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
-        store: Folder of driver state or recordings, for devices that are not hardware.
-        guard_socket: Clock guard to ask who holds what; by default the one that studies take.
         interval_s: Time between two looks.
         once: Look once, print, and end.
         json: Print one JSON object instead of a table; with --once.
     """
 
-    device: str = "auto"
-    uuid: tuple[str, ...] = ()
-    gpu: str | None = None
-    store: str | None = None
-    guard_socket: Path | None = None
     interval_s: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 1.0
     once: bool = False
     json: bool = False
@@ -50,8 +39,7 @@ class Top:
         check_positive("--interval-s", self.interval_s, DAY_S)
         if self.json and not self.once:
             raise ConfigError("--json prints one object and needs --once beside it.")
-        addresses = choose_addresses(self.device, store=self.store, uuids=self.uuid, gpu=self.gpu)
-        with LiveSession(addresses, guard_socket=self.guard_socket) as session:
+        with self.open_session() as session:
             return self._tell(session.look()) if self.once else self._watch(session)
 
     def _tell(self, view: LiveView) -> int:
