@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.core.device import GpuProcess
-from joulelab.live.loans import Loan
+from joulelab.live.loans import Loan, Loans
 from joulelab.live.reading import THROTTLES, LiveReading
 from joulelab.live.session import LiveView
 
@@ -22,7 +22,7 @@ def live_table(view: LiveView) -> Table:
         table.add_column(heading, justify="right")
     table.add_column("state", overflow="fold")
     for gpu in view.gpus:
-        table.add_row(*map(Text, _cells(gpu, view.loans.by_uuid.get(gpu.identity.uuid))))
+        table.add_row(*map(Text, _cells(gpu, view.loans)))
     return table
 
 
@@ -36,7 +36,7 @@ def loan_in_words(loan: Loan) -> str:
     return f"{held}; {loan.study}, {trial}"
 
 
-def _cells(gpu: LiveReading, loan: Loan | None) -> tuple[str, ...]:
+def _cells(gpu: LiveReading, loans: Loans) -> tuple[str, ...]:
     state = gpu.state
     limit_w = None if state is None else state.power_limit_w
     clocks_mhz = (None, None) if state is None else (state.sm_clock_mhz, state.mem_clock_mhz)
@@ -50,16 +50,18 @@ def _cells(gpu: LiveReading, loan: Loan | None) -> tuple[str, ...]:
         "\n".join(_number(clock, "d") for clock in clocks_mhz),
         _number(None if state is None else state.temperature_c, ".0f"),
         f"{_number(share, '.0%')}\n{_number(None if used_b is None else used_b / _GIB, '.1f')} GiB",
-        "\n".join(_notes(gpu, loan)),
+        "\n".join(_notes(gpu, loans)),
     )
 
 
-def _notes(gpu: LiveReading, loan: Loan | None) -> Iterator[str]:
+def _notes(gpu: LiveReading, loans: Loans) -> Iterator[str]:
     if gpu.throttles is not None:
         held = [THROTTLES[reason] for reason, holds in gpu.throttles.items() if holds]
         yield "not throttled" if not held else f"throttled: {', '.join(held)}"
-    if loan is not None:
+    if (loan := loans.by_uuid.get(gpu.identity.uuid)) is not None:
         yield f"lent to {loan_in_words(loan)}"
+    if (why := loans.unrestored.get(gpu.identity.uuid)) is not None:
+        yield f"NOT RESTORED after a loan: {why}"
     if gpu.processes:
         yield f"used by {', '.join(map(_process_in_words, gpu.processes))}"
     yield from dict.fromkeys(gpu.unread.values())

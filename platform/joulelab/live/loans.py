@@ -36,10 +36,12 @@ class Loans:
 
     Attributes:
         by_uuid: Loan of each GPU that has one.
+        unrestored: Why the settings of a GPU that was on loan could not be restored yet.
         unread: Why the guard could not be asked; ``None`` if it answered.
     """
 
     by_uuid: dict[str, Loan] = field(default_factory=dict)
+    unrestored: dict[str, str] = field(default_factory=dict)
     unread: str | None = None
 
 
@@ -49,7 +51,10 @@ def read_loans(socket_path: Path) -> Loans:
         status = GuardClient(socket_path, start=False).status(timeout_s=_PATIENCE_S)
     except JouleLabError as error:
         return Loans(unread=str(error))
-    return Loans(by_uuid={lease.address.uuid: loan_of(lease) for lease in status.leases})
+    return Loans(
+        by_uuid={lease.address.uuid: loan_of(lease) for lease in status.leases},
+        unrestored={each.address.uuid: each.error for each in status.pending},
+    )
 
 
 def loan_of(lease: HeldLease) -> Loan:

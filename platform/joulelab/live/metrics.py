@@ -117,6 +117,7 @@ class Families:
     throttled: GaugeMetricFamily
     unread: GaugeMetricFamily
     leased: GaugeMetricFamily
+    unrestored: GaugeMetricFamily
     guard: GaugeMetricFamily
 
     @classmethod
@@ -131,6 +132,7 @@ class Families:
             throttled=family("gpu_throttled", "1 while the reason slows the GPU.", "reason"),
             unread=family("gpu_unread", "1 for what could not be read.", "sensor"),
             leased=family("gpu_leased", "1 while its clocks are on loan.", "holder", "note"),
+            unrestored=family("gpu_unrestored", "1 while a loan's settings are still in force."),
             guard=GaugeMetricFamily(
                 "joulelab_guard_answers",
                 "Whether the clock guard, which knows of loans, answers.",
@@ -139,7 +141,9 @@ class Families:
         )
 
     def __iter__(self) -> Iterator[Metric]:
-        return iter((self.info, self.throttled, self.unread, self.leased, self.guard))
+        return iter(
+            (self.info, self.throttled, self.unread, self.leased, self.unrestored, self.guard)
+        )
 
     def add(self, gpu: LiveReading, view: LiveView, labels: tuple[str, ...]) -> None:
         """Add what a view shows of one GPU."""
@@ -153,6 +157,8 @@ class Families:
         if (loan := view.loans.by_uuid.get(identity.uuid)) is not None:
             holder = f"pid {loan.lease.pid} of uid {loan.lease.uid}"
             self.leased.add_metric((*labels, holder, loan.lease.note), 1)
+        if identity.uuid in view.loans.unrestored:
+            self.unrestored.add_metric(labels, 1)
 
 
 class LiveCollector(Collector):

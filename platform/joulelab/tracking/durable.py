@@ -152,8 +152,10 @@ def last_line(path: Path) -> bytes | None:
     """
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_B))
+        is_cut = file.tell() > 0
         whole, _ = _split_tail(file.read())
-    return whole.splitlines()[-1] if whole else None
+    lines = whole.splitlines()
+    return lines[-1] if len(lines) > is_cut else None
 
 
 def write_whole(path: Path, data: bytes | str) -> None:
