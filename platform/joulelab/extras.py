@@ -7,6 +7,7 @@ from joulelab.errors import ConfigError
 _EXTRAS = {
     "cluster": ("ray",),
     "detection": ("ultralytics",),
+    "metrics": ("prometheus_client",),
     "plots": (
         *("jinja2", "markupsafe", "matplotlib"),
         *("pandas", "pyarrow", "scipy", "statsmodels"),

@@ -116,6 +116,7 @@ def test_the_core_runs_programs(tmp_path):
     [
         (("estimate", "--model", "resnet50", "--device", "h200"), "workloads"),
         (("study", "dvfs"), "cluster"),
+        (("export-metrics",), "metrics"),
         (("models", "train", "runs.csv", "--out", "m"), "plots"),
     ],
 )

@@ -77,7 +77,7 @@ LAYERS = [
         "serving",
     ],
     ["tracking"],
-    ["analysis"],
+    ["analysis", "live"],
     ["study", "integrations"],
     ["attributor", "runner", "seeker", "testing"],
     ["cli"],

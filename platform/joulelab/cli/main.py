@@ -36,6 +36,11 @@ COMMANDS = {
         "List models to estimate; train, evaluate, predict, sweep, register power models.",
     ),
     "devices": ("cli.devices:Devices", "Show the GPUs of this machine."),
+    "top": ("cli.top:Top", "Watch power, energy, clocks and loans of this machine's GPUs."),
+    "export-metrics": (
+        "cli.export_metrics:ExportMetrics",
+        "Serve what `top` shows to Prometheus.",
+    ),
     "doctor": ("cli.doctor:Doctor", "Check that results here can be believed."),
     "measure": ("cli.measure:parse", "Measure one workload, with an error bar."),
     "attribute": (

@@ -54,6 +54,21 @@ def choose_address(
     return fleet(gpu, 1, store)[0]
 
 
+def choose_addresses(
+    device: str, *, store: str | None, uuids: tuple[str, ...], gpu: str | None
+) -> dict[int, DeviceAddress]:
+    """Find the devices that the options of a command name, by their place in the driver's order.
+
+    Raises as :func:`find_addresses` and :func:`choose_address` do.
+    """
+    if gpu is not None:
+        uuid = uuids[0] if uuids else None
+        return {0: choose_address(device, store=store, uuid=uuid, gpu=gpu)}
+    found = find_addresses(device, store, ())
+    wanted = find_addresses(found[0].backend, store, uuids)
+    return {found.index(address): address for address in wanted}
+
+
 def open_device(address: DeviceAddress) -> Device:
     """Open the device at ``address``."""
     return DEVICES[address.backend].open(address)

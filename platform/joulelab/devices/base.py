@@ -93,6 +93,10 @@ class Device(ABC):
         """
         return self.read_state()
 
+    def read_live_state(self) -> DeviceState:
+        """Read the brief state, utilisation and memory in use, to be looked at every second."""
+        return self.read_state()
+
     @abstractmethod
     def read_processes(self) -> tuple[GpuProcess, ...]:
         """Read which processes hold a compute context on the device."""

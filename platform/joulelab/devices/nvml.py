@@ -143,6 +143,10 @@ class NvmlDevice(Device):
         return self._state.read_brief()
 
     @override
+    def read_live_state(self) -> DeviceState:
+        return self._state.read_live()
+
+    @override
     def read_processes(self) -> tuple[GpuProcess, ...]:
         running = self._gpu.ask("its processes", pynvml.nvmlDeviceGetComputeRunningProcesses)
         return tuple(GpuProcess(pid=each.pid, memory_b=each.usedGpuMemory) for each in running)

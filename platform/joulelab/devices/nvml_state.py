@@ -111,14 +111,20 @@ class StateReader:
     def read(self) -> DeviceState:
         """Look once."""
         memory_c, power_cap_ns, *thermal_ns = self._read_counters()
+        return replace(
+            self.read_live(),
+            memory_temperature_c=memory_c,
+            power_cap_s=None if power_cap_ns is None else power_cap_ns * 1e-9,
+            thermal_s=_total_s(thermal_ns),
+        )
+
+    def read_live(self) -> DeviceState:
+        """Look once at all but the counters, which take longest."""
         gpu_utilization, memory_utilization = self._read_utilization()
         return replace(
             self.read_brief(),
             gpu_utilization=gpu_utilization,
             memory_utilization=memory_utilization,
-            memory_temperature_c=memory_c,
-            power_cap_s=None if power_cap_ns is None else power_cap_ns * 1e-9,
-            thermal_s=_total_s(thermal_ns),
             memory_used_b=self._read_memory_used_b(),
         )
 

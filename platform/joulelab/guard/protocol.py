@@ -17,6 +17,8 @@ T = TypeVar("T")
 PROTOCOL = 2
 """What is said with every message; 1 was before there was a version."""
 LONGEST_LINE_B = 65536
+STUDY_NOTE = "study in "
+"""How the note of a study's lease begins; its results folder follows."""
 _NAME = re.compile(r"[\w.:@+-]{1,100}")
 
 

@@ -22,6 +22,7 @@ from joulelab.devices.choice import is_hardware
 from joulelab.errors import ConfigError, JouleLabError, TrackingError
 from joulelab.guard import ObserveOnly
 from joulelab.guard.control import GuardedControl
+from joulelab.guard.protocol import STUDY_NOTE
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.parcel import Parcel, unpack
@@ -188,7 +189,7 @@ class GpuWorker:
         self._control = GuardedControl(
             self._address,
             socket_path=socket_path,
-            note=f"study in {self._settings.results_dir}",
+            note=f"{STUDY_NOTE}{self._settings.results_dir}",
         )
         return self._control
 

@@ -15,6 +15,7 @@ from joulelab.errors import ConfigError, TrackingError
 _logger = logging.getLogger(__name__)
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,150}")
 _SHOWN = 200
+_TAIL_B = 2**20
 
 
 def check_file_name(what: str, name: str) -> None:
@@ -141,6 +142,20 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         yield len(lines) + 1, tail
     elif tail:
         _logger.warning("%s:%d was cut short and is left out.", path, len(lines) + 1)
+
+
+def last_line(path: Path) -> bytes | None:
+    """Read the last whole line of a :class:`LineFile`, and little else of it.
+
+    Returns:
+        The line, or ``None`` if the file has none, or one that is too long.
+    """
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_B))
+        is_cut = file.tell() > 0
+        whole, _ = _split_tail(file.read())
+    lines = whole.splitlines()
+    return lines[-1] if len(lines) > is_cut else None
 
 
 def write_whole(path: Path, data: bytes | str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -164,6 +165,16 @@ def test_utilization_is_a_share_of_one_and_unread_where_the_driver_tells_none(dr
 
     assert (known.gpu_utilization, known.memory_utilization) == (0.99, 0.16)
     assert (unknown.gpu_utilization, unknown.memory_utilization) == (None, None)
+
+
+def test_a_live_look_leaves_only_the_counters_out(driver):
+    driver.add()
+
+    whole, live = driver.run(lambda d: (d.read_state(), d.read_live_state()))
+
+    counters = {"power_cap_s": None, "thermal_s": None, "memory_temperature_c": None}
+    assert whole.power_cap_s is not None
+    assert live == replace(whole, **counters)
 
 
 def test_a_brief_look_leaves_memory_and_utilization_out(driver):

@@ -1,0 +1,215 @@
+"""A live view in OpenMetrics: names with units, and no sample where there is no reading."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from joulelab.core.device import DeviceState
+from joulelab.live.reading import LiveReading
+from joulelab.live.session import LiveSession, LiveView
+
+SLOW_PERIOD_S = 1.4
+"""Period of the energy counter; with :data:`FRESH_S` no value is older than two seconds."""
+FRESH_S = 0.5
+"""Scrapes that follow each other faster are answered from one look."""
+
+GPU_LABELS = ("gpu", "uuid", "hostname")
+
+
+class Gauge(NamedTuple):
+    """One number per GPU.
+
+    Attributes:
+        name: Without the unit, which follows it.
+        unit: OpenMetrics unit, in the plural; empty for none.
+        help: What it is.
+        value: Takes it from a reading, in that unit; ``None`` if it is not there.
+        is_total: Whether it only grows, but for new starts.
+    """
+
+    name: str
+    unit: str
+    help: str
+    value: Callable[[LiveReading], float | None]
+    is_total: bool = False
+
+    def family(self) -> Metric:
+        """Make its family, without samples."""
+        kind = CounterMetricFamily if self.is_total else GaugeMetricFamily
+        return kind(self.name, self.help, labels=GPU_LABELS, unit=self.unit)
+
+
+def _state(value: Callable[[DeviceState], float | None]) -> Callable[[LiveReading], float | None]:
+    return lambda gpu: None if gpu.state is None else value(gpu.state)
+
+
+def _hertz(clock_mhz: int | None) -> float | None:
+    return None if clock_mhz is None else 1e6 * clock_mhz
+
+
+GAUGES = (
+    Gauge("joulelab_gpu_power", "watts", "Board power now.", lambda gpu: gpu.power_w),
+    Gauge(
+        "joulelab_gpu_energy",
+        "joules",
+        "The driver's energy counter, since an origin of its own.",
+        lambda gpu: gpu.energy_j,
+        is_total=True,
+    ),
+    Gauge(
+        "joulelab_gpu_power_limit",
+        "watts",
+        "Power limit in force.",
+        _state(lambda state: state.power_limit_w),
+    ),
+    Gauge(
+        "joulelab_gpu_sm_clock",
+        "hertz",
+        "SM clock now.",
+        _state(lambda state: _hertz(state.sm_clock_mhz)),
+    ),
+    Gauge(
+        "joulelab_gpu_memory_clock",
+        "hertz",
+        "Memory clock now.",
+        _state(lambda state: _hertz(state.mem_clock_mhz)),
+    ),
+    Gauge(
+        "joulelab_gpu_temperature",
+        "celsius",
+        "Temperature of the GPU.",
+        _state(lambda state: state.temperature_c),
+    ),
+    Gauge(
+        "joulelab_gpu_utilization",
+        "ratio",
+        "Share of the driver's last sample period in which a kernel ran.",
+        _state(lambda state: state.gpu_utilization),
+    ),
+    Gauge(
+        "joulelab_gpu_memory_used",
+        "bytes",
+        "Device memory in use by whomever.",
+        _state(lambda state: state.memory_used_b),
+    ),
+    Gauge(
+        "joulelab_gpu_processes",
+        "",
+        "Processes that hold a compute context on the GPU.",
+        lambda gpu: None if gpu.processes is None else len(gpu.processes),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """The families of one scrape that have more labels than a GPU's."""
+
+    info: InfoMetricFamily
+    throttled: GaugeMetricFamily
+    unread: GaugeMetricFamily
+    leased: GaugeMetricFamily
+    unrestored: GaugeMetricFamily
+    guard: GaugeMetricFamily
+
+    @classmethod
+    def empty(cls) -> "Families":
+        """Make them without samples."""
+
+        def family(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
+            return GaugeMetricFamily(f"joulelab_{name}", help_, labels=(*GPU_LABELS, *labels))
+
+        return cls(
+            info=InfoMetricFamily("joulelab_gpu", "Product and driver.", labels=GPU_LABELS),
+            throttled=family("gpu_throttled", "1 while the reason slows the GPU.", "reason"),
+            unread=family("gpu_unread", "1 for what could not be read.", "sensor"),
+            leased=family("gpu_leased", "1 while its clocks are on loan.", "holder", "note"),
+            unrestored=family("gpu_unrestored", "1 while a loan's settings are still in force."),
+            guard=GaugeMetricFamily(
+                "joulelab_guard_answers",
+                "Whether the clock guard, which knows of loans, answers.",
+                labels=("hostname",),
+            ),
+        )
+
+    def __iter__(self) -> Iterator[Metric]:
+        return iter(
+            (self.info, self.throttled, self.unread, self.leased, self.unrestored, self.guard)
+        )
+
+    def add(self, gpu: LiveReading, view: LiveView, labels: tuple[str, ...]) -> None:
+        """Add what a view shows of one GPU."""
+        identity = gpu.identity
+        product = {"name": identity.name, "driver_version": identity.driver_version}
+        self.info.add_metric(labels, product)
+        for reason, holds in (gpu.throttles or {}).items():
+            self.throttled.add_metric((*labels, str(reason.name).lower()), int(holds))
+        for sensor in gpu.unread:
+            self.unread.add_metric((*labels, sensor), 1)
+        if (loan := view.loans.by_uuid.get(identity.uuid)) is not None:
+            holder = f"pid {loan.lease.pid} of uid {loan.lease.uid}"
+            self.leased.add_metric((*labels, holder, loan.lease.note), 1)
+        if identity.uuid in view.loans.unrestored:
+            self.unrestored.add_metric(labels, 1)
+
+
+class LiveCollector(Collector):
+    """Looks at GPUs when it is scraped, and never in between.
+
+    Args:
+        session: The GPUs.
+        hostname: Name of this machine, for the labels.
+    """
+
+    def __init__(self, session: LiveSession, hostname: str | None = None) -> None:
+        self._session = session
+        self._hostname = hostname or socket.gethostname()
+        self._turn = threading.Lock()
+        self._view: LiveView | None = None
+        self._looked_s = 0.0
+
+    def describe(self) -> Iterator[Metric]:
+        """Return all families, without samples."""
+        yield from (gauge.family() for gauge in GAUGES)
+        yield from Families.empty()
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        view = self._fresh_view()
+        for gauge in GAUGES:
+            family = gauge.family()
+            for gpu in view.gpus:
+                if (value := gauge.value(gpu)) is not None:
+                    family.add_metric(self._labels(gpu), value)  # type: ignore[attr-defined]
+            yield family
+        families = Families.empty()
+        for gpu in view.gpus:
+            families.add(gpu, view, self._labels(gpu))
+        families.guard.add_metric((self._hostname,), int(view.loans.unread is None))
+        yield from families
+
+    def _labels(self, gpu: LiveReading) -> tuple[str, ...]:
+        return str(gpu.index), gpu.identity.uuid, self._hostname
+
+    def _fresh_view(self) -> LiveView:
+        with self._turn:
+            if self._view is None or time.monotonic() - self._looked_s > FRESH_S:
+                self._view = self._session.look()
+                self._looked_s = time.monotonic()
+            return self._view
+
+
+def registry_of(session: LiveSession) -> CollectorRegistry:
+    """Return what to serve: the GPUs, and what serving them costs this process."""
+    registry = CollectorRegistry()
+    registry.register(LiveCollector(session))
+    ProcessCollector(registry=registry)
+    return registry

@@ -1,0 +1,126 @@
+"""A GPU that is looked at while others work on it."""
+
+import pytest
+from simulated_lab import copy, gemm
+
+from joulelab.core.device import EventReason
+from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
+from joulelab.live.reading import LiveGpu
+
+
+@pytest.fixture
+def state(tmp_path):
+    return DriverStore(tmp_path / "driver").create("h200_sxm", 0)
+
+
+@pytest.fixture
+def device(state):
+    return SimulatedDevice(state)
+
+
+def test_the_mean_is_what_the_counter_advanced_by_over_the_time_between(device):
+    gpu = LiveGpu(0, device)
+    first = gpu.read()
+    device.play(gemm(8192))
+    device.clock.sleep_s(10.0)
+
+    later = gpu.read()
+
+    assert (first.mean_power_w, first.energy_since_start_j) == (None, 0.0)
+    assert later.mean_over_s == pytest.approx(10.0)
+    assert later.energy_since_start_j == pytest.approx(later.energy_j - first.energy_j)
+    assert later.mean_power_w == pytest.approx(later.energy_since_start_j / 10.0)
+    assert later.mean_power_w == pytest.approx(700.0, rel=0.05)  # the power cap
+
+
+def test_the_counter_is_read_now_and_then_and_power_at_every_look(device):
+    gpu = LiveGpu(0, device, slow_period_s=5.0)
+    device.play(gemm(8192))
+    readings = []
+    for _ in range(8):
+        readings.append(gpu.read())
+        device.clock.sleep_s(1.0)
+
+    assert [reading.energy_j for reading in readings[:5]] == [readings[0].energy_j] * 5
+    assert readings[5].energy_j > readings[0].energy_j
+    assert len({reading.power_w for reading in readings}) > 5
+
+
+def test_a_throttle_is_known_by_its_reason(device, state):
+    state.inject(Fault(kind="throttle", clock_mhz=600, reason="hw_thermal"))
+    device.play(copy())
+    device.clock.sleep_s(1.0)
+
+    throttles = LiveGpu(0, device).read().throttles
+
+    held = {reason for reason, holds in throttles.items() if holds}
+    assert held == {EventReason.HW_THERMAL, EventReason.HW_SLOWDOWN}
+
+
+def test_a_lost_gpu_has_reasons_and_no_numbers(device, state):
+    gpu = LiveGpu(0, device, slow_period_s=1.0)
+    gpu.read()
+    state.inject(Fault(kind="lost"))
+    device.clock.sleep_s(2.0)
+
+    lost = gpu.read()
+
+    numbers = (lost.power_w, lost.state, lost.energy_j, lost.energy_since_start_j, lost.processes)
+    assert numbers == (None,) * 5
+    assert lost.mean_power_w is None
+    assert lost.throttles is None
+    assert all("is lost" in lost.unread[what] for what in ("power_w", "state", "energy_j"))
+
+
+def test_a_counter_that_began_anew_gives_no_energy_since_the_start(device, state):
+    gpu = LiveGpu(0, device)
+    gpu.read()
+    state.inject(Fault(kind="counter_reset"))
+    device.clock.sleep_s(6.0)
+
+    after = gpu.read()
+    device.clock.sleep_s(6.0)
+    later = gpu.read()
+
+    assert (after.mean_power_w, after.energy_since_start_j) == (None, None)
+    assert later.energy_since_start_j is None
+    assert "began anew" in later.unread["energy_since_start_j"]
+    assert later.mean_power_w == pytest.approx(later.power_w, rel=0.1)
+
+
+def look_twice(device):
+    gpu = LiveGpu(3, device, slow_period_s=0.0)
+    gpu.read()
+    return gpu.read()
+
+
+def test_the_driver_is_read_and_never_set(driver):
+    driver.privileged = True
+    driver.add().publish(power_mw=412_300, event_reasons=0x4)
+
+    reading = driver.run(look_twice)
+
+    assert (reading.index, reading.power_w, reading.energy_j) == (3, 412.3, 2180.585)
+    assert reading.state.memory_used_b == 3_006_267_392
+    assert reading.throttles[EventReason.SW_POWER_CAP]
+    assert reading.unread == {}
+    assert driver.setter_calls == []
+
+
+def test_a_sensor_that_the_driver_lacks_is_missing_alone(driver):
+    driver.add().publish(energy_mj=None)
+
+    reading = driver.run(look_twice)
+
+    assert reading.energy_j is None
+    assert list(reading.unread) == ["energy_j"]
+    assert reading.power_w == pytest.approx(129.17)
+
+
+def test_a_gpu_that_is_split_has_no_power_of_its_own(driver):
+    driver.add(mig="1")
+
+    reading = driver.run(look_twice)
+
+    assert reading.power_w is None
+    assert "split by MIG" in reading.unread["power_w"]

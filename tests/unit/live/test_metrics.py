@@ -1,0 +1,227 @@
+"""The live view as Prometheus reads it: over HTTP, by its client's own parser."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from fake_nvml.driver import FakeDriver, build
+from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from joulelab.core.device import DeviceAddress
+from joulelab.devices.simulated import DriverStore, Fault
+from joulelab.guard.client import GuardClient
+
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
+
+
+@contextmanager
+def exporting(*words, **environment):
+    """Run the command, and yield it and the address it names."""
+    command = [sys.executable, "-m", "joulelab.cli.main", "export-metrics", "--port", "0"]
+    with subprocess.Popen(
+        [*command, *map(str, words)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    ) as process:
+        try:
+            first = process.stderr.readline()
+            assert "Serving metrics at" in first, first + process.stderr.read()
+            yield process, first.split()[-1]
+        finally:
+            process.kill()
+
+
+def scrape(url, accept=OPEN_METRICS, parse=text_string_to_metric_families):
+    """Samples by name; each a mapping of its labels, as a set, to its value."""
+    with urlopen(Request(url, headers={"Accept": accept}), timeout=10) as answer:
+        text = answer.read().decode()
+    found = {}
+    for family in parse(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
+    return found
+
+
+def only(samples, name):
+    ((labels, value),) = samples[name].items()
+    return dict(labels), value
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def driver(tmp_path):
+    return FakeDriver(tmp_path / "driver", None)
+
+
+@pytest.fixture
+def nvml(driver, library, tmp_path):
+    """What makes the command see the GPUs of ``driver``, with no guard beside it."""
+    environment = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_STORE": str(driver.root)}
+    words = ("--device", "nvml", "--guard-socket", tmp_path / "none.sock")
+    return lambda: exporting(*words, **environment)
+
+
+@pytest.mark.parametrize(
+    ("accept", "parse"),
+    [(OPEN_METRICS, text_string_to_metric_families), (CONTENT_TYPE_LATEST, parse_text)],
+)
+def test_every_reading_has_the_unit_of_its_name(driver, nvml, accept, parse):
+    driver.add().publish(power_mw=412_300, event_reasons=0x4, gr_engine_active=0.875)
+
+    with nvml() as (_, url):
+        samples = scrape(url, accept, parse)
+
+    labels, power_w = only(samples, "joulelab_gpu_power_watts")
+    assert labels == {"gpu": "0", "uuid": "GPU-aa-0", "hostname": socket.gethostname()}
+    values = {
+        "energy_joules_total": 2180.585,
+        "power_limit_watts": 700.0,
+        "sm_clock_hertz": 1980e6,
+        "memory_clock_hertz": 3201e6,
+        "temperature_celsius": 38.0,
+        "memory_used_bytes": 3_006_267_392,
+        "processes": 0,
+    }
+    assert power_w == 412.3
+    assert {name: only(samples, f"joulelab_gpu_{name}")[1] for name in values} == values
+    assert 0.86 < only(samples, "joulelab_gpu_utilization_ratio")[1] < 0.89
+    assert only(samples, "joulelab_gpu_info")[0]["name"] == "NVIDIA H200"
+    held = {
+        dict(labels)["reason"]: value for labels, value in samples["joulelab_gpu_throttled"].items()
+    }
+    assert [reason for reason, holds in held.items() if holds] == ["sw_power_cap"]
+    assert len(held) == 8
+
+
+def test_several_gpus_are_apart_by_index_and_uuid(driver, nvml):
+    for index in range(3):
+        driver.add(f"GPU-aa-{index}").publish(power_mw=100_000 * (index + 1))
+
+    with nvml() as (_, url):
+        samples = scrape(url)
+
+    found = {
+        (dict(labels)["gpu"], dict(labels)["uuid"]): value
+        for labels, value in samples["joulelab_gpu_power_watts"].items()
+    }
+    assert found == {(str(i), f"GPU-aa-{i}"): 100.0 * (i + 1) for i in range(3)}
+
+
+def test_what_cannot_be_read_is_absent_and_named(driver, nvml):
+    driver.add(mig="1")
+
+    with nvml() as (_, url):
+        samples = scrape(url)
+
+    assert "joulelab_gpu_power_watts" not in samples
+    assert "joulelab_gpu_energy_joules_total" not in samples
+    assert only(samples, "joulelab_gpu_sm_clock_hertz")[1] == 1980e6
+    unread = {dict(labels)["sensor"] for labels in samples["joulelab_gpu_unread"]}
+    assert unread == {"power_w", "energy_j"}
+
+
+def test_no_value_is_older_than_two_seconds(driver, nvml):
+    gpu = driver.add()
+
+    with nvml() as (_, url):
+        scrape(url)
+        gpu.publish(energy_mj=5_000_000, power_mw=300_000)
+        changed_s = time.monotonic()
+        seen_s = {}
+        while len(seen_s) < 2 and time.monotonic() - changed_s < 5:
+            samples = scrape(url)
+            for name, value in (("power_watts", 300.0), ("energy_joules_total", 5000.0)):
+                if only(samples, f"joulelab_gpu_{name}")[1] == value:
+                    seen_s.setdefault(name, time.monotonic() - changed_s)
+            time.sleep(0.02)
+
+    assert seen_s["power_watts"] < 1.0
+    assert seen_s["energy_joules_total"] < 2.0
+
+
+def test_a_lost_gpu_leaves_no_numbers_behind(tmp_path):
+    state = DriverStore(tmp_path / "driver").create("h200_sxm", 0)
+    words = ("--store", tmp_path / "driver", "--guard-socket", tmp_path / "none.sock")
+
+    with exporting("--device", "simulated", *words) as (_, url):
+        before = scrape(url)
+        state.inject(Fault(kind="lost"))
+        time.sleep(2.0)
+        after = scrape(url)
+
+    numbers = [name for name in before if name.startswith("joulelab_gpu_")]
+    assert len(numbers) == 11
+    assert {name for name in after if name.startswith("joulelab_")} == {
+        "joulelab_gpu_info",
+        "joulelab_gpu_unread",
+        "joulelab_guard_answers",
+    }
+
+
+def test_a_loan_is_shown_while_it_lasts(tmp_path):
+    store, socket_path = tmp_path / "driver", Path(f"/tmp/joulelab-live-{os.getpid()}/g.sock")
+    state = DriverStore(store).create("h200_sxm", 0)
+    words = ("--device", "simulated", "--store", store, "--guard-socket", socket_path)
+    client = GuardClient(socket_path)
+    address = DeviceAddress(backend="simulated", uuid=state.uuid, store=str(store))
+    try:
+        with exporting(*words) as (_, url):
+            unasked = scrape(url)
+            with client.lease(address, 'a "quoted" note'):
+                time.sleep(0.6)
+                during = scrape(url)
+            time.sleep(0.6)
+            after = scrape(url)
+    finally:
+        client.stop()
+
+    labels, value = only(during, "joulelab_gpu_leased")
+    assert value == 1
+    assert labels["note"] == 'a "quoted" note'
+    assert re.fullmatch(rf"pid {os.getpid()} of uid {os.getuid()}", labels["holder"])
+    assert "joulelab_gpu_leased" not in unasked
+    assert "joulelab_gpu_leased" not in after
+    answers = [only(found, "joulelab_guard_answers")[1] for found in (unasked, during, after)]
+    assert answers == [0, 1, 1]
+
+
+def test_ctrl_c_ends_it_while_a_client_is_connected(driver, nvml):
+    driver.add()
+
+    with nvml() as (process, url):
+        port = int(url.split(":")[-1].partition("/")[0])
+        with socket.create_connection(("127.0.0.1", port)):
+            process.send_signal(signal.SIGINT)
+            code = process.wait(10)
+
+    assert code == 130
+
+
+def test_a_port_that_is_taken_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = ["export-metrics", "--device", "simulated", "--store", tmp_path / "driver"]
+        done = subprocess.run(
+            [sys.executable, "-m", "joulelab.cli.main", *words, "--port", port],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    assert f"got 127.0.0.1 and {port}: Address already in use" in done.stderr
