@@ -2,10 +2,12 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,7 +176,8 @@ def test_a_lost_gpu_leaves_no_numbers_behind(tmp_path):
 
 
 def test_a_loan_is_shown_while_it_lasts(tmp_path):
-    store, socket_path = tmp_path / "driver", Path(f"/tmp/joulelab-live-{os.getpid()}/g.sock")
+    store, folder = tmp_path / "driver", Path(tempfile.mkdtemp(prefix="live", dir="/tmp"))
+    socket_path = folder / "g.sock"  # short enough for a socket
     state = DriverStore(store).create("h200_sxm", 0)
     words = ("--device", "simulated", "--store", store, "--guard-socket", socket_path)
     client = GuardClient(socket_path)
@@ -189,6 +192,7 @@ def test_a_loan_is_shown_while_it_lasts(tmp_path):
             after = scrape(url)
     finally:
         client.stop()
+        shutil.rmtree(folder)
 
     labels, value = only(during, "joulelab_gpu_leased")
     assert value == 1
