@@ -14,8 +14,8 @@ WORDS = ["attribute", "--device", "simulated", "--gpu", "a100_sxm", "--method", 
 
 
 @pytest.fixture
-def words(tmp_path):
-    return [*WORDS, "--store", str(tmp_path), "--guard-socket", str(tmp_path / "guard" / "s")]
+def words(tmp_path, guard_socket):
+    return [*WORDS, "--store", str(tmp_path), "--guard-socket", str(guard_socket)]
 
 
 def rows(clocks, objective="edp"):

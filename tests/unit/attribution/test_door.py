@@ -25,13 +25,13 @@ class Block(torch.nn.Module):
 
 
 @pytest.fixture
-def lab(tmp_path):
+def lab(tmp_path, guard_socket):
     return joulelab.Lab(
         device="simulated",
         gpu="a100_sxm",
         store=tmp_path / "store",
         results_dir=tmp_path,
-        guard_socket=tmp_path / "guard" / "s",
+        guard_socket=guard_socket,
         progress=False,
     )
 
