@@ -85,7 +85,7 @@ class Session:
             MeasurementError: If a phase could not be measured; says why.
         """
         started_s = self._device.clock.now_s()
-        self._require_kernels()
+        self._require_kernels(configuration)
         try:
             records = self._bench.measure(_trial(configuration))
             measured = {each.measurement.phase: each.measurement for each in records}
@@ -117,8 +117,13 @@ class Session:
             notes=tuple(notes),
         )
 
-    def _require_kernels(self) -> None:
-        """Refuse a device that plays what was recorded: a recording holds no kernels."""
+    def _require_kernels(self, configuration: Configuration) -> None:
+        """Refuse what has no calls to attribute to: a recording, or a compiled program."""
+        if dict(configuration.knobs).get("compile"):
+            raise ConfigError(
+                "Energy is attributed to calls of operators, which a compiled program has not; "
+                "leave out compile, and attribute it as it runs eagerly."
+            )
         if not (self._device.is_hardware or isinstance(self._device, SimulatedDevice)):
             raise ConfigError(
                 "Energy is attributed on a real or a simulated GPU, got "

@@ -98,6 +98,12 @@ def test_a_recording_holds_no_kernels(tmp_path):
         joulelab.attribute("recorded", knobs={"app": "bfs"}, lab=lab)
 
 
+def test_a_compiled_program_has_no_calls(lab):
+    knobs = {"model": "bloom-560m", "compile": True, "kv_cache": "static"}
+    with pytest.raises(ConfigError, match="leave out compile"):
+        joulelab.attribute("bloom", knobs=knobs, lab=lab)
+
+
 def test_a_program_that_does_not_fit_says_so(lab):
     with pytest.raises(MeasurementError, match="are needed"):
         joulelab.attribute("llama", knobs={"model": "llama-2-13b", "batch": 512}, lab=lab)
