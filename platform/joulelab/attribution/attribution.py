@@ -146,10 +146,10 @@ class PhaseAttribution:
         )
 
     def _whole(self, key: Callable[[Operator], str]) -> tuple[Share, ...]:
-        found = list(self.shares(lambda call: key(call.operator)))
         estimates = _estimated(self.estimated, key)
-        found = [_with_estimate(share, estimates) for share in found]
-        return (*found, self.gaps, self.unexplained)
+        found = self.shares(lambda call: key(call.operator))
+        parts = (replace(share, estimated_j=estimates.get(share.name)) for share in found)
+        return (*parts, self.gaps, self.unexplained)
 
     def _share(self, name: str, indices: Sequence[int]) -> Share:
         weights = self.prices.weights(self.profile, indices)
@@ -220,7 +220,3 @@ def _estimated(calls: Iterable[EstimatedCall], key: Callable[[Operator], str]) -
         name = key(call.operator)
         found[name] = found.get(name, 0.0) + call.energy_j
     return found
-
-
-def _with_estimate(share: Share, estimates: Mapping[str, float]) -> Share:
-    return replace(share, estimated_j=estimates.get(share.name))

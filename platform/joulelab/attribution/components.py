@@ -59,10 +59,7 @@ _RULES: tuple[_Rule, ...] = (
     ("feed-forward", lambda _, path: _FEED_FORWARD.search(path)),
     ("recurrence", lambda operator, path: "rnn" in operator.name or _RECURRENT.search(path)),
     ("activation", lambda operator, _: operator.name.strip("_") in _ACTIVATIONS),
-    (
-        "residual",
-        lambda operator, path: operator.name in ("add", "add_") and re.search(r"\.\d+$", path),
-    ),
+    ("residual", lambda operator, path: operator.name in ("add", "add_") and _ends(path)),
     ("sampling", lambda operator, path: not path and operator.name in _SAMPLING),
     ("other", lambda _, __: True),
 )

@@ -1,17 +1,14 @@
 """Record what a program calls on a real device: operators, modules, and what they were given."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 from torch.profiler import record_function
+from torch.utils._pytree import tree_map
 from typing_extensions import override
 
 from joulelab.attribution.profile import kernel_name
@@ -21,7 +18,7 @@ from joulelab.errors import ConfigError
 from joulelab.tracing.calls import Call, tensors_in
 from joulelab.tracing.operators import Describer
 from joulelab.tracing.program import Operator
-from joulelab.tracing.recorder import ModulePath, Recorder, is_composite, run_composite
+from joulelab.tracing.recorder import ModulePath, Recorder
 from joulelab.tracing.storages import Storages
 from joulelab.workloads import accelerator
 from joulelab.workloads.base import Workload
@@ -184,36 +181,25 @@ class CallRecorder(Recorder):  # type: ignore[no-untyped-call]
         self.calls: dict[int, RecordedCall] = {}
 
     @override
-    @contextmanager
-    def recording(self) -> Generator[None]:
-        """Record a ``with`` block; the device makes its own choices."""
-        with ExitStack() as stack:
-            before = register_optimizer_step_pre_hook(self._enter_optimizer)
-            stack.callback(before.remove)
-            after = register_optimizer_step_post_hook(self._leave_optimizer)
-            stack.callback(after.remove)
-            stack.enter_context(cache_regions())
-            stack.enter_context(self._modules.followed())
-            stack.enter_context(self)
-            yield
+    def _surroundings(self) -> tuple[AbstractContextManager[object], ...]:
+        return (cache_regions(),)
 
     @override
-    def __torch_dispatch__(
+    def _unfused(self, func: torch._ops.OpOverload, args: Sequence[Any]) -> None:
+        """Return nothing: the device makes its own choices."""
+
+    @override
+    def _called(
         self,
         func: torch._ops.OpOverload,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        module: str,
     ) -> object:
-        kwargs = kwargs or {}
-        if func.namespace == "prim":
-            return func(*args, **kwargs)
-        if is_composite(func):  # inference mode hands these over whole
-            with self:
-                return run_composite(func, args, kwargs)
-        module, number = self._modules.current(), self._number
+        number = self._number
         self._number += 1
-        given = self._given(args, kwargs)  # before the call changes any of it
+        # Looked at before the call changes any of it.
+        given = tree_map(self._like, (tuple(args), dict(kwargs)))
         with record_function(f"{MARK}{number}"):
             result = func(*args, **kwargs)
         call = Call(operator=func, args=args, kwargs=kwargs, result=result)
@@ -237,7 +223,7 @@ class CallRecorder(Recorder):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> None:
-        signature = (str(func), _shown(args), _shown(sorted(kwargs.items())))
+        signature = (str(func), tree_map(_shown, (args, sorted(kwargs.items()))))
         self.calls[number] = RecordedCall(
             operator=operator,
             kernel=kernel_name(operator, signature),
@@ -246,14 +232,7 @@ class CallRecorder(Recorder):  # type: ignore[no-untyped-call]
             kwargs=kwargs if self._with_data else None,
         )
 
-    def _given(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        return tuple(map(self._like, args)), {key: self._like(one) for key, one in kwargs.items()}
-
     def _like(self, value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return type(value)(self._like(each) for each in value)
         if not isinstance(value, torch.Tensor):
             return value
         role = self._storages.of(value).role
@@ -294,6 +273,4 @@ def _shown(value: Any) -> Any:
     """Return a value without what differs from call to call of one kernel."""
     if isinstance(value, TensorLike):
         return value.shape, value.stride, str(value.dtype), value.is_cold
-    if isinstance(value, list | tuple):
-        return tuple(_shown(each) for each in value)
     return str(value)

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 from joulelab.attribution.relevance import rough_j, that_matter
 from joulelab.attribution.torch_calls import RecordedCall, Steps, TensorLike, record, steps_of
@@ -145,8 +146,8 @@ def _copies(call: RecordedCall) -> list[tuple[Any, Any]]:
 
     What the program made itself is left where the kernel before left it: it is shared.
     """
-    likes = _likes((call.args, call.kwargs or {}))
-    cold_b = sum(_size_b(one) for one in likes if one.is_cold)
+    given = tree_leaves((call.args, call.kwargs))
+    cold_b = sum(_size_b(one) for one in given if isinstance(one, TensorLike) and one.is_cold)
     cache_b = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     num = 1
     if cold_b:
@@ -157,19 +158,19 @@ def _copies(call: RecordedCall) -> list[tuple[Any, Any]]:
     ]
 
 
-def _made(value: Any, shared: dict[int, torch.Tensor] | None = None) -> Any:
+def _made(given: Any, shared: dict[int, torch.Tensor] | None = None) -> Any:
     """Return arguments with tensors for what was recorded of them."""
-    if isinstance(value, TensorLike):
+
+    def made(value: Any) -> Any:
+        if not isinstance(value, TensorLike):
+            return value
         if value.is_cold or shared is None:
             return _tensor(value)
         if id(value) not in shared:
             shared[id(value)] = _tensor(value)
         return shared[id(value)]
-    if isinstance(value, Mapping):
-        return {key: _made(each, shared) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_made(each, shared) for each in value)
-    return value
+
+    return tree_map(made, given)
 
 
 def _tensor(like: TensorLike) -> torch.Tensor:
@@ -186,16 +187,6 @@ def _tensor(like: TensorLike) -> torch.Tensor:
         low, high = int(like.low), int(like.high) + 1
         flat = torch.randint(low, high, (size,), device="cuda").to(like.dtype)
     return flat.as_strided(like.shape, like.stride)
-
-
-def _likes(value: Any) -> list[TensorLike]:
-    if isinstance(value, TensorLike):
-        return [value]
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return [like for each in value for like in _likes(each)]
-    return []
 
 
 def _size_b(like: TensorLike) -> float:

@@ -1,8 +1,8 @@
 """Record the operators of a program as PyTorch's dispatcher runs them, with their modules."""
 
 import gc
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -127,15 +127,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def recording(self) -> Generator[None]:
         """Record what is run in a ``with`` block."""
         with ExitStack() as stack:
-            stack.enter_context(_no_garbage_collection())
             before = register_optimizer_step_pre_hook(self._enter_optimizer)
             stack.callback(before.remove)
             after = register_optimizer_step_post_hook(self._leave_optimizer)
             stack.callback(after.remove)
             stack.enter_context(self._modules.followed())
-            stack.enter_context(gpu_choices())
+            for surroundings in self._surroundings():
+                stack.enter_context(surroundings)
             stack.enter_context(self)
             yield
+
+    def _surroundings(self) -> tuple[AbstractContextManager[object], ...]:
+        """Return what is entered while it records."""
+        return _no_garbage_collection(), gpu_choices()
 
     @override
     def __torch_dispatch__(
@@ -148,14 +152,29 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if func.namespace == "prim":
             return func(*args, **kwargs)
-        unfused = unfused_on_gpu(func, args)
+        unfused = self._unfused(func, args)
         if unfused is not None:
             with self:
                 return unfused(*args, **kwargs)
-        if is_composite(func):  # inference mode hands these over whole
+        if _is_composite(func):  # inference mode hands these over whole
             with self:
-                return run_composite(func, args, kwargs)
-        module = self._modules.current()
+                return func._op_dk(_COMPOSITE, *args, **kwargs)  # noqa: SLF001
+        return self._called(func, args, kwargs, self._modules.current())
+
+    def _unfused(
+        self, func: torch._ops.OpOverload, args: Sequence[Any]
+    ) -> Callable[..., object] | None:
+        """Return what a GPU runs in the place of a call that it has no kernel for."""
+        return unfused_on_gpu(func, args)
+
+    def _called(
+        self,
+        func: torch._ops.OpOverload,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        module: str,
+    ) -> object:
+        """Make a call from ``module``, record it, and return its result."""
         result = _run(self._calls, func, args, kwargs, module)
         self._record(Call(operator=func, args=args, kwargs=kwargs, result=result), module)
         return result
@@ -210,18 +229,11 @@ def _no_garbage_collection() -> Generator[None]:
 
 
 @cache
-def is_composite(func: torch._ops.OpOverload) -> bool:
+def _is_composite(func: torch._ops.OpOverload) -> bool:
     """Whether eager PyTorch runs ``func`` as a sequence of other operators."""
     name = func.name()  # type: ignore[no-untyped-call]
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001
     return has_kernel(name, _COMPOSITE) and not has_kernel(name, DispatchKey.CPU)
-
-
-def run_composite(
-    func: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> object:
-    """Run ``func``, which :func:`is_composite`, as those other operators."""
-    return func._op_dk(_COMPOSITE, *args, **kwargs)  # noqa: SLF001
 
 
 def _run(
