@@ -1,5 +1,6 @@
 """One actor per GPU, the only process that measures on it, and the driver's end of it."""
 
+import logging
 import os
 import socket
 import time
@@ -24,6 +25,8 @@ from joulelab.sampling.cuda_device import is_same, seen_uuids
 from joulelab.study.worker import GpuWorker, Report, WorkerSettings
 from joulelab_actors.placement import Site
 from joulelab_actors.session import NAMESPACE
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +132,6 @@ class GpuActor:
         Raises:
             JouleLabError: If it cannot be found out; says why.
         """
-        self._worker.open()
         return self._worker.attribute(configuration, method)
 
     @ray.method(concurrency_group="control")
@@ -207,11 +209,12 @@ class Member:
         self.work.append((self._handle.measure.remote(trial, self.readiness.pid), trial))
 
     def attribute(self, configuration: Configuration, method: Asked) -> Attribution:
-        """Have the actor say where the energy of a program goes.
+        """Wait until the actor is ready, and have it say where the energy of a program goes.
 
         Raises:
             JouleLabError: What the actor raises.
         """
+        self.readiness, self.probe = ray.get(self.probe), None
         found: Attribution = ray.get(self._handle.attribute.remote(configuration, method))
         return found
 
@@ -229,6 +232,34 @@ class Member:
         """End the actor; the clock guard restores what its lease had set."""
         self.probe = self.readiness = None
         ray.kill(self._handle)
+
+
+NAME_TIMEOUT_S = 15.0
+"""Longest wait for a GPU whose actor may be about to end."""
+
+
+def enlisted(site: Site, settings: WorkerSettings, deadline_s: float) -> Member:
+    """Start the actor of a GPU; one of a driver that was just killed takes a moment to end.
+
+    Args:
+        site: The GPU.
+        settings: How its actor measures.
+        deadline_s: How long to wait for that, on the monotonic clock.
+
+    Raises:
+        DeviceError: If another study has the GPU.
+    """
+    while True:
+        try:
+            return Member(site, settings)
+        except ValueError as error:  # Ray's answer to a name that is taken
+            if time.monotonic() > deadline_s:
+                _log.info("Cannot start the actor of %s: %s", site.uuid, error)
+                raise DeviceError(
+                    f"{site.uuid} on {site.hostname} is taken by another study; wait for it to "
+                    "end, or leave this GPU out."
+                ) from error
+            time.sleep(0.2)
 
 
 def words_of(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """Where a study runs, on what, and where its results go: the settings all experiments share."""
 
 import os
+import time
 from collections.abc import Collection, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore
 from joulelab.tracking.study_lock import StudyLock
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.parcel import Parcel, pack
-from joulelab_actors.gpu_actor import Member
+from joulelab_actors.gpu_actor import NAME_TIMEOUT_S, enlisted
 from joulelab_actors.placement import Site, find_sites, simulated_sites
 from joulelab_actors.pool import RELEASE_S, Pool
 from joulelab_actors.scoring import score_beside
@@ -149,7 +150,7 @@ class Laboratory(AbstractLab[Site]):
     def attribute(
         self, gpu: Site, how: WorkerSettings, asked: Configuration, method: Asked
     ) -> Attribution:
-        member = Member(gpu, how)
+        member = enlisted(gpu, how, time.monotonic() + NAME_TIMEOUT_S)
         try:
             return member.attribute(asked, method)
         except RayTaskError as error:

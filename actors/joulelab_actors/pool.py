@@ -10,7 +10,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from typing_extensions import override
 
 from joulelab.core.trial import Trial
-from joulelab.errors import TrackingError
+from joulelab.errors import DeviceError, TrackingError
 from joulelab.study.events import (
     AttemptFailed,
     DeviceQuarantined,
@@ -28,17 +28,18 @@ from joulelab.study.schedule import (
 from joulelab.study.worker import Report, WorkerSettings
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.gpu_actor import (
+    NAME_TIMEOUT_S,
     READY_TIMEOUT_S,
     ActorReplacedError,
     Member,
     Readiness,
     code_version,
+    enlisted,
     words_of,
 )
 from joulelab_actors.placement import Site
 
 _AHEAD = 2  # one trial under way and one waiting, so that a GPU never waits for the driver
-_NAME_TIMEOUT_S = 15.0
 _LOOK_S = 1.0
 RELEASE_S = 5.0
 """Longest wait for actors to give their devices back."""
@@ -62,7 +63,7 @@ class Pool(WorkerPool):
         self._store = ResultStore(settings.results_dir)
         self._members: dict[str, Member] = {}
         self._out_of_service: dict[str, str] = {}
-        deadline_s = time.monotonic() + _NAME_TIMEOUT_S
+        deadline_s = time.monotonic() + NAME_TIMEOUT_S
         for site in sites:
             self._enlist(site, settings, deadline_s)
 
@@ -105,21 +106,10 @@ class Pool(WorkerPool):
         self._store.close()
 
     def _enlist(self, site: Site, settings: WorkerSettings, deadline_s: float) -> None:
-        while True:
-            try:
-                member = Member(site, settings)
-            except ValueError as error:  # Ray's answer to a name that is taken
-                if time.monotonic() > deadline_s:
-                    _log.info("Cannot start the actor of %s: %s", site.uuid, error)
-                    self._out_of_service[site.uuid] = (
-                        f"{site.uuid} on {site.hostname} is taken by another study; wait for it "
-                        "to end, or leave this GPU out."
-                    )
-                    return
-                time.sleep(0.2)  # the actor of a driver that was just killed takes a moment
-            else:
-                self._members[site.uuid] = member
-                return
+        try:
+            self._members[site.uuid] = enlisted(site, settings, deadline_s)
+        except DeviceError as error:
+            self._out_of_service[site.uuid] = str(error)
 
     def _in_service(self) -> list[Member]:
         return [m for uuid, m in self._members.items() if uuid in self._schedule.in_service]

@@ -246,7 +246,7 @@ def test_a_gpu_that_another_study_holds_is_left_alone(study, monkeypatch):
         def ping(self):
             return True
 
-    monkeypatch.setattr("joulelab_actors.pool._NAME_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("joulelab_actors.pool.NAME_TIMEOUT_S", 0.5)
     taken = ray.remote(Holder).options(name="joulelab:SIM-h200_sxm-0", namespace=NAMESPACE)
     holder = taken.remote()
     ray.get(holder.ping.remote())
