@@ -6,15 +6,11 @@ import socket
 import time
 from collections import deque
 from dataclasses import dataclass
-from functools import cache
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import RayTaskError
 
-import joulelab
 from joulelab.attribution.attribution import Attribution
 from joulelab.attribution.session import Asked
 from joulelab.core.configuration import Configuration
@@ -23,6 +19,7 @@ from joulelab.core.trial import Trial
 from joulelab.errors import DeviceError, JouleLabError
 from joulelab.sampling.cuda_device import is_same, seen_uuids
 from joulelab.study.worker import GpuWorker, Report, WorkerSettings
+from joulelab_actors.code_version import code_version
 from joulelab_actors.placement import Site
 from joulelab_actors.session import NAMESPACE
 
@@ -297,14 +294,3 @@ def require_cuda_sees_only(uuid: str) -> None:
             "start the process with CUDA_VISIBLE_DEVICES set to that UUID, and with a PyTorch "
             "that was built for CUDA."
         )
-
-
-@cache
-def code_version() -> str:
-    """Return twelve hex digits that change with any line of either package."""
-    digest = sha256()
-    for root in (Path(joulelab.__file__).parent, Path(__file__).parent):
-        for path in sorted(root.rglob("*.py")):
-            digest.update(path.relative_to(root).as_posix().encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]

@@ -27,13 +27,13 @@ from joulelab.study.schedule import (
 )
 from joulelab.study.worker import Report, WorkerSettings
 from joulelab.tracking.store import ResultStore
+from joulelab_actors.code_version import code_version
 from joulelab_actors.gpu_actor import (
     NAME_TIMEOUT_S,
     READY_TIMEOUT_S,
     ActorReplacedError,
     Member,
     Readiness,
-    code_version,
     enlisted,
     words_of,
 )

@@ -17,10 +17,10 @@ from joulelab.guard import GuardClient
 from joulelab.study.resume import stored_records
 from joulelab.study.worker import WorkerSettings
 from joulelab.tracking.store import ResultStore
+from joulelab_actors.code_version import code_version
 from joulelab_actors.gpu_actor import (
     ActorReplacedError,
     GpuActor,
-    code_version,
     require_cuda_sees_only,
 )
 
