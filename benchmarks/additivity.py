@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import stdev
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import tyro
@@ -76,12 +76,14 @@ def run(asked: Asked, depth: int, method: Literal["replay", "classes"]) -> Attri
     from transformers import LlamaConfig, LlamaForCausalLM  # isort: skip
 
     config = LlamaConfig(**{**GEOMETRIES[asked.model], "num_hidden_layers": depth})
+    torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        network = LlamaForCausalLM(config).bfloat16().eval()
+        network: Any = LlamaForCausalLM(config)
         tokens = torch.randint(config.vocab_size, (asked.batch, asked.tokens))
     lab = joulelab.Lab(
         device=asked.device, gpu=asked.gpu, observe_only=asked.observe_only, procedure=_METER
     )
+    network.eval()
     inputs = {"input_ids": tokens, "use_cache": False}
     return joulelab.attribute(network, inputs, method=method, lab=lab)
 

@@ -101,11 +101,12 @@ def warm_up(
     """Run units until the load is steady or ``procedure.warmup_max_s`` has passed."""
     start_s = clock.now_s()
     check_s = start_s + procedure.warmup_min_s
+    give_up_s = start_s + procedure.warmup_max_s
     steady = False
-    while not steady and clock.now_s() - start_s < procedure.warmup_max_s:
+    while not steady and clock.now_s() < give_up_s:
         loop.run_until(partial(_has_come, clock, check_s))
         steady = _is_steady(loop, instruments, start_s, clock.now_s())
-        check_s = clock.now_s() + CHECK_PERIOD_S
+        check_s = min(clock.now_s() + CHECK_PERIOD_S, give_up_s)
     return WarmUp(duration_s=clock.now_s() - start_s, steady=steady)
 
 

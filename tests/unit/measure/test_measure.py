@@ -259,6 +259,15 @@ def test_a_load_that_never_steadies_is_measured_and_marked():
     assert record.measurement.valid
 
 
+def test_a_warm_up_ends_with_the_unit_in_which_its_longest_time_is_over():
+    gpu = FakeGpu()
+    gpu.states = lambda t_s, state: replace(state, temperature_c=50 + 0.3 * (t_s - 1000))
+
+    (record,) = measured(gpu, warmup_min_s=0.4, warmup_max_s=0.6)
+
+    assert 0.6 <= record.measurement.observed.warmup_s < 0.75
+
+
 def test_a_simulated_trial_costs_little_time_of_ours():
     gpu = FakeGpu()
 
