@@ -26,7 +26,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.statistics import line_slope_and_u
 from joulelab.workloads.llama import GEOMETRIES
 
-_METER = Procedure(idle_s=3, warmup_min_s=3, warmup_max_s=8, window_s=1, min_windows=4, limit_s=10)
+_METER = Procedure(idle_s=3, warmup_min_s=20, warmup_max_s=25, window_s=2, min_windows=3, limit_s=8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

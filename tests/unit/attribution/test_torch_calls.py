@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from joulelab.attribution.components import component_of
-from joulelab.attribution.torch_calls import IN_A_ROW, TensorLike, record, steps_of
+from joulelab.attribution.torch_calls import IN_A_ROW, TensorLike, range_of, record, steps_of
 from joulelab.errors import ConfigError
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.program import workload_type
@@ -61,6 +61,18 @@ def test_data_are_kept_by_mean_and_spread(llama):
     assert 0 <= tokens.low < tokens.high < 256
     assert tokens.dtype == torch.int64
     assert weight.high == pytest.approx(0.02, rel=0.1)  # as transformers draws them
+
+
+def test_large_tensors_are_looked_at_without_a_copy_of_them():
+    """All logits of a batch of 32 took 63 GB in single precision, and a GPU had no room."""
+    noise = torch.randn(1 << 23, dtype=torch.bfloat16, generator=torch.Generator().manual_seed(0))
+    logits = 3 + 2 * noise
+    with torch.profiler.profile(profile_memory=True) as profile:
+        mean, spread = range_of(logits)
+
+    allocated_b = max(event.cpu_memory_usage for event in profile.events())
+    assert (mean, spread) == pytest.approx((3, 2), abs=0.02)
+    assert allocated_b < logits.nbytes
 
 
 def test_a_loop_can_be_stepped_as_often_as_a_profile_does():
