@@ -34,6 +34,7 @@ from joulelab.errors import (
 )
 from joulelab.provenance import collect_provenance
 from joulelab.sampling.cuda_device import computing_on
+from joulelab.sampling.following import Following, is_final
 from joulelab.sampling.host import WorkloadFailedError, WorkloadHost, WorkloadRefusedError
 from joulelab.sampling.instruments import Instruments, Readings
 from joulelab.sampling.meter import find_ticks
@@ -74,6 +75,7 @@ class Bench:
         self._report = report
         self._host = WorkloadHost(device)
         self._ticks = TickTracker()
+        self._following = Following(device.clock)
 
     def __enter__(self) -> Self:
         return self
@@ -125,10 +127,15 @@ class Bench:
             DeviceUnsupportedError: If the device has no such knob.
         """
         usual = self._procedure
-        self._procedure = procedure or usual
         try:
             with computing_on(self._identity.uuid):
-                return self._measure(trial)
+                for how in self._following.procedures(trial.configuration, procedure or usual):
+                    self._procedure = how
+                    records = self._measure(trial)
+                    self._following.ended(trial.configuration, records)
+                    if all(map(is_final, records)):
+                        break
+                return records
         finally:
             self._procedure = usual
 
@@ -141,6 +148,7 @@ class Bench:
             provenance=collect_provenance(
                 weights=_weights(trial.configuration), licence=workload.licence
             ),
+            pace=self._procedure.pace,
         )
         records: list[Record] = []
         try:

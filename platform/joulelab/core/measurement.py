@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import Activity, DeviceIdentity
 from joulelab.core.energy import EnergyWindow
+from joulelab.core.procedure import Pace
 from joulelab.core.quality import Quality
 from joulelab.core.receipt import Receipt
 from joulelab.core.statistics import mean_u
@@ -162,13 +163,11 @@ class Measurement:
         findings: What the validity contract found wrong; empty if the measurement is valid.
         provenance: Where the result came from.
         schema_version: Version of this layout.
-        quality: What the outputs of the configuration are worth, one entry per metric; empty
-            where they were not scored. Outputs depend on no clock, so it is scored apart.
+        quality: What the outputs are worth, one entry per metric; empty if not scored.
         receipt: What was in force right after the operating point was; ``None`` if it never was.
-        figures: What the workload told of the work in the windows, as sorted ``(name, value)``
-            pairs, units as suffixes of the names; empty for most workloads.
-        recording: Name of the observation that was replayed, one however often that was done;
-            ``None`` for a program that ran.
+        figures: What the workload told of the work in the windows, sorted by name.
+        recording: Name of the observation that was replayed; ``None`` for a program that ran.
+        pace: From rest, or right after the same program ran at another point.
     """
 
     measurement_id: str
@@ -191,6 +190,7 @@ class Measurement:
     receipt: Receipt | None = None
     figures: tuple[tuple[str, float], ...] = ()
     recording: str | None = None
+    pace: Pace = "reference"
 
     def __post_init__(self) -> None:
         if not (self.windows or self.findings):

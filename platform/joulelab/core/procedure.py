@@ -1,11 +1,15 @@
 """How a measurement is made: waiting, warming up, repeating, and when to stop."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from joulelab.core.bounds import DAY_S, HOUR_S, check_positive, check_range
 from joulelab.errors import ConfigError
 
 MOST_WINDOWS = 100_000
+
+Pace = Literal["reference", "quick"]
+"""From rest, with a whole warm-up; or right after the same program ran at another point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,10 @@ class Procedure:
         sample_period_s: Period of polled readings (0.01 to 1); ``None`` takes the driver's
             own buffered power samples and looks at clocks and temperatures every 200 ms.
         sampler_budget: Share of one core that the sampler may take before it slows itself (0 to 1).
+        pace: quick measures a point whose program has just run at another one on the same board
+            within some two seconds: no idle window, a warm-up that ends once time and power are
+            steady, three windows of 0.3 s and more only where ``relative_ci`` needs them. Points
+            from rest, and those that this way are unsteady or invalid, take the whole procedure.
     """
 
     power_limit_w: float | None = None
@@ -49,6 +57,7 @@ class Procedure:
     relative_ci: float = 0.01
     sample_period_s: float | None = None
     sampler_budget: float = 0.02
+    pace: Pace = "reference"
 
     def __post_init__(self) -> None:
         for name in ("idle_s", "settle_s", "warmup_min_s", "warmup_max_s"):
@@ -66,3 +75,17 @@ class Procedure:
                 f"min_windows of window_s must fit into a day of {DAY_S:g} s, got "
                 f"{self.min_windows} of {self.window_s:g} s."
             )
+
+    def following(self) -> "Procedure":
+        """Return how a point is measured right after the same program ran at another one."""
+        return replace(
+            self,
+            pace="quick",
+            idle_s=0.0,  # the board is warm: what it draws at rest now is no idle power
+            settle_s=0.0,
+            warmup_min_s=0.3,
+            warmup_max_s=1.5,
+            window_s=0.3,
+            min_windows=3,
+            limit_s=3.0,
+        )

@@ -7,6 +7,7 @@ from joulelab.core.course import Course
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, Measurement, Observed, Provenance
+from joulelab.core.procedure import Pace
 from joulelab.core.receipt import Receipt
 from joulelab.core.trace import PowerTrace
 from joulelab.core.trial import Trial
@@ -38,6 +39,7 @@ class Session:
         provenance: What the results came from.
         idle: Energy of the idle device; ``None`` where none was measured.
         receipt: What the guard set; ``None`` without one.
+        pace: From rest, or right after the same program ran at another point.
     """
 
     trial: Trial
@@ -46,6 +48,7 @@ class Session:
     provenance: Provenance
     idle: EnergyWindow | None = None
     receipt: Receipt | None = None
+    pace: Pace = "reference"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,5 +102,6 @@ def record_of(
         receipt=session.receipt,
         figures=figures,
         recording=recording,
+        pace=session.pace,
     )
     return Record(measurement=measurement, trace=verdict.trace, course=verdict.course)

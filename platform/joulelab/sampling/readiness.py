@@ -9,6 +9,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.settings import CLOCK_TOLERANCE_MHZ, POWER_LIMIT_TOLERANCE_W
 from joulelab.core.steadiness import power_is_steady, temperature_is_steady, time_is_steady
+from joulelab.core.trace import PowerTrace
 from joulelab.devices.base import Device
 from joulelab.errors import DeviceHotError
 from joulelab.sampling.instruments import Instruments
@@ -78,6 +79,8 @@ def _reads_back(state: DeviceState, point: OperatingPoint) -> bool:
 CHECK_PERIOD_S = 1.0
 LOOK_BACK_S = 2.0
 """How far back unit times and power are judged."""
+QUICK_LOOK_BACK_S = 0.3
+"""The same right after another point: 15 of an H100's samples of 20 ms."""
 TEMPERATURE_LOOK_BACK_S = 10.0
 _FEWEST_UNITS = 3
 
@@ -98,15 +101,23 @@ class WarmUp:
 def warm_up(
     loop: WindowLoop, instruments: Instruments, clock: Clock, procedure: Procedure
 ) -> WarmUp:
-    """Run units until the load is steady or ``procedure.warmup_max_s`` has passed."""
+    """Run units until the load is steady or ``procedure.warmup_max_s`` has passed.
+
+    Right after another point temperature is not waited for: it is still that of the point before,
+    which results bear or are corrected for.
+    """
     start_s = clock.now_s()
     check_s = start_s + procedure.warmup_min_s
     give_up_s = start_s + procedure.warmup_max_s
+    follows = procedure.pace == "quick"
+    period_s = procedure.warmup_min_s if follows else CHECK_PERIOD_S
+    is_steady = _has_settled if follows else _is_steady
+    fewest = _FEWEST_UNITS if follows else 1  # of long units too, so many show whether they vary
     steady = False
-    while not steady and clock.now_s() < give_up_s:
+    while not steady and (clock.now_s() < give_up_s or len(loop.units) < fewest):
         loop.run_until(partial(_has_come, clock, check_s))
-        steady = _is_steady(loop, instruments, start_s, clock.now_s())
-        check_s = min(clock.now_s() + CHECK_PERIOD_S, give_up_s)
+        steady = is_steady(loop, instruments, start_s, clock.now_s())
+        check_s = clock.now_s() + min(period_s, max(0.0, give_up_s - clock.now_s()))
     return WarmUp(duration_s=clock.now_s() - start_s, steady=steady)
 
 
@@ -115,10 +126,6 @@ def _has_come(clock: Clock, at_s: float) -> bool:
 
 
 def _is_steady(loop: WindowLoop, instruments: Instruments, start_s: float, now_s: float) -> bool:
-    recent = [unit for unit in loop.units if unit.start_s >= now_s - LOOK_BACK_S]
-    units = recent if len(recent) >= _FEWEST_UNITS else loop.units[-_FEWEST_UNITS:]
-    if not time_is_steady([unit.stop_s - unit.start_s for unit in units]):
-        return False
     log = instruments.sampler.log()
     hottest_s = max(start_s, now_s - TEMPERATURE_LOOK_BACK_S)
     looks = [look for look in log.looks if look.at_s >= hottest_s]
@@ -128,7 +135,21 @@ def _is_steady(loop: WindowLoop, instruments: Instruments, start_s: float, now_s
     judged = bool(seen_c) or not looks  # a recording may hold no temperature to wait for
     if judged and not temperature_is_steady([s for s, _ in seen_c], [c for _, c in seen_c]):
         return False
-    if log.trace is None:
+    return _is_even(loop, log.trace, start_s, now_s, LOOK_BACK_S)
+
+
+def _has_settled(loop: WindowLoop, instruments: Instruments, start_s: float, now_s: float) -> bool:
+    trace = instruments.sampler.log().trace
+    return _is_even(loop, trace, start_s, now_s, QUICK_LOOK_BACK_S)
+
+
+def _is_even(
+    loop: WindowLoop, trace: PowerTrace | None, start_s: float, now_s: float, back_s: float
+) -> bool:
+    """Whether unit times and power were steady of late."""
+    recent = [unit for unit in loop.units if unit.start_s >= now_s - back_s]
+    units = recent if len(recent) >= _FEWEST_UNITS else loop.units[-_FEWEST_UNITS:]
+    if not time_is_steady([unit.stop_s - unit.start_s for unit in units]) or trace is None:
         return False
-    stop_s = float(log.trace.t_s[-1])
-    return power_is_steady(log.trace, max(start_s, stop_s - LOOK_BACK_S), stop_s)
+    stop_s = float(trace.t_s[-1])
+    return power_is_steady(trace, max(start_s, stop_s - back_s), stop_s)

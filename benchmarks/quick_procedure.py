@@ -1,0 +1,217 @@
+"""What the quick pace costs and how true it is, beside the reference, on simulated GPUs.
+
+Usage: python benchmarks/quick_procedure.py [--every 4] [--only gemm]
+       python benchmarks/quick_procedure.py --device nvml     (a real GPU, at its own clocks)
+
+Both paces measure the same sweeps: clocks in random order, three blocks, boards that warm up and
+leak by temperature. Goals: 2 s a point of a steady load, root mean square of the difference in
+energy 0.7 %, regret of the clock with least EDP 0.3 % in the mean and 1 % at worst. On a real GPU
+each program is measured from rest, then several times right after itself.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from joulelab.bench import Bench
+from joulelab.core.configuration import Configuration
+from joulelab.core.measurement import Measurement
+from joulelab.core.plan import plan_sweep, sweep_points
+from joulelab.core.procedure import Pace, Procedure
+from joulelab.devices import DEVICES
+from joulelab.devices.base import Device
+from joulelab.devices.choice import find_visible
+from joulelab.devices.simulated import fleet
+from joulelab.guard import ObserveOnly
+from joulelab.workloads import WORKLOADS
+
+PROGRAMS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gemm", {"precision": "bf16"}),
+    ("gemm", {"precision": "fp32", "n": 4096}),
+    ("stream", {}),
+    ("vit", {"batch": 1}),
+    ("vit", {"batch": 64}),
+    ("bert", {"batch": 32}),
+    ("resnet50", {"batch": 32}),
+    ("lstm", {}),
+    ("llama", {"model": "tinyllama", "batch": 8, "new_tokens": 16}),
+    ("llama", {"model": "llama-2-7b", "batch": 1, "new_tokens": 16}),
+)
+PRODUCTS = ("h200_sxm", "a100_sxm")
+_FOLLOWING = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One phase of one program.
+
+    Attributes:
+        name: Which.
+        minutes: Time of the device for 110 clocks in three blocks, by pace.
+        differences: Relative difference in energy per unit of each clock.
+        regret: Of the quick pace's choice, by the reference's EDP.
+        again: Share of points that were measured again from rest.
+    """
+
+    name: str
+    minutes: tuple[float, float]
+    differences: np.ndarray
+    regret: float
+    again: float
+
+
+def main() -> None:
+    """Print one row per phase, and what the goals are about."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="simulated")
+    parser.add_argument("--every", type=int, default=4, help="take every so many-th clock")
+    parser.add_argument("--only", help="programs whose name has this in it")
+    asked = parser.parse_args()
+    programs = [one for one in PROGRAMS if asked.only is None or asked.only in one[0]]
+    if asked.device != "simulated":
+        return on_hardware(asked.device, programs)
+    cases = [
+        case
+        for product in PRODUCTS
+        for name, knobs in programs
+        for case in cases_of(product, name, knobs, asked.every)
+    ]
+    rms = np.sqrt(np.mean(np.concatenate([case.differences for case in cases]) ** 2))
+    regrets = [case.regret for case in cases]
+    print(
+        f"{len(cases)} phases: rms {rms:.2%}, regret {fmean(regrets):.2%} in the mean, "
+        f"{max(regrets):.2%} at worst"
+    )
+    return None
+
+
+def cases_of(product: str, name: str, knobs: dict[str, Any], every: int) -> Iterator[Case]:
+    """Measure a program at both paces, and yield its phases."""
+    label = " ".join((product, name, *map(str, knobs.values())))
+    whole, quick = (swept(product, name, knobs, every, pace) for pace in ("reference", "quick"))
+    for phase in whole.phases:
+        reference, found = whole.per_clock(phase), quick.per_clock(phase)
+        clocks = sorted(reference)
+        edp = {mhz: reference[mhz][0] * reference[mhz][1] for mhz in clocks}
+        chosen = min(clocks, key=lambda mhz: found[mhz][0] * found[mhz][1])
+        case = Case(
+            name=f"{label} {phase}",
+            minutes=(whole.minutes, quick.minutes),
+            differences=np.array([found[mhz][0] / reference[mhz][0] - 1 for mhz in clocks]),
+            regret=edp[chosen] / min(edp.values()) - 1,
+            again=quick.again,
+        )
+        print(
+            f"{case.name:46s} {case.minutes[0]:6.1f} -> {case.minutes[1]:5.1f} min "
+            f"{case.minutes[0] / case.minutes[1]:5.1f}x  rms "
+            f"{np.sqrt(np.mean(case.differences**2)):.2%} bias {case.differences.mean():+.2%} "
+            f"regret {case.regret:.2%} again {case.again:.0%}",
+            flush=True,
+        )
+        yield case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """A sweep at one pace.
+
+    Attributes:
+        found: Valid measurements.
+        minutes: Time of the device that 110 clocks in three blocks would take at that pace.
+        again: Share of points that were measured again from rest.
+    """
+
+    found: tuple[Measurement, ...]
+    minutes: float
+    again: float
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Phases in order."""
+        return tuple(dict.fromkeys(each.phase for each in self.found))
+
+    def per_clock(self, phase: str) -> dict[int, tuple[float, float]]:
+        """Return mean energy and time per unit of each clock, 0 for the driver's own."""
+        kept: dict[int, list[Measurement]] = {}
+        for each in self.found:
+            if each.phase == phase:
+                kept.setdefault(each.configuration.point.sm_clock_mhz or 0, []).append(each)
+        return {
+            mhz: (
+                fmean(one.energy_per_unit_j for one in ones),
+                fmean(one.time_per_unit_s for one in ones),
+            )
+            for mhz, ones in kept.items()
+        }
+
+
+def swept(product: str, name: str, knobs: dict[str, Any], every: int, pace: Pace) -> Swept:
+    """Sweep the clocks of a fresh board at a pace."""
+    settings = WORKLOADS[name].from_knobs(knobs).settings
+    with tempfile.TemporaryDirectory() as store:
+        (address,) = fleet(product, 1, store)
+        device = DEVICES[address.backend].open(address)
+        clocks_mhz = device.capabilities().sm_clocks_mhz
+        points = sweep_points(clocks_mhz, mode="dvfs", every=every)
+        configurations = [Configuration.of(name, settings, point) for point in points]
+        trials = plan_sweep("paces", configurations, repeats=3)
+        ends_s, found = [device.clock.now_s()], []
+        with Bench(device, procedure=Procedure(pace=pace)) as bench:
+            for trial in trials:
+                found += [record.measurement for record in bench.measure(trial)]
+                ends_s.append(device.clock.now_s())
+        device.close()
+    first_s, *others_s = np.diff(ends_s)
+    return Swept(
+        found=tuple(each for each in found if each.valid),
+        minutes=(first_s + 329 * fmean(others_s)) / 60,
+        again=sum(each.pace == "reference" for each in found[1:]) / len(found),
+    )
+
+
+def on_hardware(backend: str, programs: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Measure each program from rest and then right after itself, and call no setter."""
+    address = find_visible(backend, None)[0]
+    device = DEVICES[address.backend].open(address)
+    print(f"{device.identity().name} {device.identity().uuid}")
+    for name, knobs in programs:
+        measure_both(device, ObserveOnly(device, address), name, knobs)
+
+
+def measure_both(device: Device, control: Any, name: str, knobs: dict[str, Any]) -> None:
+    """Print what the quick pace costs of a program and how far it is from the reference."""
+    settings = WORKLOADS[name].from_knobs(knobs).settings
+    trials = plan_sweep("paces", [Configuration.of(name, settings)], repeats=1 + _FOLLOWING)
+    took_s, found = [], []
+    with Bench(device, control=control, procedure=Procedure(pace="quick")) as bench:
+        bench.prepared(trials[0].configuration)
+        for trial in trials:
+            start_s = device.clock.now_s()
+            found.append([record.measurement for record in bench.measure(trial)])
+            took_s.append(device.clock.now_s() - start_s)
+    for phase, first in enumerate(found[0]):
+        after = [each[phase] for each in found[1:]]
+        label = " ".join((name, *map(str, knobs.values()), first.phase))
+        if not (first.valid and all(each.valid for each in after)):
+            print(f"{label}: {[f.reason for each in (first, *after) for f in each.findings]}")
+            continue
+        off = [each.energy_per_unit_j / first.energy_per_unit_j - 1 for each in after]
+        again = sum(each.pace == "reference" for each in after)
+        warmer_c = (after[-1].observed.temperature_stop_c or 0) - (
+            first.observed.temperature_stop_c or 0
+        )
+        print(
+            f"{label:40s} {first.energy_per_unit_j:.5g} J/{first.unit}, {took_s[0]:5.1f} s -> "
+            f"{fmean(took_s[1:]):5.2f} s, mean {fmean(off):+.2%}, sd {np.std(off, ddof=1):.2%}, "
+            f"{warmer_c:+.0f} K, {again} of {_FOLLOWING} again from rest",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Which points may be measured quickly: those right after another point of the same program."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from joulelab.core.clock import Clock
+from joulelab.core.configuration import Configuration
+from joulelab.core.procedure import Procedure
+from joulelab.core.record import Record
+
+FOLLOWS_WITHIN_S = 2.0
+"""Longest rest after which a board still counts as warm; between two trials it is tenths."""
+
+
+class Following:
+    """Remembers what ran last on a board.
+
+    Args:
+        clock: The board's clock.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ran: Configuration | None = None
+        self._ended_s = 0.0
+
+    def procedures(self, asked: Configuration, procedure: Procedure) -> Iterator[Procedure]:
+        """Yield how to measure ``asked``, and then how to measure it again."""
+        if procedure.pace == "quick" and self._is_warm(asked):
+            yield procedure.following()
+        yield replace(procedure, pace="reference")
+
+    def ended(self, configuration: Configuration, records: Sequence[Record]) -> None:
+        """Note that ``configuration`` has just run, if it did."""
+        if all(record.measurement.windows for record in records):
+            self._ran, self._ended_s = configuration, self._clock.now_s()
+
+    def _is_warm(self, asked: Configuration) -> bool:
+        ran = self._ran
+        if ran is None or self._clock.now_s() - self._ended_s > FOLLOWS_WITHIN_S:
+            return False
+        return (ran.workload, ran.knobs) == (asked.workload, asked.knobs)
+
+
+def is_final(record: Record) -> bool:
+    """Whether a quick measurement need not be made again from rest."""
+    measurement = record.measurement
+    is_steady = measurement.observed.warmup_steady is not False
+    return (measurement.settled and is_steady) or not measurement.windows

@@ -1,0 +1,113 @@
+"""The quick pace: points right after another one of the same program."""
+
+import pytest
+
+from joulelab.bench import Bench
+from joulelab.core.configuration import Configuration
+from joulelab.core.point import OperatingPoint
+from joulelab.core.procedure import Procedure
+from joulelab.core.trial import Trial
+from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice, fleet
+from joulelab.sampling.following import FOLLOWS_WITHIN_S
+from joulelab.workloads import WORKLOADS
+
+QUICK = Procedure(pace="quick")
+
+
+@pytest.fixture
+def address(tmp_path):
+    (address,) = fleet("h200_sxm", 1, str(tmp_path))
+    return address
+
+
+@pytest.fixture
+def device(address):
+    device = SimulatedDevice.open(address)
+    yield device
+    device.close()
+
+
+@pytest.fixture
+def bench(device):
+    with Bench(device, procedure=QUICK) as bench:
+        yield bench
+
+
+def measure(bench, mhz=None, n=8192, **asked):
+    settings = WORKLOADS["gemm"].from_knobs({"n": n, **asked}).settings
+    configuration = Configuration.of("gemm", settings, OperatingPoint(sm_clock_mhz=mhz))
+    (record,) = bench.measure(Trial(study="s", name="t", configuration=configuration))
+    return record.measurement
+
+
+def test_the_first_point_of_a_program_is_measured_from_rest(bench):
+    first = measure(bench)
+
+    assert first.pace == "reference"
+    assert first.idle is not None
+
+
+def test_the_next_clock_takes_a_tenth_of_the_time_and_agrees_with_the_whole_procedure(
+    bench, device
+):
+    measure(bench)
+    start_s = device.clock.now_s()
+    quick = measure(bench, 1095)
+    took_s = device.clock.now_s() - start_s
+    start_s = device.clock.now_s()
+    (whole,) = bench.measure(
+        Trial(study="s", name="t", configuration=quick.configuration), procedure=Procedure()
+    )
+
+    assert quick.pace == "quick"
+    assert quick.valid
+    assert took_s < 3
+    assert device.clock.now_s() - start_s > 8 * took_s
+    assert quick.energy_per_unit_j == pytest.approx(whole.measurement.energy_per_unit_j, rel=0.01)
+
+
+def test_a_quick_point_claims_no_idle_power(bench):
+    measure(bench)
+    quick = measure(bench, 1095)
+
+    assert quick.idle is None
+    assert quick.dynamic_energy_per_unit_j is None
+
+
+def test_another_program_is_measured_from_rest(bench):
+    measure(bench)
+
+    assert measure(bench, n=4096).pace == "reference"
+
+
+def test_after_a_pause_the_board_is_measured_from_rest(bench, device):
+    measure(bench)
+    device.clock.sleep_s(FOLLOWS_WITHIN_S + 0.1)
+
+    assert measure(bench, 1095).pace == "reference"
+
+
+def test_a_quick_point_that_is_invalid_is_measured_again_from_rest(bench, address):
+    measure(bench)
+    DriverStore(address.store).state(address.uuid).inject(Fault(kind="foreign_process"))
+    again = measure(bench, 1095)
+
+    assert [finding.reason for finding in again.findings] == ["foreign_process"]
+    assert again.pace == "reference"
+
+
+def test_a_point_that_the_power_cap_holds_is_not_measured_again(bench):
+    """It lies in what was asked for: the whole procedure would find the same."""
+    measure(bench, precision="bf16")
+    capped = measure(bench, 1980, precision="bf16")
+
+    assert [finding.reason for finding in capped.findings] == ["power_capped"]
+    assert capped.pace == "quick"
+
+
+def test_long_units_are_run_three_times_before_they_are_measured(bench):
+    measure(bench, n=65536)
+    quick = measure(bench, 1095, n=65536)
+
+    assert quick.pace == "quick"
+    assert quick.observed.warmup_s > 3 * quick.time_per_unit_s
