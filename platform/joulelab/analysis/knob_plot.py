@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from joulelab.analysis.compared import Figures
-from joulelab.analysis.figure_file import headed_figure, headline
-from joulelab.analysis.knob_findings import crossover, losses
-from joulelab.analysis.knob_study import KnobPhase, KnobRow, Panel
+from joulelab.analysis.knob_grid import Panel
+from joulelab.analysis.knob_study import KnobPhase, KnobRow
+from joulelab.analysis.knob_wording import crossover, losses
 from joulelab.analysis.labels import Label, joined, write_at_ends, write_labels
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.style import (
@@ -27,6 +27,8 @@ from joulelab.analysis.style import (
     Dot,
     draw_dots,
     fit_axis,
+    headed_figure,
+    headline,
     in_style,
     is_wide,
     note,

@@ -3,16 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from joulelab.analysis.figure_file import panel_figure
-from joulelab.analysis.knob_findings import Measured, equals, losses, winners
-from joulelab.analysis.knob_log import KnobLog
+from joulelab.analysis.knob_grid import KnobLog, Panel
 from joulelab.analysis.knob_plot import caption, draw_panel, knob_figure
-from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow, Panel
-from joulelab.analysis.knob_wording import sentence
+from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
+from joulelab.analysis.knob_wording import Measured, equals, losses, sentence, winners
 from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.methods import grid_paragraph
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, quantity, uncertain
 from joulelab.analysis.study_report import Section, StudyReport
+from joulelab.analysis.style import panel_figure
 from joulelab.analysis.table import Columns, Frame, frame, interval_columns, plus_minus
 from joulelab.core.additive import Interval
 from joulelab.core.measurement import Measurement

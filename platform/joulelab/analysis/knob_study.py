@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import hypot
-from typing import Literal
 
 from joulelab.analysis.compared import (
     Exclusion,
@@ -26,10 +25,6 @@ from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Measurement
 from joulelab.core.quality import Quality
 from joulelab.errors import ConfigError
-
-Panel = Literal["energy", "time", "throughput", "trade", "quality"]
-"""A column of a study's plot: a quantity over the last knob, energy against throughput, or quality
-against energy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from operator import attrgetter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from joulelab.analysis.figure_file import headed_figure, headline
 from joulelab.analysis.labels import Label, joined, write_labels
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.style import (
@@ -24,6 +23,8 @@ from joulelab.analysis.style import (
     MUTED,
     Dot,
     draw_dots,
+    headed_figure,
+    headline,
     in_style,
     note,
     tidy,

@@ -58,7 +58,9 @@ def draw_front(figure: Figure, result: SearchResult, *, upright: bool = False) -
     paint = _quality_paint(panels, dots) if result.has_quality else None
     for axes, (title, some) in zip(panels, shown, strict=True):
         tidy(axes, title, *units)
-        _set_axes(axes, some)
+        xs, ys = [dot.x for dot in some], [dot.y for dot in some]
+        fit_axis(axes, "x", xs, has_log=is_wide(xs), below=0.06, above=0.12)
+        fit_axis(axes, "y", ys, has_log=is_wide(ys), below=0.1, above=0.08)
         _draw_panel(axes, result, some, paint, has_names=axes is panels[-1])
 
 
@@ -124,12 +126,6 @@ def _dots(result: SearchResult) -> tuple[list[_Dot], str, str]:
         for row, figures in found
     ]
     return dots, time_prefix, energy_prefix
-
-
-def _set_axes(axes: Axes, dots: Sequence[_Dot]) -> None:
-    xs, ys = [dot.x for dot in dots], [dot.y for dot in dots]
-    fit_axis(axes, "x", xs, has_log=is_wide(xs), below=0.06, above=0.12)
-    fit_axis(axes, "y", ys, has_log=is_wide(ys), below=0.1, above=0.08)
 
 
 def _lines(front: Sequence[_Dot], *, has_quality: bool) -> list[list[_Dot]]:

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from joulelab.analysis.figure_file import PAGE_IN, headed_figure, headline
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.search_front_panel import draw_front
 from joulelab.analysis.search_result import SearchResult
@@ -21,7 +20,10 @@ from joulelab.analysis.style import (
     CURVE,
     INK,
     MUTED,
+    PAGE_IN,
     fit_axis,
+    headed_figure,
+    headline,
     in_style,
     note,
     tidy,

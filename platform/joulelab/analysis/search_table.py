@@ -9,13 +9,7 @@ from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import objective_name
-from joulelab.analysis.table import (
-    Columns,
-    Frame,
-    frame,
-    interval_columns,
-    plus_minus,
-)
+from joulelab.analysis.table import Columns, Frame, frame, interval_columns, plus_minus
 from joulelab.analysis.wording import replay_words
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from joulelab.analysis.course_plot import courses_figure
-from joulelab.analysis.figure_file import panel_figure
 from joulelab.analysis.methods import methods_paragraph
 from joulelab.analysis.plots import can_plot, phase_figure, phase_panels
 from joulelab.analysis.study_report import Section, StudyReport
+from joulelab.analysis.style import panel_figure
 from joulelab.analysis.sweep import PhaseResult, SweepResult
 from joulelab.analysis.sweep_table import reported_table, sweep_frame, sweep_listing
 from joulelab.analysis.table import Columns, numbers_at

@@ -15,14 +15,19 @@ from rich.text import Text
 
 from joulelab.analysis.quantities import PLUS_MINUS, brief, uncertain
 from joulelab.analysis.table import numbers, quiet_table, words
-from joulelab.cli.program_options import ClockOptions, check_places, parse_before_dashes
+from joulelab.cli.program_options import (
+    ClockOptions,
+    check_places,
+    parse_before_dashes,
+    write_result,
+)
 from joulelab.cli.run_report import (
+    as_json,
     clock_params,
     conduct_lines,
     cpu_line,
     gpu_table,
     log_result,
-    write_json,
 )
 from joulelab.cli.selection import find_addresses
 from joulelab.core.device import DeviceAddress
@@ -137,7 +142,7 @@ class BenchServer(ClockOptions):
     def _print(self, use: ServerUse) -> None:
         print_server_use(use)
         if self.json is not None:
-            write_json(use, self.json)
+            write_result(as_json(use), self.json)
         if self.mlflow is not None:
             load = use.load
             params = {

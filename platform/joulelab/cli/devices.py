@@ -14,12 +14,7 @@ from rich.text import Text
 
 from joulelab.cli.estimator.processors import Processors
 from joulelab.cli.selection import find_addresses, open_device
-from joulelab.core.device import (
-    Capabilities,
-    DeviceAddress,
-    DeviceIdentity,
-    DeviceState,
-)
+from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity, DeviceState
 from joulelab.devices.base import Device
 from joulelab.errors import MeasurementError
 from joulelab.sampling.calibration import (

@@ -11,8 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.cli.power_model_table import OfTable
-from joulelab.cli.power_models import MOST_LEVEL
+from joulelab.cli.power_models import MOST_LEVEL, OfTable
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_MHZ, MOST_S, check_positive, check_range
 from joulelab.errors import ConfigError

@@ -16,9 +16,20 @@ from joulelab.analysis.estimates.kernels import event_table, group_table
 from joulelab.analysis.estimates.overview import answers, contrast_table, overview, ranked
 from joulelab.analysis.estimates.wording import cell_name
 from joulelab.analysis.table import check_target
-from joulelab.cli.estimator.bounds import Limits, check_limits, keeping, missed
 from joulelab.cli.terminal import Printing, progress, terminal
-from joulelab.cli.words import Formats, KnobWords, Names, Numbers, knob_values, names, numbers
+from joulelab.cli.words import (
+    Formats,
+    KnobWords,
+    Limits,
+    Names,
+    Numbers,
+    check_limits,
+    keeping,
+    knob_values,
+    missed,
+    names,
+    numbers,
+)
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.api import matrix, with_opportunities
@@ -198,8 +209,7 @@ class Compare(Estimate):
     @override
     def shown(self, cells: Sequence[Cell]) -> Iterator[RenderableType]:
         yield from Estimate.shown(self, cells)
-        table = contrast_table(cells)
-        if table is not None:
+        if (table := contrast_table(cells)) is not None:
             yield table
 
 
@@ -238,7 +248,6 @@ class EstimateCpu(FamilyEstimate):
     """
 
     family: ClassVar[Family] = "cpu"
-
     device: Names = "xeon_8490h"
 
 
@@ -254,7 +263,6 @@ class EstimateGpu(FamilyEstimate):
     """
 
     family: ClassVar[Family] = "gpu"
-
     device: Names = "h200_sxm"
 
 
@@ -270,7 +278,6 @@ class EstimateTpu(FamilyEstimate):
     """
 
     family: ClassVar[Family] = "tpu"
-
     device: Names = "tpu_v4"
 
 
@@ -286,5 +293,4 @@ class EstimateKpu(FamilyEstimate):
     """
 
     family: ClassVar[Family] = "kpu"
-
     device: Names = "kpu_t256"
