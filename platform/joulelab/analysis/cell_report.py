@@ -11,17 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from rich.table import Column, Table
 
-from joulelab.analysis.baseline import (
-    BaselineRow,
-    baseline_frame,
-    baseline_rows,
-    baseline_table,
-    cost,
-    rounded,
-    row_name,
-    varying_knobs,
-    well_known,
-)
+from joulelab.analysis import baseline
 from joulelab.analysis.knob_grid import Panel
 from joulelab.analysis.knob_report import knob_sections
 from joulelab.analysis.knob_study import KnobPhase, analyse_knobs
@@ -39,18 +29,18 @@ BASELINE_TABLE, BASELINE_PLOT = "baseline.csv", "baseline"
 
 def baseline_report(measurements: Sequence[Measurement], header: StudyHeader | None) -> StudyReport:
     """Put a baseline into words, a table and a picture."""
-    rows = baseline_rows(measurements)
+    rows = baseline.baseline_rows(measurements)
     valid = [row for row in rows if row.power_w is not None]
-    named = [row_name(row, varying_knobs(rows, row.workload)) for row in rows]
-    costs = [cost(row) or "no valid measurement" for row in rows]
+    named = [baseline.row_name(row, baseline.varying_knobs(rows, row.workload)) for row in rows]
+    costs = [baseline.cost(row) or "no valid measurement" for row in rows]
     answer = "\n".join(f"{name}: {each}" for name, each in zip(named, costs, strict=True))
     return StudyReport(
         title=answer,
         answer=Answer(note=answer),
         table=BASELINE_TABLE,
-        frame=baseline_frame(rows),
+        frame=baseline.baseline_frame(rows),
         figures={BASELINE_PLOT: partial(baseline_figure, valid)} if valid else {},
-        overview=baseline_table(rows),
+        overview=baseline.baseline_table(rows),
         measurements=measurements,
         header=header,
     )
@@ -119,10 +109,10 @@ def _cells(row: MatrixRow) -> tuple[str, ...]:
         return (*named, f"[red]{row.outcome}[/]: {row.reason[:160]}", "", "", "", "")
     return (
         *named,
-        well_known(seen.energy_per_unit_j, seen.energy_per_unit_u_j, f"J/{seen.unit}"),
-        well_known(seen.time_per_unit_s, seen.time_per_unit_u_s, "s"),
-        rounded(seen.power_w),
-        rounded(seen.sm_clock_mhz),
+        baseline.well_known(seen.energy_per_unit_j, seen.energy_per_unit_u_j, f"J/{seen.unit}"),
+        baseline.well_known(seen.time_per_unit_s, seen.time_per_unit_u_s, "s"),
+        baseline.rounded(seen.power_w),
+        baseline.rounded(seen.sm_clock_mhz),
         "cap" if row.is_capped else "",
     )
 
@@ -130,7 +120,6 @@ def _cells(row: MatrixRow) -> tuple[str, ...]:
 def _analysed(
     matrix: Matrix, measurements: Sequence[Measurement]
 ) -> tuple[list[KnobPhase], list[str]]:
-    """Compare the formats of every variant of which something was measured."""
     known = {measurement.configuration for measurement in measurements}
     phases: list[KnobPhase] = []
     sentences: list[str] = []
@@ -247,7 +236,7 @@ def _energy_j(row: MatrixRow | None) -> float | None:
     return None if row is None or row.seen is None else row.seen.energy_per_unit_j
 
 
-def baseline_figure(rows: Sequence[BaselineRow]) -> Figure:
+def baseline_figure(rows: Sequence[baseline.BaselineRow]) -> Figure:
     """Draw power under load and at rest of rows that have valid measurements."""
     figure = Figure(figsize=(9, 1.2 + 0.28 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
@@ -263,8 +252,8 @@ def baseline_figure(rows: Sequence[BaselineRow]) -> Figure:
     axes.errorbar(powers_w, places, xerr=expanded_w, fmt="none", ecolor=INK, elinewidth=0.9)
     for place, row in enumerate(rows):
         at = powers_w[place] + expanded_w[place], place
-        note(axes, cost(row), at, (6, 0), size=8, va="center")
-    names = [row_name(row, varying_knobs(rows, row.workload)) for row in rows]
+        note(axes, baseline.cost(row), at, (6, 0), size=8, va="center")
+    names = [baseline.row_name(row, baseline.varying_knobs(rows, row.workload)) for row in rows]
     axes.set_yticks(places, names, color=INK)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(0, 1.75 * max(powers_w))

@@ -72,7 +72,6 @@ def knob_sections(
 
 
 def _summary(phase: KnobPhase) -> list[tuple[str, float]]:
-    """List what the reference and the least energy are, under the names of the vocabulary."""
     least = min(phase.measured, key=lambda m: m[1].energy_per_unit_j, default=None)
     first = next((m for m in phase.measured if m[0].case.label == phase.reference), None)
     return [
@@ -115,7 +114,6 @@ def knob_listing(phase: KnobPhase) -> Listing[KnobRow, Measured]:
 
 
 def _legend(phase: KnobPhase) -> list[str]:
-    """Say what the marks and columns mean, and why rows have no figures."""
     at = f" at its {phase.axes[-1].title}" if len(phase.curves) > 1 else ""
     lines = [
         f"* least energy{at}   = statistically indistinguishable from it ({phase.level:.0%})"
@@ -220,6 +218,5 @@ def _metrics(phase: KnobPhase) -> list[str]:
 
 
 def _reasons(phase: KnobPhase) -> dict[str, int]:
-    """Number the reasons for which rows have no figures."""
     found = dict.fromkeys(row.reason for row in phase.rows if row.figures is None)
     return {reason: number for number, reason in enumerate(found, 1)}

@@ -156,7 +156,6 @@ def _pm(value: float, u: float) -> str:
 
 
 def _cost(ratio: Interval | None, *, is_one: bool) -> str:
-    """Write a cost as a percentage of the baseline's."""
     if ratio is None:
         return "no bound"
     return "100" if is_one else _pm(100 * ratio.value, 100 * ratio.half_width)

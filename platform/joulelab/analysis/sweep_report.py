@@ -92,7 +92,6 @@ def _section(
 def _trials(
     phase: PhaseResult, measurements: Sequence[Measurement]
 ) -> list[tuple[str, Measurement]]:
-    """Name a trial at the driver's default and one at the best point."""
     wanted = [row for row, _ in phase.measured if row.point.is_default]
     wanted += [row for row, _ in phase.measured if row.is_recommended]
     trials = {row.point.label: point_name(row.point) for row in wanted}
@@ -118,7 +117,6 @@ def _caption(phase: PhaseResult) -> str:
 
 
 def _summary(prefix: str, phase: PhaseResult) -> list[tuple[str, float]]:
-    """List what a phase recommends and what it found lowest, under the vocabulary's names."""
     if phase.best is None or phase.least is None:
         return []
     return [

@@ -186,7 +186,6 @@ def _cost(share: Share, objective: Objective) -> float:
 
 
 def _shares(found: Attribution, phase: str) -> dict[str, Share]:
-    """Return the components that take time and energy, and the whole."""
     one = found.phase(phase)
     whole = Share(name=WHOLE, energy_j=one.energy_j, energy_u_j=one.energy_u_j, time_s=one.time_s)
     parts = [share for share in one.by_component if share.name != UNEXPLAINED]

@@ -83,7 +83,6 @@ class OfTable:
 
 
 def _noted(runs: Runs) -> Runs:
-    """Say what was left out of the table."""
     if runs.left_out:
         number = sum(runs.left_out.values())
         print(f"{number} runs are left out: {explained(runs.left_out)}.", file=sys.stderr)
@@ -115,12 +114,7 @@ class Train(OfTable, Printing):
     seed: int = 0
 
     def run(self) -> int:
-        """Fit, write and print.
-
-        Raises:
-            UnknownNameError: If there is no such model.
-            ConfigError: If the table does not suffice.
-        """
+        """Fit, write and print."""
         check_range("--seed", self.seed, 0, MOST_SEED)
         model = OperatingModel(
             power=POWER_MODELS[self.power]("power_w", seed=self.seed),
@@ -164,12 +158,7 @@ class Evaluate(OfTable, Printing):
     level: float = 0.0
 
     def run(self) -> int:
-        """Score and print; 1 if no model could learn from the table.
-
-        Raises:
-            UnknownNameError: If there is no such model or split.
-            ConfigError: If the table cannot be read.
-        """
+        """Score and print; 1 if no model could learn from the table."""
         check_range("--probe", self.probe, 0.01, 2)
         check_range("--level", self.level, 0, MOST_LEVEL)
         runs = self.learnable()
@@ -276,12 +265,7 @@ class Register(Registration, OfTable):
     scored: bool = False
 
     def run(self) -> int:
-        """Register and print.
-
-        Raises:
-            ConfigError: If the folder holds no model.
-            TrackingError: If the store cannot be written.
-        """
+        """Register and print."""
         from joulelab.tracking.mlflow_models import register_model
 
         model, runs = load_operating_model(self.model), self.read()

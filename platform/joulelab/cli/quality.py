@@ -151,7 +151,6 @@ def parse(arguments: Sequence[str]) -> Quality[Any]:
 
 
 def _cost(bench: Bench, configuration: Configuration) -> tuple[Record, ...] | str:
-    """Measure a configuration, or say why it cannot be."""
     name = configuration.config_hash
     try:
         return bench.measure(Trial(study="quality", name=name, configuration=configuration))

@@ -160,7 +160,6 @@ def _drawn(gpus: Sequence[GpuUse]) -> str:
 
 
 def _lines(use: ProgramUse) -> list[str]:
-    """Say what the table does not."""
     lines = [f"No energy: {use.reason}"] if use.reason else []
     lines.append(cpu_line(use.cpu))
     lines += conduct_lines(use)

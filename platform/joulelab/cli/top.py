@@ -166,7 +166,6 @@ class Top(LiveOptions):
         return 0
 
     def _views(self, session: LiveSession) -> Iterator[LiveView]:
-        """Look every interval, without end."""
         while True:
             started_s = time.monotonic()
             yield session.look()

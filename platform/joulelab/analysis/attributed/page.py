@@ -10,18 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from joulelab.analysis.attributed.table import (
-    OUTSIDE,
-    answer,
-    closure_words,
-    component_table,
-    content,
-    frame,
-    kernel_table,
-    layer_table,
-    method_words,
-    notes,
-)
+from joulelab.analysis.attributed import table
 from joulelab.analysis.page import render
 from joulelab.analysis.quantities import brief, si_scale
 from joulelab.analysis.style import CAPPED, GRID, INK, MUTED, in_style, note, themed_svg, tidy
@@ -37,20 +26,20 @@ def page(found: Attribution) -> str:
     return render(
         "attributed/page.html.j2",
         title=f"{found.program}: where the joules go",
-        answers=[answer(found, phase) for phase in found.phases],
-        method=method_words(found),
-        notes=notes(found),
+        answers=[table.answer(found, phase) for phase in found.phases],
+        method=table.method_words(found),
+        notes=table.notes(found),
         has_supposed=any(share.is_supposed for one in found.phases for share in one.by_kernel),
         sections=[
             {
                 "name": phase.phase,
-                "closure": closure_words(phase),
+                "closure": table.closure_words(phase),
                 "is_reconciled": phase.is_reconciled,
                 "icicle": themed_svg(icicle_figure(phase), f"i{number}-"),
-                "components": component_table(phase),
+                "components": table.component_table(phase),
                 "depth": themed_svg(depth_figure(phase), f"d{number}-"),
-                "layers": layer_table(phase),
-                "kernels": kernel_table(phase),
+                "layers": table.layer_table(phase),
+                "kernels": table.kernel_table(phase),
                 "num_kernels": len(phase.by_kernel),
             }
             for number, phase in enumerate(found.phases)
@@ -70,8 +59,8 @@ def write_all(found: Attribution, folder: Path) -> tuple[Path, Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = tuple(folder / f"attribution.{kind}" for kind in ("html", "csv", "json"))
     write_whole(paths[0], page(found).encode())
-    frame(found).write(paths[1])
-    write_whole(paths[2], (json.dumps(content(found), indent=1) + "\n").encode())
+    table.frame(found).write(paths[1])
+    write_whole(paths[2], (json.dumps(table.content(found), indent=1) + "\n").encode())
     return paths[0], paths[1], paths[2]
 
 
@@ -245,4 +234,4 @@ def _name_layers(axes: Axes, order: Sequence[str]) -> None:
     names = [order[place].rpartition(".")[2] if order[place] else "-" for place in places]
     axes.set_xticks(places, names)
     if "" in order:
-        note(axes, f"- {OUTSIDE}", (0.0, 1.0), (90, 5), xycoords="axes fraction", color=MUTED)
+        note(axes, f"- {table.OUTSIDE}", (0.0, 1.0), (90, 5), xycoords="axes fraction", color=MUTED)

@@ -6,36 +6,14 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from joulelab.analysis import style
+from joulelab.analysis.estimates import wording
 from joulelab.analysis.estimates.detail import coarse
 from joulelab.analysis.estimates.kernels import count_words, event_lines, kappa_words, main_memory_b
 from joulelab.analysis.estimates.overview import PAGE_FIGURES, answers, overview_table
 from joulelab.analysis.estimates.roofline import BOUND_INKS, dots, roofline_figure
-from joulelab.analysis.estimates.wording import (
-    bound_words,
-    cell_name,
-    change_words,
-    device_words,
-    headline,
-    last_phase,
-    memory_words,
-    phase_facts,
-    setting_words,
-    trust_sentences,
-)
 from joulelab.analysis.page import render
 from joulelab.analysis.quantities import brief, si_scale
-from joulelab.analysis.style import (
-    BEST,
-    CAPPED,
-    CURVE,
-    EQUAL,
-    INK,
-    MUTED,
-    in_style,
-    note,
-    themed_svg,
-    tidy,
-)
 from joulelab.estimator.estimate import (
     EnergySplit,
     Estimate,
@@ -58,10 +36,10 @@ def page(cells: Sequence[Cell]) -> str:
     return render(
         "estimates/page.html.j2",
         title=f"{title}: estimate",
-        answers=answers(cells) or [headline(cell) for cell in cells[:1]],
+        answers=answers(cells) or [wording.headline(cell) for cell in cells[:1]],
         overview=overview_table(cells, figures=PAGE_FIGURES),
-        comparison=themed_svg(comparison_figure(together), "c-") if together else None,
-        refused=[headline(cell) for cell in cells if cell.estimate is None],
+        comparison=style.themed_svg(comparison_figure(together), "c-") if together else None,
+        refused=[wording.headline(cell) for cell in cells if cell.estimate is None],
         sections=[
             _section(cell, estimate, f"s{i}-")
             for i, (cell, estimate) in enumerate(answered[:MAX_SECTIONS])
@@ -70,21 +48,21 @@ def page(cells: Sequence[Cell]) -> str:
         max_groups=MAX_GROUPS,
         sources={cell.processor.key: cell.processor for cell in cells},
         origin=f"joulelab {joulelab_version()}, commit {git_sha() or 'unknown'}",
-        bound_words=bound_words,
+        bound_words=wording.bound_words,
         count_words=count_words,
     )
 
 
 def _section(cell: Cell, estimate: Estimate, prefix: str) -> dict[str, Any]:
     return {
-        "name": f"{cell.model} on {device_words(cell)}, {setting_words(cell)}",
-        "headline": headline(cell),
+        "name": f"{cell.model} on {wording.device_words(cell)}, {wording.setting_words(cell)}",
+        "headline": wording.headline(cell),
         "phases": [_phase(cell, phase, f"{prefix}{i}-") for i, phase in enumerate(estimate.phases)],
-        "memory": themed_svg(timeline_figure(estimate), f"{prefix}m-"),
-        "memory_words": [f"{p.phase}: {memory_words(p.memory)}." for p in estimate.phases],
+        "memory": style.themed_svg(timeline_figure(estimate), f"{prefix}m-"),
+        "memory_words": [f"{p.phase}: {wording.memory_words(p.memory)}." for p in estimate.phases],
         "fits": estimate.fits,
-        "opportunities": [(one, *change_words(one)) for one in cell.opportunities],
-        "trust": trust_sentences(estimate),
+        "opportunities": [(one, *wording.change_words(one)) for one in cell.opportunities],
+        "trust": wording.trust_sentences(estimate),
     }
 
 
@@ -93,16 +71,20 @@ def _phase(cell: Cell, phase: PhaseEstimate, prefix: str) -> dict[str, Any]:
     roofline = roofline_figure(phase, cell.processor) if dots(phase) else None
     return {
         "phase": phase,
-        "facts": {} if cell.estimate is None else phase_facts(phase, cell.estimate),
-        "roofline": roofline and themed_svg(roofline, f"{prefix}r-"),
-        "stack": themed_svg(stack_figure(phase), f"{prefix}e-") if phase.groups else None,
+        "facts": {} if cell.estimate is None else wording.phase_facts(phase, cell.estimate),
+        "roofline": roofline and style.themed_svg(roofline, f"{prefix}r-"),
+        "stack": style.themed_svg(stack_figure(phase), f"{prefix}e-") if phase.groups else None,
         "groups": [(group, main_memory_b(group)) for group in ordered[:MAX_GROUPS]],
         "events": event_lines(phase.events),
         "kappa": kappa_words(phase.events),
     }
 
 
-COMPONENT_INKS: Mapping[str, str] = {"compute": CURVE, "memory": EQUAL, "static": CAPPED}
+COMPONENT_INKS: Mapping[str, str] = {
+    "compute": style.CURVE,
+    "memory": style.EQUAL,
+    "static": style.CAPPED,
+}
 MAX_BARS = 40
 MAX_PARTS = 22
 OUTSIDE = "outside of modules"
@@ -119,25 +101,25 @@ def comparable(cells: Sequence[Cell]) -> list[Cell]:
     return answered[:MAX_BARS] if len(answered) > 1 and len(units) == 1 else []
 
 
-@in_style
+@style.in_style
 def comparison_figure(cells: Sequence[Cell]) -> Figure:
     """Draw energy and time per unit of the last phase's work of :func:`comparable` cells."""
     unit = cells[0].estimate.unit if cells[0].estimate else ""
     energies: list[Bar] = []
     times: list[Bar] = []
-    for phase in map(last_phase, cells):
+    for phase in map(wording.last_phase, cells):
         energy_j, time_s = phase.energy_per_unit_j, phase.time_per_unit_s
         bounds = {str(bound): share for bound, share in phase.bound_shares.items()}
         shares = phase.energy.shares
         energies.append((energy_j, shares, brief(energy_j, "J")))
         times.append((time_s, bounds, brief(time_s, "s")))
-    figure, (left, right) = _rows([cell_name(cell, cells) for cell in cells], num_panels=2)
+    figure, (left, right) = _rows([wording.cell_name(cell, cells) for cell in cells], num_panels=2)
     _stack(left, ("Energy", f"J/{unit}"), energies, COMPONENT_INKS)
     _stack(right, ("Time", f"s/{unit}"), times, {str(b): ink for b, ink in BOUND_INKS.items()})
     return figure
 
 
-@in_style
+@style.in_style
 def stack_figure(phase: PhaseEstimate) -> Figure:
     """Draw the energy of each part of ``phase`` as a stack of its components."""
     found = parts(phase)
@@ -196,7 +178,7 @@ def _rows(names: Sequence[str], *, num_panels: int = 1) -> tuple[Figure, list[Ax
     high = 0.6 / figure.get_figheight()
     room = min(0.3, 0.03 + 0.0068 * max(map(len, names)))
     figure.subplots_adjust(left=room, right=0.97, top=1 - 1.3 * high, bottom=high, wspace=0.08)
-    panels[0].set_yticks(range(len(names)), names, color=INK)
+    panels[0].set_yticks(range(len(names)), names, color=style.INK)
     panels[0].set_ylim(len(names) - 0.5, -0.5)
     return figure, panels
 
@@ -206,7 +188,7 @@ def _stack(
 ) -> None:
     """Draw ``bars`` in the rows of ``axes``; ``title`` holds its unit too."""
     factor, prefix = si_scale([max(total for total, _, _ in bars)])
-    tidy(axes, title[0], "", f"{prefix}{title[1]}")
+    style.tidy(axes, title[0], "", f"{prefix}{title[1]}")
     rows, ends = range(len(bars)), [0.0] * len(bars)
     for name, ink in inks.items():
         values = [total * shares.get(name, 0.0) * factor for total, shares, _ in bars]
@@ -214,14 +196,14 @@ def _stack(
             axes.barh(rows, values, left=ends, color=ink, height=0.7, label=name)
         ends = [a + b for a, b in zip(ends, values, strict=True)]
     for row, (_, _, text) in enumerate(bars):
-        note(axes, text, (ends[row], row), (4, 0), size=8, va="center")
+        style.note(axes, text, (ends[row], row), (4, 0), size=8, va="center")
     axes.set_xlim(0, 1.2 * max(ends))
     axes.grid(visible=False, axis="y")
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, handlelength=1.0,
                 handletextpad=0.5, columnspacing=1.0)  # fmt: skip
 
 
-@in_style
+@style.in_style
 def timeline_figure(estimate: Estimate) -> Figure:
     """Draw the memory of every phase of ``estimate`` side by side."""
     phases = estimate.phases
@@ -253,34 +235,35 @@ def _held_b(memory: MemoryEstimate) -> dict[str, float]:
 def _draw(axes: Axes, phase: PhaseEstimate) -> None:
     memory = phase.memory
     factor, prefix = si_scale([memory.peak_b])
-    tidy(axes, f"Memory of {phase.phase}", f"{prefix}B", "operators, in order")
+    style.tidy(axes, f"Memory of {phase.phase}", f"{prefix}B", "operators, in order")
     timeline_b = coarse(memory.timeline_b)
     steps = [
         i * len(memory.timeline_b) / max(len(timeline_b), 1) for i in range(len(timeline_b) + 1)
     ]
     base = 0.0
-    for (name, part_b), ink in zip(_held_b(memory).items(), (CURVE, EQUAL, MUTED), strict=False):
+    for (name, part_b), ink in zip(
+        _held_b(memory).items(), (style.CURVE, style.EQUAL, style.MUTED), strict=False
+    ):
         axes.fill_between(steps, base * factor, (base + part_b) * factor, color=ink, alpha=0.75,
                           linewidth=0, label=name)  # fmt: skip
         base += part_b
     tops = [max(value, base) * factor for value in timeline_b]
     tops = [*tops, *tops[-1:]]
     if tops:
-        axes.fill_between(steps, base * factor, tops, step="post", color=CAPPED, alpha=0.75,
+        axes.fill_between(steps, base * factor, tops, step="post", color=style.CAPPED, alpha=0.75,
                           linewidth=0, label="activations and gradients")  # fmt: skip
     _mark(axes, memory, factor)
     axes.set_xlim(0, max(len(memory.timeline_b), 1))
 
 
 def _mark(axes: Axes, memory: MemoryEstimate, factor: float) -> None:
-    """Draw the peak, and the capacity where it is near."""
     peak, capacity = memory.peak_b * factor, memory.capacity_b * factor
     near = capacity < _NEAR * peak
     axes.set_ylim(0, 1.18 * (max(peak, capacity) if near else peak))
-    axes.axhline(peak, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    axes.axhline(peak, color=style.MUTED, linewidth=1, linestyle=(0, (4, 3)))
     text, at = f"peak, with workspace {brief(memory.peak_b, 'B')}", ("axes fraction", "data")
-    note(axes, text, (1, peak), (-4, 3), size=8, ha="right", xycoords=at)
+    style.note(axes, text, (1, peak), (-4, 3), size=8, ha="right", xycoords=at)
     if near:
-        axes.axhline(capacity, color=BEST, linewidth=1.4)
+        axes.axhline(capacity, color=style.BEST, linewidth=1.4)
         text = f"the device has {brief(memory.capacity_b, 'B')}"
-        note(axes, text, (0, capacity), (4, 3), size=8, color=BEST, xycoords=at)
+        style.note(axes, text, (0, capacity), (4, 3), size=8, color=style.BEST, xycoords=at)

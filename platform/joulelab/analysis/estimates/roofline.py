@@ -189,7 +189,6 @@ def _number(axes: Axes, named: Sequence[Dot]) -> None:
 
 
 def _place(axes: Axes, dot: Dot) -> tuple[float, float]:
-    """Return where ``dot`` is, in pixels."""
     x, y = axes.transData.transform((dot.flop_per_b, dot.flop_per_s))
     return float(x), float(y)
 
