@@ -20,8 +20,7 @@ from rich.table import Table
 from simulation_error import Cell, Comparison, simulate
 
 from joulelab.analysis.compared import Figures
-from joulelab.analysis.knob_grid import Case
-from joulelab.analysis.knob_log import LOG, read_knob_log
+from joulelab.analysis.knob_grid import LOG, Case, read_knob_log
 from joulelab.analysis.knob_study import KnobPhase, analyse_knobs
 from joulelab.errors import ConfigError
 from joulelab.hardware.catalogue import spec_for

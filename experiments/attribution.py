@@ -20,9 +20,9 @@ from typing import Annotated, Generic, TypeVar
 import tyro
 
 import joulelab
-from joulelab.analysis.attributed.files import deliver, write_all
+from joulelab.analysis.attributed.page import deliver, write_all
 from joulelab.attribution.session import Asked
-from joulelab.cli.workload_choice import parse_with_workload
+from joulelab.cli.study import parse_with_workload
 from joulelab.workloads.llama import LlamaSettings
 from joulelab_actors.laboratory import Laboratory
 

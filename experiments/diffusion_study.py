@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from joulelab.analysis.knob_grid import Axis
-from joulelab.analysis.knob_log import KnobStudy, scored
-from joulelab.cli.workload_choice import parse_with_workload
+from joulelab.analysis.knob_grid import Axis, KnobStudy, scored
+from joulelab.cli.study import parse_with_workload
 from joulelab.workloads.diffusion_settings import DiffusionSettings
 from joulelab_actors.knob_study import KnobOptions
 

@@ -26,7 +26,7 @@ import tyro
 
 import joulelab
 from joulelab.analysis.conclude import report_of
-from joulelab.cli.workload_choice import parse_with_workload
+from joulelab.cli.study import parse_with_workload
 from joulelab.core.plan import SweepMode
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads.llama import LlamaSettings

@@ -26,7 +26,7 @@ import tyro
 import joulelab
 from joulelab.analysis.conclude import report_of
 from joulelab.cli.search_options import Axes, Limits
-from joulelab.cli.workload_choice import parse_with_workload
+from joulelab.cli.study import parse_with_workload
 from joulelab.objectives import without_quality
 from joulelab.study.budget import Budget
 from joulelab.tracking.store import ResultStore

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from joulelab.analysis.knob_grid import Axis
-from joulelab.analysis.knob_log import KnobStudy
-from joulelab.cli.workload_choice import parse_with_workload
+from joulelab.analysis.knob_grid import Axis, KnobStudy
+from joulelab.cli.study import parse_with_workload
 from joulelab.workloads.llama import GEOMETRIES, LlamaSettings, num_parameters
 from joulelab_actors.knob_study import KnobOptions
 

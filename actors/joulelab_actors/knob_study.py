@@ -8,8 +8,7 @@ import tyro
 from rich.console import Console
 
 from joulelab.analysis.conclude import conclude_knobs, report_of
-from joulelab.analysis.knob_grid import Axis, KnobGrid, knob_grid
-from joulelab.analysis.knob_log import KnobStudy
+from joulelab.analysis.knob_grid import Axis, KnobGrid, KnobStudy, knob_grid
 from joulelab.analysis.knob_study import KnobResult
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.plan import check_plan, plan_sweep

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from joulelab.analysis.cell_report import matrix_table
 from joulelab.analysis.conclude import conclude_matrix
 from joulelab.analysis.matrix import Matrix, phases_of
-from joulelab.analysis.matrix_report import matrix_table
 from joulelab.core.bounds import MOST_S, check_positive
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement

@@ -10,7 +10,7 @@ import pytest
 from actor_fixtures import QUICK
 
 import joulelab
-from joulelab.analysis.attributed.files import EXPERIMENT
+from joulelab.analysis.attributed.page import EXPERIMENT
 from joulelab.errors import ConfigError
 from joulelab.workloads.language import BloomSettings
 from joulelab_actors.laboratory import Laboratory

@@ -7,9 +7,10 @@ from math import hypot
 
 from rich.table import Table
 
-from joulelab.analysis.compared import mean_of, varying
+from joulelab.analysis.compared import mean_of
 from joulelab.analysis.quantities import quantity, uncertain
 from joulelab.analysis.table import Columns, Frame, frame, numbers, quiet_table
+from joulelab.analysis.wording import varying
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.statistics import mean_u
@@ -72,7 +73,6 @@ def baseline_frame(rows: Sequence[BaselineRow]) -> Frame:
 
 
 def _order(row: BaselineRow) -> tuple[str, list[str]]:
-    """Sort rows by workload and then by their knobs, numbers by size."""
     return row.workload, [f"{v:015}" if isinstance(v, int) else str(v) for _, v in row.knobs]
 
 

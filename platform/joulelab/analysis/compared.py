@@ -1,7 +1,7 @@
 """What every study of several boards comes to: rows with figures, and how they are compared."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import log
@@ -10,14 +10,17 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from joulelab.analysis.recordings import Label, observations, recorded_lines, scattered
 from joulelab.core.additive import AdditiveFit, Interval, fit_additive, less, more, tied
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift, fit_drift
 from joulelab.core.measurement import Finding, Measurement
 from joulelab.core.pareto import non_dominated
 from joulelab.core.point import OperatingPoint
+from joulelab.core.recorded import lines_of, scatter_of, with_scatter
 from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
+
+Label = Callable[[Measurement], str]
+"""Names what is compared: measurements of the same name are repeats of each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,15 +140,8 @@ class Phase(Generic[RowT_co]):
 DEFAULT = OperatingPoint().label
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fits:
-    """The same measurements fitted for each quantity."""
-
-    energy: AdditiveFit
-    time: AdditiveFit
-    edp: AdditiveFit
-    ed2p: AdditiveFit
-    objective: AdditiveFit
+Fits = Mapping[Objective, AdditiveFit]
+"""The same measurements fitted for energy, time, EDP, ED2P and what is to be low."""
 
 
 def point_label(measurement: Measurement) -> str:
@@ -185,7 +181,8 @@ def fit_quantities(
     """Fit energy, time and their products to measurements that are :func:`comparable`."""
     labels = [label(m) for m in counted]
     boards = [m.device.uuid for m in counted]
-    lines = recorded_lines(counted, label)
+    is_recorded = all(m.recording for m in counted)
+    lines = lines_of({label(m): m.configuration for m in counted}) if is_recorded else None
     energy = np.log([m.energy_per_unit_j for m in counted])
     time = np.log([m.time_per_unit_s for m in counted])
     energy_u = np.array([m.energy_per_unit_u_j / m.energy_per_unit_j for m in counted])
@@ -195,49 +192,51 @@ def fit_quantities(
         e, t = of.energy_exponent, of.time_exponent
         # Energy and time of a window may err together, so their uncertainties add up plainly.
         cost, cost_u = e * energy + t * time, e * energy_u + t * time_u
-        return scattered(fit_additive(labels, boards, cost.tolist(), cost_u.tolist()), lines)
+        found = fit_additive(labels, boards, cost.tolist(), cost_u.tolist())
+        if lines is None or found.dof:
+            return found
+        return with_scatter(found, scatter_of(found, lines))  # single recordings, along lines
 
-    fits = {each: fit(each) for each in dict.fromkeys((ENERGY, TIME, EDP, ED2P, objective))}
-    return Fits(
-        energy=fits[ENERGY],
-        time=fits[TIME],
-        edp=fits[EDP],
-        ed2p=fits[ED2P],
-        objective=fits[objective],
-    )
+    return {each: fit(each) for each in dict.fromkeys((ENERGY, TIME, EDP, ED2P, objective))}
 
 
 def figures_by_label(
-    fits: Fits, *, reference: str, members: Sequence[str], level: float
+    fits: Fits,
+    *,
+    reference: str,
+    members: Sequence[str],
+    level: float,
+    objective: Objective = EDP,
 ) -> dict[str, Figures]:
     """Return what each label costs.
 
     Savings are against ``reference``, without which there are none. ``members`` are statistically
     indistinguishable from the lowest.
     """
-    labels = fits.energy.configurations
-    costs = np.column_stack([fits.energy.estimate, fits.time.estimate])
+    energy, time, edp, ed2p, aim = (fits[of] for of in (ENERGY, TIME, EDP, ED2P, objective))
+    labels = energy.configurations
+    costs = np.column_stack([energy.estimate, time.estimate])
     on_front = dict(zip(labels, non_dominated(costs).tolist(), strict=True))
     found = {}
     for label in labels:
-        energy_j, time_s = fits.energy.value(label), fits.time.value(label)
-        edp_js, ed2p_js2, cost = (fit.value(label) for fit in (fits.edp, fits.ed2p, fits.objective))
+        energy_j, time_s = energy.value(label), time.value(label)
+        edp_js, ed2p_js2, cost = (fit.value(label) for fit in (edp, ed2p, aim))
         saving = slowdown = None
         if reference in labels:
-            saving = less(fits.energy.ratio(label, reference, level=level))
-            slowdown = more(fits.time.ratio(label, reference, level=level))
+            saving = less(energy.ratio(label, reference, level=level))
+            slowdown = more(time.ratio(label, reference, level=level))
         found[label] = Figures(
             power_w=energy_j / time_s,
             energy_per_unit_j=energy_j,
-            energy_per_unit_u_j=energy_j * fits.energy.relative_u(label),
+            energy_per_unit_u_j=energy_j * energy.relative_u(label),
             time_per_unit_s=time_s,
-            time_per_unit_u_s=time_s * fits.time.relative_u(label),
+            time_per_unit_u_s=time_s * time.relative_u(label),
             edp_js=edp_js,
-            edp_u_js=edp_js * fits.edp.relative_u(label),
+            edp_u_js=edp_js * edp.relative_u(label),
             ed2p_js2=ed2p_js2,
-            ed2p_u_js2=ed2p_js2 * fits.ed2p.relative_u(label),
+            ed2p_u_js2=ed2p_js2 * ed2p.relative_u(label),
             cost=cost,
-            cost_u=cost * fits.objective.relative_u(label),
+            cost_u=cost * aim.relative_u(label),
             saving=saving,
             slowdown=slowdown,
             in_set=label in members,
@@ -266,10 +265,13 @@ def observed_clock_mhz(measurements: Sequence[Measurement]) -> float | None:
     return median(clocks) if clocks else None
 
 
-def varying(settings: Sequence[Mapping[str, object]]) -> list[str]:
-    """Return the names whose values differ, or that not all of ``settings`` have."""
-    names = dict.fromkeys(name for known in settings for name in known)
-    return [name for name in names if len({known.get(name) for known in settings}) > 1]
+def observations(valid: Sequence[Measurement], label: Label) -> list[Measurement]:
+    """Keep one measurement of each recording: played again, it is no second observation."""
+    kept: dict[object, Measurement] = {}
+    for m in valid:
+        again = (label(m), m.device.uuid, m.recording)
+        kept.setdefault(again if m.recording else m.measurement_id, m)
+    return list(kept.values())
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from joulelab.analysis import knob_log, search_result
-from joulelab.analysis.knob_log import KnobLog, KnobStudy, read_knob_log, write_knob_log
+from joulelab.analysis import knob_grid, search_result
+from joulelab.analysis.knob_grid import KnobLog, KnobStudy, read_knob_log, write_knob_log
 from joulelab.analysis.knob_study import KnobResult, analyse_knobs
 from joulelab.analysis.matrix import Matrix, MatrixRow, matrix_rows
 from joulelab.analysis.search_result import SearchResult, log_of, read_log, result_of, write_log
@@ -71,7 +71,7 @@ def write_search(
 
 def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]:
     """Write answer, report, plot and table of a matrix into its folder; return the rows."""
-    from joulelab.analysis.matrix_report import matrix_report
+    from joulelab.analysis.cell_report import matrix_report
 
     measurements = store.read()
     rows = matrix_rows(matrix, measurements)
@@ -90,7 +90,7 @@ def conclude_baseline(store: ResultStore) -> None:
 
 def baseline_of(store: ResultStore) -> "StudyReport":
     """Return the report of a baseline, of which nothing is written yet."""
-    from joulelab.analysis.baseline_report import baseline_report
+    from joulelab.analysis.cell_report import baseline_report
 
     return baseline_report(store.read(), store.read_study())
 
@@ -142,7 +142,7 @@ def _result_of(store: ResultStore) -> SweepResult | KnobResult | SearchResult:
         found = result_of(read_log(store), measurements)
         write_log(store, log_of(found))
         return found
-    if (store.folder / knob_log.LOG).exists():
+    if (store.folder / knob_grid.LOG).exists():
         log = read_knob_log(store)
         write_knob_log(store, log)
         return analyse_knobs(measurements, log.study.grid, quality=log.quality)
@@ -151,6 +151,6 @@ def _result_of(store: ResultStore) -> SweepResult | KnobResult | SearchResult:
         return analyse_sweep(measurements, objective)
     raise TrackingError(
         f"{store.folder} must hold a sweep, or the log of a search ({search_result.LOG}) or of a "
-        f"study of knobs ({knob_log.LOG}), but does not: it has not ended (go on with it with "
+        f"study of knobs ({knob_grid.LOG}), but does not: it has not ended (go on with it with "
         "--study), is of another kind, or of a version that wrote none."
     )

@@ -11,27 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
+from joulelab.analysis import style
 from joulelab.analysis.compared import Figures
-from joulelab.analysis.figure_file import headed_figure, headline
-from joulelab.analysis.knob_findings import crossover, losses
-from joulelab.analysis.knob_study import KnobPhase, KnobRow, Panel
+from joulelab.analysis.knob_grid import Panel
+from joulelab.analysis.knob_study import KnobPhase, KnobRow
+from joulelab.analysis.knob_wording import crossover, losses
 from joulelab.analysis.labels import Label, joined, write_at_ends, write_labels
 from joulelab.analysis.quantities import si_scale
-from joulelab.analysis.style import (
-    BEST,
-    COVERAGE,
-    CURVE,
-    EQUAL,
-    INK,
-    MUTED,
-    Dot,
-    draw_dots,
-    fit_axis,
-    in_style,
-    is_wide,
-    note,
-    tidy,
-)
 from joulelab.analysis.wording import board_words
 from joulelab.core.configuration import KnobValue
 
@@ -42,15 +28,15 @@ _MOST_LINES = 4
 """Of an answer above the panels."""
 
 
-@in_style
+@style.in_style
 def knob_figure(phases: Sequence[KnobPhase], panels: Sequence[Panel], answer: str = "") -> Figure:
     """Draw phases that have figures, a row each, below what ``answer`` says."""
-    lines = [headline(line) for line in answer.splitlines()]
+    lines = [style.headline(line) for line in answer.splitlines()]
     if sum(len(wrap(line, 104)) for line in lines) > _MOST_LINES:
         where = board_words(phases[0].boards[0])
         lines = [f"{phases[0].workload} on {where}: the answers are in the report"]
     height_in = _ROW_IN * len(phases)
-    figure = headed_figure(lines, caption(*phases), panels_in=height_in, size=11)
+    figure = style.headed_figure(lines, caption(*phases), panels_in=height_in, size=11)
     figure.subplots_adjust(wspace=0.16, hspace=0.48)
     grid = figure.subplots(len(phases), len(panels), squeeze=False)
     for row, phase in zip(grid, phases, strict=True):
@@ -66,13 +52,13 @@ def caption(*phases: KnobPhase) -> str:
     crosses = " Crosses: takes more energy than a wider format."
     return (
         f"{phase.workload} on {board_words(phase.boards[0])} at the driver's own clocks, "
-        f"{num} valid measurements. Bars: expanded uncertainty, k={COVERAGE}."
+        f"{num} valid measurements. Bars: expanded uncertainty, k={style.COVERAGE}."
         f"{crosses if any(losses(each) for each in phases) else ''}"
     )
 
 
 # Okabe and Ito again, in an order in which neighbours differ most.
-INKS = (CURVE, BEST, EQUAL, "#cc79a7", "#e69f00", "#56b4e9", INK)
+INKS = (style.CURVE, style.BEST, style.EQUAL, "#cc79a7", "#e69f00", "#56b4e9", style.INK)
 _MARKERS = "osD^vP*"
 _TITLES: dict[Panel, str] = {
     "energy": "energy",
@@ -83,7 +69,7 @@ _TITLES: dict[Panel, str] = {
 }
 
 
-KnobDot = Dot[KnobRow]
+KnobDot = style.Dot[KnobRow]
 
 
 _Curves = Mapping[tuple[KnobValue, ...], list[KnobDot]]
@@ -101,10 +87,10 @@ def draw_panel(axes: Axes, phase: KnobPhase, panel: Panel) -> None:
     y_factor, y_unit = _scale(phase, panel, [y for _, y, _ in found.values()])
     drawn: defaultdict[tuple[KnobValue, ...], list[KnobDot]] = defaultdict(list)
     for row, (x, y, u) in sorted(found.items(), key=lambda pair: phase.axes[-1].place(pair[0].x)):
-        dot = Dot(row=row, x=x * x_factor, y=y * y_factor, y_u=u * y_factor)
+        dot = style.Dot(row=row, x=x * x_factor, y=y * y_factor, y_u=u * y_factor)
         drawn[row.series].append(dot)
     curves = {series: drawn[series] for series in phase.curves if series in drawn}
-    tidy(axes, f"{phase.title}: {_TITLES[panel]}", y_unit, x_label)
+    style.tidy(axes, f"{phase.title}: {_TITLES[panel]}", y_unit, x_label)
     _set_axes(axes, phase, panel, [dot for dots in curves.values() for dot in dots])
     for index, dots in enumerate(curves.values()):
         _draw(axes, dots, index)
@@ -158,34 +144,33 @@ def _set_axes(axes: Axes, phase: KnobPhase, panel: Panel, dots: Sequence[KnobDot
     axis = phase.axes[-1]
     is_place = panel not in _PAIRS
     xs = [dot.x for dot in dots]
-    has_log_x = (axis.is_number or not is_place) and is_wide(xs)
+    has_log_x = (axis.is_number or not is_place) and style.is_wide(xs)
     room = 0.34 if len(phase.curves) > 1 else 0.08
-    fit_axis(axes, "x", xs, has_log=has_log_x, below=0.08, above=room)
+    style.fit_axis(axes, "x", xs, has_log=has_log_x, below=0.08, above=room)
     if is_place and axis.places is None:
         axes.xaxis.set_major_locator(FixedLocator([axis.place(value) for value in axis.values]))
         axes.xaxis.set_major_formatter(FixedFormatter([str(value) for value in axis.values]))
         axes.xaxis.set_minor_locator(NullLocator())
     ends = [end for dot in dots for _, end in dot.bar]
-    has_log_y = min(ends) > 0 and is_wide([dot.y for dot in dots]) and panel != "quality"
-    fit_axis(axes, "y", ends, has_log=has_log_y, below=0.14, above=0.14)
+    has_log_y = min(ends) > 0 and style.is_wide([dot.y for dot in dots]) and panel != "quality"
+    style.fit_axis(axes, "y", ends, has_log=has_log_y, below=0.14, above=0.14)
 
 
 def _draw(axes: Axes, dots: Sequence[KnobDot], index: int) -> None:
     marker = _MARKERS[index // len(INKS) % len(_MARKERS)]
     color = INKS[index % len(INKS)]
-    draw_dots(
+    style.draw_dots(
         axes, dots, color=color, marker=marker, markersize=4, linewidth=1.2, capsize=2, zorder=3
     )
 
 
 def _mark_losses(axes: Axes, phase: KnobPhase, curves: _Curves) -> None:
-    """Cross out what loses to a wider format, and say where the two curves meet."""
     lost = losses(phase)
     labels = {loss.row.case.label for loss in lost}
     crossed = [dot for dots in curves.values() for dot in dots if dot.row.case.label in labels]
     axes.plot(
         [dot.x for dot in crossed], [dot.y for dot in crossed], linestyle="", marker="x",
-        markersize=9, markeredgewidth=1.6, color=INK, zorder=5,
+        markersize=9, markeredgewidth=1.6, color=style.INK, zorder=5,
     )  # fmt: skip
     if not phase.axes[-1].is_number or phase.axes[-1].places is not None:
         return
@@ -194,14 +179,13 @@ def _mark_losses(axes: Axes, phase: KnobPhase, curves: _Curves) -> None:
         near = crossover(phase.curves[narrow], phase.curves[wide])
         if near is None:
             continue
-        axes.axvline(near, color=MUTED, linewidth=0.8, linestyle=":", zorder=1)
+        axes.axvline(near, color=style.MUTED, linewidth=0.8, linestyle=":", zorder=1)
         name = f"{phase.curve_name(narrow)} = {phase.curve_name(wide)}"
         at = near, 0.02 + 0.07 * number
-        note(axes, name, at, (3, 0), size=8, xycoords=("data", "axes fraction"))
+        style.note(axes, name, at, (3, 0), size=8, xycoords=("data", "axes fraction"))
 
 
 def _curve_names(phase: KnobPhase, curves: _Curves) -> list[Label]:
-    """Name each curve beside its last dot."""
     return [
         Label(
             x=dots[-1].x, y=dots[-1].y, text=phase.curve_name(series),
@@ -217,7 +201,7 @@ def _dot_names(phase: KnobPhase, curves: _Curves) -> list[Label]:
     named = dots if len(curves) == 1 else dots[:-1]  # beside the last is the curve's name
     return [
         Label(
-            x=dot.x, y=dot.y, text=axis.text(dot.row.x), color=MUTED, is_strong=False,
+            x=dot.x, y=dot.y, text=axis.text(dot.row.x), color=style.MUTED, is_strong=False,
             size=7.5, can_go=True,
         )
         for dot in sorted(named, key=lambda dot: dot not in (named[0], named[-1]))

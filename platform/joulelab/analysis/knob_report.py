@@ -3,16 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from joulelab.analysis.figure_file import panel_figure
-from joulelab.analysis.knob_findings import Measured, equals, losses, winners
-from joulelab.analysis.knob_log import KnobLog
+from joulelab.analysis.knob_grid import KnobLog, Panel
 from joulelab.analysis.knob_plot import caption, draw_panel, knob_figure
-from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow, Panel
-from joulelab.analysis.knob_wording import sentence
+from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
+from joulelab.analysis.knob_wording import Measured, equals, losses, sentence, winners
 from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.methods import grid_paragraph
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, quantity, uncertain
 from joulelab.analysis.study_report import Section, StudyReport
+from joulelab.analysis.style import panel_figure
 from joulelab.analysis.table import Columns, Frame, frame, interval_columns, plus_minus
 from joulelab.core.additive import Interval
 from joulelab.core.measurement import Measurement
@@ -73,7 +72,6 @@ def knob_sections(
 
 
 def _summary(phase: KnobPhase) -> list[tuple[str, float]]:
-    """List what the reference and the least energy are, under the names of the vocabulary."""
     least = min(phase.measured, key=lambda m: m[1].energy_per_unit_j, default=None)
     first = next((m for m in phase.measured if m[0].case.label == phase.reference), None)
     return [
@@ -116,7 +114,6 @@ def knob_listing(phase: KnobPhase) -> Listing[KnobRow, Measured]:
 
 
 def _legend(phase: KnobPhase) -> list[str]:
-    """Say what the marks and columns mean, and why rows have no figures."""
     at = f" at its {phase.axes[-1].title}" if len(phase.curves) > 1 else ""
     lines = [
         f"* least energy{at}   = statistically indistinguishable from it ({phase.level:.0%})"
@@ -221,6 +218,5 @@ def _metrics(phase: KnobPhase) -> list[str]:
 
 
 def _reasons(phase: KnobPhase) -> dict[str, int]:
-    """Number the reasons for which rows have no figures."""
     found = dict.fromkeys(row.reason for row in phase.rows if row.figures is None)
     return {reason: number for number, reason in enumerate(found, 1)}

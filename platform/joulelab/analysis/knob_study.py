@@ -4,21 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import hypot
-from typing import Literal
 
-from joulelab.analysis.compared import (
-    Exclusion,
-    Figures,
-    Fits,
-    Phase,
-    Row,
-    comparable,
-    drifts_of,
-    figures_by_label,
-    fit_quantities,
-    mean_of,
-    observed_clock_mhz,
-)
+from joulelab.analysis import compared
 from joulelab.analysis.knob_grid import Axis, Case, KnobGrid
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
@@ -26,14 +13,11 @@ from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Measurement
 from joulelab.core.quality import Quality
 from joulelab.errors import ConfigError
-
-Panel = Literal["energy", "time", "throughput", "trade", "quality"]
-"""A column of a study's plot: a quantity over the last knob, energy against throughput, or quality
-against energy."""
+from joulelab.objectives import ENERGY, TIME, Objective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobRow(Row):
+class KnobRow(compared.Row):
     """What one combination of values costs in one phase, savings being against the reference.
 
     Attributes:
@@ -57,7 +41,7 @@ class KnobRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobPhase(Phase[KnobRow]):
+class KnobPhase(compared.Phase[KnobRow]):
     """One phase of the workload over the grid, in whose order the combinations are.
 
     Attributes:
@@ -67,12 +51,14 @@ class KnobPhase(Phase[KnobRow]):
 
     axes: tuple[Axis, ...]
     reference: str | None
-    fits: Fits | None
+    fits: compared.Fits | None
 
     @property
-    def curves(self) -> dict[tuple[KnobValue, ...], tuple[tuple[KnobRow, Figures], ...]]:
+    def curves(self) -> dict[tuple[KnobValue, ...], tuple[tuple[KnobRow, compared.Figures], ...]]:
         """Rows that have figures, by the values of all axes but the last."""
-        found: defaultdict[tuple[KnobValue, ...], list[tuple[KnobRow, Figures]]] = defaultdict(list)
+        found: defaultdict[tuple[KnobValue, ...], list[tuple[KnobRow, compared.Figures]]] = (
+            defaultdict(list)
+        )
         for row, figures in self.measured:
             found[row.series].append((row, figures))
         return {series: tuple(rows) for series, rows in found.items()}
@@ -83,17 +69,16 @@ class KnobPhase(Phase[KnobRow]):
 
     def energy_ratio(self, row: KnobRow, other: KnobRow) -> Interval:
         """Return the energy per unit of ``row`` over that of ``other``, both with figures."""
-        return self._fits.energy.ratio(row.case.label, other.case.label, level=self.level)
+        return self._ratio(ENERGY, row, other)
 
     def time_ratio(self, row: KnobRow, other: KnobRow) -> Interval:
         """Return the time per unit of ``row`` over that of ``other``, both with figures."""
-        return self._fits.time.ratio(row.case.label, other.case.label, level=self.level)
+        return self._ratio(TIME, row, other)
 
-    @property
-    def _fits(self) -> Fits:
+    def _ratio(self, of: Objective, row: KnobRow, other: KnobRow) -> Interval:
         if self.fits is None:
             raise ConfigError("There are no measurements to compare.")
-        return self.fits
+        return self.fits[of].ratio(row.case.label, other.case.label, level=self.level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +147,12 @@ def _phase(
 
     valid = {label(m) for m in group if m.valid}
     reference = next((case.label for case in grid.cases if case.label in valid), None)
-    counted, exclusions = comparable(group, label, reference or "")
-    fits = fit_quantities(counted, label) if counted else None
+    counted, exclusions = compared.comparable(group, label, reference or "")
+    fits = compared.fit_quantities(counted, label) if counted else None
     figures = (
-        figures_by_label(fits, reference=reference or "", members=(), level=level) if fits else {}
+        compared.figures_by_label(fits, reference=reference or "", members=(), level=level)
+        if fits
+        else {}
     )
     why = {exclusion.label: exclusion for exclusion in exclusions}
     first = group[0]
@@ -189,7 +176,7 @@ def _phase(
         reference=reference,
         fits=fits,
         level=level,
-        drifts=drifts_of(counted, label, level),
+        drifts=compared.drifts_of(counted, label, level),
         exclusions=exclusions,
     )
 
@@ -197,8 +184,8 @@ def _phase(
 def _row(
     case: Case,
     found: Sequence[Measurement],
-    figures: Figures | None,
-    exclusion: Exclusion | None,
+    figures: compared.Figures | None,
+    exclusion: compared.Exclusion | None,
     quality: tuple[Quality, ...],
 ) -> KnobRow:
     reason, reasons = case.refusal, set()
@@ -212,8 +199,8 @@ def _row(
         num_invalid=len(found) - num_valid,
         reason="" if figures else reason or "It was not measured.",
         is_unsupported=bool(case.refusal) or reasons == {"unsupported"},
-        observed_clock_mhz=observed_clock_mhz(found) if found else None,
-        power_cap_share=mean_of([m.observed.power_cap_share for m in found]),
+        observed_clock_mhz=compared.observed_clock_mhz(found) if found else None,
+        power_cap_share=compared.mean_of([m.observed.power_cap_share for m in found]),
         figures=figures,
         quality=quality,
     )

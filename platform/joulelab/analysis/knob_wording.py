@@ -1,35 +1,34 @@
-"""What a study of knobs found, in words."""
+"""What a study of knobs found: who wins where, who loses, and all of it in words."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
-from math import log, log2
+from math import exp, log, log2
 
-from joulelab.analysis.knob_findings import (
-    Loss,
-    Measured,
-    crossover,
-    energy_j,
-    equals,
-    losses,
-    winners,
-)
+from joulelab.analysis.compared import Figures
 from joulelab.analysis.knob_study import KnobPhase, KnobResult, KnobRow
 from joulelab.analysis.quantities import brief, counted
 from joulelab.analysis.wording import change, energy_words
+from joulelab.core.additive import Interval
+from joulelab.core.number_format import BITS
 from joulelab.core.statistics import line_slope
-from joulelab.registry import Registry
 
-Conclude = Callable[[KnobPhase], str]
-"""Says in one sentence what a phase shows; ``""`` where that is not worth one."""
+Measured = tuple[KnobRow, Figures]
 
-CONCLUSIONS: Registry[Conclude] = Registry(
-    "subject of a study",
-    {
-        name: f"joulelab.analysis.knob_wording:conclude_{name}"
-        for name in ("formats", "batches", "lengths", "sizes", "steps")
-    },
-)
-"""What studies of knobs are about, and what is said of it."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A narrower format that takes more energy than a wider one.
+
+    Attributes:
+        to: The wider one of the lowest energy there.
+        ratio: Energy of the narrower over the wider one; its interval excludes 1.
+    """
+
+    row: KnobRow
+    to: KnobRow
+    ratio: Interval
+
 
 _LITTLE = 0.05
 """A doubling of the batch that saves less is called saturated."""
@@ -37,7 +36,7 @@ _ENOUGH = 0.95
 """Retention of quality that is asked for."""
 
 
-def sentence(result: KnobResult, conclude: Conclude) -> str:
+def sentence(result: KnobResult, conclude: Callable[[KnobPhase], str]) -> str:
     """Say what a study found: one line for each phase that is worth one."""
 
     def what_shows(phase: KnobPhase) -> str:
@@ -140,7 +139,8 @@ def _lost(phase: KnobPhase, lost: Sequence[Loss]) -> list[str]:
     parts = []
     for (narrow, wide), found in groupby(lost, key=lambda loss: (loss.row.series, loss.to.series)):
         each = list(found)
-        places = _listed([_x(phase, each[0]), *(str(loss.row.x) for loss in each[1:])])
+        words = [_x(phase, each[0]), *(str(loss.row.x) for loss in each[1:])]
+        places = " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
         worst = max(each, key=lambda loss: loss.ratio.value).ratio
         near = crossover(phase.curves[narrow], phase.curves[wide]) if _is_scale(phase) else None
         parts.append(
@@ -209,10 +209,6 @@ def _of_curves(phase: KnobPhase, words_of: Callable[[Sequence[Measured]], str]) 
     )
 
 
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
-
-
 def _joined(parts: Sequence[str]) -> str:
     text = "; ".join(parts)
     starts = ("from", "least")
@@ -225,3 +221,68 @@ def _names(phase: KnobPhase, row: KnobRow) -> str:
     if len(phase.curves) == 1:
         series = [row.series]
     return " or ".join(phase.curve_name(each) for each in series)
+
+
+def losses(phase: KnobPhase) -> tuple[Loss, ...]:
+    """Return where a narrower format is shown to lose; none unless formats are compared."""
+    if phase.axes[0].knob != "precision":
+        return ()
+    found = []
+    for row, _ in phase.measured:
+        rivals = [o for o in phase.measured if o[0].case.values[1:] == row.case.values[1:]]
+        wider = [other for other in rivals if _bits(other[0]) > _bits(row)]
+        if wider:
+            to = min(wider, key=energy_j)[0]
+            ratio = phase.energy_ratio(row, to)
+            if ratio.low > 1:
+                found.append(Loss(row=row, to=to, ratio=ratio))
+    return tuple(found)
+
+
+def crossover(narrow: Sequence[Measured], wide: Sequence[Measured]) -> float | None:
+    """Return where two curves of energy over a numeric knob cross, straight on logarithmic axes.
+
+    ``None`` if they do not cross between two values that both have.
+    """
+    energy_j = {row.x: figures.energy_per_unit_j for row, figures in wide}
+    both = [
+        (log(float(str(row.x))), log(figures.energy_per_unit_j / energy_j[row.x]))
+        for row, figures in narrow
+        if row.x in energy_j
+    ]
+    for (x0, y0), (x1, y1) in pairwise(sorted(both)):
+        if y0 * y1 < 0:
+            return exp(x0 + (x1 - x0) * y0 / (y0 - y1))
+    return None
+
+
+def winners(phase: KnobPhase) -> tuple[KnobRow, ...]:
+    """Return the row of the lowest energy for each value of the last axis.
+
+    Where there is one curve alone, that is the lowest of all.
+    """
+    if len(phase.curves) == 1:
+        return (min(phase.measured, key=energy_j)[0],)
+    rows = sorted(phase.measured, key=lambda m: phase.axes[-1].values.index(m[0].x))
+    return tuple(min(group, key=energy_j)[0] for _, group in groupby(rows, key=lambda m: m[0].x))
+
+
+def equals(phase: KnobPhase, row: KnobRow) -> tuple[KnobRow, ...]:
+    """Return the rows that are not shown to take more than ``row``, itself included.
+
+    It is one of the lowest energy among those that share its value of the last axis, or of all
+    where there is one curve alone.
+    """
+    rivals = phase.measured
+    if len(phase.curves) > 1:
+        rivals = tuple(m for m in rivals if m[0].x == row.x)
+    return tuple(o for o, _ in rivals if o is row or phase.energy_ratio(o, row).low <= 1)
+
+
+def energy_j(measured: Measured) -> float:
+    """Return the energy per unit of a row."""
+    return measured[1].energy_per_unit_j
+
+
+def _bits(row: KnobRow) -> int:
+    return BITS.get(str(row.case.values[0]), 0)

@@ -11,28 +11,14 @@ from operator import attrgetter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from joulelab.analysis.figure_file import headed_figure, headline
+from joulelab.analysis import style
 from joulelab.analysis.labels import Label, joined, write_labels
 from joulelab.analysis.quantities import si_scale
-from joulelab.analysis.style import (
-    BEST,
-    CAPPED,
-    COVERAGE,
-    CURVE,
-    EQUAL,
-    INK,
-    MUTED,
-    Dot,
-    draw_dots,
-    in_style,
-    note,
-    tidy,
-)
 from joulelab.analysis.sweep import PhaseResult, SweepRow, cost_of
 from joulelab.analysis.wording import boards_counted, point_name, sentence, upper
 from joulelab.objectives import EDP, ENERGY, OBJECTIVES, TIME, Objective
 
-SweepDot = Dot[SweepRow]
+SweepDot = style.Dot[SweepRow]
 
 
 def can_plot(phase: PhaseResult) -> bool:
@@ -40,11 +26,11 @@ def can_plot(phase: PhaseResult) -> bool:
     return sum(row.clock_mhz is not None for row, _ in phase.measured) > 1
 
 
-@in_style
+@style.in_style
 def phase_figure(phase: PhaseResult, *, with_head: bool = True) -> Figure:
     """Draw a phase that :func:`can_plot`, with the recommendation above the panels."""
-    answer = [headline(sentence(phase))] if with_head else []
-    figure = headed_figure(answer, _about(phase), panels_in=6.6, size=13)
+    answer = [style.headline(sentence(phase))] if with_head else []
+    figure = style.headed_figure(answer, _about(phase), panels_in=6.6, size=13)
     figure.subplots_adjust(wspace=0.15, hspace=0.52)
     grid = figure.subplots(2, 2)
     for axes, draw in zip(grid.flat, phase_panels(phase).values(), strict=True):
@@ -68,7 +54,8 @@ def _about(phase: PhaseResult) -> str:
         f"{phase.title} on {boards_counted(phase.boards)}, {num} valid measurements. "
         "Green: statistically indistinguishable from the lowest "
         f"{OBJECTIVES[phase.objective].label}, which has a ring ({phase.level:.0%}); named: the "
-        f"fastest of these. Bars: expanded uncertainty, k={COVERAGE}. Triangles: beyond the axis."
+        f"fastest of these. Bars: expanded uncertainty, k={style.COVERAGE}. Triangles: beyond the "
+        "axis."
     )
 
 
@@ -77,11 +64,11 @@ def over_clock(axes: Axes, phase: PhaseResult, *, cost: Objective) -> None:
     name, unit, values = cost_of(cost, phase.unit)
     found = [(row, row.clock_mhz, *values(f)) for row, f in phase.measured if row.clock_mhz]
     factor, prefix = si_scale(value for _, _, value, _ in found)
-    dots = [Dot(row=row, x=x, y=y * factor, y_u=u * factor) for row, x, y, u in found]
+    dots = [style.Dot(row=row, x=x, y=y * factor, y_u=u * factor) for row, x, y, u in found]
     clocks = [dot.x for dot in dots] + [_clock(r) for r in phase.rows if r.point.sm_clock_mhz]
     length = max(clocks) - min(clocks) or 1.0
     axes.set_xlim(min(clocks) - 0.04 * length, max(clocks) + 0.04 * length)
-    tidy(axes, upper(name), f"{prefix}{unit}", "SM clock, MHz")
+    style.tidy(axes, upper(name), f"{prefix}{unit}", "SM clock, MHz")
     low, high = min(dot.y for dot in dots), max(dot.y for dot in dots)
     high = min(high, 2.2 * low)  # the slowest clocks would flatten all others
     axes.set_ylim(low - 0.2 * (high - low) - 0.01 * low, high + 0.14 * (high - low) + 0.01 * low)
@@ -102,7 +89,7 @@ def trade_off(axes: Axes, phase: PhaseResult) -> None:
     else:
         x_name, y_name = "time against the default, %", "energy against the default, %"
     dots = [
-        Dot(
+        style.Dot(
             row=row,
             x=100 * (f.time_per_unit_s / reference.time_per_unit_s - 1),
             y=100 * (f.energy_per_unit_j / reference.energy_per_unit_j - 1),
@@ -110,7 +97,7 @@ def trade_off(axes: Axes, phase: PhaseResult) -> None:
         )
         for row, f in phase.measured
     ]
-    tidy(axes, "Trade-off", y_name, x_name)
+    style.tidy(axes, "Trade-off", y_name, x_name)
     front = sorted(
         (d for d in dots if d.row.figures and d.row.figures.on_front), key=attrgetter("x")
     )
@@ -119,7 +106,9 @@ def trade_off(axes: Axes, phase: PhaseResult) -> None:
     within = [dot.y for dot in dots if dot.x <= axes.get_xlim()[1]]
     height = max(within) - min(within) or 1.0
     axes.set_ylim(min(within) - 0.2 * height, max(within) + 0.14 * height)
-    axes.plot([d.x for d in front], [d.y for d in front], color=CURVE, linewidth=5, alpha=0.18)
+    axes.plot(
+        [d.x for d in front], [d.y for d in front], color=style.CURVE, linewidth=5, alpha=0.18
+    )
     _draw(axes, dots)
     _name(axes, dots)
     (_, right), (_, top) = axes.get_xlim(), axes.get_ylim()
@@ -132,17 +121,25 @@ def _mark_beyond(axes: Axes, places: Sequence[tuple[float, float]], marker: str)
     if not places:
         return
     xs, ys = zip(*places, strict=True)
-    axes.plot(xs, ys, marker, color=CURVE, markersize=5, linestyle="", clip_on=False, zorder=5)
+    axes.plot(
+        xs, ys, marker, color=style.CURVE, markersize=5, linestyle="", clip_on=False, zorder=5
+    )
     beyond = f"{len(places)} beyond the axis"
-    note(axes, beyond, (1, 1), (0, 17), xycoords="axes fraction", ha="right", color=CURVE)
+    style.note(
+        axes, beyond, (1, 1), (0, 17), xycoords="axes fraction", ha="right", color=style.CURVE
+    )
 
 
 def _draw(axes: Axes, dots: Sequence[SweepDot]) -> None:
     requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=attrgetter("x"))
-    axes.plot([d.x for d in requested], [d.y for d in requested], color=CURVE, lw=1, alpha=0.35)
-    for is_member, color in ((False, CURVE), (True, EQUAL)):
+    axes.plot(
+        [d.x for d in requested], [d.y for d in requested], color=style.CURVE, lw=1, alpha=0.35
+    )
+    for is_member, color in ((False, style.CURVE), (True, style.EQUAL)):
         some = [dot for dot in requested if dot.row.in_set == is_member]
-        draw_dots(axes, some, fmt="o", color=color, markersize=3.2, zorder=4 if is_member else 3)
+        style.draw_dots(
+            axes, some, fmt="o", color=color, markersize=3.2, zorder=4 if is_member else 3
+        )
 
 
 def _name(axes: Axes, dots: Sequence[SweepDot], others: Sequence[Label] = ()) -> None:
@@ -150,19 +147,18 @@ def _name(axes: Axes, dots: Sequence[SweepDot], others: Sequence[Label] = ()) ->
     names: list[Label] = []
     for dot in dots:
         if dot.row.is_lowest:
-            axes.plot(dot.x, dot.y, "o", color=BEST, markersize=9, fillstyle="none", zorder=5)
+            axes.plot(dot.x, dot.y, "o", color=style.BEST, markersize=9, fillstyle="none", zorder=5)
         if dot.row.is_recommended:
-            names.insert(0, _called_out(axes, dot, point_name(dot.row.point), BEST, "o"))
+            names.insert(0, _called_out(axes, dot, point_name(dot.row.point), style.BEST, "o"))
         elif dot.row.point.is_default:
-            names.append(_called_out(axes, dot, "default", INK, "D"))
+            names.append(_called_out(axes, dot, "default", style.INK, "D"))
     requested = sorted((dot for dot in dots if not dot.row.point.is_default), key=attrgetter("x"))
     curve = joined(axes, [(dot.x, dot.y) for dot in requested])
     write_labels(axes, [*names, *others], [place for dot in dots for place in dot.bar] + curve)
 
 
 def _called_out(axes: Axes, dot: SweepDot, text: str, color: str, marker: str) -> Label:
-    """Draw a dot larger, and return its name."""
-    draw_dots(axes, [dot], fmt=marker, color=color, markersize=6, zorder=6)
+    style.draw_dots(axes, [dot], fmt=marker, color=color, markersize=6, zorder=6)
     return Label(x=dot.x, y=dot.y, text=text, color=color, is_strong=True)
 
 
@@ -170,12 +166,12 @@ def _shaded(axes: Axes, phase: PhaseResult, named_at: float) -> list[Label]:
     """Mark the clocks that may be best, and those that the power cap did not allow; name these."""
     rows = sorted((row for row in phase.rows if row.point.sm_clock_mhz), key=_clock)
     for start, stop in _runs(rows, [row.in_set for row in rows]):
-        axes.axvspan(start, stop, color=EQUAL, alpha=0.15, linewidth=0, zorder=0)
+        axes.axvspan(start, stop, color=style.EQUAL, alpha=0.15, linewidth=0, zorder=0)
     capped = list(_runs(rows, [row.power_capped for row in rows]))
     for start, stop in capped:
-        axes.axvspan(start, stop, color=CAPPED, alpha=0.18, linewidth=0, zorder=0)
+        axes.axvspan(start, stop, color=style.CAPPED, alpha=0.18, linewidth=0, zorder=0)
     return [
-        Label(x=stop, y=named_at, text="power-capped", color=MUTED, is_strong=False, size=8)
+        Label(x=stop, y=named_at, text="power-capped", color=style.MUTED, is_strong=False, size=8)
         for _, stop in capped[:1]
     ]
 

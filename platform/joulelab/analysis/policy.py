@@ -14,8 +14,8 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.analysis.compared import DEFAULT, comparable, fit_quantities, point_label, varying
-from joulelab.analysis.wording import board_words
+from joulelab.analysis.compared import DEFAULT, comparable, fit_quantities, point_label
+from joulelab.analysis.wording import board_words, point_name, varying
 from joulelab.core.additive import AdditiveFit, Interval, more
 from joulelab.core.comparison import best_set
 from joulelab.core.configuration import KnobValue
@@ -218,7 +218,7 @@ def applications_of(
     for program, group in groups.items():
         counted, _ = comparable(group, point_label, DEFAULT)
         if counted:
-            fit = fit_quantities(counted, point_label, aim).objective
+            fit = fit_quantities(counted, point_label, aim)[aim]
             points = {point_label(m): m.configuration.point for m in counted}
             found.append(Application(name=names[program], fit=fit, points=points))
     return tuple(found)
@@ -241,3 +241,8 @@ def _names(programs: Sequence[_Program]) -> Mapping[_Program, str]:
         parts = [workload, "" if phase == workload else phase, *named]
         names[workload, knobs, phase] = " ".join(part for part in parts if part)
     return names
+
+
+def point_words(point: OperatingPoint) -> str:
+    """Write a point as short as labels of a plot are: ``"1095 MHz, 300 W"``."""
+    return point_name(point, limit="W")

@@ -10,10 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from joulelab.analysis.figure_file import save_figure
-from joulelab.analysis.policy import Application, Policy
-from joulelab.analysis.policy_table import point_words
-from joulelab.analysis.style import BEST, CURVE, INK, MUTED, in_style, note, tidy
+from joulelab.analysis.policy import Application, Policy, point_words
+from joulelab.analysis.style import BEST, CURVE, INK, MUTED, in_style, note, save_figure, tidy
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 

@@ -11,23 +11,11 @@ from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from joulelab.analysis import style
 from joulelab.analysis.labels import Label, joined, write_labels
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import configuration_name
-from joulelab.analysis.style import (
-    BEST,
-    CURVE,
-    EQUAL,
-    INK,
-    MUTED,
-    PAPER,
-    Dot,
-    draw_dots,
-    fit_axis,
-    is_wide,
-    tidy,
-)
 
 _QUALITIES = "viridis_r"
 _NEAR, _FAR = log(1.08), log(2.5)
@@ -38,7 +26,7 @@ _CROWDED = 0.5
 """Part of the whole that what lies around the choice takes up where it deserves a panel."""
 
 
-_Dot = Dot[SearchRow]
+_Dot = style.Dot[SearchRow]
 
 
 def draw_front(figure: Figure, result: SearchResult, *, upright: bool = False) -> None:
@@ -57,8 +45,10 @@ def draw_front(figure: Figure, result: SearchResult, *, upright: bool = False) -
     panels = list(figure.subplots(*shape, squeeze=False).flat)
     paint = _quality_paint(panels, dots) if result.has_quality else None
     for axes, (title, some) in zip(panels, shown, strict=True):
-        tidy(axes, title, *units)
-        _set_axes(axes, some)
+        style.tidy(axes, title, *units)
+        xs, ys = [dot.x for dot in some], [dot.y for dot in some]
+        style.fit_axis(axes, "x", xs, has_log=style.is_wide(xs), below=0.06, above=0.12)
+        style.fit_axis(axes, "y", ys, has_log=style.is_wide(ys), below=0.1, above=0.08)
         _draw_panel(axes, result, some, paint, has_names=axes is panels[-1])
 
 
@@ -76,7 +66,7 @@ def _draw_panel(
     for line in lines:
         axes.plot(
             [dot.x for dot in line], [dot.y for dot in line], linewidth=5, alpha=0.2, zorder=2,
-            color=MUTED if result.has_quality else CURVE, solid_capstyle="round",
+            color=style.MUTED if result.has_quality else style.CURVE, solid_capstyle="round",
         )  # fmt: skip
     for dot in dots:
         _draw(axes, dot, paint, has_knee=len(result.answer.front) > 1)
@@ -114,7 +104,7 @@ def _dots(result: SearchResult) -> tuple[list[_Dot], str, str]:
     energy, energy_prefix = si_scale(figures.energy_j for _, figures in found)
     time, time_prefix = si_scale(figures.time_s for _, figures in found)
     dots = [
-        Dot(
+        style.Dot(
             row=row,
             x=figures.time_s * time,
             y=figures.energy_j * energy,
@@ -126,14 +116,7 @@ def _dots(result: SearchResult) -> tuple[list[_Dot], str, str]:
     return dots, time_prefix, energy_prefix
 
 
-def _set_axes(axes: Axes, dots: Sequence[_Dot]) -> None:
-    xs, ys = [dot.x for dot in dots], [dot.y for dot in dots]
-    fit_axis(axes, "x", xs, has_log=is_wide(xs), below=0.06, above=0.12)
-    fit_axis(axes, "y", ys, has_log=is_wide(ys), below=0.1, above=0.08)
-
-
 def _lines(front: Sequence[_Dot], *, has_quality: bool) -> list[list[_Dot]]:
-    """Return the dots that are joined: the front, or that of each quality."""
     lines: dict[float | None, list[_Dot]] = {}
     for dot in front:
         lines.setdefault(_retention(dot) if has_quality else None, []).append(dot)
@@ -152,7 +135,7 @@ def _quality_paint(panels: Sequence[Axes], dots: Sequence[_Dot]) -> ScalarMappab
     key.outline.set_visible(False)
     key.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     key.ax.tick_params(length=0, labelsize=8)
-    key.ax.set_title("quality\nkept, %", fontsize=8, color=MUTED, loc="left", pad=6)
+    key.ax.set_title("quality\nkept, %", fontsize=8, color=style.MUTED, loc="left", pad=6)
     return paint
 
 
@@ -164,16 +147,16 @@ def _draw(axes: Axes, dot: _Dot, paint: ScalarMappable | None, *, has_knee: bool
         low, high = paint.get_clim()
         fill = to_hex(colormaps[_QUALITIES]((100 * retention - low) / (high - low)))
         ink = ink if row.is_best or row.is_baseline or row.in_set else fill
-    draw_dots(
+    style.draw_dots(
         axes, [dot], fmt="D" if row.is_baseline else "o", color=ink, markersize=size,
-        markerfacecolor=fill if row.is_feasible else PAPER,
+        markerfacecolor=fill if row.is_feasible else style.PAPER,
         markeredgewidth=1.6 if ink != fill else 1.0,
         alpha=1.0 if order > 3 or paint is not None else 0.4, zorder=order,
     )  # fmt: skip
     if row.is_knee and has_knee:
         axes.plot(
             dot.x, dot.y, marker="o", markersize=size + 6, markerfacecolor="none",
-            markeredgecolor=INK, markeredgewidth=0.9, zorder=order + 1,
+            markeredgecolor=style.INK, markeredgewidth=0.9, zorder=order + 1,
         )  # fmt: skip
 
 
@@ -182,23 +165,22 @@ def _retention(dot: _Dot) -> float | None:
 
 
 def _ink(row: SearchRow) -> tuple[str, float, int]:
-    """Return colour, size and order of a configuration's dot."""
     if row.is_best:
-        return BEST, 7.0, 8
+        return style.BEST, 7.0, 8
     if row.is_baseline:
-        return INK, 6.0, 7
+        return style.INK, 6.0, 7
     if row.in_set:
-        return EQUAL, 4.5, 6
-    return CURVE, 4.0, 4 if row.on_front else 3
+        return style.EQUAL, 4.5, 6
+    return style.CURVE, 4.0, 4 if row.on_front else 3
 
 
 def _labels(result: SearchResult, dots: Sequence[_Dot], front: Sequence[_Dot]) -> list[Label]:
     """Name the choice, the baseline, the knee, and the two ends of the front, each once."""
     wanted = [
-        *((dot, "", BEST) for dot in dots if dot.row.is_best),
-        *((dot, "", INK) for dot in dots if dot.row.is_baseline),
-        *((dot, "knee: ", INK) for dot in dots if dot.row.is_knee),
-        *((dot, "", MUTED) for dot in (*front[:1], *front[-1:])),
+        *((dot, "", style.BEST) for dot in dots if dot.row.is_best),
+        *((dot, "", style.INK) for dot in dots if dot.row.is_baseline),
+        *((dot, "knee: ", style.INK) for dot in dots if dot.row.is_knee),
+        *((dot, "", style.MUTED) for dot in (*front[:1], *front[-1:])),
     ]
     named = {each[0].row.configuration: each for each in reversed(wanted)}
     space, labels = result.problem.space, []

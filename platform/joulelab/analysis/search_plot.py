@@ -9,23 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from joulelab.analysis.figure_file import PAGE_IN, headed_figure, headline
+from joulelab.analysis import style
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.search_front_panel import draw_front
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_wording import objective_name, recommendation
-from joulelab.analysis.style import (
-    BEST,
-    CAPPED,
-    COVERAGE,
-    CURVE,
-    INK,
-    MUTED,
-    fit_axis,
-    in_style,
-    note,
-    tidy,
-)
 from joulelab.analysis.wording import boards_counted
 from joulelab.searching.course import Step
 
@@ -53,19 +41,19 @@ FIGURES = {"search-front": front_figure, "search-course": course_figure}
 """Figures of a search, by the stems of their files."""
 
 
-@in_style
+@style.in_style
 def front_panel(result: SearchResult) -> Figure:
     """Draw the front for a paper, over two columns of text."""
-    figure = Figure(figsize=(PAGE_IN, 5.6))
+    figure = Figure(figsize=(style.PAGE_IN, 5.6))
     figure.subplots_adjust(left=0.08, right=0.94, top=0.9, bottom=0.08, hspace=0.5)
     draw_front(figure, result, upright=True)
     return figure
 
 
-@in_style
+@style.in_style
 def course_panel(result: SearchResult) -> Figure:
     """Draw the course for a paper, likewise."""
-    figure = Figure(figsize=(PAGE_IN, 2.5))
+    figure = Figure(figsize=(style.PAGE_IN, 2.5))
     figure.subplots_adjust(left=0.08, right=0.94, top=0.8, bottom=0.18, wspace=0.16)
     draw_course(figure, result)
     return figure
@@ -88,7 +76,7 @@ def front_caption(result: SearchResult) -> str:
     return (
         f"Energy against time per {result.unit}. Orange: chosen. Green: statistically "
         f"indistinguishable from it ({level:.0%}). The thick line joins the Pareto "
-        f"front{apart}. Bars: expanded uncertainty, k={COVERAGE}.{_hollow(result)}{line}"
+        f"front{apart}. Bars: expanded uncertainty, k={style.COVERAGE}.{_hollow(result)}{line}"
     )
 
 
@@ -107,7 +95,7 @@ def _hollow(result: SearchResult) -> str:
     return " Hollow: not sure to keep to the constraints." * has_doubts
 
 
-@in_style
+@style.in_style
 def _figure(
     result: SearchResult,
     about: str,
@@ -115,12 +103,14 @@ def _figure(
     with_head: bool,
     draw: Callable[[Figure, SearchResult], None],
 ) -> Figure:
-    answer = [headline(recommendation(result.answer, result.problem))] if with_head else []
+    answer = [style.headline(recommendation(result.answer, result.problem))] if with_head else []
     subject = (
         f"{result.problem.space.workload} on {boards_counted(result.boards)}, "
         f"{result.steps[-1].num_valid} valid trials."
     )
-    figure = headed_figure(answer, f"{subject} {about}", panels_in=panel_in, size=12, left=0.065)
+    figure = style.headed_figure(
+        answer, f"{subject} {about}", panels_in=panel_in, size=12, left=0.065
+    )
     figure.subplots_adjust(right=0.978 - 0.018 * result.has_quality, wspace=0.12)
     draw(figure, result)
     return figure
@@ -132,8 +122,8 @@ def draw_course(figure: Figure, result: SearchResult) -> None:
     steps = result.steps
     factor, prefix = si_scale([steps[-1].spent_j])
     unit = f"{objective_name(result.problem)}, % of the baseline's"
-    tidy(over_trials, "Best so far, over trials", unit, "trials")
-    tidy(over_energy, "Best so far, over energy spent", "", f"energy spent, {prefix}J")
+    style.tidy(over_trials, "Best so far, over trials", unit, "trials")
+    style.tidy(over_energy, "Best so far, over energy spent", "", f"energy spent, {prefix}J")
     over_trials.set_xlim(0, len(steps) * 1.16 + 0.5)
     over_trials.xaxis.set_major_locator(MaxNLocator(integer=True))
     over_energy.set_xlim(0, steps[-1].spent_j * factor * 1.16)
@@ -151,7 +141,7 @@ def _set_range(axes: Axes, result: SearchResult) -> None:
     costs = [100.0, *(100 * ratio for ratio in known)]
     low, high = min(costs), max(costs)
     if low < 100 / _LOG_FROM:
-        fit_axis(axes, "y", costs, has_log=True, below=0.16, above=0.08)
+        style.fit_axis(axes, "y", costs, has_log=True, below=0.16, above=0.08)
         return
     length = max(100 - low, _LEAST)
     top = max(min(high + 0.08 * length, 100 + _MOST_ABOVE * length), 100 + 0.12 * length)
@@ -160,17 +150,18 @@ def _set_range(axes: Axes, result: SearchResult) -> None:
 
 def _draw_steps(axes: Axes, result: SearchResult, xs: Sequence[float]) -> None:
     top = axes.get_ylim()[1]
-    axes.axhline(100.0, color=INK, linewidth=0.9, zorder=2)
+    axes.axhline(100.0, color=style.INK, linewidth=0.9, zorder=2)
     shown = [(x, step) for x, step in zip(xs, result.steps, strict=True)]
     _scatter(axes, shown, result, top)
     lost = [x for x, step in shown if step.outcome.figures is None]
     axes.plot(lost, [0.025] * len(lost), transform=axes.get_xaxis_transform(), linestyle="",
-              marker="|", markersize=8, color=MUTED, markeredgewidth=1.4, zorder=4)  # fmt: skip
+              marker="|", markersize=8, color=style.MUTED, markeredgewidth=1.4,
+              zorder=4)  # fmt: skip
     known = [(x, step.best_cost_ratio) for x, step in shown if step.is_feasible]
     best = [(x, 100 * ratio) for x, ratio in known if ratio is not None]
     if best:
         xs, ys = zip(*best, strict=True)
-        axes.step(xs, ys, where="post", color=BEST, linewidth=2.0, zorder=5)
+        axes.step(xs, ys, where="post", color=style.BEST, linewidth=2.0, zorder=5)
         _name_best(axes, *best[-1])
 
 
@@ -181,7 +172,7 @@ def _name_best(axes: Axes, x: float, y: float) -> None:
     align = "center" if not is_near else "top" if y <= 100 else "bottom"
     offset = 5, {"center": 0.0, "top": -3.0, "bottom": 3.0}[align]
     look = {"va": align, "fontweight": "bold", "annotation_clip": False, "zorder": 6}
-    note(axes, f"{y:.3g} %", (x, y), offset, size=9, color=BEST, **look)
+    style.note(axes, f"{y:.3g} %", (x, y), offset, size=9, color=style.BEST, **look)
 
 
 def _scatter(
@@ -194,7 +185,7 @@ def _scatter(
         if step.cost_ratio is None:
             continue
         y, candidate = 100 * step.cost_ratio, step.outcome.candidate
-        color = CAPPED if candidate == baseline else CURVE
+        color = style.CAPPED if candidate == baseline else style.CURVE
         is_within = y <= top
         axes.plot(
             x, min(y, top), marker="o" if is_within else "^", color=color,

@@ -4,19 +4,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from joulelab.analysis import search_plot
 from joulelab.analysis.bounds_wording import constraint_words
 from joulelab.analysis.course_plot import courses_figure
 from joulelab.analysis.methods import search_paragraph
 from joulelab.analysis.quantities import brief
-from joulelab.analysis.search_plot import (
-    FIGURES,
-    PANELS,
-    can_plot_search,
-    course_caption,
-    course_figure,
-    front_caption,
-    front_figure,
-)
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_table import chart_point, search_frame, search_listing
 from joulelab.analysis.search_wording import (
@@ -49,7 +41,7 @@ def search_report(
 ) -> StudyReport:
     """Put a search into words, tables and plots; ``runs`` are of single measurements."""
     settings = dict(header.settings) if header else {}
-    can_plot = can_plot_search(result)
+    can_plot = search_plot.can_plot_search(result)
     return StudyReport(
         title=recommendation(result.answer, result.problem).replace(" %", f"{_JOINED}%"),
         answer=Answer(
@@ -60,8 +52,12 @@ def search_report(
         ),
         table=TABLE,
         frame=search_frame(result),
-        figures={stem: partial(draw, result) for stem, draw in FIGURES.items() if can_plot},
-        panels={stem: partial(draw, result) for stem, draw in PANELS.items() if can_plot},
+        figures={
+            stem: partial(draw, result) for stem, draw in search_plot.FIGURES.items() if can_plot
+        },
+        panels={
+            stem: partial(draw, result) for stem, draw in search_plot.PANELS.items() if can_plot
+        },
         sections=[_section(result, measurements, settings, traces)],
         measurements=measurements,
         header=header,
@@ -74,17 +70,17 @@ def _section(
     settings: Mapping[str, KnobValue],
     traces: Path | None,
 ) -> Section:
-    can_plot = can_plot_search(result)
+    can_plot = search_plot.can_plot_search(result)
     return Section(
         name=result.problem.space.workload,
         answer="Energy against time of what was measured",
         found=result,
         remarks=remarks(result.answer, result.problem, stopped_by=result.method.stopped_by),
-        plot=partial(front_figure, result, with_head=False) if can_plot else None,
-        caption=front_caption(result),
+        plot=partial(search_plot.front_figure, result, with_head=False) if can_plot else None,
+        caption=search_plot.front_caption(result),
         listing=search_listing(result),
-        course=partial(course_figure, result, with_head=False) if can_plot else None,
-        course_caption=course_caption(result),
+        course=partial(search_plot.course_figure, result, with_head=False) if can_plot else None,
+        course_caption=search_plot.course_caption(result),
         courses=partial(courses_figure, _chosen_trials(result, measurements), traces),
         facts=_facts(result),
         methods=search_paragraph(result, measurements, settings),
@@ -95,7 +91,6 @@ def _section(
 def _chosen_trials(
     result: SearchResult, measurements: Sequence[Measurement]
 ) -> list[tuple[str, Measurement]]:
-    """Name a trial of the baseline and one of the best, phase by phase."""
     wanted = {result.problem.space.baseline: "baseline", result.answer.standing.best: "chosen"}
     has_phases = len({m.phase for m in measurements}) > 1
     found: dict[str, Measurement] = {}
@@ -107,7 +102,6 @@ def _chosen_trials(
 
 
 def _facts(result: SearchResult) -> list[tuple[str, str]]:
-    """List what was asked, what was done, and what it took."""
     problem, method, found, last = result.problem, result.method, result.answer, result.steps[-1]
     limits = "; ".join(constraint_words(each) for each in problem.constraints)
     after, best, num_tried = payback(found, problem), found.standing.best, len(result.rows)
@@ -143,7 +137,6 @@ def _lost(result: SearchResult) -> list[tuple[str, str]]:
 
 
 def _summary(result: SearchResult) -> list[tuple[str, float]]:
-    """List the answer in numbers, under the names of the vocabulary."""
     found, space = result.answer, result.problem.space
     best, fastest = (_axis_numbers(space, c.configuration) for c in (found.best, found.fastest))
     counts = {

@@ -9,13 +9,7 @@ from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import objective_name
-from joulelab.analysis.table import (
-    Columns,
-    Frame,
-    frame,
-    interval_columns,
-    plus_minus,
-)
+from joulelab.analysis.table import Columns, Frame, frame, interval_columns, plus_minus
 from joulelab.analysis.wording import replay_words
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
@@ -162,7 +156,6 @@ def _pm(value: float, u: float) -> str:
 
 
 def _cost(ratio: Interval | None, *, is_one: bool) -> str:
-    """Write a cost as a percentage of the baseline's."""
     if ratio is None:
         return "no bound"
     return "100" if is_one else _pm(100 * ratio.value, 100 * ratio.half_width)

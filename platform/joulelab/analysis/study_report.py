@@ -12,11 +12,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from joulelab.analysis.compared import Phase
-from joulelab.analysis.figure_file import save_figure, save_png_and_svg, themed_svg
 from joulelab.analysis.listing import Listing
 from joulelab.analysis.methods import uncertainty_statement
 from joulelab.analysis.page import render
 from joulelab.analysis.search_result import SearchResult
+from joulelab.analysis.style import save_figure, save_png_and_svg, themed_svg
 from joulelab.analysis.table import Frame
 from joulelab.analysis.wording import NOT_HARDWARE, board_words
 from joulelab.core.drift import Drift

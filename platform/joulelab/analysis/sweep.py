@@ -6,19 +6,7 @@ from math import inf
 from operator import attrgetter
 from statistics import fmean
 
-from joulelab.analysis.compared import (
-    DEFAULT,
-    Figures,
-    Phase,
-    Row,
-    comparable,
-    drifts_of,
-    figures_by_label,
-    fit_quantities,
-    mean_of,
-    observed_clock_mhz,
-    point_label,
-)
+from joulelab.analysis import compared
 from joulelab.core.comparison import best_set
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
@@ -29,7 +17,7 @@ from joulelab.objectives import ENERGY, TIME, Objective, without_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepRow(Row):
+class SweepRow(compared.Row):
     """One operating point of a sweep.
 
     Attributes:
@@ -68,7 +56,7 @@ class SweepRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseResult(Phase[SweepRow]):
+class PhaseResult(compared.Phase[SweepRow]):
     """One phase of a sweep; its operating points are the default, then by descending clock.
 
     Attributes:
@@ -133,7 +121,7 @@ class SweepResult:
     phases: tuple[PhaseResult, ...]
 
 
-Values = Callable[[Figures], tuple[float, float]]
+Values = Callable[[compared.Figures], tuple[float, float]]
 """Value of a quantity, and its standard uncertainty."""
 
 _VALUES: Mapping[str, Values] = {
@@ -179,13 +167,17 @@ def analyse_sweep(
 
 
 def _phase(group: list[Measurement], objective: Objective, level: float) -> PhaseResult:
-    counted, exclusions = comparable(group, point_label, DEFAULT)
-    fits = fit_quantities(counted, point_label, objective) if counted else None
-    found = best_set(fits.objective, level=level) if fits else None
-    is_open = fits is not None and fits.objective.is_open
+    counted, exclusions = compared.comparable(group, compared.point_label, compared.DEFAULT)
+    fits = compared.fit_quantities(counted, compared.point_label, objective) if counted else None
+    found = best_set(fits[objective], level=level) if fits else None
+    is_open = fits is not None and fits[objective].is_open
     members = found.members if found and not is_open else ()
     figures = (
-        figures_by_label(fits, reference=DEFAULT, members=members, level=level) if fits else {}
+        compared.figures_by_label(
+            fits, reference=compared.DEFAULT, members=members, level=level, objective=objective
+        )
+        if fits
+        else {}
     )
     first = group[0]
     return PhaseResult(
@@ -199,9 +191,9 @@ def _phase(group: list[Measurement], objective: Objective, level: float) -> Phas
         level=level,
         rows=_rows(group, counted, figures, found.best if found else None, members),
         members=members,
-        repeat_sd=fits.energy.residual_sd if fits else None,
-        dof=fits.energy.dof if fits else 0,
-        drifts=drifts_of(counted, point_label, level),
+        repeat_sd=fits[ENERGY].residual_sd if fits else None,
+        dof=fits[ENERGY].dof if fits else 0,
+        drifts=compared.drifts_of(counted, compared.point_label, level),
         exclusions=exclusions,
         source=counted[0].windows[0].source if counted else "",
         is_replayed=any(m.recording for m in counted),
@@ -209,24 +201,24 @@ def _phase(group: list[Measurement], objective: Objective, level: float) -> Phas
     )
 
 
-def _recommended(members: Sequence[str], figures: Mapping[str, Figures]) -> str:
+def _recommended(members: Sequence[str], figures: Mapping[str, compared.Figures]) -> str:
     """Choose of the points that may be best: the default if that may, else the fastest."""
-    if DEFAULT in members:
-        return DEFAULT
+    if compared.DEFAULT in members:
+        return compared.DEFAULT
     return min(members, key=lambda label: figures[label].time_per_unit_s)
 
 
 def _rows(
     group: Sequence[Measurement],
     counted: Sequence[Measurement],
-    figures: Mapping[str, Figures],
+    figures: Mapping[str, compared.Figures],
     lowest: str | None,
     members: Sequence[str],
 ) -> tuple[SweepRow, ...]:
     recommended = _recommended(members, figures) if members else None
     valid: dict[str, list[Measurement]] = {}
     for m in counted:
-        valid.setdefault(point_label(m), []).append(m)
+        valid.setdefault(compared.point_label(m), []).append(m)
     asked: dict[OperatingPoint, list[Measurement]] = {}
     for m in group:
         asked.setdefault(m.configuration.point, []).append(m)
@@ -236,8 +228,8 @@ def _rows(
             num_valid=len(valid.get(point.label, ())),
             num_invalid=sum(not m.valid for m in asked[point]),
             reasons=tuple(dict.fromkeys(f.reason for m in asked[point] for f in m.findings)),
-            observed_clock_mhz=observed_clock_mhz(asked[point]),
-            power_cap_share=mean_of([m.observed.power_cap_share for m in asked[point]]),
+            observed_clock_mhz=compared.observed_clock_mhz(asked[point]),
+            power_cap_share=compared.mean_of([m.observed.power_cap_share for m in asked[point]]),
             figures=figures.get(point.label),
             is_recommended=point.label == recommended,
             is_lowest=point.label == lowest,

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from joulelab.analysis.course_plot import courses_figure
-from joulelab.analysis.figure_file import panel_figure
 from joulelab.analysis.methods import methods_paragraph
 from joulelab.analysis.plots import can_plot, phase_figure, phase_panels
 from joulelab.analysis.study_report import Section, StudyReport
+from joulelab.analysis.style import panel_figure
 from joulelab.analysis.sweep import PhaseResult, SweepResult
 from joulelab.analysis.sweep_table import reported_table, sweep_frame, sweep_listing
 from joulelab.analysis.table import Columns, numbers_at
@@ -92,7 +92,6 @@ def _section(
 def _trials(
     phase: PhaseResult, measurements: Sequence[Measurement]
 ) -> list[tuple[str, Measurement]]:
-    """Name a trial at the driver's default and one at the best point."""
     wanted = [row for row, _ in phase.measured if row.point.is_default]
     wanted += [row for row, _ in phase.measured if row.is_recommended]
     trials = {row.point.label: point_name(row.point) for row in wanted}
@@ -118,7 +117,6 @@ def _caption(phase: PhaseResult) -> str:
 
 
 def _summary(prefix: str, phase: PhaseResult) -> list[tuple[str, float]]:
-    """List what a phase recommends and what it found lowest, under the vocabulary's names."""
     if phase.best is None or phase.least is None:
         return []
     return [

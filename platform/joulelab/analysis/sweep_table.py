@@ -12,14 +12,7 @@ from joulelab.analysis.compared import Figures
 from joulelab.analysis.listing import Line, Listing, Quantity
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, Values, cost_of
-from joulelab.analysis.table import (
-    Columns,
-    Frame,
-    frame,
-    interval_columns,
-    plus_minus,
-    quiet_table,
-)
+from joulelab.analysis.table import Columns, Frame, frame, interval_columns, plus_minus, quiet_table
 from joulelab.analysis.wording import replay_words
 from joulelab.core.additive import Interval
 from joulelab.objectives import ED2P, EDP, ENERGY, OBJECTIVES, TIME

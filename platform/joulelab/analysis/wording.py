@@ -1,9 +1,9 @@
 """Results of a sweep in words, the same in the terminal, in plots and in the report."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import floor, isinf, log10
 
-from joulelab.analysis.compared import Counts, Figures, varying
+from joulelab.analysis.compared import Counts, Figures
 from joulelab.analysis.quantities import counted, uncertain
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
 from joulelab.core.additive import Interval, more
@@ -109,6 +109,12 @@ def phase_names(result: SweepResult) -> tuple[str, ...]:
     )
 
 
+def varying(settings: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the names whose values differ, or that not all of ``settings`` have."""
+    names = dict.fromkeys(name for known in settings for name in known)
+    return [name for name in names if len({known.get(name) for known in settings}) > 1]
+
+
 def board_words(board: DeviceIdentity) -> str:
     """Name a board, and say so where it is no hardware."""
     return NOT_HARDWARE.get(board.backend, "") + board.name
@@ -170,7 +176,6 @@ def _cost(phase: PhaseResult, row: SweepRow) -> str:
 
 
 def _choice(phase: PhaseResult) -> str:
-    """Say why it is this point, and which has the lowest objective."""
     aim, points, num = OBJECTIVES[phase.objective].label, _points(phase), len(phase.members)
     if phase.least is None or num == 1:
         return f"; every other {points} is worse"
@@ -186,7 +191,6 @@ def _choice(phase: PhaseResult) -> str:
 
 
 def _others(phase: PhaseResult) -> str:
-    """Say how many others may be as good as the lowest."""
     num, points = len(phase.members) - 1, _points(phase)
     if num == 0:
         return f"; every other {points} is worse"

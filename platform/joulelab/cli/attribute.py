@@ -8,24 +8,28 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 from rich.console import RenderableType
+from rich.table import Table
 
-from joulelab.analysis.attributed.clocks import Clocks, clock_table
 from joulelab.analysis.attributed.table import content, frame, lines
-from joulelab.analysis.table import check_target
-from joulelab.attribution.attribution import Attribution
+from joulelab.analysis.table import check_target, numbers, quiet_table, words
+from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share
 from joulelab.attribution.session import Asked, Session
 from joulelab.cli.measure import control_of
 from joulelab.cli.program_options import ClockOptions
 from joulelab.cli.selection import choose_address, open_device
+from joulelab.cli.study import parse_with_workload, workload_name
 from joulelab.cli.terminal import Printing, progress
-from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.objectives import without_quality
+from joulelab.objectives import Objective, without_quality
 from joulelab.study.abstract_lab import check_guard_socket
 from joulelab.tracking.durable import write_whole
+
+Clocks = Sequence[tuple[str, Attribution]]
+"""Operating points in words, the driver's own first, and what was found there."""
+
 
 Settings = TypeVar("Settings")
 
@@ -134,3 +138,55 @@ def parse(arguments: Sequence[str]) -> Attribute[Any]:
     """Read the command line; each workload's settings become its options."""
     found: Attribute[Any] = parse_with_workload(Attribute, arguments, prog="joulelab attribute")
     return found
+
+
+WHOLE = "all together"
+_SURE = 2.0
+"""Standard uncertainties by which a component must gain to be said to."""
+
+
+def clock_table(clocks: Clocks, phase: str, objective: Objective) -> Table:
+    """Return a table of the best clock of each component, against the driver's own.
+
+    A component's time is its time on the device; gains within two standard uncertainties are none.
+    """
+    table = quiet_table(
+        *words("component", f"best clock by {objective.label}"),
+        *numbers("energy", "time", objective.label),
+    )
+    own = _shares(clocks[0][1], phase)
+    for name in own:
+        table.add_row(name, *_cells(clocks, phase, name, objective))
+    return table
+
+
+def _cells(clocks: Clocks, phase: str, name: str, objective: Objective) -> list[str]:
+    at = {
+        label: shares[name] for label, found in clocks if name in (shares := _shares(found, phase))
+    }
+    own = next(iter(at.values()))
+    best, there = min(at.items(), key=lambda item: _cost(item[1], objective))
+    change = _cost(there, objective) / _cost(own, objective) - 1
+    doubt = (
+        objective.energy_exponent
+        * ((there.energy_u_j / there.energy_j) ** 2 + (own.energy_u_j / own.energy_j) ** 2) ** 0.5
+    )
+    if -change <= _SURE * doubt:
+        return ["the driver's own, or none is better", "", "", ""]
+    return [
+        best,
+        f"{there.energy_j / own.energy_j - 1:+.1%}",
+        f"{(there.time_s or 0.0) / (own.time_s or 1.0) - 1:+.1%}",
+        f"{change:+.1%}",
+    ]
+
+
+def _cost(share: Share, objective: Objective) -> float:
+    return objective.cost(share.energy_j, share.time_s or 0.0)
+
+
+def _shares(found: Attribution, phase: str) -> dict[str, Share]:
+    one = found.phase(phase)
+    whole = Share(name=WHOLE, energy_j=one.energy_j, energy_u_j=one.energy_u_j, time_s=one.time_s)
+    parts = [share for share in one.by_component if share.name != UNEXPLAINED]
+    return {share.name: share for share in (*parts, whole) if share.energy_j > 0 and share.time_s}

@@ -15,14 +15,12 @@ from rich.text import Text
 
 from joulelab.analysis.quantities import PLUS_MINUS, brief, uncertain
 from joulelab.analysis.table import numbers, quiet_table, words
-from joulelab.cli.program_options import ClockOptions, check_places, parse_before_dashes
-from joulelab.cli.run_report import (
-    clock_params,
-    conduct_lines,
-    cpu_line,
-    gpu_table,
-    log_result,
-    write_json,
+from joulelab.cli import run_report
+from joulelab.cli.program_options import (
+    ClockOptions,
+    check_places,
+    parse_before_dashes,
+    write_result,
 )
 from joulelab.cli.selection import find_addresses
 from joulelab.core.device import DeviceAddress
@@ -137,7 +135,7 @@ class BenchServer(ClockOptions):
     def _print(self, use: ServerUse) -> None:
         print_server_use(use)
         if self.json is not None:
-            write_json(use, self.json)
+            write_result(run_report.as_json(use), self.json)
         if self.mlflow is not None:
             load = use.load
             params = {
@@ -146,9 +144,9 @@ class BenchServer(ClockOptions):
                 "requests": load.num_requests,
                 "concurrency": load.concurrency or "-",
                 "rate_per_s": load.rate_per_s or "-",
-                **clock_params(use.requested),
+                **run_report.clock_params(use.requested),
             }
-            log_result(use, self.mlflow, self.experiment, name=use.model, params=params)
+            run_report.log_result(use, self.mlflow, self.experiment, name=use.model, params=params)
 
 
 def parse(arguments: Sequence[str]) -> BenchServer:
@@ -172,7 +170,7 @@ def print_server_use(use: ServerUse) -> None:
     )
     console.print(Text(f"{use.model} at {use.url}: {load.num_requests} requests, {how}"))
     if use.gpus:
-        console.print(gpu_table(use.gpus))
+        console.print(run_report.gpu_table(use.gpus))
     console.print(_latencies(use))
     for line in _lines(use):
         console.print(Text(line))
@@ -225,4 +223,4 @@ def _lines(use: ServerUse) -> list[str]:
             "The server did not tell how many tokens it put out; pieces of its stream were "
             "counted, and there may be several tokens in one."
         )
-    return [*lines, *conduct_lines(use), cpu_line(use.cpu)]
+    return [*lines, *run_report.conduct_lines(use), run_report.cpu_line(use.cpu)]

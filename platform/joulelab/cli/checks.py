@@ -17,12 +17,7 @@ from joulelab.errors import JouleLabError
 from joulelab.guard import GuardClient, default_socket_path
 from joulelab.guard.control import owed_on
 from joulelab.guard.start import may_start, nobody_listens
-from joulelab.sampling.calibration import (
-    measure_latencies,
-    measure_observer_effect,
-    measure_sample_buffer,
-    measure_tick,
-)
+from joulelab.sampling import calibration
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -167,7 +162,7 @@ def _check_heat(device: Device) -> Verdict:
 def _check_counter(device: Device) -> Verdict:
     if not device.capabilities().has_energy_counter:
         return "warn", "none", "Energy comes from sampled power: use windows of 10 s and more."
-    tick = measure_tick(device)
+    tick = calibration.measure_tick(device)
     if tick.period_s is None or tick.period_s <= SLOWEST_TICK_S:
         return "ok", tick_in_words(tick), ""
     return "warn", tick_in_words(tick), f"Use windows of {50 * tick.period_s:.0f} s and more."
@@ -177,13 +172,13 @@ def _check_samples(device: Device) -> Verdict:
     if not device.capabilities().has_power_samples:
         advice = "Power is polled; the counter has nothing finer to be checked against."
         return "warn", "no buffer", advice
-    buffer = measure_sample_buffer(device)
+    buffer = calibration.measure_sample_buffer(device)
     period = duration_in_words(buffer.period_s)
     return "ok", f"{buffer.num_samples}, one every {period}, {buffer.span_s:.1f} s in all", ""
 
 
 def _check_latency(device: Device) -> Verdict:
-    latencies = measure_latencies(device)
+    latencies = calibration.measure_latencies(device)
     slowest_s = max(latency.p95_s for latency in latencies)
     each = ", ".join(
         f"{one.call.removeprefix('read_')} {duration_in_words(one.median_s)}" for one in latencies
@@ -197,7 +192,7 @@ def _check_latency(device: Device) -> Verdict:
 def _check_observer(device: Device) -> Verdict:
     if not device.capabilities().has_energy_counter:
         return "warn", "unknown: it takes an energy counter", ""
-    effect = measure_observer_effect(device)
+    effect = calibration.measure_observer_effect(device)
     found = (
         f"{effect.difference_w:+.2f} {PLUS_MINUS} {effect.difference_u_w:.2f} W on "
         f"{effect.quiet_power_w:.1f} W at rest; {100 * effect.sampler_share:.2f} % of a core"

@@ -14,20 +14,10 @@ from rich.text import Text
 
 from joulelab.cli.estimator.processors import Processors
 from joulelab.cli.selection import find_addresses, open_device
-from joulelab.core.device import (
-    Capabilities,
-    DeviceAddress,
-    DeviceIdentity,
-    DeviceState,
-)
+from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity, DeviceState
 from joulelab.devices.base import Device
 from joulelab.errors import MeasurementError
-from joulelab.sampling.calibration import (
-    CounterTick,
-    SampleBuffer,
-    measure_sample_buffer,
-    measure_tick,
-)
+from joulelab.sampling import calibration
 
 T = TypeVar("T")
 
@@ -79,8 +69,10 @@ class Devices:
                 identity=device.identity(),
                 capabilities=capabilities,
                 state=device.read_state(),
-                tick=_tried(measure_tick, device, problems) if has_counter else None,
-                samples=_tried(measure_sample_buffer, device, problems) if has_samples else None,
+                tick=_tried(calibration.measure_tick, device, problems) if has_counter else None,
+                samples=_tried(calibration.measure_sample_buffer, device, problems)
+                if has_samples
+                else None,
                 problems=tuple(problems),
             )
 
@@ -92,8 +84,8 @@ class FoundDevice:
     identity: DeviceIdentity
     capabilities: Capabilities
     state: DeviceState
-    tick: CounterTick | None
-    samples: SampleBuffer | None
+    tick: calibration.CounterTick | None
+    samples: calibration.SampleBuffer | None
     problems: tuple[str, ...] = ()
 
 
@@ -120,7 +112,7 @@ def clocks_in_words(clocks_mhz: tuple[int, ...]) -> str:
     return f"{len(clocks_mhz)} from {clocks_mhz[-1]} to {clocks_mhz[0]} MHz"
 
 
-def tick_in_words(tick: CounterTick | None) -> str:
+def tick_in_words(tick: calibration.CounterTick | None) -> str:
     """Say how the energy counter advances."""
     if tick is None:
         return "present"

@@ -1,38 +1,39 @@
 """``joulelab govern``: control the clock of a running program, and tell what that saved."""
 
+import json
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from joulelab.cli.govern_report import print_report, write_report
-from joulelab.cli.program_options import check_places, parse_before_dashes
+from joulelab.analysis.table import numbers, quiet_table, words
+from joulelab.cli.program_options import check_places, parse_before_dashes, write_result
 from joulelab.cli.run import NOT_EXECUTABLE, NOT_FOUND
 from joulelab.cli.selection import choose_address, open_device
+from joulelab.core.codec import to_json
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.base import Device
 from joulelab.devices.choice import is_hardware
 from joulelab.errors import ConfigError
 from joulelab.governor import STRATEGIES
+from joulelab.governor.comparison import Comparison, Estimate
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import SimulatedLoad, stages_of
 from joulelab.governor.progress import ServerProgress
-from joulelab.governor.report import GovernorReport
+from joulelab.governor.report import GovernorReport, PhaseReport
 from joulelab.governor.rules import Rules
-from joulelab.governor.session import (
-    borrowed,
-    govern_child,
-    govern_load,
-    govern_time,
-    governor_of,
-)
+from joulelab.governor.session import borrowed, govern_child, govern_load, govern_time, governor_of
 from joulelab.governor.strategy import Strategy
 from joulelab.governor.tenants import Tenants
 from joulelab.monitor.sensors import OwnProcesses, open_in_real_time
+from joulelab.objectives import without_quality
 from joulelab.running.child import Child
 from joulelab.study.abstract_lab import check_guard_socket
 
@@ -188,10 +189,100 @@ class Govern:
     def _tell(self, outcome: GovernorReport) -> None:
         print_report(outcome)
         if self.json is not None:
-            write_report(outcome, self.json)
+            text = json.dumps(json.loads(to_json(outcome)), indent=2) + "\n"
+            write_result(text, self.json)
 
 
 def parse(arguments: Sequence[str]) -> Govern:
     """Read the command line; the program is what follows two dashes."""
     govern, program = parse_before_dashes(Govern, arguments, prog="joulelab govern")
     return replace(govern, program=program)
+
+
+_UNKNOWN = "-"
+
+
+def print_report(outcome: GovernorReport) -> None:
+    """Print a table of phases and what it means, on the standard error."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(Text(f"{outcome.gpu} under {outcome.strategy} for {outcome.duration_s:.0f} s"))
+    if outcome.phases:
+        console.print(phase_table(outcome.phases))
+    for line in lines(outcome):
+        console.print(Text(line))
+
+
+def phase_table(phases: Iterable[PhaseReport]) -> Table:
+    """Return a row for each phase."""
+    table = quiet_table(
+        *words("phase"),
+        *numbers("share of time", "driver's clock", "power"),
+        *words("set to"),
+        *numbers("power", "slowdown"),
+    )
+    for phase in phases:
+        table.add_row(
+            phase.name,
+            f"{100 * phase.share:.1f} %",
+            _or_dash(phase.default_sm_clock_mhz, "{:.0f} MHz"),
+            _or_dash(phase.default_power_w, "{:.0f} W"),
+            phase.point.label,
+            _or_dash(phase.power_w, "{:.0f} W"),
+            _or_dash(None if phase.slowdown is None else 100 * phase.slowdown, "{:+.1f} %"),
+        )
+    return table
+
+
+def lines(outcome: GovernorReport) -> list[str]:
+    """Return what the numbers mean, a sentence or two each."""
+    found = []
+    if outcome.observing_only:
+        found.append(f"Nothing is set, or nothing more: {outcome.observing_only}")
+    if outcome.comparison is None:
+        found.append(f"What was saved is not known: {outcome.reason}")
+    else:
+        found += _comparison_lines(outcome.comparison, outcome)
+    found.append(
+        f"The point was changed {outcome.num_changes} times. Governing took "
+        f"{100 * outcome.cpu_share:.2g} % of a core."
+    )
+    if outcome.throttled_s:
+        found.append(f"A power limit or heat held the clock down for {outcome.throttled_s:.0f} s.")
+    return [*found, *outcome.notes]
+
+
+def _comparison_lines(found: Comparison, outcome: GovernorReport) -> list[str]:
+    label = without_quality(outcome.rules.objective).label
+    changes = [f"energy per work {_estimate(found.energy)}", f"time {_estimate(found.time)}"]
+    if label != "energy":
+        changes.append(f"{label} {_estimate(found.cost)}")
+    basis = (
+        "Work is what the program reported."
+        if found.by_progress
+        else "Work is inferred from counters: operations and bytes per unit of work are taken to "
+        "be the same throughout a phase."
+    )
+    lines = [
+        f"Against the driver's own clocks ({found.num_on} governed blocks, {found.num_off} left "
+        f"to it): {', '.join(changes)}.",
+        basis,
+    ]
+    if found.time.upper > outcome.rules.max_slowdown:
+        lines.append(
+            f"The slowdown may exceed its limit of {100 * outcome.rules.max_slowdown:g} %; run "
+            "longer to know, or ask for less."
+        )
+    if found.unknown_share > 0.01:
+        lines.append(
+            f"{100 * found.unknown_share:.0f} % of the time is left out: its work is not known."
+        )
+    return lines
+
+
+def _estimate(found: Estimate) -> str:
+    value, lower, upper = (100 * each for each in (found.value, found.lower, found.upper))
+    return f"{value:+.1f} % [{lower:+.1f}, {upper:+.1f}]"
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return _UNKNOWN if value is None else form.format(value)

@@ -1,14 +1,17 @@
 """``joulelab hardware add``: a new GPU from one of the catalogue and what is known of it."""
 
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 
-from joulelab.cli.hardware_device import read_figures
-from joulelab.cli.hardware_sweep import SweepFit
+from joulelab.cli.selection import choose_address, open_device
 from joulelab.cli.terminal import Printing
+from joulelab.core.device import Capabilities
+from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS, GpuSpec
 from joulelab.hardware.catalogue import board_of
@@ -16,7 +19,76 @@ from joulelab.hardware.new_board import board_text, check_names, stated, value_i
 from joulelab.hardware.places import check_key, user_folder
 from joulelab.hardware.processor import Figure
 from joulelab.hardware.related import is_taken
+from joulelab.power_models.board_fit import NAMES, BoardFit, fit_board
+from joulelab.power_models.columns import GPU_NAMES, Cells
+from joulelab.power_models.readers import read_csv
 from joulelab.tracking.durable import write_whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepFit:
+    """A sweep and what was fitted to it."""
+
+    path: Path
+    other: GpuSpec
+    fit: BoardFit
+
+    @classmethod
+    def of(cls, path: Path, other: GpuSpec, limit_w: float) -> "SweepFit":
+        """Fit the sweep in ``path`` of a GPU that is like ``other``.
+
+        Raises:
+            ConfigError: If it is no table of runs, or tells too little.
+        """
+        rows = read_csv_table(path)
+        labels = Cells(rows=rows).texts(GPU_NAMES, otherwise=other.key) if rows else []
+        boards = dict.fromkeys(labels, other.key)
+        runs = read_csv(path, gpu=other.key, boards=boards, repeats="median")
+        return cls(path=path, other=other, fit=fit_board(runs, limit_w))
+
+    def figures(self) -> dict[str, Figure]:
+        """Return the figures that the sweep tells."""
+        names = [f"voltage.{name}" for name in NAMES[:3]] if self.fit.knows_curve else []
+        names += ["power.constant_w"] if self.fit.knows_constant else []
+        source = (
+            f"least squares of power over clocks in {self.path.name}: {self.fit.num_runs} runs, "
+            f"mean error {self.fit.error:.2%}"
+        )
+        values = {name: self.fit.values[name.partition(".")[2]] for name in names}
+        return {
+            name: Figure(value=float(f"{value:.5g}"), status="F", source=source)
+            for name, value in values.items()
+        }
+
+    def words(self) -> list[str]:
+        """Say what was fitted, how far it is off, and what stays unknown."""
+        fit, held_out = self.fit, [*self.fit.held_out.values()]
+        capped = f", {fit.num_capped} at the power limit left out" * bool(fit.num_capped)
+        found = (
+            f"Fitted to {fit.num_runs} runs{capped}: mean error of power {fit.error:.2%}. Voltage "
+            f"at {fit.top_clock_mhz:.0f} MHz over its least {1 + fit.rise:.3f} ± {fit.rise_u:.3f}, "
+            f"constant power {fit.values['constant_w']:.1f} ± {fit.constant_u_w:.1f} W (standard "
+            "uncertainties of the fit)."
+        )
+        if held_out:
+            worst = max(fit.held_out, key=lambda name: fit.held_out[name])
+            tested = (
+                "Applications that the fit has not seen, each from its highest and lowest clock: "
+                f"mean error {np.mean(held_out):.2%}, worst {max(held_out):.2%} ({worst})."
+            )
+        else:
+            tested = "One application alone: what it says of others was not tested."
+        return [found, tested, self._unknown()]
+
+    def _unknown(self) -> str:
+        parts = [
+            *["the voltage curve, which the sweep does not tell"] * (not self.fit.knows_curve),
+            *["the constant power, which the sweep does not tell"] * (not self.fit.knows_constant),
+            "how power divides among SMs, units and memory",
+            "times",
+        ]
+        return f"Still as of the {self.other.key}: {'; '.join(parts)}."
+
 
 Number = Annotated[float | None, tyro.conf.arg(metavar="NUMBER")]
 _OPTIONS = {
@@ -174,3 +246,36 @@ class Add(Printing):
                 *["No device is recognised as it: state --product-name."] * unnamed,
             ],
         )
+
+
+def read_figures(
+    device: str, *, store: str | None, uuid: str | None, gpu: str | None
+) -> tuple[dict[str, Any], str]:
+    """Return the values that a device gives of itself, by dotted name, and where they come from.
+
+    What its driver does not tell is left out.
+
+    Raises:
+        DeviceError: If there is no such device, or it does not answer.
+    """
+    with closing(open_device(choose_address(device, store=store, uuid=uuid, gpu=gpu))) as opened:
+        identity, capabilities = opened.identity(), opened.capabilities()
+    source = f"read from a {identity.name} ({identity.backend}, driver {identity.driver_version})"
+    return {"identity.product_names": [identity.name], **values_of(capabilities)}, source
+
+
+def values_of(found: Capabilities) -> dict[str, Any]:
+    """Return the figures of a data file that a device's capabilities tell, by dotted name."""
+    lowest_w, highest_w = found.power_limits_w or (None, None)
+    values = {
+        "clocks.sm_mhz": list(found.sm_clocks_mhz),
+        "clocks.mem_mhz": list(found.mem_clocks_mhz),
+        "clocks.default_mhz": found.unlocked_sm_clock_mhz,
+        "limits.min_w": lowest_w,
+        "limits.max_w": highest_w,
+        "limits.default_w": found.default_power_limit_w,
+        "memory.size_b": found.memory_b,
+        "sensor.has_memory_power": found.has_memory_power,
+        "sensor.has_activity": found.has_activity,
+    }
+    return {name: value for name, value in values.items() if value not in (None, [])}

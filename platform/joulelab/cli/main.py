@@ -38,7 +38,7 @@ COMMANDS = {
     "devices": ("cli.devices:Devices", "Show the GPUs of this machine."),
     "top": ("cli.top:Top", "Watch power, energy, clocks and loans of this machine's GPUs."),
     "export-metrics": (
-        "cli.export_metrics:ExportMetrics",
+        "cli.top:ExportMetrics",
         "Serve what `top` shows to Prometheus.",
     ),
     "doctor": ("cli.doctor:Doctor", "Check that results here can be believed."),

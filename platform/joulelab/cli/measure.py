@@ -12,8 +12,8 @@ from joulelab.analysis.measurement_lines import report_lines
 from joulelab.bench import Bench
 from joulelab.cli.program_options import ClockOptions
 from joulelab.cli.selection import choose_address, open_device
+from joulelab.cli.study import parse_with_workload, workload_name
 from joulelab.cli.terminal import Printing, progress
-from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.codec import to_json
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress

@@ -65,7 +65,6 @@ def _command(target: str) -> Any:
 
 
 def _chosen(words: Sequence[str]) -> str:
-    """Return the subcommand that ``words`` begin with; empty if it is none."""
     if list(words[:1]) != [_TRACE] or "--help" in words[1:2]:
         return words[0] if words and words[0] in SUBCOMMANDS else ""
     chosen = " ".join(words[:2])

@@ -1,15 +1,16 @@
 """``joulelab policy``: one clock, or a few, for a set of applications."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import tyro
 from rich.console import RenderableType
+from rich.table import Column, Table
 
-from joulelab.analysis.policy import Application, Policy, applications_of, policies
-from joulelab.analysis.policy_table import policy_fields, policy_frame, policy_table, policy_words
-from joulelab.analysis.table import check_target
+from joulelab.analysis.policy import Application, Policy, applications_of, point_words, policies
+from joulelab.analysis.table import Frame, check_target, frame, interval_columns, quiet_table
+from joulelab.analysis.wording import percent
 from joulelab.cli.terminal import Printing
 from joulelab.errors import ConfigError
 from joulelab.objectives import OBJECTIVES
@@ -79,3 +80,79 @@ class PolicyCommand(Printing):
 
             aim = OBJECTIVES[self.objective].label
             save_policy_plot(applications, found[-1], self.plot, aim=aim)
+
+
+_NAMED = 6
+"""Equals that a sentence names."""
+
+
+def policy_words(policy: Policy, objective: str) -> str:
+    """Say which points to use, what they cost on average and at worst, and what is as good."""
+    aim, points = OBJECTIVES[objective].label, " and ".join(map(point_words, policy.points))
+    worst = max(policy.served, key=lambda each: each.regret.value)
+    sentence = (
+        f"{points} for {len(policy.served)} applications: {policy.mean_regret:.2%} above the least "
+        f"{aim} of each on average, {policy.worst_regret:.2%} at worst ({worst.name})"
+    )
+    return f"{sentence[0].upper()}{sentence[1:]}{_equals(policy)}."
+
+
+def policy_table(policy: Policy, objective: str) -> Table:
+    """Lay out how a policy serves every application."""
+    aim = OBJECTIVES[objective].label
+    heads = ("runs at", "own best", f"{aim} above", f"{aim} against the default")
+    table = quiet_table(
+        Column("application", overflow="fold"),
+        *(Column(head, justify="right") for head in heads),
+        caption=f"{aim} above: over that at the application's own best point, with its 95 % "
+        "interval. The best of noisy readings is a little too low, so this is a little too high.",
+        pad_edge=True,
+    )
+    for each in policy.served:
+        change = "" if each.change is None else percent(each.change)
+        regret = "its own best" if each.point == each.own else percent(each.regret)
+        table.add_row(*(each.name, point_words(each.point), point_words(each.own), regret, change))
+    return table
+
+
+def policy_frame(policies: Sequence[Policy]) -> Frame:
+    """List how every policy serves every application."""
+    return frame(
+        {
+            "num_points": "num_points",
+            "application": "served.name",
+            "point": "served.point.label",
+            "own_best": "served.own.label",
+            **interval_columns("regret", "served.regret"),
+            "change": "served.change.value",
+        },
+        [
+            {"num_points": len(policy.points), "served": served}
+            for policy in policies
+            for served in policy.served
+        ],
+    )
+
+
+def policy_fields(policy: Policy) -> dict[str, object]:
+    """Return a policy for JSON, its points by their labels."""
+    return {
+        **asdict(policy),
+        "points": [point.label for point in policy.points],
+        "served": [
+            {**asdict(each), "point": each.point.label, "own": each.own.label}
+            for each in policy.served
+        ],
+        "equals": [point.label for point in policy.equals],
+    }
+
+
+def _equals(policy: Policy) -> str:
+    others = policy.equals[1:]
+    if len(policy.points) > 1:
+        return ""
+    if not others:
+        return "; every other point is worse"
+    named = ", ".join(map(point_words, others[:_NAMED]))
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return f"; statistically indistinguishable from it: {named}{more}"

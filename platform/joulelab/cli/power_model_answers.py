@@ -11,8 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.cli.power_model_table import OfTable
-from joulelab.cli.power_models import MOST_LEVEL
+from joulelab.cli.power_models import MOST_LEVEL, OfTable
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_MHZ, MOST_S, check_positive, check_range
 from joulelab.errors import ConfigError
@@ -49,12 +48,7 @@ class Predict(OfTable, Printing):
     refuse_outside: bool = False
 
     def run(self) -> int:
-        """Predict and print.
-
-        Raises:
-            ConfigError: If the folder holds no model, the table no such application, or it is
-                outside the training domain and that is refused.
-        """
+        """Predict and print."""
         _check(self.level, self.sm_clock_mhz)
         model, runs = load_operating_model(self.model), self.read()
         pair = _one_pair(runs, self.application)
@@ -101,12 +95,7 @@ class Sweep(Printing):
     level: float = 0.0
 
     def run(self) -> int:
-        """Predict and print.
-
-        Raises:
-            ConfigError: If the folder holds no model, or an activity is no share.
-            UnknownNameError: If there is no such GPU.
-        """
+        """Predict and print."""
         _check(self.level, self.sm_clock_mhz)
         check_positive("--time-s", self.time_s, MOST_S)
         model = load_operating_model(self.model)

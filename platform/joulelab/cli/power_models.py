@@ -1,5 +1,6 @@
 """``joulelab models train``, ``evaluate`` and ``register``: power models from a table of runs."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,18 +11,83 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.cli.power_model_table import OfTable
 from joulelab.cli.terminal import Printing
 from joulelab.core.bounds import MOST_SEED, check_range
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.operating_model import OperatingModel, load_operating_model
 from joulelab.power_models.queries import profile_of, sweep
+from joulelab.power_models.readers import Repeats, read_csv, runs_of_measurements
 from joulelab.power_models.runs import Runs
+from joulelab.power_models.studies import explained, learnable
 from joulelab.power_models.validation import COLD, WARM, Validated, validate
 from joulelab.tracking.addresses import discreet, embedded_uri
 from joulelab.tracking.mlflow_registry import RegisteredModel
 from joulelab.tracking.mlflow_store import usable_uri
+from joulelab.tracking.store import ResultStore, study_folders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfTable:
+    """A command on a table of runs.
+
+    Attributes:
+        table: CSV file with one run per line (columns application, sm_clock_mhz or sm_app_clock,
+            power_w or power_usage, time_s or run_time, activities as shares), the sweep.csv of a
+            study, the results folder of one, or a folder that holds several, searches and capped
+            runs among them. Under a power cap (power_limit_w) the clock that was seen counts.
+        gpu: GPU of all runs, where the file has no such column.
+        board: LABEL=KEY for each label in the column gpu that is neither a key of the catalogue
+            nor a product name.
+        repeats: What to do with several rows at one clock.
+    """
+
+    table: tyro.conf.Positional[Path]
+    gpu: str | None = None
+    board: tuple[str, ...] = ()
+    repeats: Repeats = "refuse"
+
+    def read(self) -> Runs:
+        """Read the table.
+
+        Raises:
+            ConfigError: If it cannot be read; names column and row.
+        """
+        return _noted(self._read())
+
+    def learnable(self) -> Runs:
+        """Read the table without what no model can learn from.
+
+        Raises:
+            ConfigError: As :meth:`read`; or if nothing is left.
+        """
+        return _noted(learnable(self._read()))
+
+    def _read(self) -> Runs:
+        if self.table.is_dir():
+            studies = [ResultStore(folder) for folder in study_folders(self.table)]
+            return runs_of_measurements([m for study in studies for m in study.read()])
+        return read_csv(self.table, gpu=self.gpu, boards=self.boards(), repeats=self.repeats)
+
+    def boards(self) -> dict[str, str]:
+        """Return what each label stands for.
+
+        Raises:
+            ConfigError: If an entry is not LABEL=KEY.
+        """
+        pairs = [entry.partition("=") for entry in self.board]
+        for entry, (label, _, key) in zip(self.board, pairs, strict=True):
+            if not label or not key:
+                raise ConfigError(f"--board takes LABEL=KEY, got {entry!r}.")
+        return {label: key for label, _, key in pairs}
+
+
+def _noted(runs: Runs) -> Runs:
+    if runs.left_out:
+        number = sum(runs.left_out.values())
+        print(f"{number} runs are left out: {explained(runs.left_out)}.", file=sys.stderr)
+    return runs
+
 
 MOST_LEVEL = 0.9999
 _COLUMNS = (
@@ -48,12 +114,7 @@ class Train(OfTable, Printing):
     seed: int = 0
 
     def run(self) -> int:
-        """Fit, write and print.
-
-        Raises:
-            UnknownNameError: If there is no such model.
-            ConfigError: If the table does not suffice.
-        """
+        """Fit, write and print."""
         check_range("--seed", self.seed, 0, MOST_SEED)
         model = OperatingModel(
             power=POWER_MODELS[self.power]("power_w", seed=self.seed),
@@ -97,12 +158,7 @@ class Evaluate(OfTable, Printing):
     level: float = 0.0
 
     def run(self) -> int:
-        """Score and print; 1 if no model could learn from the table.
-
-        Raises:
-            UnknownNameError: If there is no such model or split.
-            ConfigError: If the table cannot be read.
-        """
+        """Score and print; 1 if no model could learn from the table."""
         check_range("--probe", self.probe, 0.01, 2)
         check_range("--level", self.level, 0, MOST_LEVEL)
         runs = self.learnable()
@@ -209,12 +265,7 @@ class Register(Registration, OfTable):
     scored: bool = False
 
     def run(self) -> int:
-        """Register and print.
-
-        Raises:
-            ConfigError: If the folder holds no model.
-            TrackingError: If the store cannot be written.
-        """
+        """Register and print."""
         from joulelab.tracking.mlflow_models import register_model
 
         model, runs = load_operating_model(self.model), self.read()

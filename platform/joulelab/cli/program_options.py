@@ -1,5 +1,6 @@
 """Options of commands that drive a program; imports little, so that it starts at once."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -79,6 +80,17 @@ def check_places(json: str | None, mlflow: str | None) -> None:
         from joulelab.tracking.mlflow_store import usable_uri
 
         usable_uri(mlflow)
+
+
+def write_result(text: str, target: str) -> None:
+    """Write a result to a file, or with ``-`` to the standard output."""
+    from joulelab.tracking.durable import write_whole
+
+    if target == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        write_whole(Path(target), text)
 
 
 Command = TypeVar("Command")

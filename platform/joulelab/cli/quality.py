@@ -11,9 +11,9 @@ import tyro
 from joulelab.bench import Bench
 from joulelab.cli.quality_report import Case, as_json, fitting_quality_table, whole_width
 from joulelab.cli.selection import choose_address, open_device
+from joulelab.cli.study import parse_with_workload, workload_name
 from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.cli.words import KnobWords, Variants, names, read_variants
-from joulelab.cli.workload_choice import parse_with_workload, workload_name
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
@@ -151,7 +151,6 @@ def parse(arguments: Sequence[str]) -> Quality[Any]:
 
 
 def _cost(bench: Bench, configuration: Configuration) -> tuple[Record, ...] | str:
-    """Measure a configuration, or say why it cannot be."""
     name = configuration.config_hash
     try:
         return bench.measure(Trial(study="quality", name=name, configuration=configuration))

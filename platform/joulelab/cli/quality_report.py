@@ -202,7 +202,6 @@ def _notes(cases: Sequence[Case]) -> list[str]:
 
 
 def _counts(cases: Sequence[Case]) -> str:
-    """Say how many things each metric scored."""
     found: dict[str, list[str]] = {}
     for quality in (row.quality for row in cases[0].rows if row.quality):
         plural = quality.counted if quality.n == 1 else f"{quality.counted}s"

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from joulelab.cli.program_options import ClockOptions, check_places, parse_before_dashes
+from joulelab.cli.program_options import (
+    ClockOptions,
+    check_places,
+    parse_before_dashes,
+    write_result,
+)
 from joulelab.errors import ConfigError, JouleLabError
 from joulelab.running.child import HELD, Child
 
@@ -134,13 +139,13 @@ class Run(ClockOptions):
 
     def _tell(self, use: "ProgramUse") -> None:
         """Tell the result everywhere; what fails is told too, and changes no exit code."""
-        from joulelab.cli.run_report import log_to_mlflow, print_use, write_json
+        from joulelab.cli.run_report import as_json, log_to_mlflow, print_use
         from joulelab.errors import one_line
 
         print_use(use)
         try:
             if self.json is not None:
-                write_json(use, self.json)
+                write_result(as_json(use), self.json)
             if self.mlflow is not None:
                 log_to_mlflow(use, self.mlflow, self.experiment)
         except (JouleLabError, OSError) as error:

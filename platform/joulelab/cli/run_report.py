@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from joulelab.core.point import OperatingPoint
 from joulelab.monitor.window import CpuUse, GpuTotals, GpuUse
 from joulelab.running.measure import ProgramUse
 from joulelab.serving.bench import ServerUse
-from joulelab.tracking.durable import write_whole
 
 _UNKNOWN = "-"
 _FEW = 2
@@ -45,15 +43,6 @@ def as_json(use: ProgramUse | ServerUse) -> str:
     fields["metrics"] = use.metrics
     fields["reason"] = use.reason
     return json.dumps(fields, indent=2) + "\n"
-
-
-def write_json(use: ProgramUse | ServerUse, target: str) -> None:
-    """Write the whole result to a file, or with ``-`` to the standard output."""
-    if target == "-":
-        sys.stdout.write(as_json(use))
-        sys.stdout.flush()
-    else:
-        write_whole(Path(target), as_json(use))
 
 
 def log_to_mlflow(use: ProgramUse, uri: str, experiment: str) -> None:
@@ -171,7 +160,6 @@ def _drawn(gpus: Sequence[GpuUse]) -> str:
 
 
 def _lines(use: ProgramUse) -> list[str]:
-    """Say what the table does not."""
     lines = [f"No energy: {use.reason}"] if use.reason else []
     lines.append(cpu_line(use.cpu))
     lines += conduct_lines(use)

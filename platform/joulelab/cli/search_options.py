@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from joulelab.cli.study import workload_name
 from joulelab.cli.words import Variants, read_variants
-from joulelab.cli.workload_choice import workload_name
 from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.searching.constraints import Against, Constraint, Quantity

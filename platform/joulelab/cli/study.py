@@ -1,16 +1,21 @@
-"""``joulelab study NAME``: run a script of ``experiments/`` from any folder."""
+"""Studies: ``joulelab study NAME``, and command lines in which a workload is chosen."""
 
 import ast
 import runpy
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from importlib.resources import files
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import tyro
 
 from joulelab.errors import ConfigError
-from joulelab.registry import unknown_name
+from joulelab.registry import Registry, unknown_name
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.programs import program_name
 
 STUDIES = {
     "attribution": "attribution.py",
@@ -89,3 +94,112 @@ def _folder() -> Path:
 def _summary(script: Path) -> str:
     docstring = ast.get_docstring(ast.parse(script.read_text())) or ""
     return docstring.partition("\n\n")[0].replace("\n", " ")
+
+
+def parse_with_workload(
+    kind: Any,
+    arguments: Sequence[str] | None = None,
+    *,
+    among: Mapping[str, object] = WORKLOADS,
+    default: Any = None,
+    **options: Any,
+) -> Any:
+    """Read a command line in which a workload is chosen and its settings become options.
+
+    A program, such as ``train.py:step``, can be named in place of an entry of a registry that
+    knows programs. ``kind`` is a generic dataclass of the type of the workload's settings; without
+    a ``default`` for an empty command line the choice is mandatory.
+
+    Raises:
+        UnknownNameError: If there is no such workload; names the closest.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    config = (tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff)
+    options = {"prog": study_command(), **options}
+    if isinstance(among, Registry) and (at := _place_of_program(words)) is not None:
+        name = WORKLOADS.known_as(words.pop(at))
+        among[name]  # refuses what lacks what is needed here
+        settings = knob_options(WORKLOADS[name].settings_type, kind)
+        return tyro.cli(cast("Any", kind)[settings], args=words, config=config, **options)
+    if words and not words[0].startswith("-") and words[0] not in among:
+        raise _unknown(words[0], among)
+    if words and words[0] in WORKLOADS:
+        WORKLOADS[words[0]]  # a broken plug-in is left out of what can be chosen, not explained
+    # Named by identity: tyro would guess by the fields, and takes the first with a constructor.
+    usual: dict[str, Any] = {}
+    if default is not None:
+        usual[workload_name(default.workload)] = {"default": default.workload}
+    choices = tuple(
+        Annotated[
+            knob_options(workload.settings_type, kind),
+            tyro.conf.subcommand(name, prefix_name=False, **usual.get(name, {})),
+        ]
+        for name, workload in WORKLOADS.loadable().items()
+        if name in among
+    )
+    known = {} if default is None else {"default": default}
+    command = cast("Any", kind)[Union[choices]]  # noqa: UP007  # made of a tuple
+    return tyro.cli(command, args=words, config=config, **known, **options)
+
+
+def workload_name(settings: object) -> str:
+    """Return the name of the workload that ``settings`` belong to."""
+    return WORKLOADS.name_of(settings)
+
+
+def _place_of_program(words: Sequence[str]) -> int | None:
+    """Return which word names a program; one after an option is taken for its value."""
+    for index, word in enumerate(words):
+        is_value = index > 0 and words[index - 1].startswith("--") and "=" not in words[index - 1]
+        name = None if word.startswith("-") else program_name(word)
+        if name is not None and (name.is_file or not is_value):
+            return index
+    return None
+
+
+def _unknown(name: str, among: Mapping[str, object]) -> ConfigError:
+    if program_name(name) is not None:
+        return ConfigError(
+            f"This takes the workloads {', '.join(sorted(among))}, and no program such as {name}."
+        )
+    if name.endswith(".py"):
+        return ConfigError(f"Say what of {name} is to be run, such as {name}:step.")
+    return unknown_name("workload", name, among)
+
+
+def knob_options(settings: type[Any], command: Any) -> Any:
+    """Return ``settings`` for tyro, with options that differ from those of ``command``.
+
+    A knob that is called as an option of the command, such as ``seed`` or ``device`` of a program
+    of the user's, is ``--knob.NAME``.
+    """
+    taken = set(_options(command))
+    if taken.isdisjoint(field.name for field in fields(settings)):
+        return settings
+    hints = get_type_hints(settings)
+    parameters = [_parameter(field, hints[field.name], taken) for field in fields(settings)]
+
+    def make(**values: Any) -> Any:
+        return settings(**values)
+
+    make.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # tyro reads both
+    make.__annotations__ = {each.name: each.annotation for each in parameters}
+    make.__doc__ = settings.__doc__
+    return Annotated[settings, tyro.conf.arg(constructor=make)]
+
+
+def _parameter(field: Field[Any], hint: Any, taken: set[str]) -> Parameter:
+    if field.name in taken:
+        hint = Annotated[hint, tyro.conf.arg(name=f"knob.{field.name}")]
+    default = Parameter.empty if field.default is MISSING else field.default
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _options(command: Any) -> Iterator[str]:
+    """Yield the names of the options of a command and of what it holds without a prefix."""
+    for name, hint in get_type_hints(command, include_extras=True).items():
+        kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        if not any(getattr(note, "name", None) == "" for note in notes):
+            yield name
+        elif is_dataclass(kind):
+            yield from _options(kind)

@@ -1,21 +1,127 @@
-"""``joulelab top``: watch the GPUs of this machine."""
+"""``joulelab top`` and ``export-metrics``: the GPUs of this machine, watched."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from joulelab.cli.devices import plain
-from joulelab.cli.live_options import LiveOptions
-from joulelab.cli.live_table import live_table
+from joulelab.cli.selection import choose_addresses
 from joulelab.cli.terminal import terminal
-from joulelab.core.bounds import DAY_S, check_positive
+from joulelab.core.bounds import DAY_S, check_positive, check_range
+from joulelab.core.device import GpuProcess
 from joulelab.errors import ConfigError
+from joulelab.live.loans import Loan, Loans
+from joulelab.live.reading import THROTTLES, LiveReading
 from joulelab.live.session import LiveSession, LiveView
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveOptions:
+    """The GPUs that a command watches.
+
+    Attributes:
+        device: How to talk to them: nvml, dcgm, smi, simulated or replay; auto takes the best.
+        uuid: Only these GPUs.
+        gpu: Which GPU to simulate, by its catalogue key; for simulated alone.
+        store: Folder of driver state or recordings, for devices that are not hardware.
+        guard_socket: Clock guard to ask who holds what; by default the one that studies take.
+    """
+
+    device: str = "auto"
+    uuid: tuple[str, ...] = ()
+    gpu: str | None = None
+    store: str | None = None
+    guard_socket: Path | None = None
+
+    def open_session(self, *, slow_period_s: float = 5.0) -> LiveSession:
+        """Open the GPUs that were named, to be closed by the caller."""
+        addresses = choose_addresses(self.device, store=self.store, uuids=self.uuid, gpu=self.gpu)
+        return LiveSession(addresses, guard_socket=self.guard_socket, slow_period_s=slow_period_s)
+
+
+_GIB = 2**30
+_UNREAD = "-"
+
+
+def live_table(view: LiveView) -> Table:
+    """Draw a view, one row per GPU."""
+    table = Table(caption=_caption(view), caption_justify="left", show_lines=True)
+    table.add_column("GPU")
+    for heading in ("power\nW", "energy\nJ", "SM, mem.\nMHz", "temp.\nC", "in use"):
+        table.add_column(heading, justify="right")
+    table.add_column("state", overflow="fold")
+    for gpu in view.gpus:
+        table.add_row(*map(Text, _cells(gpu, view.loans)))
+    return table
+
+
+def loan_in_words(loan: Loan) -> str:
+    """Say who holds a GPU, at which point, and for which study."""
+    lease = loan.lease
+    held = f"pid {lease.pid} of uid {lease.uid} at {lease.point}: {lease.note or 'no note'}"
+    if loan.study is None:
+        return held
+    trial = "none measured here yet" if loan.last_trial is None else f"last {loan.last_trial}"
+    return f"{held}; {loan.study}, {trial}"
+
+
+def _cells(gpu: LiveReading, loans: Loans) -> tuple[str, ...]:
+    state = gpu.state
+    limit_w = None if state is None else state.power_limit_w
+    clocks_mhz = (None, None) if state is None else (state.sm_clock_mhz, state.mem_clock_mhz)
+    used_b = None if state is None or state.memory_used_b is None else state.memory_used_b
+    share = None if state is None or state.gpu_utilization is None else state.gpu_utilization
+    return (
+        f"{gpu.index} {gpu.identity.name}\n{gpu.identity.uuid}",
+        f"{_number(gpu.power_w, '.1f')} of {_number(limit_w, '.0f')}\n"
+        f"mean {_number(gpu.mean_power_w, '.1f')}",
+        _number(gpu.energy_since_start_j, ".0f"),
+        "\n".join(_number(clock, "d") for clock in clocks_mhz),
+        _number(None if state is None else state.temperature_c, ".0f"),
+        f"{_number(share, '.0%')}\n{_number(None if used_b is None else used_b / _GIB, '.1f')} GiB",
+        "\n".join(_notes(gpu, loans)),
+    )
+
+
+def _notes(gpu: LiveReading, loans: Loans) -> Iterator[str]:
+    if gpu.throttles is not None:
+        held = [THROTTLES[reason] for reason, holds in gpu.throttles.items() if holds]
+        yield "not throttled" if not held else f"throttled: {', '.join(held)}"
+    if (loan := loans.by_uuid.get(gpu.identity.uuid)) is not None:
+        yield f"lent to {loan_in_words(loan)}"
+    if (why := loans.unrestored.get(gpu.identity.uuid)) is not None:
+        yield f"NOT RESTORED after a loan: {why}"
+    if gpu.processes:
+        yield f"used by {', '.join(map(_process_in_words, gpu.processes))}"
+    yield from dict.fromkeys(gpu.unread.values())
+
+
+def _process_in_words(process: GpuProcess) -> str:
+    # The driver's process ids are the host's; within a container they name others or nobody.
+    memory = "" if process.memory_b is None else f" ({process.memory_b / _GIB:.1f} GiB)"
+    return f"pid {process.pid}{memory}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return _UNREAD if value is None else format(value, form)
+
+
+def _caption(view: LiveView) -> str:
+    spans_s = [gpu.mean_over_s for gpu in view.gpus if gpu.mean_over_s is not None]
+    mean = [f"means over {max(spans_s):.0f} s"] if spans_s else []
+    share = [] if view.core_share is None else [f"{view.core_share:.1%} of a core"]
+    cost = f"a look takes {1e3 * sum(gpu.cost_s for gpu in view.gpus):.1f} ms"
+    guard = [] if view.loans.unread is None else [view.loans.unread]
+    return "; ".join([*mean, cost, *share, *guard])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +166,51 @@ class Top(LiveOptions):
         return 0
 
     def _views(self, session: LiveSession) -> Iterator[LiveView]:
-        """Look every interval, without end."""
         while True:
             started_s = time.monotonic()
             yield session.look()
             time.sleep(max(0.0, started_s + self.interval_s - time.monotonic()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportMetrics(LiveOptions):
+    """Serve power, energy, clocks, heat and loans of this machine's GPUs to Prometheus.
+
+    It reads when it is scraped, and calls no setter. Whoever reaches the address can read, so it is
+    this machine's own unless another is named. Ctrl-C ends it.
+
+    Attributes:
+        address: Address of this machine to listen on.
+        port: Port; 0 takes any that is free, and says which.
+    """
+
+    address: str = "127.0.0.1"
+    port: Annotated[int, tyro.conf.arg(metavar="PORT")] = 9400
+
+    def run(self) -> int:
+        """Serve until interrupted; 1 if the server ends by itself."""
+        from prometheus_client import start_http_server
+
+        from joulelab.live.metrics import SLOW_PERIOD_S, registry_of
+
+        check_range("--port", self.port, 0, 65535)
+        with self.open_session(slow_period_s=SLOW_PERIOD_S) as session:
+            try:
+                server, thread = start_http_server(
+                    self.port, addr=self.address, registry=registry_of(session)
+                )
+            except OSError as error:
+                raise ConfigError(
+                    f"--address and --port must be free here, got {self.address} and {self.port}: "
+                    f"{error.strerror}. NVIDIA's own exporter takes 9400 too; name another."
+                ) from error
+            where = f"http://{self.address}:{server.server_port}/metrics"
+            print(f"Serving metrics at {where}", file=sys.stderr, flush=True)
+            try:
+                # In turns: an interrupt that another thread receives does not end a longer wait.
+                while thread.is_alive():
+                    thread.join(1.0)
+            finally:
+                server.shutdown()
+                server.server_close()
+        return 1

@@ -74,12 +74,7 @@ class Train(OfSamples, Printing):
     seed: int = 0
 
     def run(self) -> int:
-        """Fit, write and print.
-
-        Raises:
-            UnknownNameError: If there is no such model.
-            ConfigError: If the recordings do not suffice.
-        """
+        """Fit, write and print."""
         check_range("--seed", self.seed, 0, MOST_SEED)
         check_positive("--power-limit-w", self.power_limit_w, MOST_W)
         made = TRACE_MODELS[self.model](seed=self.seed, power_limit_w=self.power_limit_w)
@@ -116,12 +111,7 @@ class Evaluate(OfSamples, Printing):
     power_limit_w: float | None = None
 
     def run(self) -> int:
-        """Score and print.
-
-        Raises:
-            UnknownNameError: If there is no such model.
-            ConfigError: If the file cannot be read, or has fewer than two recordings.
-        """
+        """Score and print."""
         check_positive("--power-limit-w", self.power_limit_w, MOST_W)
         recordings = self.recordings()
         found = {
@@ -189,12 +179,7 @@ class Predict(OfSamples):
     json: bool = False
 
     def run(self) -> int:
-        """Predict and print.
-
-        Raises:
-            ConfigError: If the folder holds no model, the file cannot be read, or a schedule is
-                outside of what was trained on and that is refused.
-        """
+        """Predict and print."""
         check_range("--level", self.level, 0, MOST_LEVEL)
         model = load_trace_model(self.model)
         found = {name: self._predicted(model, each) for name, each in self.schedules().items()}
@@ -247,12 +232,7 @@ class Register(Registration, OfSamples):
     scored: bool = False
 
     def run(self) -> int:
-        """Register and print.
-
-        Raises:
-            ConfigError: If the folder holds no model, or the model no interval.
-            TrackingError: If the store cannot be written.
-        """
+        """Register and print."""
         from joulelab.tracking.mlflow_models import register_trace_model
 
         model, recordings = load_trace_model(self.model), self.recordings()

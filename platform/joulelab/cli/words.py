@@ -1,13 +1,16 @@
-"""Words of a command line that hold several values, and how they are read."""
+"""Words of a command line that hold several values or limits, and how they are read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import tyro
 
+from joulelab.analysis.quantities import quantity
+from joulelab.core.bounds import check_positive
 from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
-from joulelab.estimator.question import knob_value
+from joulelab.estimator.estimate import Estimate
+from joulelab.estimator.question import Cell, knob_value
 
 Names = Annotated[str, tyro.conf.arg(metavar="NAME[,NAME...]")]
 Numbers = Annotated[str, tyro.conf.arg(metavar="N[,N...]")]
@@ -62,3 +65,44 @@ def _variant(word: str) -> tuple[str, tuple[KnobValue, ...]]:
         knob_value(f"{knob}={value}") for value in names(values, f"vary {knob}")
     ]
     return pairs[0][0], tuple(value for _, value in pairs)
+
+
+UNITS: Mapping[str, str] = {"latency": "s", "energy": "J", "power": "W", "memory": "B"}
+_MOST = 1e30
+
+Limits = Mapping[str, float | None]
+"""The most of each of :data:`UNITS`; ``None`` where there is no limit."""
+
+
+def check_limits(limits: Limits) -> None:
+    """Refuse limits that nothing could keep to.
+
+    Raises:
+        ConfigError: If one is not positive and finite.
+    """
+    for name, limit in limits.items():
+        check_positive(f"--max-{name}-{UNITS[name].lower()}", limit, _MOST)
+
+
+def keeping(cells: Sequence[Cell], limits: Limits) -> list[Cell]:
+    """Return the cells that fit their device's memory and keep to all of ``limits``."""
+    return [
+        cell
+        for cell in cells
+        if cell.estimate is not None and cell.estimate.fits and not missed(cell.estimate, limits)
+    ]
+
+
+def missed(estimate: Estimate, limits: Limits) -> list[str]:
+    """Say by which figures ``estimate`` breaks ``limits``; empty if by none."""
+    found = {
+        "latency": estimate.latency_s,
+        "energy": estimate.energy_j,
+        "power": estimate.power_w,
+        "memory": max(phase.memory.peak_b for phase in estimate.phases),
+    }
+    return [
+        f"{name} {quantity(found[name], UNITS[name])} is above {quantity(limit, UNITS[name])}"
+        for name, limit in limits.items()
+        if limit is not None and found[name] > limit
+    ]

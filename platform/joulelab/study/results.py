@@ -197,7 +197,7 @@ class SweepStudy(StudyResult):
 def drawn(figure: "Figure", path: str | Path | None) -> "Figure":
     """Return ``figure``, after it was written to ``path`` if there is one."""
     if path is not None:
-        from joulelab.analysis.figure_file import save_figure
+        from joulelab.analysis.style import save_figure
 
         save_figure(figure, Path(path))
     return figure

@@ -7,8 +7,8 @@ from synthetic_results import measurement, sweep
 from joulelab import PowerTrace
 from joulelab.analysis.conclude import conclude_sweep
 from joulelab.analysis.course_plot import TrialCourse, course_figure, courses_figure
-from joulelab.analysis.figure_file import svg_of
 from joulelab.analysis.study_report import REPORT
+from joulelab.analysis.style import svg_of
 from joulelab.core.course import Course, SlowLook
 from joulelab.core.device import Activity, DeviceState, Look
 from joulelab.core.record import Record

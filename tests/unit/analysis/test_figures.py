@@ -9,13 +9,12 @@ from matplotlib.transforms import Bbox
 from synthetic_results import measurement, sweep
 
 from joulelab import EnergyWindow
-from joulelab.analysis.figure_file import COLUMN_IN, headline
-from joulelab.analysis.knob_grid import Axis, knob_grid
-from joulelab.analysis.knob_log import KnobLog, KnobStudy
+from joulelab.analysis.knob_grid import Axis, KnobLog, KnobStudy, knob_grid
 from joulelab.analysis.knob_plot import knob_figure
 from joulelab.analysis.knob_report import knob_report
 from joulelab.analysis.knob_study import analyse_knobs
 from joulelab.analysis.plots import phase_figure
+from joulelab.analysis.style import COLUMN_IN, headline
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_report import sweep_report
 

@@ -10,9 +10,7 @@ from synthetic_results import header, measurement
 
 from joulelab import Configuration, EnergyWindow
 from joulelab.analysis.conclude import conclude_knobs, report_of
-from joulelab.analysis.knob_findings import crossover, equals, losses, winners
-from joulelab.analysis.knob_grid import Axis, knob_grid
-from joulelab.analysis.knob_log import LOG, KnobStudy
+from joulelab.analysis.knob_grid import LOG, Axis, KnobStudy, knob_grid
 from joulelab.analysis.knob_report import knob_frame
 from joulelab.analysis.knob_study import analyse_knobs, summed
 from joulelab.analysis.knob_wording import (
@@ -21,7 +19,11 @@ from joulelab.analysis.knob_wording import (
     conclude_lengths,
     conclude_sizes,
     conclude_steps,
+    crossover,
+    equals,
+    losses,
     sentence,
+    winners,
 )
 from joulelab.analysis.labels import apart
 from joulelab.cli.main import main

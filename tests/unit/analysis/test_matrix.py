@@ -9,9 +9,8 @@ from rich.console import Console
 from synthetic_results import header, measurement
 
 from joulelab import EnergyWindow
-from joulelab.analysis.cell_plots import can_plot_matrix, matrix_figure
+from joulelab.analysis.cell_report import can_plot_matrix, matrix_figure, matrix_table
 from joulelab.analysis.conclude import conclude_matrix
-from joulelab.analysis.figure_file import save_png_and_svg
 from joulelab.analysis.matrix import (
     Variant,
     configurations,
@@ -19,7 +18,7 @@ from joulelab.analysis.matrix import (
     matrix_rows,
     phases_of,
 )
-from joulelab.analysis.matrix_report import matrix_table
+from joulelab.analysis.style import save_png_and_svg
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.tracking.store import ResultStore

@@ -13,9 +13,9 @@ from rich.console import Console
 from synthetic_results import board, energy_j, header, measurement, sweep
 
 from joulelab.analysis.conclude import conclude_sweep, report_of
-from joulelab.analysis.figure_file import save_png_and_svg, svg_of
 from joulelab.analysis.measurement_lines import measurements_frame
 from joulelab.analysis.plots import can_plot, phase_figure
+from joulelab.analysis.style import save_png_and_svg, svg_of
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_report import sweep_report
 from joulelab.analysis.sweep_table import (

@@ -10,8 +10,8 @@ import pytest
 from synthetic_results import header, sweep
 
 from joulelab.analysis.baseline import baseline_frame, baseline_rows
-from joulelab.analysis.figure_file import save_png_and_svg
 from joulelab.analysis.plots import phase_figure
+from joulelab.analysis.style import save_png_and_svg
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_report import sweep_report
 from joulelab.analysis.sweep_table import sweep_frame

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from joulelab.analysis.attributed.clocks import WHOLE, clock_table
 from joulelab.analysis.table import plain_cells
+from joulelab.cli.attribute import WHOLE, clock_table
 from joulelab.cli.main import main
 from joulelab.objectives import OBJECTIVES
 

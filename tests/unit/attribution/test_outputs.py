@@ -5,9 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from joulelab.analysis.attributed.files import write_all
-from joulelab.analysis.attributed.page import page
-from joulelab.analysis.attributed.plots import depth_figure, icicle_figure
+from joulelab.analysis.attributed.page import depth_figure, icicle_figure, page, write_all
 from joulelab.analysis.attributed.table import closure_words, component_table, content, frame, text
 from joulelab.analysis.table import plain_cells
 from joulelab.attribution.attribution import GAPS, UNEXPLAINED

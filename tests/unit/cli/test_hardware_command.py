@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_nvml.driver import H200_SM_CLOCKS_MHZ
 
-from joulelab.cli.hardware_device import values_of
+from joulelab.cli.hardware_add import values_of
 from joulelab.cli.main import main
 from joulelab.hardware import GPUS
 from joulelab.hardware.catalogue import board_of

@@ -7,7 +7,7 @@ import pytest
 import tyro
 
 from joulelab.cli.measure import Measure
-from joulelab.cli.workload_choice import parse_with_workload
+from joulelab.cli.study import parse_with_workload
 from joulelab.workloads.diffusion import DiffusionSettings
 from joulelab.workloads.launch_loop import GemmSettings
 

@@ -9,7 +9,7 @@ from synthetic_runs import rows_by_law
 
 from joulelab.analysis.sweep import analyse_sweep
 from joulelab.analysis.sweep_table import sweep_frame
-from joulelab.cli.power_model_table import OfTable
+from joulelab.cli.power_models import OfTable
 from joulelab.core.record import Record
 from joulelab.errors import ConfigError
 from joulelab.power_models.queries import Profile, profile_of

@@ -9,8 +9,7 @@ from synthetic_results import header, measurement
 
 from joulelab import EnergyWindow
 from joulelab.analysis.conclude import conclude_knobs
-from joulelab.analysis.knob_grid import Axis, knob_grid
-from joulelab.analysis.knob_log import KnobStudy
+from joulelab.analysis.knob_grid import Axis, KnobStudy, knob_grid
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.record import Record
 from joulelab.devices.simulated.engine import steady_load

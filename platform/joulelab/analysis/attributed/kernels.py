@@ -10,18 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from joulelab.analysis.figure_file import themed_svg
 from joulelab.analysis.page import render
 from joulelab.analysis.quantities import brief, counted
-from joulelab.analysis.style import CAPPED, CURVE, in_style, tidy
+from joulelab.analysis.style import CAPPED, CURVE, in_style, themed_svg, tidy
 from joulelab.analysis.table import Frame, numbers, quiet_table, words
 from joulelab.attribution.kineto import Launches
-from joulelab.attribution.launch_summary import (
-    DeviceSummary,
-    KernelSummary,
-    devices_in,
-    kernels_in,
-)
+from joulelab.attribution.launch_summary import DeviceSummary, KernelSummary, devices_in, kernels_in
 from joulelab.attribution.tiers import TIERS, tier_of
 
 MAX_KERNELS = 30

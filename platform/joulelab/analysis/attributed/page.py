@@ -1,18 +1,22 @@
-"""An attribution as one HTML page that needs nothing else."""
+"""An attribution as plots, as one HTML page, as files, and as a run in MLflow."""
 
-from joulelab.analysis.attributed.plots import depth_figure, icicle_figure
-from joulelab.analysis.attributed.table import (
-    answer,
-    closure_words,
-    component_table,
-    kernel_table,
-    layer_table,
-    method_words,
-    notes,
-)
-from joulelab.analysis.figure_file import themed_svg
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from joulelab.analysis.attributed import table
 from joulelab.analysis.page import render
-from joulelab.attribution.attribution import Attribution
+from joulelab.analysis.quantities import brief, si_scale
+from joulelab.analysis.style import CAPPED, GRID, INK, MUTED, in_style, note, themed_svg, tidy
+from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Attribution, PhaseAttribution
+from joulelab.attribution.components import COMPONENTS, component_of, layer_of
+from joulelab.tracking.durable import write_whole
 
 
 def page(found: Attribution) -> str:
@@ -22,20 +26,20 @@ def page(found: Attribution) -> str:
     return render(
         "attributed/page.html.j2",
         title=f"{found.program}: where the joules go",
-        answers=[answer(found, phase) for phase in found.phases],
-        method=method_words(found),
-        notes=notes(found),
+        answers=[table.answer(found, phase) for phase in found.phases],
+        method=table.method_words(found),
+        notes=table.notes(found),
         has_supposed=any(share.is_supposed for one in found.phases for share in one.by_kernel),
         sections=[
             {
                 "name": phase.phase,
-                "closure": closure_words(phase),
+                "closure": table.closure_words(phase),
                 "is_reconciled": phase.is_reconciled,
                 "icicle": themed_svg(icicle_figure(phase), f"i{number}-"),
-                "components": component_table(phase),
+                "components": table.component_table(phase),
                 "depth": themed_svg(depth_figure(phase), f"d{number}-"),
-                "layers": layer_table(phase),
-                "kernels": kernel_table(phase),
+                "layers": table.layer_table(phase),
+                "kernels": table.kernel_table(phase),
                 "num_kernels": len(phase.by_kernel),
             }
             for number, phase in enumerate(found.phases)
@@ -44,3 +48,190 @@ def page(found: Attribution) -> str:
         f"{made.hostname}; joulelab {made.joulelab_version}, commit {made.git_sha or 'unknown'}, "
         f"{made.started_at}",
     )
+
+
+EXPERIMENT = "joulelab attribution"
+"""Name of the MLflow experiment."""
+
+
+def write_all(found: Attribution, folder: Path) -> tuple[Path, Path, Path]:
+    """Write the page, the parts as CSV and everything as JSON; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = tuple(folder / f"attribution.{kind}" for kind in ("html", "csv", "json"))
+    write_whole(paths[0], page(found).encode())
+    table.frame(found).write(paths[1])
+    write_whole(paths[2], (json.dumps(table.content(found), indent=1) + "\n").encode())
+    return paths[0], paths[1], paths[2]
+
+
+def deliver(found: Attribution, uri: str, file: Path) -> None:
+    """Log an attribution as a run with shares of components as metrics and a file.
+
+    Raises:
+        TrackingError: If the store does not answer, or refuses something.
+    """
+    from joulelab.tracking.mlflow_store import usable_uri
+    from joulelab.tracking.mlflow_tracker import FinishedRun, log_run
+
+    made = found.provenance
+    ended = FinishedRun(
+        experiment=EXPERIMENT,
+        name=found.program,
+        started_at=made.started_at,
+        duration_s=found.seconds,
+        params={"workload": found.program, "method": found.method, **found.knobs},
+        metrics=_metrics(found),
+        tags={
+            "gpu": found.device.name,
+            "gpu_uuid": found.device.uuid,
+            "provenance.hostname": made.hostname,
+            "provenance.joulelab_version": made.joulelab_version,
+        },
+        file=file,
+        succeeded=all(phase.is_reconciled for phase in found.phases),
+    )
+    log_run(usable_uri(uri), ended)
+
+
+def _metrics(found: Attribution) -> dict[str, float]:
+    metrics = {"static_w": found.static_w}
+    for phase in found.phases:
+        name, work = phase.phase, phase.profile.work
+        metrics[f"{name}.energy_per_unit_j"] = phase.energy_j / work
+        metrics[f"{name}.closure"] = phase.closure
+        for share in phase.by_component:
+            part = share.name.replace(" ", "_")
+            metrics[f"{name}.{part}.energy_per_unit_j"] = share.energy_j / work
+    return metrics
+
+
+# Okabe and Ito, and Tol's muted ones for more than they have.
+_COLOURS = (
+    *("#56b4e9", "#0072b2", "#009e73", "#f0e442", "#d55e00", "#cc79a7", "#e69f00"),
+    *("#332288", "#44aa99", "#999933", "#882255", "#aa4499", "#ddcc77", "#88ccee", "#cc6677"),
+)
+_SMALLEST = 0.004
+"""Parts below this share of the whole are drawn without a name of their own."""
+_LETTERS = 150.0
+"""Letters that a row as wide as the figure has room for."""
+
+
+def colours(components: Sequence[str]) -> Mapping[str, str]:
+    """Return a colour for each component, the same in all plots."""
+    named = {name: _COLOURS[place] for place, name in enumerate(COMPONENTS)}
+    others = [name for name in components if name not in named]
+    named |= {name: _COLOURS[place % len(_COLOURS)] for place, name in enumerate(others)}
+    return {**named, GAPS: CAPPED, UNEXPLAINED: GRID}
+
+
+class _Box(NamedTuple):
+    left: float
+    width: float
+    name: str
+    energy_j: float
+    colour: str
+
+
+@in_style
+def icicle_figure(phase: PhaseAttribution) -> Figure:
+    """Draw the energy of a phase as widths: the whole, its components, their operators."""
+    figure = Figure(figsize=(11.0, 3.0))
+    figure.subplots_adjust(left=0.02, right=0.98, top=0.86, bottom=0.04)
+    axes = figure.add_subplot()
+    shares = [share for share in phase.by_component if share.energy_j > 0]
+    inks = colours([share.name for share in shares])
+    whole_j = sum(share.energy_j for share in shares)
+    left, components, operators = 0.0, [], []
+    for share in shares:
+        width = share.energy_j / whole_j
+        components.append(_Box(left, width, share.name, share.energy_j, inks[share.name]))
+        operators += _operators(phase, components[-1], whole_j)
+        left += width
+    _draw(axes, 2, [_Box(0.0, 1.0, phase.phase, phase.energy_j, GRID)], phase)
+    _draw(axes, 1, components, phase)
+    _draw(axes, 0, operators, phase)
+    axes.set(xlim=(0, 1), ylim=(-0.05, 3.0))
+    axes.set_axis_off()
+    axes.set_title(
+        f"Where the energy of {phase.phase} goes", loc="left", fontsize=10.5, fontweight="bold"
+    )
+    return figure
+
+
+def _operators(phase: PhaseAttribution, component: _Box, whole_j: float) -> list[_Box]:
+    """Return the operators of a component, most energy first, below it."""
+    shares = phase.shares(
+        lambda call: call.operator.name if component_of(call.operator) == component.name else ""
+    )
+    boxes, left = [], component.left
+    for share in shares:
+        if share.name:
+            width = share.energy_j / whole_j
+            boxes.append(_Box(left, width, share.name, share.energy_j, component.colour))
+            left += width
+    return boxes
+
+
+def _draw(axes: Axes, row: int, boxes: Sequence[_Box], phase: PhaseAttribution) -> None:
+    for box in boxes:
+        axes.add_patch(
+            Rectangle(
+                (box.left, row),
+                box.width,
+                0.94,
+                facecolor=box.colour,
+                edgecolor="white",
+                linewidth=0.6,
+                alpha=0.55 if row == 0 else 0.85,
+            )
+        )
+        if box.width > _SMALLEST:
+            _name(axes, row, box, phase)
+
+
+def _name(axes: Axes, row: int, box: _Box, phase: PhaseAttribution) -> None:
+    energy = brief(box.energy_j / phase.profile.work, f"J/{phase.unit}")
+    share = f"{box.energy_j / phase.energy_j:.0%}"
+    room = int(box.width * _LETTERS)
+    name = wrap(box.name, max(room, 1), break_long_words=False)
+    if max(map(len, name)) > room or len(name) > 3:
+        return
+    text = "\n".join([*name, *(line for line in (energy, share) if len(line) <= room)])
+    axes.text(
+        box.left + box.width / 2, row + 0.47, text, ha="center", va="center", fontsize=8, color=INK
+    )
+
+
+@in_style
+def depth_figure(phase: PhaseAttribution) -> Figure:
+    """Draw the energy of every layer, one after the other, by component."""
+    order = list(dict.fromkeys(layer_of(call.operator) for call in phase.profile.calls))
+    shares = phase.shares(lambda call: f"{layer_of(call.operator)}\n{component_of(call.operator)}")
+    cells = {tuple(share.name.split("\n")): share.energy_j for share in shares}
+    components = list(dict.fromkeys(component for _, component in cells))
+    inks = colours(components)
+    scale, prefix = si_scale([value / phase.profile.work for value in cells.values()])
+    figure = Figure(figsize=(11.0, 3.4))
+    figure.subplots_adjust(left=0.06, right=0.8, top=0.82, bottom=0.2)
+    axes = figure.add_subplot()
+    base = [0.0] * len(order)
+    for component in components:
+        heights = [
+            scale * cells.get((layer, component), 0.0) / phase.profile.work for layer in order
+        ]
+        axes.bar(range(len(order)), heights, bottom=base, color=inks[component], label=component)
+        base = [low + height for low, height in zip(base, heights, strict=True)]
+    tidy(axes, f"Energy over the depth of {phase.phase}", f"{prefix}J/{phase.unit}", "layer")
+    axes.grid(visible=False, axis="x")
+    _name_layers(axes, order)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    return figure
+
+
+def _name_layers(axes: Axes, order: Sequence[str]) -> None:
+    every = max(1, len(order) // 24)
+    places = list(range(0, len(order), every))
+    names = [order[place].rpartition(".")[2] if order[place] else "-" for place in places]
+    axes.set_xticks(places, names)
+    if "" in order:
+        note(axes, f"- {table.OUTSIDE}", (0.0, 1.0), (90, 5), xycoords="axes fraction", color=MUTED)

@@ -8,13 +8,7 @@ from rich.table import Table
 
 from joulelab.analysis.quantities import brief, counted, decimals_for, si_scale
 from joulelab.analysis.table import Frame, numbers, plus_minus, quiet_table, words
-from joulelab.attribution.attribution import (
-    GAPS,
-    UNEXPLAINED,
-    Attribution,
-    PhaseAttribution,
-    Share,
-)
+from joulelab.attribution.attribution import GAPS, UNEXPLAINED, Attribution, PhaseAttribution, Share
 from joulelab.attribution.components import layer_of
 
 OUTSIDE = "outside of layers"

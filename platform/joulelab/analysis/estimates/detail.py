@@ -7,15 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from joulelab.analysis.estimates.wording import (
-    change_words,
-    differing,
-    headline,
-    memory_words,
-    phase_facts,
-    trust_sentences,
-    value_of,
-)
+from joulelab.analysis.estimates import wording
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import grid_table, numbers, quiet_table, words
 from joulelab.estimator.api import Fit
@@ -32,7 +24,7 @@ from joulelab.estimator.question import Cell
 
 def detail(cell: Cell) -> RenderableType:
     """Lay out everything but groups and events of one cell."""
-    lines: list[RenderableType] = [Text(headline(cell), style="bold")]
+    lines: list[RenderableType] = [Text(wording.headline(cell), style="bold")]
     if cell.estimate is not None:
         several = len(cell.estimate.phases) > 1
         for phase in cell.estimate.phases:
@@ -63,7 +55,7 @@ def opportunity_table(found: Sequence[Opportunity]) -> Table:
     title, heads = "Opportunities, each predicted on its own", words("", "", "")
     table = grid_table(title, *heads, Column(style="dim"), padding=(0, 2))
     for one in found:
-        energy, time = change_words(one)
+        energy, time = wording.change_words(one)
         table.add_row(one.title, Text(energy, style="green"), time, one.reason)
     return table
 
@@ -83,7 +75,7 @@ def _phase(phase: PhaseEstimate, estimate: Estimate) -> RenderableType:
 
 def _facts(phase: PhaseEstimate, estimate: Estimate) -> Table:
     table = grid_table("", Column(style="dim", no_wrap=True), Column(), padding=(0, 2))
-    for name, fact in phase_facts(phase, estimate).items():
+    for name, fact in wording.phase_facts(phase, estimate).items():
         is_lacking = name == "memory" and not phase.memory.fits
         table.add_row(name, Text(fact, style="bold red" if is_lacking else ""))
     return table
@@ -91,7 +83,7 @@ def _facts(phase: PhaseEstimate, estimate: Estimate) -> Table:
 
 def _trust(estimate: Estimate) -> Iterator[Text]:
     styles = {"unknown": "yellow", "data": "dim"}
-    for name, sentence in trust_sentences(estimate).items():
+    for name, sentence in wording.trust_sentences(estimate).items():
         if sentence:
             yield Text(sentence, style=styles.get(name, ""))
 
@@ -111,7 +103,7 @@ _LEVELS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 def memory_table(phase: str, memory: MemoryEstimate) -> RenderableType:
     """Lay out the parts of ``memory``, its timeline below."""
     lines: list[RenderableType] = [
-        Text(f"{phase}: {memory_words(memory)}", style="" if memory.fits else "bold red"),
+        Text(f"{phase}: {wording.memory_words(memory)}", style="" if memory.fits else "bold red"),
         bars_table("", memory.parts, "B", _STYLES, width=30),
     ]
     if len(memory.timeline_b) > 1:
@@ -125,7 +117,7 @@ def memory_table(phase: str, memory: MemoryEstimate) -> RenderableType:
 def fit_sentence(fit: Fit) -> str:
     """Say whether it fits, and how large a batch would."""
     name = f"{fit.model} on {fit.processor.product_name}, {fit.precision}, batch {fit.batch}"
-    return f"{name} {memory_words(fit.worst)}. {limit_words(fit.largest_batch)}".strip()
+    return f"{name} {wording.memory_words(fit.worst)}. {limit_words(fit.largest_batch)}".strip()
 
 
 def limit_words(largest_batch: int | None) -> str:
@@ -139,7 +131,7 @@ def limit_words(largest_batch: int | None) -> str:
 
 def fits_table(found: Sequence[Fit]) -> Table:
     """Lay out several, a line each."""
-    named = differing(found, always="device")
+    named = wording.differing(found, always="device")
     heads = ("weights", "activations", "KV cache", "in all", "of", "largest\nbatch")
     table = quiet_table(*words(*named), *numbers(*heads))
     for fit in found:
@@ -147,7 +139,7 @@ def fits_table(found: Sequence[Fit]) -> Table:
         parts = (worst.weight_b, worst.activation_b, worst.kv_b, worst.peak_b, worst.capacity_b)
         most = "any" if fit.largest_batch is None else str(fit.largest_batch)
         amounts = [brief(part, "B") for part in parts]
-        cells = [value_of(fit, name) for name in named]
+        cells = [wording.value_of(fit, name) for name in named]
         table.add_row(*cells, *amounts, most, style="" if worst.fits else "red")
     return table
 

@@ -10,12 +10,7 @@ from rich.table import Table
 
 from joulelab.analysis.estimates.wording import bound_shares
 from joulelab.analysis.table import Columns, Frame, check_target, frame, markdown
-from joulelab.estimator.estimate import (
-    COMPONENTS,
-    EnergySplit,
-    Estimate,
-    PhaseEstimate,
-)
+from joulelab.estimator.estimate import COMPONENTS, EnergySplit, Estimate, PhaseEstimate
 from joulelab.estimator.question import Cell
 from joulelab.hardware.processor import Processor
 from joulelab.provenance import joulelab_version

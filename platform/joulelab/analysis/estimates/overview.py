@@ -8,20 +8,8 @@ from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from joulelab.analysis.estimates import wording
 from joulelab.analysis.estimates.detail import bar, component_legend, stacked_bar
-from joulelab.analysis.estimates.wording import (
-    TIER_WORDS,
-    bound_words,
-    cell_name,
-    confidence_words,
-    device_words,
-    estimate_of,
-    last_phase,
-    memory_words,
-    unknown_words,
-    value_of,
-    varying,
-)
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import fitting, numbers, quiet_table, words
 from joulelab.estimator.estimate import COMPONENTS, Estimate, PhaseEstimate
@@ -54,16 +42,18 @@ def answer(cells: Sequence[Cell]) -> str:
     model. Empty where there are not two of the same kind of work.
     """
     fitting = [cell for cell in cells if cell.estimate is not None and cell.estimate.fits]
-    if len(fitting) < 2 or len({(c.model, estimate_of(c).unit) for c in fitting}) > 1:
+    if len(fitting) < 2 or len({(c.model, wording.estimate_of(c).unit) for c in fitting}) > 1:
         return ""
-    real = [cell for cell in fitting if estimate_of(cell).confidence.tier != "D"]
-    projected = [cell for cell in fitting if estimate_of(cell).confidence.tier == "D"]
+    real = [cell for cell in fitting if wording.estimate_of(cell).confidence.tier != "D"]
+    projected = [cell for cell in fitting if wording.estimate_of(cell).confidence.tier == "D"]
     if not (real and projected):
         return _best(fitting, cells)
     frugal = min(projected, key=_energy_j)
     if _energy_j(frugal) >= min(map(_energy_j, real)):
         return _best(real, cells)
-    return f"{_best(real, cells)} {cell_name(frugal, cells)} is projected at {_least(frugal)}."
+    return (
+        f"{_best(real, cells)} {wording.cell_name(frugal, cells)} is projected at {_least(frugal)}."
+    )
 
 
 def ranked(cells: Sequence[Cell]) -> tuple[Cell, ...]:
@@ -78,39 +68,39 @@ def ranked(cells: Sequence[Cell]) -> tuple[Cell, ...]:
 
 
 def _energy_j(cell: Cell) -> float:
-    return last_phase(cell).energy_per_unit_j
+    return wording.last_phase(cell).energy_per_unit_j
 
 
 def _least(cell: Cell) -> str:
-    return brief(_energy_j(cell), f"J/{estimate_of(cell).unit}")
+    return brief(_energy_j(cell), f"J/{wording.estimate_of(cell).unit}")
 
 
 def _best(fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
     frugal = min(fitting, key=_energy_j)
-    fast = min(fitting, key=lambda cell: last_phase(cell).time_per_unit_s)
-    estimate = estimate_of(frugal)
-    what = f" of {last_phase(frugal).phase}" if len(estimate.phases) > 1 else ""
-    time = brief(last_phase(fast).time_per_unit_s, f"s/{estimate.unit}")
-    sentence = f"Least energy{what}: {cell_name(frugal, cells)} with {_least(frugal)}"
+    fast = min(fitting, key=lambda cell: wording.last_phase(cell).time_per_unit_s)
+    estimate = wording.estimate_of(frugal)
+    what = f" of {wording.last_phase(frugal).phase}" if len(estimate.phases) > 1 else ""
+    time = brief(wording.last_phase(fast).time_per_unit_s, f"s/{estimate.unit}")
+    sentence = f"Least energy{what}: {wording.cell_name(frugal, cells)} with {_least(frugal)}"
     caveat = _caveat(frugal, fitting, cells)
     if frugal is fast:
         return f"{sentence}, the fastest too with {time}.{caveat}"
-    tier = estimate_of(fast).confidence.tier
-    doubt = f" (confidence {tier}, {TIER_WORDS[tier]})" if tier > "B" else ""
-    return f"{sentence}.{caveat} Least time: {cell_name(fast, cells)} with {time}{doubt}."
+    tier = wording.estimate_of(fast).confidence.tier
+    doubt = f" (confidence {tier}, {wording.TIER_WORDS[tier]})" if tier > "B" else ""
+    return f"{sentence}.{caveat} Least time: {wording.cell_name(fast, cells)} with {time}{doubt}."
 
 
 def _caveat(frugal: Cell, fitting: Sequence[Cell], cells: Sequence[Cell]) -> str:
     """Say how sure the least energy is if others are surer of theirs, and who is first of those."""
-    tier = estimate_of(frugal).confidence.tier
-    surer = [cell for cell in fitting if estimate_of(cell).confidence.tier < tier]
+    tier = wording.estimate_of(frugal).confidence.tier
+    surer = [cell for cell in fitting if wording.estimate_of(cell).confidence.tier < tier]
     if not surer:
         return ""
     first = min(surer, key=_energy_j)
     return (
-        f" But its energy is of confidence {tier}, {TIER_WORDS[tier]}: of those surer than that, "
-        f"{cell_name(first, cells)} needs least, {_least(first)} "
-        f"(confidence {estimate_of(first).confidence.tier})."
+        f" But its energy is of confidence {tier}, {wording.TIER_WORDS[tier]}: of those surer than "
+        f"that, {wording.cell_name(first, cells)} needs least, {_least(first)} "
+        f"(confidence {wording.estimate_of(first).confidence.tier})."
     )
 
 
@@ -125,7 +115,7 @@ def overview_table(
     cells: Sequence[Cell], without: Collection[str] = (), figures: Sequence[str] = _FIGURES
 ) -> Table:
     """Lay out ``cells``, a line a phase; columns in which they do not differ are left out."""
-    names = varying(cells)
+    names = wording.varying(cells)
     units = {cell.estimate.unit for cell in cells if cell.estimate is not None}
     per = f"/{units.pop()}" if len(units) == 1 else ""
     shown = [head for head in figures if head not in without]
@@ -145,7 +135,7 @@ def overview_table(
 def _rows(
     cell: Cell, names: Sequence[str], per: str
 ) -> Iterator[tuple[list[str], Mapping[str, RenderableType]]]:
-    named = [value_of(cell, name) for name in names]
+    named = [wording.value_of(cell, name) for name in names]
     if cell.estimate is None:
         yield named, {"time": Text("none", style="red")}
         return
@@ -170,7 +160,7 @@ def _figures(estimate: Estimate, phase: PhaseEstimate, per: str) -> Mapping[str,
         "tier": estimate.confidence.tier,
         "mean power\nW": f"{phase.power_w:.3g}",
         **{f"{name}\nof energy": f"{part:.0%}" for name, part in phase.energy.shares.items()},
-        "time set by": bound_words(phase),
+        "time set by": wording.bound_words(phase),
         "memory needed": memory if phase.memory.fits else f"{memory}, does not fit",
     }
 
@@ -182,19 +172,23 @@ def _notes(cells: Sequence[Cell]) -> Iterator[Text]:
     for cell, estimate in answered:
         worst = max((phase.memory for phase in estimate.phases), key=lambda memory: memory.peak_b)
         if not worst.fits:
-            yield Text(f"! {_full_name(cell)} {memory_words(worst)}", style="bold red")
+            yield Text(f"! {_full_name(cell)} {wording.memory_words(worst)}", style="bold red")
     for cell in cells:
         if cell.estimate is None:
             yield Text(f"none: {_full_name(cell)}: {cell.problem}", style="red")
-    unknown = [Text(unknown_words(e), style="yellow") for _, e in answered if e.without_formula]
+    unknown = [
+        Text(wording.unknown_words(e), style="yellow") for _, e in answered if e.without_formula
+    ]
     yield from dict.fromkeys(unknown[:1])
-    trust = {cell.processor.product_name: confidence_words(e.confidence) for cell, e in answered}
+    trust = {
+        cell.processor.product_name: wording.confidence_words(e.confidence) for cell, e in answered
+    }
     for device, tier in trust.items():
         yield Text(f"{device}: {tier}", style="dim")
 
 
 def _full_name(cell: Cell) -> str:
-    return f"{cell.model} on {device_words(cell)}, {cell.precision}, batch {cell.batch}"
+    return f"{cell.model} on {wording.device_words(cell)}, {cell.precision}, batch {cell.batch}"
 
 
 def contrast_table(cells: Sequence[Cell]) -> Table | None:
@@ -205,16 +199,16 @@ def contrast_table(cells: Sequence[Cell]) -> Table | None:
     found = [cell for cell in cells if cell.estimate is not None]
     if len(found) < 2 or len({c.estimate.unit for c in found if c.estimate}) > 1:
         return None
-    energies = [last_phase(cell).energy_per_unit_j for cell in found]
-    times = [last_phase(cell).time_per_unit_s for cell in found]
+    energies = [wording.last_phase(cell).energy_per_unit_j for cell in found]
+    times = [wording.last_phase(cell).time_per_unit_s for cell in found]
     products = [energy * time for energy, time in zip(energies, times, strict=True)]
     several = max(len(cell.estimate.phases) for cell in found if cell.estimate) > 1
-    what = f" of {last_phase(found[0]).phase}" if several else ""
+    what = f" of {wording.last_phase(found[0]).phase}" if several else ""
     pairs = [(*numbers(head), *words("")) for head in ("energy", "time", "EDP")]
     table = quiet_table("", *chain(*pairs), title=f"Times the least{what}")
     for i, cell in enumerate(found):
         row = [part for values in (energies, times, products) for part in _factor(values, i)]
-        table.add_row(cell_name(cell, found), *row)
+        table.add_row(wording.cell_name(cell, found), *row)
     return table
 
 

@@ -1,6 +1,6 @@
 """The roofline of a processor with the kernels of a network on it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import atan2, degrees, log10
 
@@ -9,13 +9,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from joulelab.analysis.estimates.kernels import flop_of, main_memory_b, short
-from joulelab.analysis.estimates.plots import BOUND_INKS
 from joulelab.analysis.quantities import brief
-from joulelab.analysis.style import INK, MUTED, in_style, note, tidy
+from joulelab.analysis.style import BEST, CURVE, EQUAL, INK, MUTED, in_style, note, tidy
 from joulelab.core.cost import Pipe
 from joulelab.estimator.estimate import Bound, GroupEstimate, PhaseEstimate
 from joulelab.hardware.processor import Processor
 
+BOUND_INKS: Mapping[Bound, str] = {
+    "compute": CURVE,
+    "memory": EQUAL,
+    "launch": MUTED,
+    "power": BEST,
+}
 MAX_NAMES = 8
 _ROOM = 0.55  # decades of room around everything drawn
 _NAME = 38
@@ -184,7 +189,6 @@ def _number(axes: Axes, named: Sequence[Dot]) -> None:
 
 
 def _place(axes: Axes, dot: Dot) -> tuple[float, float]:
-    """Return where ``dot`` is, in pixels."""
     x, y = axes.transData.transform((dot.flop_per_b, dot.flop_per_s))
     return float(x), float(y)
 

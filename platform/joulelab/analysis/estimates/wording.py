@@ -7,13 +7,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.api import Fit
 from joulelab.estimator.clock_sweep import Curve
-from joulelab.estimator.estimate import (
-    Bound,
-    Estimate,
-    MemoryEstimate,
-    PhaseEstimate,
-    time_shares,
-)
+from joulelab.estimator.estimate import Bound, Estimate, MemoryEstimate, PhaseEstimate, time_shares
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.question import Cell
 from joulelab.estimator.trust import Confidence

@@ -16,9 +16,8 @@ from joulelab.analysis.estimates.kernels import event_table, group_table
 from joulelab.analysis.estimates.overview import answers, contrast_table, overview, ranked
 from joulelab.analysis.estimates.wording import cell_name
 from joulelab.analysis.table import check_target
-from joulelab.cli.estimator.bounds import Limits, check_limits, keeping, missed
+from joulelab.cli import words
 from joulelab.cli.terminal import Printing, progress, terminal
-from joulelab.cli.words import Formats, KnobWords, Names, Numbers, knob_values, names, numbers
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.api import matrix, with_opportunities
@@ -49,13 +48,13 @@ class Asking(Printing):
             `joulelab calibrate --host` wrote. By default the typical one, with a range.
     """
 
-    model: Names
-    device: Names
-    precision: Formats = None
-    batch: Numbers = "1"
+    model: words.Names
+    device: words.Names
+    precision: words.Formats = None
+    batch: words.Numbers = "1"
     num_devices: int = 1
     training: bool = False
-    knob: KnobWords = ()
+    knob: words.KnobWords = ()
     host: str | None = None
 
     def question(
@@ -68,15 +67,15 @@ class Asking(Printing):
     ) -> Question:
         """Put the options into a question."""
         return Question(
-            models=names(self.model, "model"),
-            devices=names(self.device, "device"),
-            precisions=() if self.precision is None else names(self.precision, "precision"),
-            batches=numbers(self.batch, "batch"),
+            models=words.names(self.model, "model"),
+            devices=words.names(self.device, "device"),
+            precisions=() if self.precision is None else words.names(self.precision, "precision"),
+            batches=words.numbers(self.batch, "batch"),
             mode=mode,
             point=point,
             num_devices=self.num_devices,
             training=self.training,
-            knobs=knob_values(self.knob),
+            knobs=words.knob_values(self.knob),
             host=self.host,
             events=events,
             strict=strict,
@@ -122,7 +121,7 @@ class Estimate(Asking):
     def run(self) -> int:
         """Predict, print and write; 1 if nothing fits its device's memory and the limits."""
         check_target(self.out, *SUFFIXES)
-        check_limits(self.limits)
+        words.check_limits(self.limits)
         cells = self.predict()
         if self.json:
             print(to_json(cells))
@@ -133,12 +132,12 @@ class Estimate(Asking):
             if not self.json:
                 print(f"Written to {self.out}")
         for cell in cells:
-            for reason in missed(cell.estimate, self.limits) if cell.estimate else ():
+            for reason in words.missed(cell.estimate, self.limits) if cell.estimate else ():
                 print(f"{cell_name(cell, cells)}: {reason}.", file=sys.stderr)
-        return int(not keeping(cells, self.limits))
+        return int(not words.keeping(cells, self.limits))
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> words.Limits:
         """What the answer is to keep to."""
         return {
             "latency": self.max_latency_s,
@@ -189,7 +188,7 @@ class Compare(Estimate):
         device: Devices that `joulelab processors` lists.
     """
 
-    device: Names = "xeon_8490h,h200_sxm,jetson_orin_agx,tpu_v4,kpu_t256"
+    device: words.Names = "xeon_8490h,h200_sxm,jetson_orin_agx,tpu_v4,kpu_t256"
 
     @override
     def predict(self) -> tuple[Cell, ...]:
@@ -198,8 +197,7 @@ class Compare(Estimate):
     @override
     def shown(self, cells: Sequence[Cell]) -> Iterator[RenderableType]:
         yield from Estimate.shown(self, cells)
-        table = contrast_table(cells)
-        if table is not None:
+        if (table := contrast_table(cells)) is not None:
             yield table
 
 
@@ -217,7 +215,7 @@ class FamilyEstimate(Estimate):
 
     @override
     def predict(self) -> tuple[Cell, ...]:
-        for name in names(self.device, "device"):
+        for name in words.names(self.device, "device"):
             found = PROCESSORS[name].family
             if found != self.family:
                 raise ConfigError(
@@ -238,8 +236,7 @@ class EstimateCpu(FamilyEstimate):
     """
 
     family: ClassVar[Family] = "cpu"
-
-    device: Names = "xeon_8490h"
+    device: words.Names = "xeon_8490h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,8 +251,7 @@ class EstimateGpu(FamilyEstimate):
     """
 
     family: ClassVar[Family] = "gpu"
-
-    device: Names = "h200_sxm"
+    device: words.Names = "h200_sxm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,8 +266,7 @@ class EstimateTpu(FamilyEstimate):
     """
 
     family: ClassVar[Family] = "tpu"
-
-    device: Names = "tpu_v4"
+    device: words.Names = "tpu_v4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,5 +281,4 @@ class EstimateKpu(FamilyEstimate):
     """
 
     family: ClassVar[Family] = "kpu"
-
-    device: Names = "kpu_t256"
+    device: words.Names = "kpu_t256"

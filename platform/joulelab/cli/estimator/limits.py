@@ -1,4 +1,4 @@
-"""``joulelab estimate-sweep`` and ``joulelab memory``: the best clock, and the largest batch."""
+"""``joulelab estimate-sweep`` and ``memory``: the best predicted clock, and what fits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -7,28 +7,24 @@ from typing import Annotated
 
 import tyro
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from joulelab.analysis.estimates.curves import (
-    around_table,
-    best_curve,
-    optima_table,
-    sweep_sentence,
-)
 from joulelab.analysis.estimates.detail import fit_sentence, fits_table, memory_table
 from joulelab.analysis.estimates.export import ANSWER_SUFFIXES, Answer, write_answer
-from joulelab.analysis.estimates.wording import asked
-from joulelab.analysis.table import Frame, check_target
+from joulelab.analysis.estimates.wording import asked, differing, value_of
+from joulelab.analysis.quantities import brief
+from joulelab.analysis.table import BEST, EQUAL, Frame, check_target, numbers, quiet_table, words
 from joulelab.cli.estimator.estimate import Asking
 from joulelab.cli.terminal import progress
-from joulelab.cli.words import numbers
+from joulelab.cli.words import numbers as whole_numbers
 from joulelab.core.bounds import MOST_MHZ, check_range
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.api import Fit, fits
 from joulelab.estimator.clock_sweep import Curve, sweep
 from joulelab.estimator.estimate import Mode
-from joulelab.objectives import without_quality
+from joulelab.objectives import OBJECTIVES, without_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +92,8 @@ def clock_list(words: str) -> tuple[int, ...]:
         ConfigError: If it is neither.
     """
     if ":" not in words:
-        return numbers(words, "clock-mhz")
-    parts = numbers(words.replace(":", ","), "clock-mhz")
+        return whole_numbers(words, "clock-mhz")
+    parts = whole_numbers(words.replace(":", ","), "clock-mhz")
     if len(parts) != 3 or parts[2] < 1 or parts[0] > parts[1]:
         raise ConfigError(f"--clock-mhz takes first:last:step, ascending, got {words!r}.")
     for part in parts:
@@ -172,3 +168,117 @@ def _fit_fields(fit: Fit) -> dict[str, object]:
         "largest_batch": fit.largest_batch,
         "phases": {name: asdict(memory) for name, memory in fit.phases.items()},
     }
+
+
+_STEPS = 4
+
+
+def sweep_sentence(curves: Sequence[Curve], objective: str) -> str:
+    """Say which combination has the lowest objective per unit of work, and what it saves."""
+    best = best_curve(curves, objective)
+    place = best.best(objective)
+    aim = OBJECTIVES[objective].label
+    phase = f" of {best.phase}" if len({each.phase for each in curves}) > 1 else ""
+    sentence = (
+        f"Lowest predicted {aim} per {best.unit}{phase}: {best.precision}, "
+        f"batch {best.batch}, {best.clocks_mhz[place]} MHz on {best.processor.product_name}, "
+        f"{brief(best.energy_j[place] / best.work, f'J/{best.unit}')} in "
+        f"{brief(best.latency_s[place] / best.work, f's/{best.unit}')}"
+    )
+    return f"{sentence}; {_change(best, place)}{_flat(best, objective)}."
+
+
+def best_curve(curves: Sequence[Curve], objective: str) -> Curve:
+    """Return the curve with the lowest objective per unit of work, of the last phase."""
+    last = [curve for curve in curves if curve.phase == curves[-1].phase]
+    return min(last, key=lambda curve: cost_per_work(curve, curve.best(objective), objective))
+
+
+def cost_per_work(curve: Curve, place: int, objective: str) -> float:
+    """Return the objective at one clock, of energy and time per unit of work."""
+    degree = 1 if objective in ("energy", "time") else 2 if objective == "edp" else 3
+    return curve.costs(objective)[place] / curve.work**degree
+
+
+def optima_table(curves: Sequence[Curve], objective: str) -> Table:
+    """Lay out the best clock of each precision, batch size and phase."""
+    aim = OBJECTIVES[objective].label
+    several = len({curve.phase for curve in curves}) > 1
+    named = [*differing(curves, always="batch"), *["phase"] * several]
+    heads = ("best\nMHz", "within 1 %\nMHz", "energy", "time", "saved", "longer", "power\nW")
+    table = quiet_table(*words(*named), *numbers(*heads), title=f"Clock of lowest {aim}")
+    winner = best_curve(curves, objective)
+    for curve in curves:
+        best, near = curve.best(objective), curve.near_best(objective)
+        first, last = (curve.clocks_mhz[place] for place in near)
+        table.add_row(
+            *(value_of(curve, name) for name in named),
+            f"{curve.clocks_mhz[best]}",
+            f"{first} to {last}",
+            *_costs(curve, best),
+            style=BEST if curve is winner else "",
+        )
+    return table
+
+
+def around_table(curve: Curve, objective: str) -> Table:
+    """Lay out the clocks around the best of one curve, with the default and both ends."""
+    aim = OBJECTIVES[objective].label
+    heads = ("clock\nMHz", "power\nW", "energy", "time", f"{aim}\nover best", "saved", "longer")
+    table = quiet_table(
+        *words(""),
+        *numbers(*heads),
+        title=f"Around it: {curve.precision}, batch {curve.batch}, {curve.phase}",
+        caption=f"* lowest {aim}   = within 1 % of it, less than an estimate resolves",
+    )
+    best, (first, last) = curve.best(objective), curve.near_best(objective)
+    costs = curve.costs(objective)
+    for place in shown(curve, objective):
+        mark = "*" if place == best else "=" if first <= place <= last else " "
+        clock = f"{'default ' * (place == curve.default)}{curve.clocks_mhz[place]}"
+        energy, time, saved, longer, power = _costs(curve, place)
+        over = f"{costs[place] / min(costs):.3f}"
+        style = {"*": BEST, "=": EQUAL}.get(mark, "")
+        table.add_row(mark, clock, power, energy, time, over, saved, longer, style=style)
+    return table
+
+
+def shown(curve: Curve, objective: str) -> list[int]:
+    """Return the places that tell the story: ends, default, and even steps around the best."""
+    best, (first, last) = curve.best(objective), curve.near_best(objective)
+    end = len(curve.clocks_mhz) - 1
+    reach = max(last - first, _STEPS)
+    steps = [best + round(reach * i / _STEPS) for i in range(-_STEPS, _STEPS + 1)]
+    return sorted({0, end, curve.default, first, last, *(s for s in steps if 0 <= s <= end)})
+
+
+def _costs(curve: Curve, place: int) -> list[str]:
+    """Write energy, time, energy saved, time added and power at one clock."""
+    saved, longer = changes(curve, place)
+    return [
+        brief(curve.energy_j[place] / curve.work, f"J/{curve.unit}"),
+        brief(curve.latency_s[place] / curve.work, f"s/{curve.unit}"),
+        f"{saved:+.1%}",
+        f"{longer:+.1%}",
+        f"{curve.energy_j[place] / curve.latency_s[place]:.0f}",
+    ]
+
+
+def changes(curve: Curve, place: int) -> tuple[float, float]:
+    """Return energy saved and time added against the default clock, as shares."""
+    saved = 1 - curve.energy_j[place] / curve.energy_j[curve.default]
+    return saved, curve.latency_s[place] / curve.latency_s[curve.default] - 1
+
+
+def _change(curve: Curve, place: int) -> str:
+    if place == curve.default:
+        return "the default clock is best"
+    saved, longer = changes(curve, place)
+    return f"{saved:.1%} less energy and {longer:+.1%} time against the default clock"
+
+
+def _flat(curve: Curve, objective: str) -> str:
+    first, last = curve.near_best(objective)
+    if first == last:
+        return ""
+    return f"; from {curve.clocks_mhz[first]} to {curve.clocks_mhz[last]} MHz it is within 1 %"

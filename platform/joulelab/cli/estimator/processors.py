@@ -11,14 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.analysis.estimates.devices import (
-    known_table,
-    points_table,
-    processor_facts,
-    processor_table,
-    summaries_table,
-    validation_sentence,
-)
+from joulelab.analysis.estimates import devices
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.cli.terminal import Printing, progress, show
@@ -57,9 +50,9 @@ class Processors:
 
     def _shown(self, found: Sequence[Processor]) -> list[RenderableType]:
         if self.device is not None:
-            return [processor_facts(found[0])]
+            return [devices.processor_facts(found[0])]
         aliases = ", ".join(f"{short} is {key}" for short, key in ALIASES.items())
-        return [processor_table(found), Text(f"Short names: {aliases}.", style="dim")]
+        return [devices.processor_table(found), Text(f"Short names: {aliases}.", style="dim")]
 
     def _chosen(self) -> Sequence[Processor]:
         if self.device is not None:
@@ -135,9 +128,9 @@ class Validate(Printing):
         self.show(
             content,
             lambda: [
-                Text(validation_sentence(found), style="bold"),
-                summaries_table(by_source),
-                *[points_table(found.comparisons)] * self.points,
+                Text(devices.validation_sentence(found), style="bold"),
+                devices.summaries_table(by_source),
+                *[devices.points_table(found.comparisons)] * self.points,
                 *(Text(each, style="yellow") for each in rejected),
             ],
         )
@@ -148,7 +141,7 @@ class Validate(Printing):
 
         known = {processor.key: confidence_of(processor) for processor in PROCESSORS.values()}
         content = {key: asdict(one) for key, one in known.items()}
-        self.show(content, lambda: [known_table(known)])
+        self.show(content, lambda: [devices.known_table(known)])
         return 0
 
 

@@ -18,10 +18,10 @@ from joulelab.analysis.estimates.export import (
     SUFFIXES,
     write_cells,
 )
-from joulelab.analysis.estimates.page import page
-from joulelab.analysis.estimates.plots import (
+from joulelab.analysis.estimates.page import (
     comparable,
     comparison_figure,
+    page,
     parts,
     stack_figure,
     timeline_figure,

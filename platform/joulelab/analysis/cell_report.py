@@ -1,27 +1,138 @@
-"""Workloads at the driver's own clocks as pictures: a bar for each, and a cell for each format."""
+"""Workloads at the driver's own clocks, and in every format, as reports: picture, table, answer."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from math import log2, nan
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from rich.table import Column, Table
 
-from joulelab.analysis.baseline import BaselineRow, cost, row_name, varying_knobs
-from joulelab.analysis.matrix import MatrixRow
+from joulelab.analysis import baseline
+from joulelab.analysis.knob_grid import Panel
+from joulelab.analysis.knob_report import knob_sections
+from joulelab.analysis.knob_study import KnobPhase, analyse_knobs
+from joulelab.analysis.knob_wording import conclude_formats, sentence
+from joulelab.analysis.matrix import OUTCOMES, Matrix, MatrixRow, configurations, matrix_frame
 from joulelab.analysis.quantities import PLUS_MINUS
-from joulelab.analysis.style import (
-    BEST,
-    CAPPED,
-    COVERAGE,
-    CURVE,
-    INK,
-    PAPER,
-    in_style,
-    note,
-    tidy,
-)
+from joulelab.analysis.study_report import StudyReport
+from joulelab.analysis.style import BEST, CAPPED, COVERAGE, CURVE, INK, PAPER, in_style, note, tidy
+from joulelab.analysis.table import numbers, quiet_table, words
+from joulelab.core.measurement import Measurement
+from joulelab.tracking.study import Answer, StudyHeader
+
+BASELINE_TABLE, BASELINE_PLOT = "baseline.csv", "baseline"
+
+
+def baseline_report(measurements: Sequence[Measurement], header: StudyHeader | None) -> StudyReport:
+    """Put a baseline into words, a table and a picture."""
+    rows = baseline.baseline_rows(measurements)
+    valid = [row for row in rows if row.power_w is not None]
+    named = [baseline.row_name(row, baseline.varying_knobs(rows, row.workload)) for row in rows]
+    costs = [baseline.cost(row) or "no valid measurement" for row in rows]
+    answer = "\n".join(f"{name}: {each}" for name, each in zip(named, costs, strict=True))
+    return StudyReport(
+        title=answer,
+        answer=Answer(note=answer),
+        table=BASELINE_TABLE,
+        frame=baseline.baseline_frame(rows),
+        figures={BASELINE_PLOT: partial(baseline_figure, valid)} if valid else {},
+        overview=baseline.baseline_table(rows),
+        measurements=measurements,
+        header=header,
+    )
+
+
+TABLE, PLOT = "workloads.csv", "workloads"
+_PANELS: tuple[Panel, ...] = ("energy", "throughput")
+
+
+def matrix_report(
+    matrix: Matrix,
+    rows: Sequence[MatrixRow],
+    measurements: Sequence[Measurement],
+    header: StudyHeader | None,
+) -> StudyReport:
+    """Put a matrix into words, a table and a picture."""
+    phases, sentences = _analysed(matrix, measurements)
+    answer = "\n".join([tally(rows), *sentences])
+    return StudyReport(
+        title=answer,
+        answer=Answer(note=answer),
+        table=TABLE,
+        frame=matrix_frame(rows),
+        figures={PLOT: partial(matrix_figure, rows)} if can_plot_matrix(rows) else {},
+        sections=knob_sections(phases, _PANELS, measurements),
+        overview=matrix_table(rows),
+        measurements=measurements,
+        header=header,
+    )
+
+
+def tally(rows: Sequence[MatrixRow]) -> str:
+    """Say what became of how many rows."""
+    counts = Counter(row.outcome for row in rows)
+    parts = [f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]]
+    return f"{len(rows)} cells and phases: {', '.join(parts)}."
+
+
+def matrix_table(rows: Sequence[MatrixRow]) -> Table:
+    """Lay out ``rows``, those that the workload refuses left out."""
+    device = ", ".join(sorted({row.seen.device for row in rows if row.seen is not None}))
+    table = quiet_table(
+        *words("workload", "format", "batch", "phase"),
+        Column("energy", overflow="fold"),
+        *numbers("time", "power\nW", "clock\nMHz", "cap"),
+        title=f"At the driver's own clocks on {device or 'no GPU yet'}",
+        caption="± is the standard uncertainty (k = 1) from windows and readings; the sensor's own "
+        "class, some 5 % between boards, is not in it. cap: the power cap held the clock down.",
+        pad_edge=True,
+    )
+    for row in rows:
+        if row.outcome != "refused":
+            table.add_row(*_cells(row))
+    return table
+
+
+def _cells(row: MatrixRow) -> tuple[str, ...]:
+    named = (
+        f"{row.workload} {row.variant}" if row.variant != row.workload else row.workload,
+        row.precision,
+        "" if row.batch is None else str(row.batch),
+        row.phase,
+    )
+    seen = row.seen
+    if seen is None or seen.energy_per_unit_j is None or seen.time_per_unit_s is None:
+        return (*named, f"[red]{row.outcome}[/]: {row.reason[:160]}", "", "", "", "")
+    return (
+        *named,
+        baseline.well_known(seen.energy_per_unit_j, seen.energy_per_unit_u_j, f"J/{seen.unit}"),
+        baseline.well_known(seen.time_per_unit_s, seen.time_per_unit_u_s, "s"),
+        baseline.rounded(seen.power_w),
+        baseline.rounded(seen.sm_clock_mhz),
+        "cap" if row.is_capped else "",
+    )
+
+
+def _analysed(
+    matrix: Matrix, measurements: Sequence[Measurement]
+) -> tuple[list[KnobPhase], list[str]]:
+    known = {measurement.configuration for measurement in measurements}
+    phases: list[KnobPhase] = []
+    sentences: list[str] = []
+    for variant, grid in matrix:
+        if known.isdisjoint(configurations([(variant, grid)])):
+            continue
+        result = analyse_knobs(measurements, grid)
+        phases += result.phases
+        if len(grid.axes) > 1:
+            lines = sentence(result, conclude_formats).splitlines()
+            sentences += [f"{variant.name}: {line}" for line in lines]
+    return phases, sentences
+
 
 _OFTEN = 2.0
 """Doublings of energy at which the colour is full."""
@@ -125,7 +236,7 @@ def _energy_j(row: MatrixRow | None) -> float | None:
     return None if row is None or row.seen is None else row.seen.energy_per_unit_j
 
 
-def baseline_figure(rows: Sequence[BaselineRow]) -> Figure:
+def baseline_figure(rows: Sequence[baseline.BaselineRow]) -> Figure:
     """Draw power under load and at rest of rows that have valid measurements."""
     figure = Figure(figsize=(9, 1.2 + 0.28 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
@@ -141,8 +252,8 @@ def baseline_figure(rows: Sequence[BaselineRow]) -> Figure:
     axes.errorbar(powers_w, places, xerr=expanded_w, fmt="none", ecolor=INK, elinewidth=0.9)
     for place, row in enumerate(rows):
         at = powers_w[place] + expanded_w[place], place
-        note(axes, cost(row), at, (6, 0), size=8, va="center")
-    names = [row_name(row, varying_knobs(rows, row.workload)) for row in rows]
+        note(axes, baseline.cost(row), at, (6, 0), size=8, va="center")
+    names = [baseline.row_name(row, baseline.varying_knobs(rows, row.workload)) for row in rows]
     axes.set_yticks(places, names, color=INK)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(0, 1.75 * max(powers_w))
