@@ -35,9 +35,8 @@ from joulelab.estimator.pricing.run import (
     launch_s,
 )
 from joulelab.estimator.pricing.table import WorkTable, tabulate
-from joulelab.hardware.hosts import LAUNCHES, Host, find_host, on_host
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.processors import PROCESSORS
+from joulelab.hardware.processors import LAUNCHES, PROCESSORS, Host, find_host, on_host
 from joulelab.hardware.scalars import value_of, with_values
 from joulelab.tracing.program import MatrixShape, Operator, Program
 

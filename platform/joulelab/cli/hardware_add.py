@@ -11,11 +11,11 @@ from joulelab.cli.hardware_sweep import SweepFit
 from joulelab.cli.terminal import Printing
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS, GpuSpec
+from joulelab.hardware.board_file import is_taken
 from joulelab.hardware.catalogue import board_of
 from joulelab.hardware.new_board import board_text, check_names, stated, value_in
 from joulelab.hardware.places import check_key, user_folder
 from joulelab.hardware.processor import Figure
-from joulelab.hardware.related import is_taken
 from joulelab.tracking.durable import write_whole
 
 Number = Annotated[float | None, tyro.conf.arg(metavar="NUMBER")]

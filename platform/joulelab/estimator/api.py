@@ -17,8 +17,8 @@ from joulelab.estimator.pricing.memory import largest_batch, memory
 from joulelab.estimator.pricing.predict import confidence_of
 from joulelab.estimator.question import Cell, Combination, Progress, Question, Tracer, clock_grid
 from joulelab.estimator.trust import HostRange
-from joulelab.hardware.hosts import FASTEST, HOSTS, SLOWEST, on_host
 from joulelab.hardware.processor import Processor
+from joulelab.hardware.processors import FASTEST, HOSTS, SLOWEST, on_host
 from joulelab.tracing.precision import at_precision
 from joulelab.tracing.program import TracedModel
 

@@ -12,9 +12,8 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Estimate, Mode
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing.power import requested
-from joulelab.hardware.hosts import find_host, on_host
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.processors import PROCESSORS
+from joulelab.hardware.processors import PROCESSORS, find_host, on_host
 from joulelab.registry import unknown_name
 from joulelab.tracing.precision import PRECISIONS, check_precision, usual_precision
 from joulelab.tracing.program import TracedModel

@@ -2,7 +2,7 @@
 
 A figure is an inline table ``{ value = ..., status = "S", source = "..." }``; it stands in a
 section, or in a section of a section, e.g. ``[power]`` or ``[levels.L2]``. A file of a GPU may name
-another one that it is like (:mod:`joulelab.hardware.related`), and may be the user's own
+another one that it is like (:mod:`joulelab.hardware.board_file`), and may be the user's own
 (:mod:`joulelab.hardware.places`).
 """
 
@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.hardware.board_checks import own_problems, problems_of
+from joulelab.hardware.board_file import completed, own_problems, problems_of
 from joulelab.hardware.places import gpu_names, place_of, stamp_of, user_files, where_else
 from joulelab.hardware.processor import Figure, VoltageCurve
-from joulelab.hardware.related import completed
 from joulelab.hardware.spec import (
     ChipSpec,
     GpuSpec,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from joulelab.core.configuration import KnobValue
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.workloads.knobs import check_knobs, made_with
+from joulelab.workloads.base import check_knobs, made_with
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]

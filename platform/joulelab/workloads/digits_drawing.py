@@ -5,14 +5,12 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from joulelab.workloads.denoising import Denoising, scheduler_of
-from joulelab.workloads.diffusion_parts import default_dtype
+from joulelab.workloads.diffusion_parts import Denoising, default_dtype, scheduler_of
 from joulelab.workloads.digits_data import SIDE_PX, all_digits
 from joulelab.workloads.digits_networks import SOURCES, as_tensors
 from joulelab.workloads.training import Recipe
 
 from diffusers import UNet2DModel  # isort: skip  # after diffusion_parts, which prepares it
-
 
 _BATCH = 64
 _NOISE_LEVELS = 1000

@@ -8,8 +8,7 @@ from torch import nn
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from joulelab.tracing.torchvision_shim import ensure_torchvision
-from joulelab.tracing.trace import fake_network, fake_tensors, trace_program
-from joulelab.tracing.training import trace_training
+from joulelab.tracing.trace import fake_network, fake_tensors, trace_program, trace_training
 
 KIB = 1024
 SMALL = {

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from joulelab.errors import ConfigError
-from joulelab.tracing.trace import fake_network, fake_tensors
-from joulelab.tracing.training import trace_training
+from joulelab.tracing.trace import fake_network, fake_tensors, trace_training
 
 
 def two_layers():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from joulelab.core.cost import Pipe
-from joulelab.estimator.calibration.points import Anchor
+from joulelab.estimator.calibration.anchors import Anchor
 from joulelab.estimator.pricing.table import kind_name
 from joulelab.hardware.processor import Processor
 

@@ -102,8 +102,3 @@ class Source(ABC):
         Raises:
             UnknownNameError: If there is none.
         """
-
-    def version(self, name: str) -> object:
-        """Return a value that changes when what ``name`` stands for does, such as a file."""
-        del name
-        return None

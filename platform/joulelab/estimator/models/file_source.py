@@ -57,11 +57,6 @@ class FileSource(Source):
             call=lambda network, inputs: guarded(path, lambda: _call(network, inputs)),
         )
 
-    @override
-    def version(self, name: str) -> object:
-        path, _, _ = _parts(name)
-        return path.stat().st_mtime_ns
-
 
 def _parts(name: str) -> tuple[Path, str, str]:
     stem, _, rest = name.partition(".py:")

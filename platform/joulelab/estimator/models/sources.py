@@ -1,28 +1,100 @@
 """Find a model by name, trace it, and keep the trace for the next question."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from functools import cache, lru_cache
-from typing import NamedTuple
+from json import dumps, loads
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import Pipe
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.estimator.models.base import Model, Request, Source, Traced
-from joulelab.estimator.models.kept_traces import kept_trace
 from joulelab.registry import Registry, unknown_name
 from joulelab.tracing.precision import at_precision, is_quantised, traced_dtype
-from joulelab.tracing.program import Operator, TracedModel
+from joulelab.tracing.program import MatrixShape, Operator, Program, ProgramPhase, TracedModel
+from joulelab.workloads.disk_cache import (
+    Form,
+    digest,
+    package_versions,
+    read_entry,
+    source_digests,
+    user_folder,
+    write_entry,
+)
+
+_SOURCES = ("core/*.py", "tracing/*.py", "workloads/**/*.py", "estimator/models/*.py")
+_PACKAGES = ("diffusers", "timm", "torch", "torchao", "torchvision", "transformers", "ultralytics")
+
+
+def kept_trace(
+    asked: Mapping[str, object], trace: Callable[[], TracedModel], *, is_own: Callable[[], bool]
+) -> TracedModel:
+    """Return the trace of ``asked`` from disk, or make it.
+
+    Args:
+        asked: All that the trace depends on, besides code.
+        trace: Makes it.
+        is_own: Whether the code that made it is this package's and its libraries', which the
+            digest knows, so that it may be kept.
+    """
+    path = user_folder("traces") / f"{digest([asked, _code()])}.json.z"
+    found = read_entry(path, _FORM)
+    if found is None:
+        found = trace()
+        if is_own():
+            write_entry(path, found, _FORM)
+    return found
+
+
+@cache
+def _code() -> object:
+    return [package_versions(_PACKAGES), source_digests(_SOURCES)]
+
+
+def encoded(model: TracedModel) -> bytes:
+    """Return ``model`` as compressed JSON; numbers keep every bit."""
+    return zlib.compress(dumps(asdict(model)).encode(), level=1)
+
+
+def decoded(text: bytes) -> TracedModel:
+    """Return the model that :func:`encoded` wrote; ValueError if ``text`` is none."""
+    try:
+        fields = loads(zlib.decompress(text))
+        return TracedModel(**{**fields, "phases": tuple(map(_phase, fields["phases"]))})
+    except (zlib.error, AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"not a trace: {error!r}") from error
+
+
+def _phase(fields: Mapping[str, Any]) -> ProgramPhase:
+    return ProgramPhase(**{**fields, "program": _program(fields["program"])})
+
+
+def _program(fields: Mapping[str, Any]) -> Program:
+    operators = tuple(map(_operator, fields["operators"]))
+    return Program(**{**fields, "operators": operators, "live_b": tuple(fields["live_b"])})
+
+
+def _operator(fields: Mapping[str, Any]) -> Operator:
+    shape = fields["shape"]
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return Operator(**{**fields, **lists, "shape": shape and MatrixShape(**shape)})
+
+
+_FORM = Form(what="a trace", encode=encoded, decode=decoded)
+
 
 SOURCES: Registry[type[Source]] = Registry(
     "source of models",
     {
-        "torchvision": "joulelab.estimator.models.torchvision_source:TorchvisionSource",
+        "torchvision": "joulelab.estimator.models.image_sources:TorchvisionSource",
         "hf": "joulelab.estimator.models.transformers_source:TransformersSource",
         "diffusers": "joulelab.estimator.models.diffusers_source:DiffusersSource",
         "workload": "joulelab.estimator.models.workload_source:WorkloadSource",
-        "timm": "joulelab.estimator.models.timm_source:TimmSource",
+        "timm": "joulelab.estimator.models.image_sources:TimmSource",
     },
 )
 """Sources by the prefix under which a name can ask for them: ``timm:resnet50``."""
@@ -34,11 +106,7 @@ _MOST_HINTS = 3
 
 @cache
 def source(prefix: str) -> Source:
-    """Return the source called ``prefix``.
-
-    Raises:
-        UnknownNameError: If there is none.
-    """
+    """Return the source called ``prefix``; UnknownNameError if there is none."""
     return SOURCES[prefix]()
 
 
@@ -148,19 +216,18 @@ def trace_model(
     return _model_at(asked, precision)
 
 
-def _version(name: str) -> object:
-    """Return what changes with a file's content; ``None`` of a name that code alone defines."""
-    if ".py" not in name:
-        return None
-    source, rest = locate(name)
-    return source.version(rest)
+def _version(name: str) -> int | None:
+    """Return what changes with a user's file; ``None`` of a name that code alone defines."""
+    stem, is_file, _ = name.partition(".py:")
+    path = Path(f"{stem}.py").expanduser()
+    return path.stat().st_mtime_ns if is_file and path.is_file() else None
 
 
 class _Asked(NamedTuple):
     """What traces are kept by."""
 
     name: str
-    version: object
+    version: int | None
     batch: int
     dtype: str
     training: bool

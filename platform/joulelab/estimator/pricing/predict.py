@@ -16,9 +16,9 @@ from joulelab.estimator.estimate import Estimate, Mode, launch_share
 from joulelab.estimator.pricing.breakdown import phase_estimate
 from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
 from joulelab.estimator.trust import Confidence
+from joulelab.hardware.board_file import is_taken
 from joulelab.hardware.places import is_of_user
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.related import is_taken
 from joulelab.tracing.precision import check_precision
 from joulelab.tracing.program import ALL_REDUCE, TracedModel
 
