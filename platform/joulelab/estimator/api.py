@@ -214,8 +214,7 @@ class Fit(Combination):
 def fits(question: Question, *, progress: Progress) -> tuple[Fit, ...]:
     """Return the memory of every combination of ``question``, and the largest batch that fits.
 
-    Raises:
-        ConfigError: If a model cannot be traced, or a device lacks a precision.
+    Raises ConfigError if a model cannot be traced, or a device lacks a precision.
     """
     tracer = Tracer(question, progress)
     most: dict[tuple[str, str, str], int | None] = {}

@@ -29,8 +29,7 @@ class Curve(Combination):
     def costs(self, objective: str) -> list[float]:
         """Return ``objective`` at each clock; lower is better.
 
-        Raises:
-            UnknownNameError: If there is no such objective.
+        Raises UnknownNameError if there is no such objective.
         """
         cost = without_quality(objective).cost
         return [cost(*pair) for pair in zip(self.energy_j, self.latency_s, strict=True)]
@@ -57,8 +56,7 @@ def sweep(
 ) -> tuple[Curve, ...]:
     """Predict every combination of ``question`` at ``clocks_mhz``; of none given, over the range.
 
-    Raises:
-        ConfigError: If a clock is off the range of a device, or the device lacks a precision.
+    Raises ConfigError if a clock is off the range of a device, or the device lacks a precision.
     """
     tracer = Tracer(question, progress)
     return tuple(

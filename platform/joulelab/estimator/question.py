@@ -99,9 +99,8 @@ class Question:
     def processors(self) -> list[Processor]:
         """Return the devices, each once.
 
-        Raises:
-            UnknownNameError: If there is none of that name; says which come close.
-            ConfigError: If the host's file is none.
+        Raises UnknownNameError if there is none of that name; says which come close, ConfigError if
+        the host's file is none.
         """
         found = [PROCESSORS[name] for name in self.devices]
         if self.host is not None:
@@ -111,8 +110,7 @@ class Question:
     def combinations(self) -> list[Combination]:
         """Return all combinations, by model, device, precision and batch size.
 
-        Raises:
-            UnknownNameError: If there is no such device.
+        Raises UnknownNameError if there is no such device.
         """
         return [
             Combination(model=model, processor=processor, precision=precision, batch=batch)
@@ -134,9 +132,8 @@ class Tracer:
     def of(self, combination: Combination) -> TracedModel:
         """Return the model of ``combination``; if several devices share it, what one runs.
 
-        Raises:
-            ConfigError: If it cannot be traced, or the device lacks the precision, the clock or
-                the power limit.
+        Raises ConfigError if it cannot be traced, or the device lacks the precision, the clock or
+        the power limit.
         """
         model, precision, batch = combination.model, combination.precision, combination.batch
         check_precision(precision, combination.processor)
@@ -159,8 +156,7 @@ class Tracer:
 def knob_value(word: str) -> tuple[str, KnobValue]:
     """Read ``key=value``; the value is a number, true, false, none, or text.
 
-    Raises:
-        ConfigError: If there is no ``=``.
+    Raises ConfigError if there is no ``=``.
     """
     key, equals, value = word.partition("=")
     if not (key and equals):
@@ -173,8 +169,7 @@ def clock_grid(
 ) -> tuple[int, ...]:
     """Return ascending clocks, the default among them; of none given, ``num`` steps over the range.
 
-    Raises:
-        ConfigError: If a clock is off the range.
+    Raises ConfigError if a clock is off the range.
     """
     low, default, high = processor.clocks_mhz
     wrong = [clock for clock in clocks_mhz if not low <= clock <= high]

@@ -53,11 +53,7 @@ def _sections(folder: str, name: str, seen: tuple[str, ...] = ()) -> dict[str, A
 
 
 def read_sections(place: Traversable) -> dict[str, Any]:
-    """Return a data file as it is.
-
-    Raises:
-        ConfigError: If it is no TOML file that can be read.
-    """
+    """Return a data file as it is; ConfigError if it is no TOML file that can be read."""
     try:
         return tomllib.loads(place.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -174,8 +170,7 @@ class Catalogue(Mapping[str, _Entry]):
 def spec_for(product_name: str) -> GpuSpec | None:
     """Return the GPU that NVML calls ``product_name``; ``None`` if the catalogue lacks it.
 
-    Raises:
-        ConfigError: If a GPU of the user's own has the name of another one.
+    Raises ConfigError if a GPU of the user's own has the name of another one.
     """
     own = user_files()
     ours = (spec for key, spec in GPUS.items() if key not in own)
@@ -199,8 +194,7 @@ def clock_grid_mhz(min_mhz: float, max_mhz: float, step_mhz: float) -> tuple[int
 def board_of(key: str, text: str, place: Traversable) -> GpuSpec:
     """Return the GPU of the text of a data file that may become the user's, at ``place``.
 
-    Raises:
-        ConfigError: If it cannot be used; names every figure that is missing or cannot be.
+    Raises ConfigError if it cannot be used; names every figure that is missing or cannot be.
     """
     sections = _own_sections(tomllib.loads(text), key, place)
     return _spec_of(key, _values(sections), dict(figures_in(sections)))

@@ -100,9 +100,8 @@ def _launches(operator_s: Mapping[str, float]) -> dict[str, float]:
 def find_host(name: str) -> Host:
     """Return the host of a name in the catalogue, or of a file that ``joulelab calibrate`` wrote.
 
-    Raises:
-        UnknownNameError: If there is none of that name.
-        ConfigError: If there is no such file, or it is none of a host.
+    Raises UnknownNameError if there is none of that name, ConfigError if there is no such file, or
+    it is none of a host.
     """
     path = Path(name)
     if path.suffix != ".toml":

@@ -245,13 +245,11 @@ _DOUBLE = (torch.float64, torch.complex128)
 def _pipe_of(call: Call, *, tf32_matmul: bool, tf32_conv: bool) -> Pipe:
     """Return the pipe on which ``call`` runs.
 
-    Products take that of their operands. Everything else computes in single precision,
-    whatever it stores, unless a double is among its tensors; integer work is put there too. TF32 is
-    not for attention: in single precision its kernel keeps that whatever is allowed
-    (``DefaultGemmType``, aten/src/ATen/native/transformers/cuda/mem_eff_attention).
-
-    Raises:
-        ConfigError: If no matrix pipe multiplies the operands' type.
+    Products take that of their operands. Everything else computes in single precision, whatever it
+    stores, unless a double is among its tensors; integer work is put there too. TF32 is not for
+    attention: in single precision its kernel keeps that whatever is allowed (``DefaultGemmType``,
+    aten/src/ATen/native/transformers/cuda/mem_eff_attention). Raises ConfigError if no matrix pipe
+    multiplies the operands' type.
     """
     if call.kind not in MATRIX_KINDS:
         tensors = (*(tensor for _, tensor in call.inputs), *call.written)

@@ -51,8 +51,7 @@ def trace(
 ) -> tuple[KernelCost, ...]:
     """Run ``program`` and return its kernels in the order of their launches.
 
-    Raises:
-        ConfigError: If the program calls an operator of matrix kind that has no FLOP formula.
+    Raises ConfigError if the program calls an operator of matrix kind that has no FLOP formula.
     """
     traced = trace_program(program, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv, strict=True)
     return kernels_of(traced)
@@ -72,8 +71,9 @@ def trace_program(
 ) -> Program:
     """Run ``step`` once and return its operators, how values flow between them, and its memory.
 
-    Stages are recognised: what autograd's engine runs is backward, what an
-    optimizer's ``step`` runs is optimizer.
+    Stages are recognised: what autograd's engine runs is backward, what an optimizer's ``step``
+    runs is optimizer. Raises ConfigError if a shape depends on values that fake tensors do not
+    have; or, if ``strict``, naming every operator without a formula.
 
     Args:
         step: What to run, on fake tensors or on real ones.
@@ -88,10 +88,6 @@ def trace_program(
         tf32_matmul: Single-precision products and attention use TF32; off by default in PyTorch.
         tf32_conv: Single-precision convolutions use TF32; on by default in PyTorch.
         strict: Refuse operators of matrix kind that have no FLOP formula, rather than mark them.
-
-    Raises:
-        ConfigError: If a shape depends on values that fake tensors do not have; or, if
-            ``strict``, naming every operator without a formula.
     """
     storages = Storages()
     parameters = [] if network is None else [*network.parameters(), *network.buffers()]
@@ -135,9 +131,7 @@ def fake_network(build: Callable[[], Network], dtype: torch.dtype | None = None)
     If the constructor reads values, which meta tensors do not have, it is called again and the
     network built for real on the CPU, which needs memory for all its parameters for a moment.
     ``dtype`` is that of floating-point parameters and buffers; ``None`` leaves them as built.
-
-    Raises:
-        ConfigError: If called outside of :func:`joulelab.tracing.trace.fake_tensors`.
+    Raises ConfigError if called outside of :func:`joulelab.tracing.trace.fake_tensors`.
     """
     with unset_fake_temporarily() as mode:
         if not isinstance(mode, FakeTensorMode):
@@ -198,9 +192,7 @@ class TrainingStep:
     """A step of training that can be run and traced: forward, backward, the optimizer's step.
 
     Arguments are as for :func:`trace_training`; the optimizer's state is made by the first step.
-
-    Raises:
-        ConfigError: If no parameter requires gradients.
+    Raises ConfigError if no parameter requires gradients.
     """
 
     def __init__(
@@ -236,11 +228,8 @@ def trace_training(
     ``forward`` calls the network, which must be in training mode; gradients are those of the
     ``loss`` in what it returns, or without one, of the sum of all that it returns. The parameters
     of ``network`` that require gradients are trained. The rest is as for
-    :func:`joulelab.tracing.trace.trace_program`.
-
-    Raises:
-        ConfigError: As there; and if no parameter requires gradients, or nothing that
-            ``forward`` returns depends on one.
+    :func:`joulelab.tracing.trace.trace_program`. Raises ConfigError as there; and if no parameter
+    requires gradients, or nothing that ``forward`` returns depends on one.
     """
     step = TrainingStep(forward, network=network, optimizer=optimizer)
     _fill_state(step.optimizer, network)

@@ -122,8 +122,7 @@ class Anchor:
 def read_anchors(path: Path) -> tuple[Anchor, ...]:
     """Read a table that ``benchmarks/estimator_anchors.py`` wrote.
 
-    Raises:
-        ConfigError: If the file cannot be read or lacks columns; names them.
+    Raises ConfigError if the file cannot be read or lacks columns; names them.
     """
     rows = read_csv_table(path)
     missing = [name for name in _COLUMNS if rows and name not in rows[0]]

@@ -86,8 +86,7 @@ class Calibration:
 def calibrate(processor: Processor, anchors: Sequence[Anchor]) -> Calibration:
     """Fit the free scalars of ``processor`` to ``anchors``.
 
-    Raises:
-        ConfigError: If no anchor is left after those that break physics are refused.
+    Raises ConfigError if no anchor is left after those that break physics are refused.
     """
     rejected = rejections(processor, anchors)
     kept = [

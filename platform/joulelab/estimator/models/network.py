@@ -34,8 +34,7 @@ _DATA_DEPENDENT = (
 def fake_run(title: str) -> Generator[None]:
     """Run a ``with`` block on fake tensors.
 
-    Raises:
-        ConfigError: If the block needs the values of a tensor, or the network refuses its inputs.
+    Raises ConfigError if the block needs the values of a tensor, or the network refuses its inputs.
     """
     try:
         with fake_tensors():

@@ -118,13 +118,12 @@ def model_names() -> Mapping[str, tuple[str, ...]]:
 def find_model(name: str) -> Model:
     """Return the model called ``name``.
 
+    Raises UnknownNameError if no source knows it; says which come close, ConfigError if a user's
+    file fails.
+
     Args:
         name: ``SOURCE:NAME``; a plain name, looked for in the sources in their order; or
             ``PATH.py:CLASS`` of a file of the user's, which is executed.
-
-    Raises:
-        UnknownNameError: If no source knows it; says which come close.
-        ConfigError: If a user's file fails.
     """
     found, rest = locate(name)
     return found.find(rest)
@@ -133,8 +132,7 @@ def find_model(name: str) -> Model:
 def locate(name: str) -> tuple[Source, str]:
     """Return the source that has ``name``, and the name within it.
 
-    Raises:
-        UnknownNameError: If no source knows it; says which come close.
+    Raises UnknownNameError if no source knows it; says which come close.
     """
     if ".py:" in name:
         from joulelab.estimator.models.file_source import FileSource
@@ -202,11 +200,8 @@ def trace_model(
 ) -> TracedModel:
     """Trace the model called ``name``; the same question is answered from memory.
 
-    A user's file is executed.
-
-    Raises:
-        UnknownNameError: If there is no such model, precision or knob; says which there are.
-        ConfigError: If the model cannot be traced so; says why.
+    A user's file is executed. Raises UnknownNameError if there is no such model, precision or knob;
+    says which there are, ConfigError if the model cannot be traced so; says why.
     """
     if batch < 1:
         raise ConfigError(f"batch must be at least 1, got {batch}.")

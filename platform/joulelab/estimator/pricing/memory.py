@@ -22,10 +22,8 @@ def memory(program: Program, processor: Processor) -> MemoryEstimate:
 
     Gradients are part of the program's live values and are taken out of its activations, so that
     nothing is counted twice: parameters, inputs, optimizer state, scratch space and the peak of
-    live values sum to ``peak_b``.
-
-    Raises:
-        ConfigError: If the program's gradients exceed its peak of live values.
+    live values sum to ``peak_b``. Raises ConfigError if the program's gradients exceed its peak of
+    live values.
     """
     activation_b = program.peak_live_b - program.gradient_b
     if activation_b < 0:
@@ -69,6 +67,8 @@ def largest_batch(
 ) -> int | None:
     """Return the largest batch that fits, if memory grows by as much with every sample.
 
+    Raises ConfigError if the two are not of one device, or not at increasing batches >= 1.
+
     Args:
         memory_at_1: Memory at the first of ``batches``.
         memory_at_2: Memory at the second one, on the same device.
@@ -76,9 +76,6 @@ def largest_batch(
 
     Returns:
         0 if not even one sample fits; ``None`` if memory sets no limit.
-
-    Raises:
-        ConfigError: If the two are not of one device, or not at increasing batches >= 1.
     """
     if not 1 <= batches[0] < batches[1]:
         raise ConfigError(f"batches must be two increasing sizes of at least 1, got {batches}.")

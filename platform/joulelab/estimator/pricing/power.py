@@ -53,8 +53,7 @@ class Settled:
 def requested(processor: Processor, points: Sequence[OperatingPoint]) -> tuple[Array, Array]:
     """Return the core clocks in MHz and the power limits in W of ``points``, one entry each.
 
-    Raises:
-        ConfigError: If a point is off the processor's range, or sets a memory clock.
+    Raises ConfigError if a point is off the processor's range, or sets a memory clock.
     """
     clocks, caps = [], []
     for point in points:
@@ -71,8 +70,7 @@ def requested(processor: Processor, points: Sequence[OperatingPoint]) -> tuple[A
 def waiting_w(processor: Processor, clock_mhz: Array, cap_w: Array) -> Array:
     """Return the power of a processor that waits with a program loaded, per point.
 
-    Raises:
-        ConfigError: If it exceeds the cap even at its lowest clock.
+    Raises ConfigError if it exceeds the cap even at its lowest clock.
     """
     least_w = static_w(processor, np.array(processor.clocks_mhz[0]))
     if (least_w >= cap_w).any():

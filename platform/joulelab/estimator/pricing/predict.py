@@ -171,10 +171,7 @@ def totals(
     """Return time and energy alone of ``model``, for matrices of devices and for sweeps.
 
     The same figures as :func:`estimate`, with the program analysed once for all processors. Each of
-    ``points`` must be in the range of every processor.
-
-    Raises:
-        ConfigError: As :func:`estimate`.
+    ``points`` must be in the range of every processor. Raises ConfigError as :func:`estimate`.
     """
     plans: dict[Mode, tuple[Plan, ...]] = {}
     columns = np.empty((4, len(processors), len(points), len(model.phases)))
