@@ -10,13 +10,12 @@ from typing import cast
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.estimate import Estimate, MemoryEstimate, Mode
+from joulelab.estimator.estimate import Estimate, HostRange, Mode
 from joulelab.estimator.opportunities import opportunities
 from joulelab.estimator.pricing import predict
-from joulelab.estimator.pricing.memory import largest_batch, memory
+from joulelab.estimator.pricing.memory import MemoryEstimate, largest_batch, memory
 from joulelab.estimator.pricing.predict import confidence_of
 from joulelab.estimator.question import Cell, Combination, Progress, Question, Tracer, clock_grid
-from joulelab.estimator.trust import HostRange
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import FASTEST, HOSTS, SLOWEST, on_host
 from joulelab.tracing.precision import at_precision

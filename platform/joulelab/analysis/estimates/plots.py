@@ -14,9 +14,9 @@ from joulelab.estimator.estimate import (
     EnergySplit,
     Estimate,
     GroupEstimate,
-    MemoryEstimate,
     PhaseEstimate,
 )
+from joulelab.estimator.pricing.memory import MemoryEstimate
 from joulelab.estimator.question import Cell
 
 COMPONENT_INKS: Mapping[str, str] = {"compute": CURVE, "memory": EQUAL, "static": CAPPED}

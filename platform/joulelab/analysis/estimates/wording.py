@@ -9,14 +9,14 @@ from joulelab.estimator.api import Fit
 from joulelab.estimator.clock_sweep import Curve
 from joulelab.estimator.estimate import (
     Bound,
+    Confidence,
     Estimate,
-    MemoryEstimate,
     PhaseEstimate,
     time_shares,
 )
 from joulelab.estimator.opportunities import Opportunity
+from joulelab.estimator.pricing.memory import MemoryEstimate
 from joulelab.estimator.question import Cell
-from joulelab.estimator.trust import Confidence
 
 BOUND_WORDS: Mapping[Bound, str] = {
     "compute": "operations",

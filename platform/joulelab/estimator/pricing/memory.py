@@ -4,10 +4,10 @@ What a process takes beyond its tensors is not in here: the context of the drive
 a GPU) and what the allocator loses to rounding.
 """
 
+from dataclasses import dataclass
 from math import floor
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import MemoryEstimate
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.program import Program
 
@@ -15,6 +15,54 @@ from joulelab.tracing.program import Program
 # NVIDIA recommends that much, else 2 x 4096 + 8 x 16 KiB.
 _CUBLAS_B = 8_519_680.0
 _CUBLAS_B_BY_ARCHITECTURE = {"Hopper": 33_554_432.0, "Blackwell": 33_554_432.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
+    """Device memory that a program needs.
+
+    Attributes:
+        weight_b: Parameters and buffers.
+        activation_b: Peak of values made while it runs.
+        input_b: Inputs, without the cache.
+        workspace_b: Scratch space of kernels.
+        capacity_b: What the device has.
+        timeline_b: Total bytes after each operator, in order.
+    """
+
+    weight_b: float
+    activation_b: float
+    kv_b: float
+    input_b: float
+    gradient_b: float
+    optimizer_b: float
+    workspace_b: float
+    capacity_b: float
+    timeline_b: tuple[float, ...] = ()
+
+    @property
+    def peak_b(self) -> float:
+        """Everything together at its peak."""
+        return sum(self.parts.values(), start=0.0)
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What takes memory, by what it is called, without what takes none."""
+        parts = {
+            "weights": self.weight_b,
+            "activations": self.activation_b,
+            "KV cache": self.kv_b,
+            "inputs": self.input_b,
+            "gradients": self.gradient_b,
+            "optimizer": self.optimizer_b,
+            "workspace": self.workspace_b,
+        }
+        return {name: part_b for name, part_b in parts.items() if part_b > 0}
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device has that much memory."""
+        return self.peak_b <= self.capacity_b
 
 
 def memory(program: Program, processor: Processor) -> MemoryEstimate:

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Estimate, Mode, launch_share
+from joulelab.estimator.estimate import Confidence, Estimate, Mode, launch_share
 from joulelab.estimator.pricing.breakdown import phase_estimate
 from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
-from joulelab.estimator.trust import Confidence
 from joulelab.hardware.board_file import is_taken
 from joulelab.hardware.places import is_of_user
 from joulelab.hardware.processor import Processor
