@@ -7,7 +7,7 @@ from rich.table import Table
 from joulelab.analysis.estimates.wording import differing, value_of
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import BEST, EQUAL, numbers, quiet_table, words
-from joulelab.estimator.clock_sweep import Curve
+from joulelab.estimator.question import Curve
 from joulelab.objectives import OBJECTIVES
 
 _STEPS = 4

@@ -6,7 +6,6 @@ from joulelab.analysis.quantities import brief
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.api import Fit
-from joulelab.estimator.clock_sweep import Curve
 from joulelab.estimator.estimate import (
     Bound,
     Confidence,
@@ -16,7 +15,7 @@ from joulelab.estimator.estimate import (
 )
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing.memory import MemoryEstimate
-from joulelab.estimator.question import Cell
+from joulelab.estimator.question import Cell, Curve
 
 BOUND_WORDS: Mapping[Bound, str] = {
     "compute": "operations",

@@ -93,7 +93,7 @@ SOURCES: Registry[type[Source]] = Registry(
         "torchvision": "joulelab.estimator.models.image_sources:TorchvisionSource",
         "hf": "joulelab.estimator.models.transformers_source:TransformersSource",
         "diffusers": "joulelab.estimator.models.diffusers_source:DiffusersSource",
-        "workload": "joulelab.estimator.models.workload_source:WorkloadSource",
+        "workload": "joulelab.estimator.models.program_sources:WorkloadSource",
         "timm": "joulelab.estimator.models.image_sources:TimmSource",
     },
 )
@@ -135,7 +135,7 @@ def locate(name: str) -> tuple[Source, str]:
     Raises UnknownNameError if no source knows it; says which come close.
     """
     if ".py:" in name:
-        from joulelab.estimator.models.file_source import FileSource
+        from joulelab.estimator.models.program_sources import FileSource
 
         return FileSource(), name
     if name.endswith(".py"):
