@@ -227,11 +227,11 @@ class Curve(Combination):
         costs = self.costs(objective)
         return min(range(len(costs)), key=costs.__getitem__)
 
-    def near_best(self, objective: str, *, within: float = 0.01) -> tuple[int, int]:
-        """Return the first and last index of the clocks next to the best, all within a share."""
+    def near_best(self, objective: str) -> tuple[int, int]:
+        """Return the first and last index of the clocks next to the best, all within 1 % of it."""
         costs = self.costs(objective)
         first = last = self.best(objective)
-        limit = costs[first] * (1 + within)
+        limit = costs[first] * 1.01
         while first > 0 and costs[first - 1] <= limit:
             first -= 1
         while last + 1 < len(costs) and costs[last + 1] <= limit:

@@ -54,13 +54,7 @@ _REPLACED = {
 
 
 def completed(own: Mapping[str, Section], other: Mapping[str, Section], name: str) -> Section:
-    """Return the sections of a data file with what it leaves out as ``other`` has it.
-
-    Args:
-        own: Sections of the file.
-        other: Sections of the related product's file, complete.
-        name: The related product.
-    """
+    """Return sections with what they leave out as the complete ones of ``name`` have it."""
     units = {**other["units"], **own.get("units", {})}
     ratio = units["sm_count"]["value"] / other["units"]["sm_count"]["value"]
     found: Section = {section: dict(figures) for section, figures in own.items()}
@@ -164,12 +158,7 @@ def own_problems(sections: Sections) -> list[str]:
 
 
 def problems_of(sections: Sections) -> list[str]:
-    """Return why a GPU's data file cannot be used, a sentence each; none if it can.
-
-    Args:
-        sections: Those of the file without problems of its own, completed by those of the GPU
-            that it is like.
-    """
+    """Return why a completed data file of a GPU cannot be used, a sentence each; none if it can."""
     return [*_missing(sections), *_disordered(sections)]
 
 

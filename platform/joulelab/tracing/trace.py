@@ -16,7 +16,7 @@ GPU, one launch each, although a few of them launch two kernels there.
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
@@ -184,25 +184,18 @@ def nothing_remembered() -> AbstractContextManager[None]:
     return replaced(pytorch_utils, "is_torchdynamo_compiling", lambda: True)
 
 
-Optimizer = Literal["sgd", "adamw"]
-"""Stochastic gradient descent with momentum 0.9; Adam with decoupled weight decay."""
-
-
 class TrainingStep:
-    """A step of training that can be run and traced: forward, backward, the optimizer's step.
+    """A step of training that can be run and traced: forward, backward, the step of AdamW.
 
     Arguments are as for :func:`trace_training`; the optimizer's state is made by the first step.
     Raises ConfigError if no parameter requires gradients.
     """
 
-    def __init__(
-        self,
-        forward: Callable[[], object],
-        *,
-        network: torch.nn.Module,
-        optimizer: Optimizer = "adamw",
-    ) -> None:
-        self.optimizer = _optimizer(optimizer, network)
+    def __init__(self, forward: Callable[[], object], *, network: torch.nn.Module) -> None:
+        parameters = [each for each in network.parameters() if each.requires_grad]
+        if not parameters:
+            raise ConfigError("network must have a parameter that requires gradients; it has none.")
+        self.optimizer = torch.optim.AdamW(parameters, foreach=True)
         self._forward = forward
 
     def __call__(self) -> None:
@@ -218,7 +211,6 @@ def trace_training(
     *,
     network: torch.nn.Module,
     inputs: object = (),
-    optimizer: Optimizer = "adamw",
     tf32_matmul: bool = False,
     tf32_conv: bool = True,
     strict: bool = False,
@@ -231,7 +223,7 @@ def trace_training(
     :func:`joulelab.tracing.trace.trace_program`. Raises ConfigError as there; and if no parameter
     requires gradients, or nothing that ``forward`` returns depends on one.
     """
-    step = TrainingStep(forward, network=network, optimizer=optimizer)
+    step = TrainingStep(forward, network=network)
     _fill_state(step.optimizer, network)
     try:
         return trace_program(
@@ -246,15 +238,6 @@ def trace_training(
         )
     finally:
         step.optimizer.zero_grad()
-
-
-def _optimizer(name: Optimizer, network: torch.nn.Module) -> torch.optim.Optimizer:
-    parameters = [each for each in network.parameters() if each.requires_grad]
-    if not parameters:
-        raise ConfigError("network must have a parameter that requires gradients; it has none.")
-    if name == "sgd":
-        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, foreach=True)
-    return torch.optim.AdamW(parameters, foreach=True)
 
 
 def _fill_state(optimizer: torch.optim.Optimizer, network: torch.nn.Module) -> None:

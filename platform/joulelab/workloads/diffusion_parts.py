@@ -53,12 +53,7 @@ _TOKENIZERS = ("tokenizer", "tokenizer_2")
 class Parts(torch.nn.ModuleDict):
     """The networks of a pipeline as one, in inference mode, and what else it has.
 
-    Args:
-        unet: Predicts the noise in latents.
-        vae: Turns latents into images.
-        text_encoders: Turn tokens into what conditions ``unet``.
-        schedule: Configuration of its scheduler.
-        tokenizers: Those of the text encoders; empty where the weights are random.
+    ``schedule`` is the configuration of its scheduler. Random weights have no tokenizers.
     """
 
     unet: Any
@@ -181,10 +176,7 @@ _KINDS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
 class Denoising(Loop):
     """The steps from noise to what it hides; a subclass draws the noise and predicts it.
 
-    Args:
-        scheduler: A scheduler of diffusers.
-        num_steps: Steps of denoising.
-        options: What a step of the scheduler is given besides.
+    ``options`` are what a step of the scheduler, one of diffusers, is given besides.
     """
 
     def __init__(self, scheduler: Any, num_steps: int, **options: Any) -> None:

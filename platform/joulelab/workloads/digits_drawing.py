@@ -69,14 +69,7 @@ def _network(dtype: torch.dtype, device: torch.device) -> Any:
 
 
 class DigitsDenoising(Denoising):
-    """The steps from noise to images from -1 to 1.
-
-    Args:
-        network: The network.
-        scheduler: Short name of the scheduler.
-        num_steps: Steps of denoising.
-        num_images: How many are drawn side by side, from noise that is the same everywhere.
-    """
+    """The steps from noise, the same everywhere, to ``num_images`` images from -1 to 1."""
 
     def __init__(self, network: Any, scheduler: str, num_steps: int, num_images: int) -> None:
         schedule = {**_SCHEDULE, **_HELD.get(scheduler, {})}

@@ -33,13 +33,9 @@ _PACKAGES = ("diffusers", "timm", "torch", "torchao", "torchvision", "transforme
 def kept_trace(
     asked: Mapping[str, object], trace: Callable[[], TracedModel], *, is_own: Callable[[], bool]
 ) -> TracedModel:
-    """Return the trace of ``asked`` from disk, or make it.
+    """Return the trace of ``asked``, all that it depends on besides code, from disk, or make it.
 
-    Args:
-        asked: All that the trace depends on, besides code.
-        trace: Makes it.
-        is_own: Whether the code that made it is this package's and its libraries', which the
-            digest knows, so that it may be kept.
+    It is kept where ``is_own`` code made it: the package's and its libraries', which digests know.
     """
     path = user_folder("traces") / f"{digest([asked, _code()])}.json.z"
     found = read_entry(path, _FORM)

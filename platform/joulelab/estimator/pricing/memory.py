@@ -115,15 +115,8 @@ def largest_batch(
 ) -> int | None:
     """Return the largest batch that fits, if memory grows by as much with every sample.
 
-    Raises ConfigError if the two are not of one device, or not at increasing batches >= 1.
-
-    Args:
-        memory_at_1: Memory at the first of ``batches``.
-        memory_at_2: Memory at the second one, on the same device.
-        batches: The two batch sizes, the smaller one first.
-
-    Returns:
-        0 if not even one sample fits; ``None`` if memory sets no limit.
+    0 if not even one sample fits; ``None`` if memory sets no limit. The two estimates are those of
+    ``batches``. Raises ConfigError if they are not of one device, or batches do not increase.
     """
     if not 1 <= batches[0] < batches[1]:
         raise ConfigError(f"batches must be two increasing sizes of at least 1, got {batches}.")

@@ -102,14 +102,9 @@ def settle(
     """Run groups at the highest clock up to ``clock_mhz`` at which they keep to ``cap_w``.
 
     A board holds its mean power over many kernels, so groups that alternate share one clock. What
-    exceeds the cap even at the lowest clock takes as long as its energy needs.
-
-    Args:
-        costs: Of the groups.
-        processor: What runs them.
-        clock_mhz: Requested clocks, one for each point.
-        cap_w: Power at which each point is held.
-        counts: How often each group runs in one execution of all; ``None`` where each runs alone.
+    exceeds the cap even at the lowest clock takes as long as its energy needs. Clocks and caps are
+    of each point; ``counts`` says how often each group runs in one execution of all, ``None`` that
+    each runs alone.
     """
     shape = (len(clock_mhz), len(costs.fill))
     rows = np.tile(np.arange(shape[1]), shape[0])

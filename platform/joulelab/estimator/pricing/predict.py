@@ -37,13 +37,8 @@ def confidence_of(
     """Return the confidence in estimates for ``processor``.
 
     Errors are those of the latest comparison with measurements; a processor that was never
-    compared has none.
-
-    Args:
-        processor: The processor.
-        launch_share: Share of the time that launching kernels sets. Answers that the host sets
-            have errors of their own, where it was measured and where it was not.
-        knows_host: Whether the host was measured.
+    compared has none. Answers that the host sets, by the share of the time that launching kernels
+    takes, have errors of their own, where it was measured and where it was not.
     """
     found = _errors().get(processor.key, {})
     is_of_host = launch_share >= HOST_BOUND
