@@ -1,4 +1,4 @@
-"""A traced program: its operators in order, how values flow between them, what memory it held.
+"""A traced program: its operators in order, their values, the memory it held, and named regions.
 
 Plain values without tensors. They are counted by :mod:`joulelab.tracing.trace`, and
 everything else of the estimator works on them alone.

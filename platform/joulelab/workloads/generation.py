@@ -82,7 +82,8 @@ class Generation:
         if self._settings.context_tokens is not None:
             cache = self._new_cache(self._settings.prompt_tokens)
         elif self._settings.compile:  # compiled code wants its cache at one address
-            cache = self._cleared()
+            self._cut(0)
+            cache = self._cache
         else:  # frees the old one first: there is room for one
             cache = self._cache = self._new_cache(self._settings.prompt_tokens)
         self._generate(self.network, self.prompt, cache, into=0)
@@ -132,10 +133,6 @@ class Generation:
             length = first_tokens + self._settings.new_tokens
             return StaticCache(config=config, max_cache_len=length)
         return DynamicCache(config=config)
-
-    def _cleared(self) -> Cache:
-        self._cut(0)
-        return self._cache
 
     def _cut(self, num_tokens: int) -> None:
         """Make the cache forget all but the first ``num_tokens`` tokens."""

@@ -206,8 +206,11 @@ class _Together:
 
     def power_w(self, limit_mhz: Array) -> Array:
         """Return the mean power of each set whose groups run at ``limit_mhz`` at most."""
-        energy_j, device_s = self._totals(self._clocks(limit_mhz))
-        return energy_j / device_s
+        clock_mhz = self._clocks(limit_mhz)
+        rows = np.tile(np.arange(clock_mhz.shape[1]), len(clock_mhz))
+        point = self.load.at(clock_mhz.ravel(), rows)
+        energy_j = (point.power_w * point.device_s).reshape(clock_mhz.shape) @ self.shares
+        return energy_j / (point.device_s.reshape(clock_mhz.shape) @ self.shares)
 
     def held_mhz(self, cap_w: Array, lowest_mhz: float) -> Array:
         """Return the clock of every group where each set keeps to ``cap_w``, else the lowest."""
@@ -230,12 +233,6 @@ class _Together:
         )
         held = np.maximum(1.0, work_j / np.maximum(cap_w[:, None] * device_s - static_j, 1e-30))
         return self._of_groups(held)
-
-    def _totals(self, clock_mhz: Array) -> tuple[Array, Array]:
-        rows = np.tile(np.arange(clock_mhz.shape[1]), len(clock_mhz))
-        point = self.load.at(clock_mhz.ravel(), rows)
-        energy_j = (point.power_w * point.device_s).reshape(clock_mhz.shape)
-        return energy_j @ self.shares, point.device_s.reshape(clock_mhz.shape) @ self.shares
 
     def _clocks(self, limit_mhz: Array) -> Array:
         return np.minimum(self.wanted_mhz, self._of_groups(limit_mhz))
