@@ -5,7 +5,7 @@ Usage: python benchmarks/fit_boards.py FOLDER... [--device h100_sxm...]
 FOLDER is that of fit_networks.py, with the host it was measured on as host.toml and, where single
 kernels were measured on the same board (product_power.py), products.csv: these are fitted too, so
 that networks do not explain by products what other kernels draw. Prints the scalars of power of
-each GPU, and the factors of ``hardware/hosts.py``, from all hosts together. Times come first:
+each GPU, and the factors of ``hardware/processors.py``, from all hosts together. Times come first:
 fit_networks.py.
 """
 

@@ -1,7 +1,8 @@
-"""The catalogue of all processors that the estimator knows: CPUs, GPUs, TPUs, KPUs.
+"""The catalogue of all processors that the estimator knows, and of hosts that launch kernels.
 
-GPUs come from their own catalogue. Any data file may have ``[kind_efficiency]``, for pricing
-kernels, and ``[calibrated]``, whose figures replace what the rest of it says.
+CPUs, TPUs and KPUs have files of their own, GPUs come from their catalogue. Any data file may have
+``[kind_efficiency]``, for pricing kernels, and ``[calibrated]``, whose figures replace what the
+rest of it says.
 
 Peaks are not stored: operations per clock and core, cores and clock make them. The section
 ``[levels.NAME]`` of each memory level stands nearest to the units first; on the core clock it has
@@ -54,7 +55,10 @@ _OWN_HOST = ("jetson_orin_agx", "jetson_orin_nano", "jetson_thor")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What a host takes for calls of PyTorch in a loop.
+    """What a host, apart from its GPUs, takes for calls of eager PyTorch in a loop.
+
+    How long a program takes that launches its kernels one by one is a question of the host as much
+    as of the GPU: of two equal H200, the one took 1.2 times as long at batch 1, and up to twice.
 
     Attributes:
         key: Its name in the catalogue.

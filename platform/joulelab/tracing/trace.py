@@ -187,6 +187,7 @@ def nothing_remembered() -> AbstractContextManager[None]:
 class TrainingStep:
     """A step of training that can be run and traced: forward, backward, the step of AdamW.
 
+    That runs as PyTorch runs it on a GPU by default: over lists of tensors ("foreach").
     Arguments are as for :func:`trace_training`; the optimizer's state is made by the first step.
     Raises ConfigError if no parameter requires gradients.
     """

@@ -1,4 +1,9 @@
-"""Find a model by name, trace it, and keep the trace for the next question."""
+"""Find a model by name, trace it, and keep the trace for the next question.
+
+Traces are kept on disk, too, so that a process that only prices a known model need not import
+torch: under a digest of what was asked for, the source of everything that builds and traces
+networks, and the versions of the libraries that hold them.
+"""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -25,63 +30,6 @@ from joulelab.workloads.disk_cache import (
     user_folder,
     write_entry,
 )
-
-_SOURCES = ("core/*.py", "tracing/*.py", "workloads/**/*.py", "estimator/models/*.py")
-_PACKAGES = ("diffusers", "timm", "torch", "torchao", "torchvision", "transformers", "ultralytics")
-
-
-def kept_trace(
-    asked: Mapping[str, object], trace: Callable[[], TracedModel], *, is_own: Callable[[], bool]
-) -> TracedModel:
-    """Return the trace of ``asked``, all that it depends on besides code, from disk, or make it.
-
-    It is kept where ``is_own`` code made it: the package's and its libraries', which digests know.
-    """
-    path = user_folder("traces") / f"{digest([asked, _code()])}.json.z"
-    found = read_entry(path, _FORM)
-    if found is None:
-        found = trace()
-        if is_own():
-            write_entry(path, found, _FORM)
-    return found
-
-
-@cache
-def _code() -> object:
-    return [package_versions(_PACKAGES), source_digests(_SOURCES)]
-
-
-def encoded(model: TracedModel) -> bytes:
-    """Return ``model`` as compressed JSON; numbers keep every bit."""
-    return zlib.compress(dumps(asdict(model)).encode(), level=1)
-
-
-def decoded(text: bytes) -> TracedModel:
-    """Return the model that :func:`encoded` wrote; ValueError if ``text`` is none."""
-    try:
-        fields = loads(zlib.decompress(text))
-        return TracedModel(**{**fields, "phases": tuple(map(_phase, fields["phases"]))})
-    except (zlib.error, AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"not a trace: {error!r}") from error
-
-
-def _phase(fields: Mapping[str, Any]) -> ProgramPhase:
-    return ProgramPhase(**{**fields, "program": _program(fields["program"])})
-
-
-def _program(fields: Mapping[str, Any]) -> Program:
-    operators = tuple(map(_operator, fields["operators"]))
-    return Program(**{**fields, "operators": operators, "live_b": tuple(fields["live_b"])})
-
-
-def _operator(fields: Mapping[str, Any]) -> Operator:
-    shape = fields["shape"]
-    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-    return Operator(**{**fields, **lists, "shape": shape and MatrixShape(**shape)})
-
-
-_FORM = Form(what="a trace", encode=encoded, decode=decoded)
-
 
 SOURCES: Registry[type[Source]] = Registry(
     "source of models",
@@ -288,3 +236,60 @@ def _complete(model: Model, asked: _Asked) -> dict[str, KnobValue]:
             raise ConfigError(f"{knob} of {asked.name} must be a whole number, got {value!r}.")
         known[knob] = value
     return known
+
+
+_CODE = ("core/*.py", "tracing/*.py", "workloads/**/*.py", "estimator/models/*.py")
+_PACKAGES = ("diffusers", "timm", "torch", "torchao", "torchvision", "transformers", "ultralytics")
+
+
+def kept_trace(
+    asked: Mapping[str, object], trace: Callable[[], TracedModel], *, is_own: Callable[[], bool]
+) -> TracedModel:
+    """Return the trace of ``asked``, all that it depends on besides code, from disk, or make it.
+
+    It is kept where ``is_own`` code made it: the package's and its libraries', which digests know.
+    """
+    path = user_folder("traces") / f"{digest([asked, _code()])}.json.z"
+    found = read_entry(path, _FORM)
+    if found is None:
+        found = trace()
+        if is_own():
+            write_entry(path, found, _FORM)
+    return found
+
+
+@cache
+def _code() -> object:
+    return [package_versions(_PACKAGES), source_digests(_CODE)]
+
+
+def encoded(model: TracedModel) -> bytes:
+    """Return ``model`` as compressed JSON; numbers keep every bit."""
+    return zlib.compress(dumps(asdict(model)).encode(), level=1)
+
+
+def decoded(text: bytes) -> TracedModel:
+    """Return the model that :func:`encoded` wrote; ValueError if ``text`` is none."""
+    try:
+        fields = loads(zlib.decompress(text))
+        return TracedModel(**{**fields, "phases": tuple(map(_phase, fields["phases"]))})
+    except (zlib.error, AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"not a trace: {error!r}") from error
+
+
+def _phase(fields: Mapping[str, Any]) -> ProgramPhase:
+    return ProgramPhase(**{**fields, "program": _program(fields["program"])})
+
+
+def _program(fields: Mapping[str, Any]) -> Program:
+    operators = tuple(map(_operator, fields["operators"]))
+    return Program(**{**fields, "operators": operators, "live_b": tuple(fields["live_b"])})
+
+
+def _operator(fields: Mapping[str, Any]) -> Operator:
+    shape = fields["shape"]
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return Operator(**{**fields, **lists, "shape": shape and MatrixShape(**shape)})
+
+
+_FORM = Form(what="a trace", encode=encoded, decode=decoded)
