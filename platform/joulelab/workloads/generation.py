@@ -82,8 +82,7 @@ class Generation:
         if self._settings.context_tokens is not None:
             cache = self._new_cache(self._settings.prompt_tokens)
         elif self._settings.compile:  # compiled code wants its cache at one address
-            self._cut(0)
-            cache = self._cache
+            cache = self._cleared()
         else:  # frees the old one first: there is room for one
             cache = self._cache = self._new_cache(self._settings.prompt_tokens)
         self._generate(self.network, self.prompt, cache, into=0)
@@ -133,6 +132,10 @@ class Generation:
             length = first_tokens + self._settings.new_tokens
             return StaticCache(config=config, max_cache_len=length)
         return DynamicCache(config=config)
+
+    def _cleared(self) -> Cache:
+        self._cut(0)
+        return self._cache
 
     def _cut(self, num_tokens: int) -> None:
         """Make the cache forget all but the first ``num_tokens`` tokens."""
