@@ -88,7 +88,7 @@ _HOMES = {
     "govern": "governor.session",
     "measure": "runner",
     "measured": "monitor",
-    "region": "tracing.regions",
+    "region": "tracing.program",
     "search": "seeker",
     "sweep": "runner",
 }
