@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 from unseen_networks import NETWORKS, unseen_errors
 
+from joulelab.estimator.calibration.anchors import read_anchors
 from joulelab.estimator.calibration.fit import Calibration, calibrate
-from joulelab.estimator.calibration.points import read_anchors
 from joulelab.estimator.pricing.predict import HELD_OUT_ERRORS, HOST_BOUND
 from joulelab.estimator.validation import (
     Comparison,

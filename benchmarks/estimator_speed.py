@@ -110,7 +110,7 @@ def _matrix(model: str) -> int:
 
 
 def _counts() -> list[Figure]:
-    from joulelab.estimator.models.torchvision_source import TorchvisionSource, documented_flop
+    from joulelab.estimator.models.image_sources import TorchvisionSource, documented_flop
 
     misses = []
     for name in TorchvisionSource().names():

@@ -5,7 +5,7 @@ Usage: python benchmarks/fit_boards.py FOLDER... [--device h100_sxm...]
 FOLDER is that of fit_networks.py, with the host it was measured on as host.toml and, where single
 kernels were measured on the same board (product_power.py), products.csv: these are fitted too, so
 that networks do not explain by products what other kernels draw. Prints the scalars of power of
-each GPU, and the factors of ``hardware/hosts.py``, from all hosts together. Times come first:
+each GPU, and the factors of ``hardware/processors.py``, from all hosts together. Times come first:
 fit_networks.py.
 """
 
@@ -35,9 +35,8 @@ from joulelab.estimator.pricing.run import (
     launch_s,
 )
 from joulelab.estimator.pricing.table import WorkTable, tabulate
-from joulelab.hardware.hosts import LAUNCHES, Host, find_host, on_host
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.processors import PROCESSORS
+from joulelab.hardware.processors import LAUNCHES, PROCESSORS, Host, find_host, on_host
 from joulelab.hardware.scalars import value_of, with_values
 from joulelab.tracing.program import MatrixShape, Operator, Program
 

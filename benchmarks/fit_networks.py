@@ -25,10 +25,9 @@ from scipy.optimize import least_squares
 
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import trace_model
-from joulelab.estimator.pricing.kernel_class import kernel_class
 from joulelab.estimator.pricing.roofline import group_costs, kernel_s, memory_side_s
 from joulelab.estimator.pricing.run import Plan, plan
-from joulelab.estimator.pricing.table import WorkTable, tabulate
+from joulelab.estimator.pricing.table import WorkTable, kernel_class, tabulate
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.hardware.scalars import with_values

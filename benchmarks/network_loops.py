@@ -16,11 +16,10 @@ import torch
 from network_points import Case
 
 from joulelab.estimator.models import find_model
-from joulelab.estimator.models.language import LanguageModel
+from joulelab.estimator.models.language import LanguageModel, SpeechModel
 from joulelab.estimator.models.network import NetworkModel, torch_dtype
-from joulelab.estimator.models.speech import SpeechModel
 from joulelab.tracing.precision import traced_dtype
-from joulelab.tracing.training import TrainingStep
+from joulelab.tracing.trace import TrainingStep
 from joulelab.workloads.whisper import START_TOKENS
 
 Step = Callable[[], object]

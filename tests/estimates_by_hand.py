@@ -14,9 +14,9 @@ from joulelab.estimator.estimate import (
     Estimate,
     Event,
     GroupEstimate,
-    MemoryEstimate,
     PhaseEstimate,
 )
+from joulelab.estimator.pricing.memory import MemoryEstimate
 from joulelab.estimator.question import Cell
 from joulelab.hardware.processor import (
     MatrixEngine,

@@ -18,7 +18,7 @@ from joulelab.errors import ConfigError
 from joulelab.study.schedule import MACHINERY
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study_lock import StudyLock
-from joulelab.workloads.knobs import require_count
+from joulelab.workloads.base import require_count
 from joulelab_actors.laboratory import Laboratory
 
 _BETWEEN_S = 0.6

@@ -8,7 +8,7 @@ from ray.exceptions import RayTaskError
 
 from joulelab.devices.choice import is_hardware
 from joulelab.errors import JouleLabError
-from joulelab.quality.cache import ScoreCache
+from joulelab.quality.subject import ScoreCache
 from joulelab.searching.scores import Scores, score_space
 from joulelab.searching.space import SearchSpace
 from joulelab.study.progress import announced

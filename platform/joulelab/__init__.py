@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from joulelab.seeker import search
     from joulelab.study.budget import Budget
     from joulelab.study.lab import Lab
-    from joulelab.tracing.regions import region
+    from joulelab.tracing.program import region
     from joulelab.workloads.base import Workload
 
 __all__ = [
@@ -88,7 +88,7 @@ _HOMES = {
     "govern": "governor.session",
     "measure": "runner",
     "measured": "monitor",
-    "region": "tracing.regions",
+    "region": "tracing.program",
     "search": "seeker",
     "sweep": "runner",
 }

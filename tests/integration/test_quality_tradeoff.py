@@ -3,8 +3,8 @@
 import pytest
 
 from joulelab.quality import METRICS, SUBJECTS
-from joulelab.quality.cache import ScoreCache
 from joulelab.quality.evaluation import evaluate
+from joulelab.quality.subject import ScoreCache
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.char_lm import least_perplexity
 

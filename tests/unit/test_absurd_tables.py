@@ -4,7 +4,7 @@ import pytest
 
 from joulelab.devices.replay import read_recording
 from joulelab.errors import ConfigError
-from joulelab.estimator.calibration.points import read_anchors
+from joulelab.estimator.calibration.anchors import read_anchors
 from joulelab.estimator.validation import read_measured
 from joulelab.power_models.readers import read_csv
 from joulelab.power_models.traces.readers import read_recordings

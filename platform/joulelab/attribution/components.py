@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from joulelab.tracing.program import ALL_REDUCE, Operator
-from joulelab.tracing.regions import KV_CACHE, region_of
+from joulelab.tracing.program import ALL_REDUCE, KV_CACHE, Operator, region_of
 
 Component = Literal[
     "embedding",

@@ -17,10 +17,9 @@ from joulelab.attribution.traced import cache_regions
 from joulelab.core.synchronise import synchronise
 from joulelab.errors import ConfigError
 from joulelab.tracing.calls import Call, tensors_in
-from joulelab.tracing.operators import Describer
+from joulelab.tracing.operators import Describer, Storages
 from joulelab.tracing.program import Operator
 from joulelab.tracing.recorder import ModulePath, Recorder
-from joulelab.tracing.storages import Storages
 from joulelab.workloads import accelerator
 from joulelab.workloads.base import Workload
 from joulelab.workloads.generation import Generation

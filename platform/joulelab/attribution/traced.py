@@ -6,8 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from joulelab.errors import ConfigError
-from joulelab.tracing.program import ProgramPhase
-from joulelab.tracing.regions import KV_CACHE, region
+from joulelab.tracing.program import KV_CACHE, ProgramPhase, region
 from joulelab.workloads.base import Workload
 from joulelab.workloads.language import LanguageWorkload
 from joulelab.workloads.network import NetworkWorkload

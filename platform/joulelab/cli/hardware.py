@@ -15,12 +15,12 @@ from joulelab.cli.hardware_add import Add
 from joulelab.cli.terminal import Printing
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS, GpuSpec
+from joulelab.hardware.board_file import is_taken
 from joulelab.hardware.catalogue import board_of, read_sections
 from joulelab.hardware.new_board import check_names
 from joulelab.hardware.places import check_key, place_of, user_folder, user_paths
 from joulelab.hardware.processor import Figure
 from joulelab.hardware.processors import PROCESSORS
-from joulelab.hardware.related import is_taken
 
 
 @dataclass(frozen=True, kw_only=True)

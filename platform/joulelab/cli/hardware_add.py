@@ -14,11 +14,11 @@ from joulelab.core.device import Capabilities
 from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS, GpuSpec
+from joulelab.hardware.board_file import is_taken
 from joulelab.hardware.catalogue import board_of
 from joulelab.hardware.new_board import board_text, check_names, stated, value_in
 from joulelab.hardware.places import check_key, user_folder
 from joulelab.hardware.processor import Figure
-from joulelab.hardware.related import is_taken
 from joulelab.power_models.board_fit import NAMES, BoardFit, fit_board
 from joulelab.power_models.columns import GPU_NAMES, Cells
 from joulelab.power_models.readers import read_csv

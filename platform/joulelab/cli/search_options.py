@@ -10,7 +10,7 @@ from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.searching.constraints import Against, Constraint, Quantity
 from joulelab.study.search import Asked
-from joulelab.workloads.knobs import choices_of
+from joulelab.workloads.base import choices_of
 
 _TIMES = (1, 4, 16)
 """Batches that are searched unless others are named, over the workload's own."""

@@ -10,15 +10,14 @@ from typing import cast
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.estimate import Estimate, MemoryEstimate, Mode
+from joulelab.estimator.estimate import Estimate, HostRange, Mode
 from joulelab.estimator.opportunities import opportunities
 from joulelab.estimator.pricing import predict
-from joulelab.estimator.pricing.memory import largest_batch, memory
+from joulelab.estimator.pricing.memory import MemoryEstimate, largest_batch, memory
 from joulelab.estimator.pricing.predict import confidence_of
 from joulelab.estimator.question import Cell, Combination, Progress, Question, Tracer, clock_grid
-from joulelab.estimator.trust import HostRange
-from joulelab.hardware.hosts import FASTEST, HOSTS, SLOWEST, on_host
 from joulelab.hardware.processor import Processor
+from joulelab.hardware.processors import FASTEST, HOSTS, SLOWEST, on_host
 from joulelab.tracing.precision import at_precision
 from joulelab.tracing.program import TracedModel
 
@@ -214,8 +213,7 @@ class Fit(Combination):
 def fits(question: Question, *, progress: Progress) -> tuple[Fit, ...]:
     """Return the memory of every combination of ``question``, and the largest batch that fits.
 
-    Raises:
-        ConfigError: If a model cannot be traced, or a device lacks a precision.
+    Raises ConfigError if a model cannot be traced, or a device lacks a precision.
     """
     tracer = Tracer(question, progress)
     most: dict[tuple[str, str, str], int | None] = {}

@@ -1,4 +1,4 @@
-"""What the estimator answers: time, energy and memory, and where they go."""
+"""What the estimator answers: time, energy and memory, where they go, and how far to trust it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,8 @@ from typing import Literal, get_args
 
 from joulelab.core.cost import Pipe
 from joulelab.core.point import OperatingPoint
-from joulelab.estimator.trust import Confidence, HostRange
+from joulelab.estimator.pricing.memory import MemoryEstimate
+from joulelab.hardware.processor import Tier
 
 Mode = Literal["eager", "graph", "compiled"]
 """Kernel by kernel from Python; the same kernels captured once; fused kernels, captured."""
@@ -113,54 +114,6 @@ class GroupEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryEstimate:
-    """Device memory that a program needs.
-
-    Attributes:
-        weight_b: Parameters and buffers.
-        activation_b: Peak of values made while it runs.
-        input_b: Inputs, without the cache.
-        workspace_b: Scratch space of kernels.
-        capacity_b: What the device has.
-        timeline_b: Total bytes after each operator, in order.
-    """
-
-    weight_b: float
-    activation_b: float
-    kv_b: float
-    input_b: float
-    gradient_b: float
-    optimizer_b: float
-    workspace_b: float
-    capacity_b: float
-    timeline_b: tuple[float, ...] = ()
-
-    @property
-    def peak_b(self) -> float:
-        """Everything together at its peak."""
-        return sum(self.parts.values(), start=0.0)
-
-    @property
-    def parts(self) -> dict[str, float]:
-        """What takes memory, by what it is called, without what takes none."""
-        parts = {
-            "weights": self.weight_b,
-            "activations": self.activation_b,
-            "KV cache": self.kv_b,
-            "inputs": self.input_b,
-            "gradients": self.gradient_b,
-            "optimizer": self.optimizer_b,
-            "workspace": self.workspace_b,
-        }
-        return {name: part_b for name, part_b in parts.items() if part_b > 0}
-
-    @property
-    def fits(self) -> bool:
-        """Whether the device has that much memory."""
-        return self.peak_b <= self.capacity_b
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Concurrency:
     """How much could run side by side.
 
@@ -215,6 +168,35 @@ class PhaseEstimate:
     def bound_shares(self) -> dict[Bound, float]:
         """Share of the time that each bound sets, largest first."""
         return time_shares((group.bound, group.elapsed_s) for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confidence:
+    """How far to trust an estimate.
+
+    Attributes:
+        tier: A calibrated on this device, B on its class, C datasheet alone, D projected.
+        time_error: Held-out mean absolute relative error of time; ``None`` if never compared.
+        energy_error: The same of energy.
+        num_points: Measurements behind them.
+        note: What a reader must know, e.g. that there is no silicon.
+        on_unknown_host: Whether the host sets the time, and was not measured; no such answer is A.
+    """
+
+    tier: Tier
+    time_error: float | None = None
+    energy_error: float | None = None
+    num_points: int = 0
+    note: str = ""
+    on_unknown_host: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRange:
+    """What nine of ten programs take behind hosts from the fastest to the slowest known."""
+
+    latency_s: tuple[float, float]
+    energy_j: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from joulelab.core.number_format import BITS
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Component, Estimate, GroupEstimate, Mode
+from joulelab.estimator.estimate import Component, Estimate, Mode
 
 Change = Mapping[str, str | int]
 """Settings that differ: ``mode``, ``batch``, ``precision`` or ``sm_clock_mhz``."""
@@ -69,27 +69,24 @@ def opportunities(
 
 
 def _best(lever: _Lever, before: Estimate, estimate_again: EstimateAgain) -> Opportunity | None:
-    found = [
-        _opportunity(lever, change, before, after)
-        for change in lever.changes
-        if (after := _estimate_again(estimate_again, change)) is not None and after.fits
-    ]
+    found = []
+    for change in lever.changes:
+        try:
+            after = estimate_again(**change)
+        except ConfigError:
+            continue
+        if after.fits:
+            found.append(_opportunity(lever, change, before, after))
     return max(found, key=lambda one: one.energy_saved, default=None)
 
 
-def _estimate_again(estimate_again: EstimateAgain, change: Change) -> Estimate | None:
-    try:
-        return estimate_again(**change)
-    except ConfigError:
-        return None
-
-
 def _opportunity(lever: _Lever, change: Change, before: Estimate, after: Estimate) -> Opportunity:
+    work, work_after = _work(before), _work(after)
     return Opportunity(
         title=lever.title(after),
         change=change,
-        energy_saved=_saved(before.energy_j / _work(before), after.energy_j / _work(after)),
-        time_saved=_saved(before.latency_s / _work(before), after.latency_s / _work(after)),
+        energy_saved=1 - (after.energy_j / work_after) / (before.energy_j / work),
+        time_saved=1 - (after.latency_s / work_after) / (before.latency_s / work),
         reason=lever.reason(before, after),
     )
 
@@ -99,7 +96,7 @@ def _mode_levers(mode: Mode) -> list[_Lever]:
         changes=({"mode": "graph"},),
         title=lambda _: "Capture the kernels in a graph",
         reason=lambda before, _: (
-            f"the device waits for launches in {_waiting(before):.0%} of the time, and "
+            f"the device waits for launches in {before.launch_share:.0%} of the time, and "
             f"{_share(before, 'static'):.0%} of the energy goes into being on"
         ),
     )
@@ -159,10 +156,6 @@ def _work(estimate: Estimate) -> float:
     return sum(phase.work for phase in estimate.phases)
 
 
-def _saved(before: float, after: float) -> float:
-    return 1 - after / before
-
-
 def _component_j(estimate: Estimate, component: Component) -> float:
     return sum(phase.energy.of(component) for phase in estimate.phases)
 
@@ -178,26 +171,19 @@ def _cut(before: Estimate, after: Estimate, component: Component) -> str:
     if before_j in (0, after_j):
         return "leave"
     verb = "cut" if after_j < before_j else "raise"
-    return f"{verb} by {abs(_saved(before_j, after_j)):.0%}"
-
-
-def _groups(estimate: Estimate) -> list[GroupEstimate]:
-    return [group for phase in estimate.phases for group in phase.groups]
+    return f"{verb} by {abs(1 - after_j / before_j):.0%}"
 
 
 def _kernels(estimate: Estimate) -> int:
-    return sum(group.count for group in _groups(estimate))
-
-
-def _waiting(estimate: Estimate) -> float:
-    """Return the share of the time in which the device waits for launches."""
-    waiting_s = sum(group.elapsed_s - group.device_s for group in _groups(estimate))
-    return waiting_s / estimate.latency_s
+    return sum(group.count for phase in estimate.phases for group in phase.groups)
 
 
 def _slack(estimate: Estimate) -> float:
     """Return the share of the time that memory or launches bound."""
     bound_s = sum(
-        group.elapsed_s for group in _groups(estimate) if group.bound in ("memory", "launch")
+        group.elapsed_s
+        for phase in estimate.phases
+        for group in phase.groups
+        if group.bound in ("memory", "launch")
     )
     return bound_s / estimate.latency_s

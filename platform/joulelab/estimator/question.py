@@ -1,6 +1,6 @@
-"""What is asked of the estimator: models, devices, number formats and batch sizes."""
+"""What is asked of the estimator: models, devices, formats, batches, also over core clocks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import get_args
@@ -11,10 +11,11 @@ from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Estimate, Mode
 from joulelab.estimator.opportunities import Opportunity
+from joulelab.estimator.pricing import predict
 from joulelab.estimator.pricing.power import requested
-from joulelab.hardware.hosts import find_host, on_host
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.processors import PROCESSORS
+from joulelab.hardware.processors import PROCESSORS, find_host, on_host
+from joulelab.objectives import without_quality
 from joulelab.registry import unknown_name
 from joulelab.tracing.precision import PRECISIONS, check_precision, usual_precision
 from joulelab.tracing.program import TracedModel
@@ -100,9 +101,8 @@ class Question:
     def processors(self) -> list[Processor]:
         """Return the devices, each once.
 
-        Raises:
-            UnknownNameError: If there is none of that name; says which come close.
-            ConfigError: If the host's file is none.
+        Raises UnknownNameError if there is none of that name; says which come close, ConfigError if
+        the host's file is none.
         """
         found = [PROCESSORS[name] for name in self.devices]
         if self.host is not None:
@@ -112,8 +112,7 @@ class Question:
     def combinations(self) -> list[Combination]:
         """Return all combinations, by model, device, precision and batch size.
 
-        Raises:
-            UnknownNameError: If there is no such device.
+        Raises UnknownNameError if there is no such device.
         """
         return [
             Combination(model=model, processor=processor, precision=precision, batch=batch)
@@ -135,9 +134,8 @@ class Tracer:
     def of(self, combination: Combination) -> TracedModel:
         """Return the model of ``combination``; if several devices share it, what one runs.
 
-        Raises:
-            ConfigError: If it cannot be traced, or the device lacks the precision, the clock or
-                the power limit.
+        Raises ConfigError if it cannot be traced, or the device lacks the precision, the clock or
+        the power limit.
         """
         model, precision, batch = combination.model, combination.precision, combination.batch
         check_precision(precision, combination.processor)
@@ -160,8 +158,7 @@ class Tracer:
 def knob_value(word: str) -> tuple[str, KnobValue]:
     """Read ``key=value``; the value is a number, true, false, none, or text.
 
-    Raises:
-        ConfigError: If there is no ``=``.
+    Raises ConfigError if there is no ``=``.
     """
     key, equals, value = word.partition("=")
     if not (key and equals):
@@ -174,8 +171,7 @@ def clock_grid(
 ) -> tuple[int, ...]:
     """Return ascending clocks, the default among them; of none given, ``num`` steps over the range.
 
-    Raises:
-        ConfigError: If a clock is off the range.
+    Raises ConfigError if a clock is off the range.
     """
     low, default, high = processor.clocks_mhz
     wrong = [clock for clock in clocks_mhz if not low <= clock <= high]
@@ -199,3 +195,90 @@ def _value(word: str) -> KnobValue:
             raise ConfigError(f"A knob's number must be finite, got {word!r}.")
         return value
     return word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve(Combination):
+    """One phase of a combination, over core clocks.
+
+    Attributes:
+        clocks_mhz: Requested clocks, ascending; the default is among them.
+        default: Index of the default clock.
+    """
+
+    phase: str
+    unit: str
+    work: float
+    clocks_mhz: tuple[int, ...]
+    default: int
+    latency_s: tuple[float, ...]
+    energy_j: tuple[float, ...]
+
+    def costs(self, objective: str) -> list[float]:
+        """Return ``objective`` at each clock; lower is better.
+
+        Raises UnknownNameError if there is no such objective.
+        """
+        cost = without_quality(objective).cost
+        return [cost(*pair) for pair in zip(self.energy_j, self.latency_s, strict=True)]
+
+    def best(self, objective: str) -> int:
+        """Return the index of the clock at which ``objective`` is lowest."""
+        costs = self.costs(objective)
+        return min(range(len(costs)), key=costs.__getitem__)
+
+    def near_best(self, objective: str) -> tuple[int, int]:
+        """Return the first and last index of the clocks next to the best, all within 1 % of it."""
+        costs = self.costs(objective)
+        first = last = self.best(objective)
+        limit = costs[first] * 1.01
+        while first > 0 and costs[first - 1] <= limit:
+            first -= 1
+        while last + 1 < len(costs) and costs[last + 1] <= limit:
+            last += 1
+        return first, last
+
+
+def sweep(
+    question: Question, *, clocks_mhz: Sequence[int] = (), progress: Progress
+) -> tuple[Curve, ...]:
+    """Predict every combination of ``question`` at ``clocks_mhz``; of none given, over the range.
+
+    Raises ConfigError if a clock is off the range of a device, or the device lacks a precision.
+    """
+    tracer = Tracer(question, progress)
+    return tuple(
+        curve
+        for combination in question.combinations()
+        for curve in _curves(question, tracer, combination, clocks_mhz)
+    )
+
+
+def _curves(
+    question: Question, tracer: Tracer, combination: Combination, clocks_mhz: Sequence[int]
+) -> Iterator[Curve]:
+    processor = combination.processor
+    clocks = clock_grid(processor, clocks_mhz)
+    traced = tracer.of(combination)
+    limit_w = question.point.power_limit_w
+    found = predict.totals(
+        traced,
+        [processor],
+        mode=question.mode,
+        points=[OperatingPoint(sm_clock_mhz=clock, power_limit_w=limit_w) for clock in clocks],
+        num_devices=question.num_devices,
+    )
+    for place, phase in enumerate(traced.phases):
+        yield Curve(
+            model=combination.model,
+            processor=processor,
+            precision=combination.precision,
+            batch=combination.batch,
+            phase=phase.phase,
+            unit=traced.unit,
+            work=phase.work,
+            clocks_mhz=clocks,
+            default=clocks.index(round(processor.default_clock_mhz)),
+            latency_s=tuple(float(value) for value in found.latency_s[0, :, place]),
+            energy_j=tuple(float(value) for value in found.energy_j[0, :, place]),
+        )

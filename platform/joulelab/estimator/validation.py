@@ -125,8 +125,7 @@ class Summary:
 def predict_run(run: MeasuredRun, processor: Processor) -> Prediction:
     """Return what ``run`` is estimated to cost on ``processor``.
 
-    Raises:
-        ConfigError: As :func:`joulelab.estimator.estimate`.
+    Raises ConfigError as :func:`joulelab.estimator.estimate`.
     """
     knobs: dict[str, Any] = dict(run.knobs)
     found = estimate(
@@ -229,8 +228,7 @@ _NEEDED = ("model", "device", "precision", "batch")
 def read_measured(path: Path) -> tuple[MeasuredRun, ...]:
     """Read a table of measured runs.
 
-    Raises:
-        ConfigError: If the table cannot be read or lacks columns; names them.
+    Raises ConfigError if the table cannot be read or lacks columns; names them.
     """
     rows = read_csv_table(path)
     if not rows:

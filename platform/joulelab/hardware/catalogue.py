@@ -2,7 +2,7 @@
 
 A figure is an inline table ``{ value = ..., status = "S", source = "..." }``; it stands in a
 section, or in a section of a section, e.g. ``[power]`` or ``[levels.L2]``. A file of a GPU may name
-another one that it is like (:mod:`joulelab.hardware.related`), and may be the user's own
+another one that it is like (:mod:`joulelab.hardware.board_file`), and may be the user's own
 (:mod:`joulelab.hardware.places`).
 """
 
@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.hardware.board_checks import own_problems, problems_of
+from joulelab.hardware.board_file import completed, own_problems, problems_of
 from joulelab.hardware.places import gpu_names, place_of, stamp_of, user_files, where_else
 from joulelab.hardware.processor import Figure, VoltageCurve
-from joulelab.hardware.related import completed
 from joulelab.hardware.spec import (
     ChipSpec,
     GpuSpec,
@@ -54,11 +53,7 @@ def _sections(folder: str, name: str, seen: tuple[str, ...] = ()) -> dict[str, A
 
 
 def read_sections(place: Traversable) -> dict[str, Any]:
-    """Return a data file as it is.
-
-    Raises:
-        ConfigError: If it is no TOML file that can be read.
-    """
+    """Return a data file as it is; ConfigError if it is no TOML file that can be read."""
     try:
         return tomllib.loads(place.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -175,8 +170,7 @@ class Catalogue(Mapping[str, _Entry]):
 def spec_for(product_name: str) -> GpuSpec | None:
     """Return the GPU that NVML calls ``product_name``; ``None`` if the catalogue lacks it.
 
-    Raises:
-        ConfigError: If a GPU of the user's own has the name of another one.
+    Raises ConfigError if a GPU of the user's own has the name of another one.
     """
     own = user_files()
     ours = (spec for key, spec in GPUS.items() if key not in own)
@@ -200,8 +194,7 @@ def clock_grid_mhz(min_mhz: float, max_mhz: float, step_mhz: float) -> tuple[int
 def board_of(key: str, text: str, place: Traversable) -> GpuSpec:
     """Return the GPU of the text of a data file that may become the user's, at ``place``.
 
-    Raises:
-        ConfigError: If it cannot be used; names every figure that is missing or cannot be.
+    Raises ConfigError if it cannot be used; names every figure that is missing or cannot be.
     """
     sections = _own_sections(tomllib.loads(text), key, place)
     return _spec_of(key, _values(sections), dict(figures_in(sections)))

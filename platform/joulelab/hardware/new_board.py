@@ -63,8 +63,7 @@ def _clocks(clocks_mhz: Sequence[float], other: GpuSpec) -> dict[str, Any]:
 def board_text(key: str, like: str, figures: Figures) -> str:
     """Return the data file of a GPU that is like another one of the catalogue, in figures not.
 
-    Raises:
-        UnknownNameError: If there is no such GPU; names the closest.
+    Raises UnknownNameError if there is no such GPU; names the closest.
     """
     heading = (
         f"# {key}: what it does not say is as of the {like}.\n#\n"
@@ -95,8 +94,7 @@ def _toml(value: Any) -> str:
 def check_names(spec: GpuSpec) -> None:
     """Refuse a GPU of the user's whose product name the catalogue has already.
 
-    Raises:
-        ConfigError: Names the other one.
+    Raises ConfigError that names the other one.
     """
     for name in spec.product_names:
         known = spec_for(name)
@@ -110,8 +108,7 @@ def check_names(spec: GpuSpec) -> None:
 def value_in(words: str) -> tuple[str, Any]:
     """Return name and value of ``SECTION.NAME=VALUE``, the value as TOML reads it, else a text.
 
-    Raises:
-        ConfigError: If it has another form.
+    Raises ConfigError if it has another form.
     """
     name, sign, text = words.partition("=")
     if not (sign and text and name.count(".") >= 1):

@@ -52,8 +52,7 @@ def names_in(folder: str) -> tuple[str, ...]:
 def gpu_names() -> list[str]:
     """Return the keys of all GPUs, those of the user's own among them, in order.
 
-    Raises:
-        ConfigError: If a file of the user's has a name that it may not have.
+    Raises ConfigError if a file of the user's has a name that it may not have.
     """
     return sorted([*names_in(_GPUS), *user_files()])
 
@@ -80,8 +79,7 @@ def user_paths() -> list[Path]:
 def user_files() -> dict[str, Path]:
     """Return the data files of the user's own GPUs by key, in order.
 
-    Raises:
-        ConfigError: If one has a name that it may not have.
+    Raises ConfigError if one has a name that it may not have.
     """
     found = {path.stem: path for path in user_paths()}
     for key, path in found.items():
@@ -92,8 +90,7 @@ def user_files() -> dict[str, Path]:
 def check_key(key: str, path: Path) -> None:
     """Refuse a key that the package has, or that is none; ``path`` is of the user's file.
 
-    Raises:
-        ConfigError: Says where both are.
+    Raises ConfigError that says where both are.
     """
     if not _KEY.fullmatch(key):
         raise ConfigError(

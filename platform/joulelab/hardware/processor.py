@@ -270,8 +270,7 @@ class Processor:
     def peak_flop_per_s(self, pipe: Pipe, clock_mhz: float | None = None) -> float:
         """Return the dense peak of ``pipe`` at ``clock_mhz``, by default the default clock.
 
-        Raises:
-            UnknownNameError: If it has no such pipe; names those that it has.
+        Raises UnknownNameError if it has no such pipe; names those that it has.
         """
         if pipe not in self.flop_per_clock:
             raise unknown_name(f"pipe of {self.key}", pipe, self.flop_per_clock)

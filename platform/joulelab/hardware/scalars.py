@@ -37,8 +37,7 @@ _DEFAULTS: Mapping[str, Callable[[Any], float]] = {
 def value_of(processor: Processor, name: str) -> float:
     """Return the value of a free scalar; 1 of a kind's efficiency that is not set.
 
-    Raises:
-        ConfigError: If there is no such scalar.
+    Raises ConfigError if there is no such scalar.
     """
     holder, field, key = _place(processor, name)
     value = getattr(holder, field)
@@ -71,8 +70,7 @@ def calibrated(processor: Processor) -> Processor:
 def with_values(processor: Processor, values: Mapping[str, float]) -> Processor:
     """Return ``processor`` with other values of free scalars.
 
-    Raises:
-        ConfigError: If there is no such scalar.
+    Raises ConfigError if there is no such scalar.
     """
     for name, value in values.items():
         processor = _with_value(processor, name, float(value))
@@ -133,10 +131,8 @@ COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
 def scaled(spec: GpuSpec, factors: Mapping[str, float]) -> GpuSpec:
     """Return ``spec`` with coefficients times their factors; efficiencies stay at most 1.
 
-    Figures of ``[calibrated]`` are scaled as those that they replace.
-
-    Raises:
-        UnknownNameError: If there is no such coefficient; names those that there are.
+    Figures of ``[calibrated]`` are scaled as those that they replace. Raises UnknownNameError if
+    there is no such coefficient; names those that there are.
     """
     for coefficient, factor in factors.items():
         if coefficient not in COEFFICIENTS:

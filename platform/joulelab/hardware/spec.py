@@ -207,8 +207,7 @@ class GpuSpec:
     def peak_flop_per_s(self, pipe: Pipe, clock_mhz: float | None = None) -> float:
         """Return the dense peak of ``pipe`` at ``clock_mhz``, by default the default clock.
 
-        Raises:
-            UnknownNameError: If this GPU has no such pipe; names those that it has.
+        Raises UnknownNameError if this GPU has no such pipe; names those that it has.
         """
         if pipe not in self.flop_per_clock_per_sm:
             raise unknown_name(f"pipe of {self.key}", pipe, self.flop_per_clock_per_sm)

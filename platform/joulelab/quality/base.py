@@ -15,7 +15,7 @@ import numpy.typing as npt
 from joulelab.core.configuration import KnobValue
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.workloads.knobs import check_knobs, made_with
+from joulelab.workloads.base import check_knobs, made_with
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]
@@ -106,8 +106,7 @@ class Metric(ABC):
     def from_knobs(cls, knobs: Mapping[str, KnobValue]) -> "Metric":
         """Make the metric from knob names and values; those left out take their default.
 
-        Raises:
-            ConfigError: If a knob is unknown (names the closest) or its value is not allowed.
+        Raises ConfigError if a knob is unknown (names the closest) or its value is not allowed.
         """
         return made_with(cls, knobs, cls.name)
 
@@ -119,8 +118,7 @@ class Metric(ABC):
     def check(self, data: Any) -> None:
         """Refuse ``data`` that lacks what the metric needs, before anything is loaded.
 
-        Raises:
-            ConfigError: Says what is missing, and which metrics do without.
+        Raises ConfigError that says what is missing, and which metrics do without.
         """
         if "weights" in self.needs and getattr(self, "weights", None) is None:
             raise ConfigError(
@@ -136,14 +134,13 @@ class Metric(ABC):
     def score(self, observed: Any, data: Any, reference: Any) -> Score:
         """Score what :meth:`observe` returned.
 
+        Raises MeasurementError if the outputs cannot be scored.
+
         Args:
             observed: Outputs of the configuration.
             data: The data set.
             reference: Outputs of the reference configuration; ``None`` unless the metric needs
                 ``reference_outputs``.
-
-        Raises:
-            MeasurementError: If the outputs cannot be scored.
         """
 
     def pooled(self, samples: Sequence[Any]) -> float:

@@ -11,8 +11,7 @@ from joulelab.core.quality import Quality, retention
 from joulelab.errors import ConfigError, JouleLabError, MeasurementError
 from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.base import Data, Metric, Score
-from joulelab.quality.cache import NoCache, ScoreCache
-from joulelab.quality.subject import Subject
+from joulelab.quality.subject import NoCache, ScoreCache, Subject
 from joulelab.quality.uncertainty import retention_interval
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.disk_cache import digest

@@ -178,14 +178,7 @@ class WhisperSubject(NetworkSubject[Whisper]):
 
 
 class Heard(TokenReader):
-    """A network that has heard a recording, and reads what is said in it.
-
-    Args:
-        network: The network.
-        tokenizer: Its tokenizer, if it has one.
-        precision: The precision in which it computes.
-        encoded: What its encoder made of the recording.
-    """
+    """A network that has heard a recording, which it encoded, and reads what is said in it."""
 
     max_tokens = MOST_TOKENS
 

@@ -7,8 +7,8 @@ from joulelab.core.configuration import KnobValue
 from joulelab.core.quality import RETENTION_LEVEL, Quality
 from joulelab.errors import ConfigError
 from joulelab.quality import METRICS, SUBJECTS
-from joulelab.quality.cache import ScoreCache
 from joulelab.quality.evaluation import Row, evaluate
+from joulelab.quality.subject import ScoreCache
 from joulelab.searching.evidence import Problem
 from joulelab.searching.kept import Kept
 from joulelab.searching.space import POINT_AXES, Cell, SearchSpace

@@ -12,8 +12,7 @@ from joulelab.provenance import collect_provenance
 from joulelab.running.measure import Settings, Use, counted
 from joulelab.serving.client import Answer
 from joulelab.serving.deployment import Deployment
-from joulelab.serving.load import Limits, Load
-from joulelab.serving.settings import ServerSettings
+from joulelab.serving.settings import Limits, Load, ServerSettings
 
 REQUESTS = 100
 """How many count where nobody says."""

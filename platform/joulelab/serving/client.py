@@ -70,13 +70,12 @@ class _Place(NamedTuple):
 class Client:
     """Asks one server.
 
+    Raises ConfigError if the address is none.
+
     Args:
         url: Its address, ``http://127.0.0.1:8000`` or ``https://...``; without a path.
         timeout_s: How long an answer may take in all.
         key: Sent as a bearer token; ``None`` for none.
-
-    Raises:
-        ConfigError: If the address is none.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 600.0, key: str | None = None) -> None:

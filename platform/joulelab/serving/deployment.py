@@ -102,6 +102,8 @@ class ServerProcess:
 class Deployment:
     """Starts a server, or finds the one that runs.
 
+    Raises ConfigError if it is not clear which one, it cannot be started, or its address is taken.
+
     Args:
         settings: Which one.
         environment: Variables that a server that is started has besides this process's.
@@ -110,9 +112,6 @@ class Deployment:
         url: Its address.
         pid: A process whose descendants are the server's.
         client: Asks it.
-
-    Raises:
-        ConfigError: If it is not clear which one, it cannot be started, or its address is taken.
     """
 
     def __init__(

@@ -15,10 +15,8 @@ from joulelab.errors import ConfigError, MeasurementError
 from joulelab.serving.bench import Served
 from joulelab.serving.client import Answer
 from joulelab.serving.deployment import Deployment
-from joulelab.serving.load import Traffic
-from joulelab.serving.settings import ServerSettings
-from joulelab.workloads.base import Workload
-from joulelab.workloads.knobs import require_choice
+from joulelab.serving.settings import ServerSettings, Traffic
+from joulelab.workloads.base import Workload, require_choice
 
 Result = TypeVar("Result")
 _ANSWERED_S = 60.0

@@ -114,11 +114,9 @@ def traffic(program: Program, groups: Groups) -> tuple[Traffic, ...]:
 
     A value that only its own group reads does not reach memory, and what several operators of a
     group read is read once. An operator's bytes split among its values by its ``inputs_b`` and
-    ``outputs_b``, or equally where it has none; for unfused groups the totals are the
-    operators' own, and fusion never adds to them.
-
-    Raises:
-        ConfigError: If ``groups`` do not hold every operator exactly once.
+    ``outputs_b``, or equally where it has none; for unfused groups the totals are the operators'
+    own, and fusion never adds to them. Raises ConfigError if ``groups`` do not hold every operator
+    exactly once.
     """
     group_of = group_indices(program, groups)
     values = ValueBytes(program)
@@ -128,8 +126,7 @@ def traffic(program: Program, groups: Groups) -> tuple[Traffic, ...]:
 def group_indices(program: Program, groups: Groups) -> list[int]:
     """Return for each operator the position of its group in ``groups``.
 
-    Raises:
-        ConfigError: If ``groups`` do not hold every operator exactly once.
+    Raises ConfigError if ``groups`` do not hold every operator exactly once.
     """
     members = sorted(index for group in groups for index in group)
     if members != list(range(len(program.operators))):

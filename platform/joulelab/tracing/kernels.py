@@ -83,11 +83,9 @@ def repeated(kernels: Iterable[KernelCost], times: int) -> tuple[KernelCost, ...
 def averaged(first: Sequence[KernelCost], last: Sequence[KernelCost]) -> tuple[KernelCost, ...]:
     """Return the mean of two traces of one program, kernel by kernel.
 
-    Where operations and bytes grow linearly from the first to the last of a series of runs,
-    as they do with the length of a key-value cache, this is the exact mean over the series.
-
-    Raises:
-        ConfigError: If the two did not launch the same kinds of kernels in the same order.
+    Where operations and bytes grow linearly from the first to the last of a series of runs, as they
+    do with the length of a key-value cache, this is the exact mean over the series. Raises
+    ConfigError if the two did not launch the same kinds of kernels in the same order.
     """
     if [_kind(kernel) for kernel in first] != [_kind(kernel) for kernel in last]:
         raise ConfigError(
@@ -120,10 +118,8 @@ def mean_step(
 ) -> Program:
     """Return the mean step of a loop whose steps grow linearly, from its first and its last.
 
-    ``step`` traces the step of an index; ``skip`` makes as if that many steps had been done.
-
-    Raises:
-        ConfigError: If the two do not run the same operators in the same order.
+    ``step`` traces the step of an index; ``skip`` makes as if that many steps had been done. Raises
+    ConfigError if the two do not run the same operators in the same order.
     """
     first = last = step(0)
     if num_steps > 1:

@@ -44,8 +44,7 @@ _FEW_COLUMNS = 4
 def traced_dtype(precision: str) -> str:
     """Return PyTorch's name of the format in which a program is traced for ``precision``.
 
-    Raises:
-        UnknownNameError: If there is no such precision.
+    Raises UnknownNameError if there is no such precision.
     """
     return number_format(precision).traced
 
@@ -53,8 +52,7 @@ def traced_dtype(precision: str) -> str:
 def is_quantised(precision: str) -> bool:
     """Return whether weights take fewer bits in ``precision`` than where they are computed with.
 
-    Raises:
-        UnknownNameError: If there is no such precision.
+    Raises UnknownNameError if there is no such precision.
     """
     return number_format(precision).is_quantised
 
@@ -73,14 +71,11 @@ def at_precision(program: Program, precision: str) -> Program:
     """Return ``program``, traced in :func:`traced_dtype`, as it runs in ``precision``.
 
     Matrix work changes pipe. Its weights shrink under fp8, int8 and int4, its other inputs under
-    fp8 and int8, a key-value cache with them; results and everything between matrix operators
-    keep the traced format. So everything that can be quantised is, convolutions and attention
-    too, as by an inference engine. A program that was traced with quantised layers, as those of
-    workloads are, holds what PyTorch multiplies; it, like one that this was applied to before,
-    is returned unchanged.
-
-    Raises:
-        UnknownNameError: If there is no such precision.
+    fp8 and int8, a key-value cache with them; results and everything between matrix operators keep
+    the traced format. So everything that can be quantised is, convolutions and attention too, as by
+    an inference engine. A program that was traced with quantised layers, as those of workloads are,
+    holds what PyTorch multiplies; it, like one that this was applied to before, is returned
+    unchanged. Raises UnknownNameError if there is no such precision.
     """
     form = number_format(precision)
     if program.precision == precision:
@@ -111,8 +106,7 @@ def at_precision(program: Program, precision: str) -> Program:
 def check_precision(precision: str, processor: Processor) -> None:
     """Check that ``processor`` multiplies in ``precision``.
 
-    Raises:
-        ConfigError: If it does not; names the precisions that it has.
+    Raises ConfigError if it does not; names the precisions that it has.
     """
     if not supports(precision, processor):
         known = [name for name in PRECISIONS if supports(name, processor)]
@@ -125,8 +119,7 @@ def check_precision(precision: str, processor: Processor) -> None:
 def supports(precision: str, processor: Processor) -> bool:
     """Return whether ``processor`` multiplies in ``precision``.
 
-    Raises:
-        UnknownNameError: If there is no such precision.
+    Raises UnknownNameError if there is no such precision.
     """
     return any(pipe in processor.flop_per_clock for pipe in number_format(precision).pipes)
 
@@ -145,11 +138,9 @@ def pipe_on(operator: Operator, processor: Processor) -> Pipe:
     """Return where ``operator`` runs on ``processor``.
 
     Matrix work takes the matrix pipe of its format if there is one, else the plain pipe of that
-    format. Everything else runs on plain fp32 or fp64 units whatever it stores, as do
-    convolutions of very few channels per group; a device without such units uses its slowest.
-
-    Raises:
-        ConfigError: If it has no unit for the format of matrix work; names those that it has.
+    format. Everything else runs on plain fp32 or fp64 units whatever it stores, as do convolutions
+    of very few channels per group; a device without such units uses its slowest. Raises ConfigError
+    if it has no unit for the format of matrix work; names those that it has.
     """
     if not is_matrix(operator):
         return _plain_pipe(operator, processor)

@@ -29,11 +29,9 @@ from typing_extensions import override
 from joulelab.errors import ConfigError
 from joulelab.tracing.calls import Call, tensors_in
 from joulelab.tracing.gpu_choices import gpu_choices, unfused_on_gpu
-from joulelab.tracing.operators import Describer
-from joulelab.tracing.program import Operator, Stage
-from joulelab.tracing.regions import within_region
+from joulelab.tracing.operators import Describer, Storage, Storages
+from joulelab.tracing.program import Operator, Stage, within_region
 from joulelab.tracing.repeated_calls import RepeatedCalls
-from joulelab.tracing.storages import Storage, Storages
 
 
 class ModulePath:

@@ -14,7 +14,7 @@ GPU would break it into products and a softmax. The sequence of operators is oth
 GPU, one launch each, although a few of them launch two kernels there.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
@@ -26,10 +26,9 @@ from joulelab.core.cost import KernelCost
 from joulelab.errors import ConfigError
 from joulelab.tracing.gpu_choices import replaced
 from joulelab.tracing.kernels import kernels_of
-from joulelab.tracing.operators import Describer
+from joulelab.tracing.operators import Describer, Storages, tensors_held
 from joulelab.tracing.program import Program
 from joulelab.tracing.recorder import ModulePath, Recorder
-from joulelab.tracing.storages import Storages, tensors_held
 from joulelab.tracing.torchvision_shim import ensure_torchvision
 
 
@@ -52,8 +51,7 @@ def trace(
 ) -> tuple[KernelCost, ...]:
     """Run ``program`` and return its kernels in the order of their launches.
 
-    Raises:
-        ConfigError: If the program calls an operator of matrix kind that has no FLOP formula.
+    Raises ConfigError if the program calls an operator of matrix kind that has no FLOP formula.
     """
     traced = trace_program(program, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv, strict=True)
     return kernels_of(traced)
@@ -73,8 +71,9 @@ def trace_program(
 ) -> Program:
     """Run ``step`` once and return its operators, how values flow between them, and its memory.
 
-    Stages are recognised: what autograd's engine runs is backward, what an
-    optimizer's ``step`` runs is optimizer.
+    Stages are recognised: what autograd's engine runs is backward, what an optimizer's ``step``
+    runs is optimizer. Raises ConfigError if a shape depends on values that fake tensors do not
+    have; or, if ``strict``, naming every operator without a formula.
 
     Args:
         step: What to run, on fake tensors or on real ones.
@@ -89,10 +88,6 @@ def trace_program(
         tf32_matmul: Single-precision products and attention use TF32; off by default in PyTorch.
         tf32_conv: Single-precision convolutions use TF32; on by default in PyTorch.
         strict: Refuse operators of matrix kind that have no FLOP formula, rather than mark them.
-
-    Raises:
-        ConfigError: If a shape depends on values that fake tensors do not have; or, if
-            ``strict``, naming every operator without a formula.
     """
     storages = Storages()
     parameters = [] if network is None else [*network.parameters(), *network.buffers()]
@@ -136,9 +131,7 @@ def fake_network(build: Callable[[], Network], dtype: torch.dtype | None = None)
     If the constructor reads values, which meta tensors do not have, it is called again and the
     network built for real on the CPU, which needs memory for all its parameters for a moment.
     ``dtype`` is that of floating-point parameters and buffers; ``None`` leaves them as built.
-
-    Raises:
-        ConfigError: If called outside of :func:`joulelab.tracing.trace.fake_tensors`.
+    Raises ConfigError if called outside of :func:`joulelab.tracing.trace.fake_tensors`.
     """
     with unset_fake_temporarily() as mode:
         if not isinstance(mode, FakeTensorMode):
@@ -189,3 +182,91 @@ def nothing_remembered() -> AbstractContextManager[None]:
     from transformers import pytorch_utils
 
     return replaced(pytorch_utils, "is_torchdynamo_compiling", lambda: True)
+
+
+class TrainingStep:
+    """A step of training that can be run and traced: forward, backward, the step of AdamW.
+
+    That runs as PyTorch runs it on a GPU by default: over lists of tensors ("foreach").
+    Arguments are as for :func:`trace_training`; the optimizer's state is made by the first step.
+    Raises ConfigError if no parameter requires gradients.
+    """
+
+    def __init__(self, forward: Callable[[], object], *, network: torch.nn.Module) -> None:
+        parameters = [each for each in network.parameters() if each.requires_grad]
+        if not parameters:
+            raise ConfigError("network must have a parameter that requires gradients; it has none.")
+        self.optimizer = torch.optim.AdamW(parameters, foreach=True)
+        self._forward = forward
+
+    def __call__(self) -> None:
+        """Train once; gradients must be enabled."""
+        self.optimizer.zero_grad()  # frees those of the step before
+        output = self._forward()  # kept to the end, as training loops do
+        _loss(output).backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+
+
+def trace_training(
+    forward: Callable[[], object],
+    *,
+    network: torch.nn.Module,
+    inputs: object = (),
+    tf32_matmul: bool = False,
+    tf32_conv: bool = True,
+    strict: bool = False,
+) -> Program:
+    """Trace one step of training in the steady state: the optimizer's state exists already.
+
+    ``forward`` calls the network, which must be in training mode; gradients are those of the
+    ``loss`` in what it returns, or without one, of the sum of all that it returns. The parameters
+    of ``network`` that require gradients are trained. The rest is as for
+    :func:`joulelab.tracing.trace.trace_program`. Raises ConfigError as there; and if no parameter
+    requires gradients, or nothing that ``forward`` returns depends on one.
+    """
+    step = TrainingStep(forward, network=network)
+    _fill_state(step.optimizer, network)
+    try:
+        return trace_program(
+            step,
+            network=network,
+            inputs=inputs,
+            optimizer=step.optimizer,
+            gradients=True,
+            tf32_matmul=tf32_matmul,
+            tf32_conv=tf32_conv,
+            strict=strict,
+        )
+    finally:
+        step.optimizer.zero_grad()
+
+
+def _fill_state(optimizer: torch.optim.Optimizer, network: torch.nn.Module) -> None:
+    for parameter in network.parameters():
+        if parameter.requires_grad:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def _loss(output: object) -> torch.Tensor:
+    loss = getattr(output, "loss", None)
+    sums = [
+        tensor.sum()
+        for tensor in _tensors(output if loss is None else loss)
+        if tensor.requires_grad and tensor.is_floating_point()
+    ]
+    if not sums:
+        raise ConfigError("forward must return a tensor that depends on a trained parameter.")
+    return sum(sums[1:], start=sums[0])
+
+
+def _tensors(output: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in a nest of containers; objects such as caches are no outputs."""
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, Mapping):
+        yield from _tensors(list(output.values()))
+    elif isinstance(output, list | tuple):
+        for part in output:
+            yield from _tensors(part)

@@ -32,8 +32,7 @@ _NORM_FLOP = 8  # per element: mean 1, variance 3, normalise 2, scale and shift 
 def flop(call: Call, shape: MatrixShape | None) -> float:
     """Return the operations that ``call``, matrix work of ``shape`` or other, executes.
 
-    Raises:
-        ConfigError: If it is a matrix product, convolution or attention without a formula.
+    Raises ConfigError if it is a matrix product, convolution or attention without a formula.
     """
     if call.kind in MATRIX_KINDS:
         return float(_matrix_flop(call, shape))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from typing_extensions import override
 
 from joulelab.core.number_format import FloatPrecision
-from joulelab.workloads.knobs import require_multiple
+from joulelab.workloads.base import require_multiple
 from joulelab.workloads.network import NetworkSettings, NetworkWorkload, Programs
 
 VitModel = Literal["tiny", "vit-base", "vit-large"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.workloads.knobs import check_knobs, require_fraction, require_multiple
+from joulelab.workloads.base import check_knobs, require_fraction, require_multiple
 from joulelab.workloads.network import NetworkSettings, NetworkWorkload, Programs
 
 Model = Literal[

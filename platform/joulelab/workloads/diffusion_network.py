@@ -10,8 +10,7 @@ from diffusers.utils.torch_utils import randn_tensor
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.workloads.denoising import Denoising, scheduler_of
-from joulelab.workloads.diffusion_parts import PROMPT_TOKENS, Parts
+from joulelab.workloads.diffusion_parts import PROMPT_TOKENS, Denoising, Parts, scheduler_of
 from joulelab.workloads.diffusion_settings import DiffusionSettings
 
 Prompts = tuple[torch.Tensor, ...]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from joulelab.core.number_format import NetworkPrecision
 from joulelab.errors import ConfigError
-from joulelab.workloads.knobs import check_knobs, require_count, require_positive
+from joulelab.workloads.base import check_knobs, require_count, require_positive
 from joulelab.workloads.network import NetworkSettings
 
 Config = Mapping[str, Any]

@@ -5,14 +5,12 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from joulelab.workloads.denoising import Denoising, scheduler_of
-from joulelab.workloads.diffusion_parts import default_dtype
+from joulelab.workloads.diffusion_parts import Denoising, default_dtype, scheduler_of
 from joulelab.workloads.digits_data import SIDE_PX, all_digits
 from joulelab.workloads.digits_networks import SOURCES, as_tensors
 from joulelab.workloads.training import Recipe
 
 from diffusers import UNet2DModel  # isort: skip  # after diffusion_parts, which prepares it
-
 
 _BATCH = 64
 _NOISE_LEVELS = 1000
@@ -71,14 +69,7 @@ def _network(dtype: torch.dtype, device: torch.device) -> Any:
 
 
 class DigitsDenoising(Denoising):
-    """The steps from noise to images from -1 to 1.
-
-    Args:
-        network: The network.
-        scheduler: Short name of the scheduler.
-        num_steps: Steps of denoising.
-        num_images: How many are drawn side by side, from noise that is the same everywhere.
-    """
+    """The steps from noise, the same everywhere, to ``num_images`` images from -1 to 1."""
 
     def __init__(self, network: Any, scheduler: str, num_steps: int, num_images: int) -> None:
         schedule = {**_SCHEDULE, **_HELD.get(scheduler, {})}

@@ -13,8 +13,8 @@ from torch._guards import active_fake_mode
 from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
 from joulelab.tracing.fusion import Traffic, fused, traffic
 from joulelab.tracing.kernels import kernel_of, kernels_of, merged
+from joulelab.tracing.operators import dense_parts
 from joulelab.tracing.program import Program, main_operator
-from joulelab.tracing.storages import dense_parts
 from joulelab.tracing.torchvision_shim import ensure_torchvision
 from joulelab.tracing.trace import fake_tensors, trace
 from joulelab.workloads import formats

@@ -8,8 +8,7 @@ from typing_extensions import override
 from joulelab.core.clock import Clock, MonotonicClock
 from joulelab.core.cost import PhaseCost, WorkloadCost
 from joulelab.errors import ConfigError
-from joulelab.workloads.base import Workload
-from joulelab.workloads.knobs import check_knobs, require_choice
+from joulelab.workloads.base import Workload, check_knobs, require_choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

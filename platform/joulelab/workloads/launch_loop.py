@@ -10,7 +10,7 @@ from typing_extensions import override
 from joulelab.core.cost import Data, PhaseCost, WorkloadCost
 from joulelab.core.number_format import FORMATS
 from joulelab.errors import ConfigError
-from joulelab.workloads.knobs import check_knobs
+from joulelab.workloads.base import check_knobs
 from joulelab.workloads.network import TorchWorkload
 
 _SEED = 0

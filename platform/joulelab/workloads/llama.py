@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from typing_extensions import override
 
 from joulelab.errors import ConfigError
-from joulelab.workloads.knobs import require_choice
+from joulelab.workloads.base import require_choice
 from joulelab.workloads.language import LanguageWorkload
 from joulelab.workloads.language_settings import LanguageSettings
 

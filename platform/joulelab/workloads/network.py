@@ -14,8 +14,7 @@ from joulelab.core.request import Request
 from joulelab.core.synchronise import synchronise
 from joulelab.errors import ConfigError
 from joulelab.tracing.program import ProgramPhase
-from joulelab.workloads.base import Workload
-from joulelab.workloads.knobs import check_knobs, require_choice
+from joulelab.workloads.base import Workload, check_knobs, require_choice
 
 _SEED = 0
 Programs = Mapping[str, Callable[[], object]]
@@ -269,7 +268,7 @@ class NetworkWorkload(TorchWorkload[Settings]):
     def _training_where_due(self, network: Any, programs: Programs) -> Programs:
         if not self.training_phases:
             return programs
-        from joulelab.tracing.training import TrainingStep
+        from joulelab.tracing.trace import TrainingStep
 
         return {
             phase: TrainingStep(program, network=network)

@@ -11,8 +11,7 @@ from joulelab.core.cost import KernelCost
 from joulelab.tracing.kernels import averaged, kernels_of, repeated
 from joulelab.tracing.precision import at_precision, is_quantised
 from joulelab.tracing.program import Program, ProgramPhase
-from joulelab.tracing.trace import trace_program
-from joulelab.tracing.training import trace_training
+from joulelab.tracing.trace import trace_program, trace_training
 from joulelab.workloads.host_calls import HostCalls
 
 Kernels = tuple[KernelCost, ...]

@@ -60,8 +60,7 @@ def module_workload(
 ) -> NetworkWorkload[NetworkSettings]:
     """Return a workload that calls ``module`` with ``inputs``.
 
-    Raises:
-        ConfigError: If it is no module, or of a number format that is not known.
+    Raises ConfigError if it is no module, or of a number format that is not known.
     """
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(

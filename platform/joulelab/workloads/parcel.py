@@ -40,8 +40,7 @@ class Parcel:
 def pack(programs: Programs, names: Iterable[str]) -> tuple[Parcel, ...]:
     """Return what other processes need to run those of ``names`` that are programs.
 
-    Raises:
-        ConfigError: If one was given as an object, which stays in its process, or is too large.
+    Raises ConfigError if one was given as an object, which stays in its process, or is too large.
     """
     wanted = sorted(name for name in set(names) if name in programs)
     for name in wanted:

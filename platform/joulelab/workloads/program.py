@@ -16,8 +16,7 @@ from joulelab.core.quality import Direction
 from joulelab.core.request import Request
 from joulelab.core.synchronise import synchronise
 from joulelab.errors import ConfigError
-from joulelab.workloads.base import Workload, no_cost
-from joulelab.workloads.knobs import alternatives, require_positive
+from joulelab.workloads.base import Workload, alternatives, no_cost, require_positive
 
 PHASE = "run"
 _RUN_S = 0.05

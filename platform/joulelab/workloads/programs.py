@@ -220,11 +220,7 @@ class Programs:
 class WorkloadRegistry(Registry[WorkloadType]):
     """Workloads by their names; also programs, which are no entries: nobody can list them.
 
-    Args:
-        targets: ``{name: "module:attribute"}``.
-
-    Attributes:
-        programs: Those that were found by now.
+    ``programs`` are those that were found by now.
     """
 
     def __init__(self, targets: Mapping[str, str]) -> None:

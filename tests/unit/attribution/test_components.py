@@ -4,8 +4,7 @@ import pytest
 
 from joulelab.attribution.components import component_of, layer_of
 from joulelab.errors import ConfigError
-from joulelab.tracing.program import Operator
-from joulelab.tracing.regions import KV_CACHE, region, region_of, within_region
+from joulelab.tracing.program import KV_CACHE, Operator, region, region_of, within_region
 
 
 def operator(module, name="mm", kind="gemm", **others):

@@ -4,7 +4,7 @@ import pytest
 
 from joulelab.cli.estimator.processors import Calibrate
 from joulelab.errors import ConfigError
-from joulelab.hardware.hosts import HOSTS, TYPICAL, find_host
+from joulelab.hardware.processors import HOSTS, TYPICAL, find_host
 
 
 def test_this_machine_is_measured_and_kept(tmp_path, capsys):

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.estimator.calibration.anchors import Anchor, Pricing, read_anchors, rejections
 from joulelab.estimator.calibration.fit import calibrate
-from joulelab.estimator.calibration.points import Anchor, read_anchors, rejections
-from joulelab.estimator.calibration.prices import Pricing
 from joulelab.hardware.processor import Figure
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.hardware.scalars import bounds_of, calibrated, value_of, with_values

@@ -8,8 +8,7 @@ import pytest
 from joulelab import estimator
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.estimator.api import fits, with_opportunities
-from joulelab.estimator.clock_sweep import sweep
-from joulelab.estimator.question import Question
+from joulelab.estimator.question import Question, sweep
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracing.precision import usual_precision
 

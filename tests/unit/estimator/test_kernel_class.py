@@ -10,9 +10,9 @@ from torch import nn
 
 from joulelab.core.point import OperatingPoint
 from joulelab.estimator import estimate as estimate_by_name
-from joulelab.estimator.pricing.kernel_class import kernel_class
 from joulelab.estimator.pricing.predict import estimate
 from joulelab.estimator.pricing.run import conditions, plan, run
+from joulelab.estimator.pricing.table import kernel_class
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracing.program import MatrixShape, Operator
 

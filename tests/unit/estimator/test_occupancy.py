@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from joulelab.estimator.pricing.matrix_work import utilisation
+from joulelab.estimator.pricing.kernel_rates import utilisation
 from joulelab.estimator.pricing.table import Shapes
 from joulelab.hardware.processor import MatrixEngine
 

@@ -7,8 +7,7 @@ from torch import nn
 from joulelab.estimator.models import sources, trace_model
 from joulelab.tracing.calls import tensors_in
 from joulelab.tracing.repeated_calls import RepeatedCalls
-from joulelab.tracing.trace import fake_tensors, trace_program
-from joulelab.tracing.training import trace_training
+from joulelab.tracing.trace import fake_tensors, trace_program, trace_training
 
 aten = torch.ops.aten
 

@@ -3,8 +3,16 @@
 import pytest
 
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.hardware.hosts import FASTEST, HOSTS, SLOWEST, TYPICAL, find_host, host_file, on_host
-from joulelab.hardware.processors import PROCESSORS
+from joulelab.hardware.processors import (
+    FASTEST,
+    HOSTS,
+    PROCESSORS,
+    SLOWEST,
+    TYPICAL,
+    find_host,
+    host_file,
+    on_host,
+)
 
 H200 = PROCESSORS["h200_sxm"]
 

@@ -8,10 +8,10 @@ from coins import Coin, CoinSubject
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.quality import evaluation
 from joulelab.quality.base import Score
-from joulelab.quality.cache import ScoreCache
 from joulelab.quality.continuations import Bleu
 from joulelab.quality.evaluation import evaluate, varying
 from joulelab.quality.predictions import KlDivergence, Perplexity, TokenAgreement
+from joulelab.quality.subject import ScoreCache
 from joulelab.quality.text_data import TextData
 from joulelab.quality.uncertainty import mean_score
 

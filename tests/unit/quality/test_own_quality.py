@@ -9,8 +9,8 @@ from simulated_lab import Toy
 
 from joulelab.errors import ConfigError, DeviceError, UnknownNameError
 from joulelab.quality import SUBJECTS
-from joulelab.quality.cache import ScoreCache
 from joulelab.quality.own import OwnLossSubject, OwnSubject, own_scores
+from joulelab.quality.subject import ScoreCache
 from joulelab.searching.scores import score_space, scored_axes
 from joulelab.searching.space import SearchSpace
 from joulelab.workloads import WORKLOADS

@@ -9,11 +9,11 @@ from joulelab.core.statistics import student_t
 from joulelab.errors import MeasurementError
 from joulelab.quality import METRICS
 from joulelab.quality.base import Boxes, Score
-from joulelab.quality.cache import ScoreCache
 from joulelab.quality.image_data import DetectionData, ImageData
 from joulelab.quality.images import Fid, FrechetDistance, Ssim
 from joulelab.quality.predictions import KlDivergence, Perplexity, Surprise
 from joulelab.quality.recognition import ClassAgreement, MeanAveragePrecision
+from joulelab.quality.subject import ScoreCache
 from joulelab.quality.uncertainty import grouped_score, mean_score, retention_interval
 
 

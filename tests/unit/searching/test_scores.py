@@ -9,7 +9,7 @@ from coins import Coin, CoinSubject
 from joulelab.core.quality import Quality
 from joulelab.errors import ConfigError, DeviceError, UnknownNameError
 from joulelab.quality import evaluation
-from joulelab.quality.cache import ScoreCache
+from joulelab.quality.subject import ScoreCache
 from joulelab.quality.text_data import TextData
 from joulelab.searching import scores, space
 from joulelab.searching.kept import Kept

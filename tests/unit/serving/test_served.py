@@ -9,7 +9,7 @@ import pytest
 from joulelab.errors import ConfigError
 from joulelab.serving.bench import Served
 from joulelab.serving.client import Answer
-from joulelab.serving.load import Limits, Load
+from joulelab.serving.settings import Limits, Load
 
 
 def answer(number, *, tokens=11):

@@ -27,7 +27,7 @@ from joulelab.errors import ConfigError, MeasurementError
 from joulelab.guard import GuardClient
 from joulelab.serving.client import Answer
 from joulelab.serving.deployment import free_port
-from joulelab.serving.load import Load, Traffic
+from joulelab.serving.settings import Load, Traffic
 from joulelab.serving.workload import Server
 from joulelab.testing import WorkloadContract
 

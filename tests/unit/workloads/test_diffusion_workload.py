@@ -16,10 +16,9 @@ from joulelab.errors import ConfigError
 from joulelab.tracing.kernels import kernels_of, merged
 from joulelab.tracing.trace import fake_tensors, trace, trace_program
 from joulelab.workloads import accelerator
-from joulelab.workloads.denoising import _KINDS, scheduler_of
 from joulelab.workloads.diffusion import Diffusion
 from joulelab.workloads.diffusion_network import TextToImage
-from joulelab.workloads.diffusion_parts import decoder_dtype
+from joulelab.workloads.diffusion_parts import _KINDS, decoder_dtype, scheduler_of
 from joulelab.workloads.diffusion_settings import PIPELINES, DiffusionSettings
 from joulelab.workloads.disk_cache import cached_cost
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from joulelab.errors import ConfigError
-from joulelab.tracing.storages import dense_parts
+from joulelab.tracing.operators import dense_parts
 from joulelab.tracing.trace import fake_tensors, trace_program
 from joulelab.workloads import accelerator, formats
 

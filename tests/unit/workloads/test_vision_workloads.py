@@ -8,7 +8,7 @@ import torch
 
 from joulelab.core.cost import PIPES
 from joulelab.errors import ConfigError
-from joulelab.estimator.models.torchvision_source import documented_flop
+from joulelab.estimator.models.image_sources import documented_flop
 from joulelab.tracing.program import MATRIX_KINDS
 from joulelab.tracing.trace import fake_tensors
 from joulelab.workloads import WORKLOADS, accelerator

@@ -15,10 +15,10 @@ from joulelab.estimator.estimate import (
     COMPONENTS,
     EnergySplit,
     Estimate,
-    MemoryEstimate,
     PhaseEstimate,
 )
 from joulelab.estimator.opportunities import Opportunity
+from joulelab.estimator.pricing.memory import MemoryEstimate
 from joulelab.estimator.question import Cell
 
 

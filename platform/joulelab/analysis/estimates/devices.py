@@ -10,7 +10,7 @@ from joulelab.analysis.estimates.wording import TIER_WORDS
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.core.cost import Pipe
-from joulelab.estimator.trust import Confidence
+from joulelab.estimator.estimate import Confidence
 from joulelab.estimator.validation import Comparison, Summary, Validation, summary
 from joulelab.hardware.processor import Processor
 

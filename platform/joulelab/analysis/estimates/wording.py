@@ -6,11 +6,16 @@ from joulelab.analysis.quantities import brief
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.api import Fit
-from joulelab.estimator.clock_sweep import Curve
-from joulelab.estimator.estimate import Bound, Estimate, MemoryEstimate, PhaseEstimate, time_shares
+from joulelab.estimator.estimate import (
+    Bound,
+    Confidence,
+    Estimate,
+    PhaseEstimate,
+    time_shares,
+)
 from joulelab.estimator.opportunities import Opportunity
-from joulelab.estimator.question import Cell
-from joulelab.estimator.trust import Confidence
+from joulelab.estimator.pricing.memory import MemoryEstimate
+from joulelab.estimator.question import Cell, Curve
 
 BOUND_WORDS: Mapping[Bound, str] = {
     "compute": "operations",

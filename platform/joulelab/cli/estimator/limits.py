@@ -22,8 +22,8 @@ from joulelab.core.bounds import MOST_MHZ, check_range
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.api import Fit, fits
-from joulelab.estimator.clock_sweep import Curve, sweep
 from joulelab.estimator.estimate import Mode
+from joulelab.estimator.question import Curve, sweep
 from joulelab.objectives import OBJECTIVES, without_quality
 
 

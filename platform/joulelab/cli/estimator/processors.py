@@ -16,12 +16,19 @@ from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.cli.terminal import Printing, progress, show
 from joulelab.errors import ConfigError
+from joulelab.estimator.calibration.anchors import read_anchors
 from joulelab.estimator.calibration.fit import Calibration, FittedFigure, Residual, calibrate
-from joulelab.estimator.calibration.points import read_anchors
-from joulelab.hardware.hosts import FASTEST, HOSTS, SLOWEST, TYPICAL, Host, host_file
 from joulelab.hardware.places import ALIASES
 from joulelab.hardware.processor import Family, Processor
-from joulelab.hardware.processors import PROCESSORS
+from joulelab.hardware.processors import (
+    FASTEST,
+    HOSTS,
+    PROCESSORS,
+    SLOWEST,
+    TYPICAL,
+    Host,
+    host_file,
+)
 from joulelab.tracking.durable import write_whole
 
 

@@ -55,12 +55,11 @@ RawEvents = Callable[[GroupWork, Processor], Sequence[RawEvent]]
 def partitioned(raw: Iterable[RawEvent], energy: EnergySplit) -> tuple[Event, ...]:
     """Divide ``energy`` among ``raw`` so that each component's events sum to it.
 
+    Raises ConfigError if a component's energy is negative or not finite.
+
     Returns:
         One event per path, in their order within each component; besides
         ``"<component>/unattributed"`` where a component has energy but no raw event does.
-
-    Raises:
-        ConfigError: If a component's energy is negative or not finite.
     """
     events = merged(raw)
     return tuple(
@@ -105,8 +104,7 @@ def component_of(event: Event) -> str:
 def summed(*groups: Iterable[Event]) -> tuple[Event, ...]:
     """Add up events of equal path, in the order in which paths first appear.
 
-    Raises:
-        ConfigError: If events of one path count different things.
+    Raises ConfigError if events of one path count different things.
     """
     totals: dict[str, list[Event]] = {}
     for event in (event for group in groups for event in group):

@@ -34,10 +34,8 @@ def figures() -> Mapping[str, Figure]:
 def unit_j(name: str, node_nm: float) -> float:
     """Return the energy of one event called ``name`` in a process of ``node_nm``.
 
-    A power law of the node runs through the two values of the table.
-
-    Raises:
-        UnknownNameError: If the table has no such event.
+    A power law of the node runs through the two values of the table. Raises UnknownNameError if the
+    table has no such event.
     """
     if name not in figures():
         raise unknown_name("unit energy", name, figures())

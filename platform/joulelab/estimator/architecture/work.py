@@ -124,8 +124,11 @@ class GroupWork:
     @property
     def vector_flop(self) -> Mapping[Pipe, float]:
         """Operations outside of matrix products, by pipe."""
-        other = tuple(op for op in self.operators if op.kind not in MATRIX_KINDS)
-        return _by_pipe(other, self.count)
+        flop: dict[Pipe, float] = {}
+        for op in self.operators:
+            if op.kind not in MATRIX_KINDS and op.flop > 0:
+                flop[op.pipe] = flop.get(op.pipe, 0.0) + op.flop * self.count
+        return flop
 
     @property
     def boundary_b(self) -> float:
@@ -165,14 +168,6 @@ class GroupWork:
     def cycles(self) -> float:
         """Core clock cycles on the device."""
         return self.device_s * self.clock_mhz * 1e6
-
-
-def _by_pipe(operators: tuple[Operator, ...], count: int) -> Mapping[Pipe, float]:
-    flop: dict[Pipe, float] = {}
-    for operator in operators:
-        if operator.flop > 0:
-            flop[operator.pipe] = flop.get(operator.pipe, 0.0) + operator.flop * count
-    return flop
 
 
 def _products(operator: Operator, count: int) -> tuple[Product, ...]:

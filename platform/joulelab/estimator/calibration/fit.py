@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.calibration.points import Anchor, rejections
-from joulelab.estimator.calibration.prices import Pricing
+from joulelab.estimator.calibration.anchors import Anchor, Pricing, rejections
 from joulelab.estimator.calibration.stages import Stage, stages
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.scalars import bounds_of, value_of, with_values
@@ -87,8 +86,7 @@ class Calibration:
 def calibrate(processor: Processor, anchors: Sequence[Anchor]) -> Calibration:
     """Fit the free scalars of ``processor`` to ``anchors``.
 
-    Raises:
-        ConfigError: If no anchor is left after those that break physics are refused.
+    Raises ConfigError if no anchor is left after those that break physics are refused.
     """
     rejected = rejections(processor, anchors)
     kept = [
@@ -134,7 +132,8 @@ def _fit(
     measured_j = np.log([anchor.energy_j or np.nan for anchor in anchors])
 
     def errors(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-        prices = pricing.at_measured_clocks(with_values(current, _values(names, logs)))
+        tried = with_values(current, _values(names, logs))
+        prices = pricing.on(tried, at_measured_clocks=True)
         parts = []
         if stage.fits_time:
             parts.append(np.log(prices.time_s) - measured_s)

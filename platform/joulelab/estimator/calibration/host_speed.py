@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from joulelab.hardware.hosts import HOSTS, TYPICAL, Host
 from joulelab.hardware.processor import Figure
+from joulelab.hardware.processors import HOSTS, TYPICAL, Host
 
 _REPEATS = 5
 _NUM_CALLS = 2000

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from joulelab.core.cost import Pipe
-from joulelab.estimator.calibration.points import Anchor
+from joulelab.estimator.calibration.anchors import Anchor
 from joulelab.estimator.pricing.table import kind_name
 from joulelab.hardware.processor import Processor
 
@@ -40,92 +40,92 @@ class Stage:
 
 def stages(processor: Processor, anchors: Sequence[Anchor]) -> tuple[Stage, ...]:
     """Return the stages that ``anchors`` allow; those without points are left out."""
-    chosen = _Chooser(processor, anchors)
     cache, memory = processor.last_cache, processor.memory
+    is_memory_stream, is_cache_stream = _streams(cache.size_b, anchors)
+    kinds = ("default", *sorted({one.kind for one in anchors if _is_launch(one)}))
     found = [
-        chosen.stage(("power.constant_w",), _is_idle, time=False, energy=True),
-        chosen.stage(("timing.memory_efficiency",), chosen.is_memory_stream),
-        chosen.stage(
-            (f"levels.{cache.name}.bandwidth_b_per_s", "timing.stream_overhead_s"),
-            chosen.is_cache_stream,
+        _stage(anchors, _is_idle, "power.constant_w", time=False, energy=True),
+        _stage(anchors, is_memory_stream, "timing.memory_efficiency"),
+        _stage(
+            anchors,
+            is_cache_stream,
+            f"levels.{cache.name}.bandwidth_b_per_s",
+            "timing.stream_overhead_s",
         ),
-        chosen.stage(("timing.kernel_overhead_s",), _is_small_product),
-        *(
-            chosen.stage(
-                (f"timing.pipe_efficiency.{pipe}", f"power.flop_j.{pipe}"),
-                _is_product_on(pipe),
-                energy=True,
-            )
-            for pipe in processor.flop_per_clock
-        ),
-        chosen.stage(
-            (f"levels.{memory.name}.byte_j",),
-            chosen.is_memory_stream,
+        _stage(anchors, _is_small_product, "timing.kernel_overhead_s"),
+        *(_product_stage(anchors, pipe) for pipe in processor.flop_per_clock),
+        _stage(anchors, is_memory_stream, f"levels.{memory.name}.byte_j", time=False, energy=True),
+        # So much stays in the last cache that its bytes show in the power.
+        _stage(
+            anchors,
+            lambda one: is_cache_stream(one) and one.moved_b >= _TINY_B,
+            f"levels.{cache.name}.byte_j",
             time=False,
             energy=True,
         ),
-        chosen.stage(
-            (f"levels.{cache.name}.byte_j",), chosen.is_long_cache_stream, time=False, energy=True
-        ),
-        chosen.stage(_convolutions(processor), _is_large_convolution),
-        chosen.stage(("timing.window_s",), _is_small_convolution),
+        _stage(anchors, _is_large_convolution, *_convolutions(processor)),
+        _stage(anchors, _is_small_convolution, "timing.window_s"),
         *(
-            chosen.stage((f"timing.kind_efficiency.{kind}",), _is_of_kind(kind))
+            _stage(anchors, _is_of_kind(kind), f"timing.kind_efficiency.{kind}")
             for kind in _EFFICIENCIES
         ),
-        *(
-            chosen.stage((f"timing.eager_launch_s.{kind}",), _is_launch_of(kind))
-            for kind in ("default", *sorted({one.kind for one in anchors if _is_launch(one)}))
-        ),
+        *(_stage(anchors, _is_launch_of(kind), f"timing.eager_launch_s.{kind}") for kind in kinds),
     ]
     return tuple(stage for stage in found if stage.rows)
 
 
-class _Chooser:
-    """Positions of the anchors that a condition holds for."""
+def _stage(
+    anchors: Sequence[Anchor],
+    holds: Callable[[Anchor], bool],
+    *parameters: str,
+    time: bool = True,
+    energy: bool = False,
+) -> Stage:
+    """Return a stage over the anchors that ``holds``; energies need a measured power."""
+    rows = tuple(
+        row
+        for row, anchor in enumerate(anchors)
+        if holds(anchor) and (anchor.power_w is not None or not energy)
+    )
+    return Stage(parameters=parameters, rows=rows, fits_time=time, fits_energy=energy)
 
-    def __init__(self, processor: Processor, anchors: Sequence[Anchor]) -> None:
-        self._cache_b = processor.last_cache.size_b
-        self._anchors = anchors
-        rates = [one.moved_b / one.time_s for one in anchors if self._exceeds_caches(one)]
-        self._fastest_b_per_s = max(rates, default=0.0)
 
-    def stage(
-        self,
-        parameters: tuple[str, ...],
-        holds: Callable[[Anchor], bool],
-        *,
-        time: bool = True,
-        energy: bool = False,
-    ) -> Stage:
-        """Return a stage over the anchors that ``holds``; energies need a measured power."""
-        rows = tuple(
-            row
-            for row, anchor in enumerate(self._anchors)
-            if holds(anchor) and (anchor.power_w is not None or not energy)
-        )
-        return Stage(
-            parameters=parameters,
-            rows=rows,
-            fits_time=time,
-            fits_energy=energy,
-        )
+def _streams(
+    cache_b: float, anchors: Sequence[Anchor]
+) -> tuple[Callable[[Anchor], bool], Callable[[Anchor], bool]]:
+    """Return what tells streams of the main memory, about as fast as it allows, and of the cache.
 
-    def is_memory_stream(self, anchor: Anchor) -> bool:
-        """Whether all of it must come from the main memory, about as fast as that allows."""
-        fast = anchor.moved_b / anchor.time_s >= _FASTEST * self._fastest_b_per_s
-        return self._exceeds_caches(anchor) and fast
+    Streams only move data; in half precision they also convert.
+    """
 
-    def _exceeds_caches(self, anchor: Anchor) -> bool:
-        return _is_stream(anchor) and anchor.moved_b > _BEYOND_CACHES * self._cache_b
+    def is_stream(anchor: Anchor) -> bool:
+        is_plain = anchor.kind in _STREAMS and anchor.dtype == "float32"
+        return anchor.mode == "graph" and is_plain
 
-    def is_long_cache_stream(self, anchor: Anchor) -> bool:
-        """Whether so much stays in the last cache that its bytes show in the power."""
-        return self.is_cache_stream(anchor) and anchor.moved_b >= _TINY_B
+    def exceeds_caches(anchor: Anchor) -> bool:
+        return is_stream(anchor) and anchor.moved_b > _BEYOND_CACHES * cache_b
 
-    def is_cache_stream(self, anchor: Anchor) -> bool:
-        """Whether all of it stays in the last cache."""
-        return _is_stream(anchor) and anchor.moved_b <= _WITHIN_CACHE * self._cache_b
+    rates = (one.moved_b / one.time_s for one in anchors if exceeds_caches(one))
+    fastest_b_per_s = max(rates, default=0.0)
+
+    def is_memory_stream(anchor: Anchor) -> bool:
+        fast = anchor.moved_b / anchor.time_s >= _FASTEST * fastest_b_per_s
+        return exceeds_caches(anchor) and fast
+
+    def is_cache_stream(anchor: Anchor) -> bool:
+        return is_stream(anchor) and anchor.moved_b <= _WITHIN_CACHE * cache_b
+
+    return is_memory_stream, is_cache_stream
+
+
+def _product_stage(anchors: Sequence[Anchor], pipe: Pipe) -> Stage:
+    def holds(anchor: Anchor) -> bool:
+        is_product = anchor.mode == "graph" and anchor.kind == "gemm" and not anchor.is_cold
+        large = anchor.flop >= _SATURATING_FLOP and anchor.data == "random"
+        return is_product and large and anchor.operator.pipe == pipe
+
+    names = (f"timing.pipe_efficiency.{pipe}", f"power.flop_j.{pipe}")
+    return _stage(anchors, holds, *names, energy=True)
 
 
 def _convolutions(processor: Processor) -> tuple[str, ...]:
@@ -137,12 +137,6 @@ def _convolutions(processor: Processor) -> tuple[str, ...]:
 
 def _is_idle(anchor: Anchor) -> bool:
     return anchor.mode == "idle"
-
-
-def _is_stream(anchor: Anchor) -> bool:
-    """Whether it only moves data; in half precision, it also converts."""
-    is_plain = anchor.kind in _STREAMS and anchor.dtype == "float32"
-    return anchor.mode == "graph" and is_plain
 
 
 def _is_small_product(anchor: Anchor) -> bool:
@@ -159,15 +153,6 @@ def _is_large_convolution(anchor: Anchor) -> bool:
 def _is_small_convolution(anchor: Anchor) -> bool:
     is_convolution = anchor.mode == "graph" and kind_name(anchor.operator) == "conv"
     return is_convolution and anchor.flop < _SATURATING_FLOP
-
-
-def _is_product_on(pipe: Pipe) -> Callable[[Anchor], bool]:
-    def holds(anchor: Anchor) -> bool:
-        is_product = anchor.mode == "graph" and anchor.kind == "gemm" and not anchor.is_cold
-        large = anchor.flop >= _SATURATING_FLOP and anchor.data == "random"
-        return is_product and large and anchor.operator.pipe == pipe
-
-    return holds
 
 
 def _is_of_kind(kind: str) -> Callable[[Anchor], bool]:

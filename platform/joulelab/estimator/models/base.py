@@ -57,8 +57,7 @@ class Model(ABC):
     def trace(self, request: Request) -> Traced:
         """Trace what ``request`` asks for.
 
-        Raises:
-            ConfigError: If the model cannot be traced so; says why.
+        Raises ConfigError if the model cannot be traced so; says why.
         """
 
     @property
@@ -83,8 +82,7 @@ class Model(ABC):
     def check_shards(self, num_devices: int) -> None:
         """Check that its heads and layers can be cut into ``num_devices`` equal parts.
 
-        Raises:
-            ConfigError: If not.
+        Raises ConfigError if not.
         """
 
 
@@ -99,11 +97,5 @@ class Source(ABC):
     def find(self, name: str) -> Model:
         """Return the model called ``name``, which is without the prefix of the source.
 
-        Raises:
-            UnknownNameError: If there is none.
+        Raises UnknownNameError if there is none.
         """
-
-    def version(self, name: str) -> object:
-        """Return a value that changes when what ``name`` stands for does, such as a file."""
-        del name
-        return None

@@ -1,4 +1,4 @@
-"""Language models that generate: prefill of a prompt, then decode on a key-value cache.
+"""Networks that generate text: language models, and speech recognisers over an encoder.
 
 Imports torch, so it is imported only by functions that find or trace a model.
 """
@@ -30,10 +30,11 @@ from joulelab.tracing.trace import fake_network, trace_program
 from joulelab.workloads.formats import store_in
 from joulelab.workloads.generation import Generation
 from joulelab.workloads.language import LanguageWorkload
+from joulelab.workloads.whisper import START_TOKENS, WINDOW_S
 
 ensure_torchvision()
 
-from transformers import DynamicCache, PreTrainedConfig  # noqa: E402
+from transformers import DynamicCache, EncoderDecoderCache, PreTrainedConfig  # noqa: E402
 
 _PROMPT_TOKENS = 512
 _NEW_TOKENS = 64
@@ -89,16 +90,15 @@ class LanguageModel(Model):
         with fake_run(self.title), self._around():
             network = fake_network(self.build, torch_dtype(request.dtype))
             network.train(mode=False)
-            generation = _Generation(network, self.config, request.batch)
-            prompt = generation.prompt(prompt_tokens)
-            prefill = generation.trace_prefill(prompt)
-            decode = generation.trace_decode(prompt_tokens, new_tokens)
-        work = request.batch * prompt_tokens
-        phases = [ProgramPhase(phase="prefill", work=work, program=prefill)]
-        if decode is not None:
-            work = request.batch * new_tokens
-            phases.append(ProgramPhase(phase="decode", work=work, program=decode, count=new_tokens))
-        return Traced(phases=tuple(phases), inputs=shapes_of({"prompt": prompt}))
+            steps = _Generation(network, DynamicCache(config=self.config), request.batch)
+            programs = {"prefill": (steps.trace(prompt_tokens), prompt_tokens, 1)}
+            if new_tokens:
+                programs["decode"] = (steps.trace_decode(new_tokens), new_tokens, new_tokens)
+        phases = tuple(
+            ProgramPhase(phase=phase, work=request.batch * tokens, program=program, count=count)
+            for phase, (program, tokens, count) in programs.items()
+        )
+        return Traced(phases=phases, inputs={"prompt": f"{request.batch}x{prompt_tokens}"})
 
     @property
     def _longest(self) -> int | None:
@@ -125,11 +125,7 @@ class LanguageModel(Model):
 
 
 def lengths(knobs: Knobs, longest: int | None = None) -> tuple[int, int]:
-    """Return ``prompt_tokens`` and ``new_tokens`` of ``knobs``.
-
-    Raises:
-        ConfigError: If they are not whole numbers that fit ``longest``.
-    """
+    """Return ``prompt_tokens`` and ``new_tokens``; ConfigError unless they fit ``longest``."""
     prompt_tokens, new_tokens = (int(str(knobs[name])) for name in ("prompt_tokens", "new_tokens"))
     if prompt_tokens < 1 or new_tokens < 0:
         raise ConfigError(
@@ -145,39 +141,36 @@ def lengths(knobs: Knobs, longest: int | None = None) -> tuple[int, int]:
 
 
 class _Generation:
-    """Steps of a greedy generation on fake tensors."""
+    """Steps of a greedy generation on fake tensors: each reads tokens and lengthens the cache."""
 
-    def __init__(self, network: Any, config: PreTrainedConfig, batch: int) -> None:
+    def __init__(self, network: Any, cache: Any, batch: int) -> None:
         self._network = network
+        self._cache = cache
         self._batch = batch
-        self._cache = DynamicCache(config=config)
 
-    def prompt(self, num_tokens: int) -> torch.Tensor:
-        return torch.empty(self._batch, num_tokens, dtype=torch.long)
-
-    def trace_prefill(self, prompt: torch.Tensor) -> Program:
-        return trace_program(lambda: self._step(prompt), network=self._network, inputs=(prompt,))
-
-    def trace_decode(self, prompt_tokens: int, new_tokens: int) -> Program | None:
-        """Trace the steps after the prefill, which must have been traced; their mean."""
-        if new_tokens < 1:
-            return None
-        return mean_step(self._trace_step, lambda num: lengthen(self._cache, num), new_tokens)
-
-    def _trace_step(self, _: int) -> Program:
-        token = self.prompt(1)
+    def trace(self, num_tokens: int) -> Program:
+        """Trace the step that reads so many tokens of each sequence."""
+        tokens = torch.empty(self._batch, num_tokens, dtype=torch.long)
         return trace_program(
-            lambda: self._step(token),
+            lambda: torch.argmax(self._logits(tokens)[:, -1], dim=-1, keepdim=True),
             network=self._network,
-            inputs=(token,),
+            inputs=(tokens, self._heard()),
             kv=self._cache,
         )
 
-    def _step(self, tokens: torch.Tensor) -> object:
-        output = self._network(
+    def trace_decode(self, new_tokens: int) -> Program:
+        """Trace the steps after the first, which must have been traced; their mean."""
+        own = getattr(self._cache, "self_attention_cache", self._cache)
+        return mean_step(lambda _: self.trace(1), lambda num: lengthen(own, num), new_tokens)
+
+    def _heard(self) -> object:
+        return ()
+
+    def _logits(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self._network(
             input_ids=tokens, past_key_values=self._cache, use_cache=True, logits_to_keep=1
-        )
-        return torch.argmax(output.logits[:, -1], dim=-1, keepdim=True)
+        ).logits
+        return logits
 
 
 def lengthen(cache: DynamicCache, num_tokens: int) -> None:
@@ -225,3 +218,80 @@ def _decode(generation: Generation, new_tokens: int) -> Program:
 
     generation.rewind()
     return mean_step(step, generation.lengthen, new_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeechModel(Model):
+    """Whisper: one window of audio is encoded, and its text generated greedily."""
+
+    unit: ClassVar[str] = "audio second"
+    knobs: ClassVar[Knobs] = {"new_tokens": 100}
+    title: str
+    config: PreTrainedConfig
+    build: Callable[[], torch.nn.Module]
+
+    @override
+    def trace(self, request: Request) -> Traced:
+        new_tokens = self._new_tokens(request)
+        dtype = torch_dtype(request.dtype)
+        with fake_run(self.title):
+            network = fake_network(self.build, dtype)
+            network.train(mode=False)
+            features = self._features(request.batch, dtype)
+            recognition = _Recognition(network, self.config, features)
+            programs = {
+                "encode": (recognition.trace_encoder(), 1),
+                "prompt": (recognition.trace(START_TOKENS), 1),
+                "decode": (recognition.trace_decode(new_tokens), new_tokens),
+            }
+        work = request.batch * WINDOW_S
+        phases = tuple(
+            ProgramPhase(phase=phase, work=work, program=program, count=count)
+            for phase, (program, count) in programs.items()
+        )
+        return Traced(phases=phases, inputs=shapes_of({"audio features": features}))
+
+    def _new_tokens(self, request: Request) -> int:
+        longest = int(self.config.max_target_positions) - START_TOKENS
+        new_tokens = int(str(request.knobs["new_tokens"]))
+        if request.training:
+            raise ConfigError(f"No training step of {self.title} is traced: only its inference is.")
+        if not 1 <= new_tokens <= longest:
+            raise ConfigError(f"new_tokens must be 1 to {longest}, got {new_tokens}.")
+        return new_tokens
+
+    def _features(self, batch: int, dtype: torch.dtype) -> torch.Tensor:
+        # Two frames of features per position of the encoder, whose first layers halve them.
+        config: Any = self.config
+        shape = (batch, config.num_mel_bins, 2 * config.max_source_positions)
+        return torch.empty(shape, dtype=dtype)
+
+
+class _Recognition(_Generation):
+    """Steps of one recognition on fake tensors."""
+
+    def __init__(self, network: Any, config: PreTrainedConfig, features: torch.Tensor) -> None:
+        own, of_encoder = DynamicCache(config=config), DynamicCache(config=config)
+        super().__init__(network, EncoderDecoderCache(own, of_encoder), features.shape[0])
+        self._features = features
+        self._encoded: Any = None
+
+    def trace_encoder(self) -> Program:
+        def encode() -> None:
+            self._encoded = self._network.model.encoder(self._features)
+
+        return trace_program(encode, network=self._network, inputs=(self._features,))
+
+    @override
+    def _heard(self) -> object:
+        return self._encoded.last_hidden_state
+
+    @override
+    def _logits(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self._network(
+            decoder_input_ids=tokens,
+            encoder_outputs=self._encoded,
+            past_key_values=self._cache,
+            use_cache=True,
+        ).logits
+        return logits

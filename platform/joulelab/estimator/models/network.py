@@ -18,8 +18,7 @@ from typing_extensions import override
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
 from joulelab.tracing.program import Program, ProgramPhase
-from joulelab.tracing.trace import fake_network, fake_tensors, trace_program
-from joulelab.tracing.training import trace_training
+from joulelab.tracing.trace import fake_network, fake_tensors, trace_program, trace_training
 
 _UNSUITABLE = (RuntimeError, AssertionError, ValueError)
 """What networks raise on inputs of a shape or type that they were not made for."""
@@ -35,8 +34,7 @@ _DATA_DEPENDENT = (
 def fake_run(title: str) -> Generator[None]:
     """Run a ``with`` block on fake tensors.
 
-    Raises:
-        ConfigError: If the block needs the values of a tensor, or the network refuses its inputs.
+    Raises ConfigError if the block needs the values of a tensor, or the network refuses its inputs.
     """
     try:
         with fake_tensors():

@@ -1,28 +1,44 @@
-"""Find a model by name, trace it, and keep the trace for the next question."""
+"""Find a model by name, trace it, and keep the trace for the next question.
 
-from collections.abc import Mapping
-from dataclasses import replace
+Traces are kept on disk, too, so that a process that only prices a known model need not import
+torch: under a digest of what was asked for, the source of everything that builds and traces
+networks, and the versions of the libraries that hold them.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from functools import cache, lru_cache
-from typing import NamedTuple
+from json import dumps, loads
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import Pipe
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.estimator.models.base import Model, Request, Source, Traced
-from joulelab.estimator.models.kept_traces import kept_trace
 from joulelab.registry import Registry, unknown_name
 from joulelab.tracing.precision import at_precision, is_quantised, traced_dtype
-from joulelab.tracing.program import Operator, TracedModel
+from joulelab.tracing.program import MatrixShape, Operator, Program, ProgramPhase, TracedModel
+from joulelab.workloads.disk_cache import (
+    Form,
+    digest,
+    package_versions,
+    read_entry,
+    source_digests,
+    user_folder,
+    write_entry,
+)
 
 SOURCES: Registry[type[Source]] = Registry(
     "source of models",
     {
-        "torchvision": "joulelab.estimator.models.torchvision_source:TorchvisionSource",
+        "torchvision": "joulelab.estimator.models.image_sources:TorchvisionSource",
         "hf": "joulelab.estimator.models.transformers_source:TransformersSource",
         "diffusers": "joulelab.estimator.models.diffusers_source:DiffusersSource",
-        "workload": "joulelab.estimator.models.workload_source:WorkloadSource",
-        "timm": "joulelab.estimator.models.timm_source:TimmSource",
+        "workload": "joulelab.estimator.models.program_sources:WorkloadSource",
+        "timm": "joulelab.estimator.models.image_sources:TimmSource",
     },
 )
 """Sources by the prefix under which a name can ask for them: ``timm:resnet50``."""
@@ -34,11 +50,7 @@ _MOST_HINTS = 3
 
 @cache
 def source(prefix: str) -> Source:
-    """Return the source called ``prefix``.
-
-    Raises:
-        UnknownNameError: If there is none.
-    """
+    """Return the source called ``prefix``; UnknownNameError if there is none."""
     return SOURCES[prefix]()
 
 
@@ -50,13 +62,12 @@ def model_names() -> Mapping[str, tuple[str, ...]]:
 def find_model(name: str) -> Model:
     """Return the model called ``name``.
 
+    Raises UnknownNameError if no source knows it; says which come close, ConfigError if a user's
+    file fails.
+
     Args:
         name: ``SOURCE:NAME``; a plain name, looked for in the sources in their order; or
             ``PATH.py:CLASS`` of a file of the user's, which is executed.
-
-    Raises:
-        UnknownNameError: If no source knows it; says which come close.
-        ConfigError: If a user's file fails.
     """
     found, rest = locate(name)
     return found.find(rest)
@@ -65,11 +76,10 @@ def find_model(name: str) -> Model:
 def locate(name: str) -> tuple[Source, str]:
     """Return the source that has ``name``, and the name within it.
 
-    Raises:
-        UnknownNameError: If no source knows it; says which come close.
+    Raises UnknownNameError if no source knows it; says which come close.
     """
     if ".py:" in name:
-        from joulelab.estimator.models.file_source import FileSource
+        from joulelab.estimator.models.program_sources import FileSource
 
         return FileSource(), name
     if name.endswith(".py"):
@@ -134,11 +144,8 @@ def trace_model(
 ) -> TracedModel:
     """Trace the model called ``name``; the same question is answered from memory.
 
-    A user's file is executed.
-
-    Raises:
-        UnknownNameError: If there is no such model, precision or knob; says which there are.
-        ConfigError: If the model cannot be traced so; says why.
+    A user's file is executed. Raises UnknownNameError if there is no such model, precision or knob;
+    says which there are, ConfigError if the model cannot be traced so; says why.
     """
     if batch < 1:
         raise ConfigError(f"batch must be at least 1, got {batch}.")
@@ -148,19 +155,18 @@ def trace_model(
     return _model_at(asked, precision)
 
 
-def _version(name: str) -> object:
-    """Return what changes with a file's content; ``None`` of a name that code alone defines."""
-    if ".py" not in name:
-        return None
-    source, rest = locate(name)
-    return source.version(rest)
+def _version(name: str) -> int | None:
+    """Return what changes with a user's file; ``None`` of a name that code alone defines."""
+    stem, is_file, _ = name.partition(".py:")
+    path = Path(f"{stem}.py").expanduser()
+    return path.stat().st_mtime_ns if is_file and path.is_file() else None
 
 
 class _Asked(NamedTuple):
     """What traces are kept by."""
 
     name: str
-    version: object
+    version: int | None
     batch: int
     dtype: str
     training: bool
@@ -230,3 +236,60 @@ def _complete(model: Model, asked: _Asked) -> dict[str, KnobValue]:
             raise ConfigError(f"{knob} of {asked.name} must be a whole number, got {value!r}.")
         known[knob] = value
     return known
+
+
+_CODE = ("core/*.py", "tracing/*.py", "workloads/**/*.py", "estimator/models/*.py")
+_PACKAGES = ("diffusers", "timm", "torch", "torchao", "torchvision", "transformers", "ultralytics")
+
+
+def kept_trace(
+    asked: Mapping[str, object], trace: Callable[[], TracedModel], *, is_own: Callable[[], bool]
+) -> TracedModel:
+    """Return the trace of ``asked``, all that it depends on besides code, from disk, or make it.
+
+    It is kept where ``is_own`` code made it: the package's and its libraries', which digests know.
+    """
+    path = user_folder("traces") / f"{digest([asked, _code()])}.json.z"
+    found = read_entry(path, _FORM)
+    if found is None:
+        found = trace()
+        if is_own():
+            write_entry(path, found, _FORM)
+    return found
+
+
+@cache
+def _code() -> object:
+    return [package_versions(_PACKAGES), source_digests(_CODE)]
+
+
+def encoded(model: TracedModel) -> bytes:
+    """Return ``model`` as compressed JSON; numbers keep every bit."""
+    return zlib.compress(dumps(asdict(model)).encode(), level=1)
+
+
+def decoded(text: bytes) -> TracedModel:
+    """Return the model that :func:`encoded` wrote; ValueError if ``text`` is none."""
+    try:
+        fields = loads(zlib.decompress(text))
+        return TracedModel(**{**fields, "phases": tuple(map(_phase, fields["phases"]))})
+    except (zlib.error, AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"not a trace: {error!r}") from error
+
+
+def _phase(fields: Mapping[str, Any]) -> ProgramPhase:
+    return ProgramPhase(**{**fields, "program": _program(fields["program"])})
+
+
+def _program(fields: Mapping[str, Any]) -> Program:
+    operators = tuple(map(_operator, fields["operators"]))
+    return Program(**{**fields, "operators": operators, "live_b": tuple(fields["live_b"])})
+
+
+def _operator(fields: Mapping[str, Any]) -> Operator:
+    shape = fields["shape"]
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return Operator(**{**fields, **lists, "shape": shape and MatrixShape(**shape)})
+
+
+_FORM = Form(what="a trace", encode=encoded, decode=decoded)

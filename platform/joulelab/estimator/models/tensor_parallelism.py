@@ -22,9 +22,8 @@ _CUT = ("colwise", "rowwise", "partial", "inside")
 def tensor_parallel(model: TracedModel, num_devices: int) -> TracedModel:
     """Return what each of ``num_devices`` devices does of ``model``.
 
-    Raises:
-        ConfigError: If there is no plan for the model, if it is a training step, or if the
-            devices cannot share its heads and layers equally.
+    Raises ConfigError if there is no plan for the model, if it is a training step, or if the
+    devices cannot share its heads and layers equally.
     """
     if num_devices < 1:
         raise ConfigError(f"num_devices must be at least 1, got {num_devices}.")

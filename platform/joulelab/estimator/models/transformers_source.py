@@ -17,9 +17,8 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Source
-from joulelab.estimator.models.language import LanguageModel
+from joulelab.estimator.models.language import LanguageModel, SpeechModel
 from joulelab.estimator.models.network import NetworkModel, call_by_name, quiet
-from joulelab.estimator.models.speech import SpeechModel
 from joulelab.registry import unknown_name
 from joulelab.tracing.torchvision_shim import ensure_torchvision
 from joulelab.workloads.llama import GEOMETRIES

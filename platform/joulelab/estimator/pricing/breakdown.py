@@ -27,11 +27,8 @@ def concurrency(program: Program, groups: Groups, seconds: Sequence[float]) -> C
     """Return the width and the critical path of ``groups``, which take ``seconds`` on the device.
 
     A group's depth is the most groups that must run one after the other before it; groups of one
-    depth do not depend on each other.
-
-    Raises:
-        ConfigError: If ``seconds`` are not one per group, or if a group reads a value that a
-            later one writes.
+    depth do not depend on each other. Raises ConfigError if ``seconds`` are not one per group, or
+    if a group reads a value that a later one writes.
     """
     if len(seconds) != len(groups):
         raise ConfigError(f"seconds must be one per group, got {len(seconds)} for {len(groups)}.")

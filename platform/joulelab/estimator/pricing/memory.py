@@ -4,10 +4,10 @@ What a process takes beyond its tensors is not in here: the context of the drive
 a GPU) and what the allocator loses to rounding.
 """
 
+from dataclasses import dataclass
 from math import floor
 
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import MemoryEstimate
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.program import Program
 
@@ -17,15 +17,61 @@ _CUBLAS_B = 8_519_680.0
 _CUBLAS_B_BY_ARCHITECTURE = {"Hopper": 33_554_432.0, "Blackwell": 33_554_432.0}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
+    """Device memory that a program needs.
+
+    Attributes:
+        weight_b: Parameters and buffers.
+        activation_b: Peak of values made while it runs.
+        input_b: Inputs, without the cache.
+        workspace_b: Scratch space of kernels.
+        capacity_b: What the device has.
+        timeline_b: Total bytes after each operator, in order.
+    """
+
+    weight_b: float
+    activation_b: float
+    kv_b: float
+    input_b: float
+    gradient_b: float
+    optimizer_b: float
+    workspace_b: float
+    capacity_b: float
+    timeline_b: tuple[float, ...] = ()
+
+    @property
+    def peak_b(self) -> float:
+        """Everything together at its peak."""
+        return sum(self.parts.values(), start=0.0)
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What takes memory, by what it is called, without what takes none."""
+        parts = {
+            "weights": self.weight_b,
+            "activations": self.activation_b,
+            "KV cache": self.kv_b,
+            "inputs": self.input_b,
+            "gradients": self.gradient_b,
+            "optimizer": self.optimizer_b,
+            "workspace": self.workspace_b,
+        }
+        return {name: part_b for name, part_b in parts.items() if part_b > 0}
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device has that much memory."""
+        return self.peak_b <= self.capacity_b
+
+
 def memory(program: Program, processor: Processor) -> MemoryEstimate:
     """Return what ``program`` needs on ``processor``, before any of it is spread over others.
 
     Gradients are part of the program's live values and are taken out of its activations, so that
     nothing is counted twice: parameters, inputs, optimizer state, scratch space and the peak of
-    live values sum to ``peak_b``.
-
-    Raises:
-        ConfigError: If the program's gradients exceed its peak of live values.
+    live values sum to ``peak_b``. Raises ConfigError if the program's gradients exceed its peak of
+    live values.
     """
     activation_b = program.peak_live_b - program.gradient_b
     if activation_b < 0:
@@ -69,16 +115,8 @@ def largest_batch(
 ) -> int | None:
     """Return the largest batch that fits, if memory grows by as much with every sample.
 
-    Args:
-        memory_at_1: Memory at the first of ``batches``.
-        memory_at_2: Memory at the second one, on the same device.
-        batches: The two batch sizes, the smaller one first.
-
-    Returns:
-        0 if not even one sample fits; ``None`` if memory sets no limit.
-
-    Raises:
-        ConfigError: If the two are not of one device, or not at increasing batches >= 1.
+    0 if not even one sample fits; ``None`` if memory sets no limit. The two estimates are those of
+    ``batches``. Raises ConfigError if they are not of one device, or batches do not increase.
     """
     if not 1 <= batches[0] < batches[1]:
         raise ConfigError(f"batches must be two increasing sizes of at least 1, got {batches}.")

@@ -53,8 +53,7 @@ class Settled:
 def requested(processor: Processor, points: Sequence[OperatingPoint]) -> tuple[Array, Array]:
     """Return the core clocks in MHz and the power limits in W of ``points``, one entry each.
 
-    Raises:
-        ConfigError: If a point is off the processor's range, or sets a memory clock.
+    Raises ConfigError if a point is off the processor's range, or sets a memory clock.
     """
     clocks, caps = [], []
     for point in points:
@@ -71,8 +70,7 @@ def requested(processor: Processor, points: Sequence[OperatingPoint]) -> tuple[A
 def waiting_w(processor: Processor, clock_mhz: Array, cap_w: Array) -> Array:
     """Return the power of a processor that waits with a program loaded, per point.
 
-    Raises:
-        ConfigError: If it exceeds the cap even at its lowest clock.
+    Raises ConfigError if it exceeds the cap even at its lowest clock.
     """
     least_w = static_w(processor, np.array(processor.clocks_mhz[0]))
     if (least_w >= cap_w).any():
@@ -104,14 +102,9 @@ def settle(
     """Run groups at the highest clock up to ``clock_mhz`` at which they keep to ``cap_w``.
 
     A board holds its mean power over many kernels, so groups that alternate share one clock. What
-    exceeds the cap even at the lowest clock takes as long as its energy needs.
-
-    Args:
-        costs: Of the groups.
-        processor: What runs them.
-        clock_mhz: Requested clocks, one for each point.
-        cap_w: Power at which each point is held.
-        counts: How often each group runs in one execution of all; ``None`` where each runs alone.
+    exceeds the cap even at the lowest clock takes as long as its energy needs. Clocks and caps are
+    of each point; ``counts`` says how often each group runs in one execution of all, ``None`` that
+    each runs alone.
     """
     shape = (len(clock_mhz), len(costs.fill))
     rows = np.tile(np.arange(shape[1]), shape[0])
@@ -213,8 +206,11 @@ class _Together:
 
     def power_w(self, limit_mhz: Array) -> Array:
         """Return the mean power of each set whose groups run at ``limit_mhz`` at most."""
-        energy_j, device_s = self._totals(self._clocks(limit_mhz))
-        return energy_j / device_s
+        clock_mhz = self._clocks(limit_mhz)
+        rows = np.tile(np.arange(clock_mhz.shape[1]), len(clock_mhz))
+        point = self.load.at(clock_mhz.ravel(), rows)
+        energy_j = (point.power_w * point.device_s).reshape(clock_mhz.shape) @ self.shares
+        return energy_j / (point.device_s.reshape(clock_mhz.shape) @ self.shares)
 
     def held_mhz(self, cap_w: Array, lowest_mhz: float) -> Array:
         """Return the clock of every group where each set keeps to ``cap_w``, else the lowest."""
@@ -237,12 +233,6 @@ class _Together:
         )
         held = np.maximum(1.0, work_j / np.maximum(cap_w[:, None] * device_s - static_j, 1e-30))
         return self._of_groups(held)
-
-    def _totals(self, clock_mhz: Array) -> tuple[Array, Array]:
-        rows = np.tile(np.arange(clock_mhz.shape[1]), len(clock_mhz))
-        point = self.load.at(clock_mhz.ravel(), rows)
-        energy_j = (point.power_w * point.device_s).reshape(clock_mhz.shape)
-        return energy_j @ self.shares, point.device_s.reshape(clock_mhz.shape) @ self.shares
 
     def _clocks(self, limit_mhz: Array) -> Array:
         return np.minimum(self.wanted_mhz, self._of_groups(limit_mhz))

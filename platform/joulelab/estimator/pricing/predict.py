@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Estimate, Mode, launch_share
+from joulelab.estimator.estimate import Confidence, Estimate, Mode, launch_share
 from joulelab.estimator.pricing.breakdown import phase_estimate
 from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
-from joulelab.estimator.trust import Confidence
+from joulelab.hardware.board_file import is_taken
 from joulelab.hardware.places import is_of_user
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.related import is_taken
 from joulelab.tracing.precision import check_precision
 from joulelab.tracing.program import ALL_REDUCE, TracedModel
 
@@ -38,13 +37,8 @@ def confidence_of(
     """Return the confidence in estimates for ``processor``.
 
     Errors are those of the latest comparison with measurements; a processor that was never
-    compared has none.
-
-    Args:
-        processor: The processor.
-        launch_share: Share of the time that launching kernels sets. Answers that the host sets
-            have errors of their own, where it was measured and where it was not.
-        knows_host: Whether the host was measured.
+    compared has none. Answers that the host sets, by the share of the time that launching kernels
+    takes, have errors of their own, where it was measured and where it was not.
     """
     found = _errors().get(processor.key, {})
     is_of_host = launch_share >= HOST_BOUND
@@ -171,10 +165,7 @@ def totals(
     """Return time and energy alone of ``model``, for matrices of devices and for sweeps.
 
     The same figures as :func:`estimate`, with the program analysed once for all processors. Each of
-    ``points`` must be in the range of every processor.
-
-    Raises:
-        ConfigError: As :func:`estimate`.
+    ``points`` must be in the range of every processor. Raises ConfigError as :func:`estimate`.
     """
     plans: dict[Mode, tuple[Plan, ...]] = {}
     columns = np.empty((4, len(processors), len(points), len(model.phases)))

@@ -14,13 +14,15 @@ from joulelab.core.cost import Pipe
 from joulelab.core.power_law import roofline_s, starvation
 from joulelab.errors import ConfigError
 from joulelab.estimator.pricing.kernel_rates import (
+    ACTIVATION_SHARE,
     efficiency,
+    layout_work,
     overhead_s,
     pipes_of,
     stream_efficiency,
+    utilisation,
     waits_s,
 )
-from joulelab.estimator.pricing.matrix_work import ACTIVATION_SHARE, layout_work, utilisation
 from joulelab.estimator.pricing.table import Shapes, WorkTable
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.precision import is_matrix
@@ -76,27 +78,26 @@ class GroupCosts:
 def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) -> GroupCosts:
     """Return what the groups of ``table`` ask of one of ``num_devices`` processors.
 
-    Raises:
-        ConfigError: If matrix work has a format that the processor lacks, or if it sums over
-            several devices and has no link.
+    Raises ConfigError if matrix work has a format that the processor lacks, or if it sums over
+    several devices and has no link.
     """
     pipes = pipes_of(table, processor)
     core_s_mhz, fill = _core(table, processor, pipes)
     cache_b, memory_b = _served(table, processor)
     link_b, link_s = _link(table, processor, num_devices)
-    layout = layout_work(table, processor, pipes)
+    layout_s, layout_b, layout_memory_b = layout_work(table, processor, pipes)
     timing, cache, memory = processor.timing, processor.last_cache, processor.memory
     streamed = timing.memory_efficiency * stream_efficiency(table, processor)
     runs_on = np.array(pipes, dtype=object)
     flop = {pipe: table.per_group(table.flop * (runs_on == pipe)) for pipe in dict.fromkeys(pipes)}
     waiting_s = waits_s(table, core_s_mhz / processor.default_clock_mhz)
-    moved_b = {cache.name: cache_b + layout.cache_b, memory.name: memory_b + layout.memory_b}
+    moved_b = {cache.name: cache_b + layout_b, memory.name: memory_b + layout_memory_b}
     return GroupCosts(
         core_s_mhz=_side_by_side(table, processor, pipes, core_s_mhz),
         tensor_s_mhz=_tensor_s_mhz(table, processor, flop),
         cache_s=cache_b / (streamed * cache.bandwidth_b_per_s),
         memory_s=memory_b / (streamed * memory.bandwidth_b_per_s),
-        fixed_s=overhead_s(table, processor) + layout.seconds + link_s + waiting_s,
+        fixed_s=overhead_s(table, processor) + layout_s + link_s + waiting_s,
         fill=_group_fill(table, core_s_mhz, fill),
         flop_j=sum(
             (flop[pipe] * processor.power.flop_j[pipe] for pipe in flop),

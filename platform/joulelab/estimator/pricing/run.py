@@ -189,8 +189,7 @@ def conditions(
 ) -> Conditions:
     """Return the conditions of ``points`` on ``processor``.
 
-    Raises:
-        ConfigError: If a point is off its range.
+    Raises ConfigError if a point is off its range.
     """
     clock_mhz, cap_w = requested(processor, points)
     return Conditions(
@@ -251,8 +250,7 @@ class PhaseRun:
 def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
     """Run ``plan``, with ``toggle`` left of the energy of operations and the last cache, 0..1.
 
-    Raises:
-        ConfigError: If matrix work has a format that the processor lacks.
+    Raises ConfigError if matrix work has a format that the processor lacks.
     """
     processor = where.processor
     if where.mode == "compiled":  # a compiler chose one layout for all

@@ -30,8 +30,8 @@ from joulelab.analysis.estimates.roofline import dots, ridge, roofline_figure
 from joulelab.analysis.estimates.wording import host_words
 from joulelab.analysis.table import check_target
 from joulelab.errors import ConfigError, TrackingError
+from joulelab.estimator.estimate import HostRange
 from joulelab.estimator.opportunities import Opportunity
-from joulelab.estimator.trust import HostRange
 from joulelab.tracking import durable
 
 

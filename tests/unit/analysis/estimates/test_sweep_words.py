@@ -15,8 +15,7 @@ from joulelab.cli.estimator.limits import (
     sweep_sentence,
 )
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.clock_sweep import Curve
-from joulelab.estimator.question import clock_grid
+from joulelab.estimator.question import Curve, clock_grid
 
 CLOCKS = tuple(range(500, 4001, 100))
 

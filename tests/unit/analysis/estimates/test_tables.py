@@ -44,9 +44,8 @@ from joulelab.analysis.estimates.wording import (
     memory_words,
     unknown_words,
 )
-from joulelab.estimator.estimate import EnergySplit, Event
+from joulelab.estimator.estimate import Confidence, EnergySplit, Event
 from joulelab.estimator.opportunities import Opportunity
-from joulelab.estimator.trust import Confidence
 
 TOO_LARGE = replace(MEMORY, weight_b=92e9)  # 107 GB of 80 GB
 

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from joulelab.estimator.models import trace_model
-from joulelab.estimator.models.kept_traces import decoded, encoded, kept_trace
+from joulelab.estimator.models.sources import decoded, encoded, kept_trace
 
 ASKED = {"name": "resnet18", "batch": 2}
 

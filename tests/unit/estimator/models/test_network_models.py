@@ -6,8 +6,7 @@ import pytest
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models import find_model, trace_model
-from joulelab.estimator.models.timm_source import TimmSource
-from joulelab.estimator.models.torchvision_source import TorchvisionSource, documented_flop
+from joulelab.estimator.models.image_sources import TimmSource, TorchvisionSource, documented_flop
 from joulelab.tracing.program import MATRIX_KINDS
 
 # Documented are operations on noise, with trained weights: all networks detect nothing in it but

@@ -1,4 +1,9 @@
-"""Whether the data file of a GPU can be: every figure there, none unknown, none impossible."""
+"""The data file of a GPU: completed by that of a related one, and whether it can be.
+
+A file that says of a product only where it differs from a related one names that one,
+``like = "a100_sxm"``, and holds the figures that differ. What it leaves out is taken over as an
+estimate, and says so in its source. What grows with the number of SMs is scaled by it.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any, get_args
 
 from joulelab.core.cost import PIPES
-from joulelab.hardware.processor import Status, Tier, VoltageCurve
+from joulelab.hardware.processor import Figure, Status, Tier, VoltageCurve
 from joulelab.hardware.spec import (
     ChipSpec,
     LinkSpec,
@@ -16,6 +21,79 @@ from joulelab.hardware.spec import (
     ThermalSpec,
     TimingSpec,
 )
+
+Section = dict[str, Any]
+
+_OWN = ("identity", "datasheet")
+"""Sections that are of one product alone."""
+_UNITS = "operations_per_clock_per_sm"
+"""Where a file has this section, it holds all units that the product has."""
+_OF_UNITS = ("pipe_w_per_ghz", "pipe_efficiency")
+"""Sections with one figure for each of those units."""
+_PER_SM = (
+    *("power.clock_tree_w_per_ghz", "power.sm_w_per_ghz", "power.leakage_w"),
+    *("pipe_w_per_ghz.", "calibrated.power.clock_w_per_ghz", "calibrated.power.busy_w_per_ghz"),
+)
+"""Figures, or beginnings of their names, that grow with the number of SMs."""
+
+_TAKEN = ("as of the ", "of the ")
+"""How the source of a figure begins that was taken over."""
+_REPLACED = {
+    "levels.L2.size_b": "memory.l2_b",
+    "levels.L2.bandwidth_b_per_s": "chip.l2_b_per_clock",
+    "levels.L2.byte_j": "power.crossbar_j_per_b",
+    "levels.DRAM.byte_j": "power.dram_j_per_b",
+    "power.clock_w_per_ghz": "power.clock_tree_w_per_ghz",
+    "power.busy_w_per_ghz": "power.sm_w_per_ghz",
+    "power.flop_j.": "pipe_w_per_ghz.",
+    "timing.pipe_efficiency.": "pipe_efficiency.",
+    "timing.kind_efficiency.": "kind_efficiency.",
+    "timing.graph_launch_s": "chip.graph_launch_s",
+}
+"""Calibrated scalars, or beginnings of their names, and the figures that they replace."""
+
+
+def completed(own: Mapping[str, Section], other: Mapping[str, Section], name: str) -> Section:
+    """Return sections with what they leave out as the complete ones of ``name`` have it."""
+    units = {**other["units"], **own.get("units", {})}
+    ratio = units["sm_count"]["value"] / other["units"]["sm_count"]["value"]
+    found: Section = {section: dict(figures) for section, figures in own.items()}
+    taken = {
+        key: _taken(figure, f"{_UNITS}.{key}", name, ratio) for key, figure in other[_UNITS].items()
+    }
+    pipes = found.setdefault(_UNITS, taken)
+    for section, figures in other.items():
+        if section in (*_OWN, _UNITS):
+            continue
+        kept = found.setdefault(section, {})
+        for key, figure in figures.items():
+            if key in kept or (section in _OF_UNITS and key not in pipes):
+                continue
+            if not (section == "calibrated" and _is_given(own, key)):
+                kept[key] = _taken(figure, f"{section}.{key}", name, ratio)
+    return found
+
+
+def _is_given(own: Mapping[str, Section], calibrated: str) -> bool:
+    """Whether a file says itself what a calibrated figure of the other would replace."""
+    for beginning, replaced in _REPLACED.items():
+        if calibrated.startswith(beginning):
+            calibrated = calibrated.replace(beginning, replaced, 1)
+    section, _, key = calibrated.partition(".")
+    return key in own.get(section, {})
+
+
+def is_taken(figure: Figure) -> bool:
+    """Whether a figure was taken over from a related product."""
+    return figure.status == "E" and figure.source.startswith(_TAKEN)
+
+
+def _taken(figure: Mapping[str, Any], full_name: str, name: str, ratio: float) -> Section:
+    by_size = full_name.startswith(_PER_SM) and ratio != 1
+    value = figure["value"] * ratio if by_size else figure["value"]
+    of = f"of the {name} by SM count" if by_size else f"as of the {name}"  # as in _TAKEN
+    return {"value": value, "status": "E", "source": f"{of}: {figure['source']}"}
+
 
 Sections = Mapping[str, Mapping[str, Any]]
 Names = tuple[frozenset[str], frozenset[str]]
@@ -57,8 +135,7 @@ _SECTIONS: Mapping[str, Names] = {
     "chip": _names_of(ChipSpec, also=("graph_launch_s",)),
     "link": _names_of(LinkSpec),
 }
-_UNITS = "operations_per_clock_per_sm"
-_BY_UNIT = (_UNITS, "pipe_w_per_ghz", "pipe_efficiency")
+_BY_UNIT = (_UNITS, *_OF_UNITS)
 _FREE = ("datasheet", "kind_efficiency", "calibrated")
 _POSITIVE = ("clocks", "limits", "units", "memory", "pipe_efficiency", _UNITS)
 _SIGNED = ("curvature_per_ghz2",)
@@ -81,12 +158,7 @@ def own_problems(sections: Sections) -> list[str]:
 
 
 def problems_of(sections: Sections) -> list[str]:
-    """Return why a GPU's data file cannot be used, a sentence each; none if it can.
-
-    Args:
-        sections: Those of the file without problems of its own, completed by those of the GPU
-            that it is like.
-    """
+    """Return why a completed data file of a GPU cannot be used, a sentence each; none if it can."""
     return [*_missing(sections), *_disordered(sections)]
 
 
@@ -116,7 +188,7 @@ def _missing(sections: Sections) -> Iterator[str]:
     units = sections.get(_UNITS, {})
     if not units:
         yield f"{_UNITS} is missing: state the operations of each unit that there is."
-    for section in _BY_UNIT[1:]:
+    for section in _OF_UNITS:
         for name in units:
             if name not in sections.get(section, {}):
                 yield f"{section}.{name} is missing: {_UNITS} has this unit."

@@ -1,17 +1,25 @@
-"""Micro-benchmarks as measured: reading them, and refusing those that break physics."""
+"""Micro-benchmarks: what was measured, what breaks physics, and what the estimator says."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from joulelab.core.bounds import MOST_MHZ, MOST_S, MOST_W, check_range
 from joulelab.core.cost import Pipe
+from joulelab.core.point import OperatingPoint
 from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError
+from joulelab.estimator.pricing.power import requested, settle, waiting_w
+from joulelab.estimator.pricing.roofline import group_costs
+from joulelab.estimator.pricing.table import WorkTable, tabulate
 from joulelab.hardware.processor import Processor
+from joulelab.tracing.fusion import unfused
 from joulelab.tracing.precision import element_b
-from joulelab.tracing.program import MATRIX_KINDS, Kind, MatrixShape, Operator
+from joulelab.tracing.program import MATRIX_KINDS, Kind, MatrixShape, Operator, Program
 
 AnchorMode = Literal["graph", "eager", "idle"]
 """Kernels of a captured graph, calls from Python that the host's time sets, or nothing at all."""
@@ -114,8 +122,7 @@ class Anchor:
 def read_anchors(path: Path) -> tuple[Anchor, ...]:
     """Read a table that ``benchmarks/estimator_anchors.py`` wrote.
 
-    Raises:
-        ConfigError: If the file cannot be read or lacks columns; names them.
+    Raises ConfigError if the file cannot be read or lacks columns; names them.
     """
     rows = read_csv_table(path)
     missing = [name for name in _COLUMNS if rows and name not in rows[0]]
@@ -168,15 +175,15 @@ def _anchor(path: Path, number: int, row: dict[str, str]) -> Anchor:
             mode=row["mode"],  # type: ignore[arg-type]
             data=row.get("data") or "random",
             shape=_shape(row),
-            elements=_number(row, "elements"),
-            flop=_number(row, "flop"),
-            moved_b=_number(row, "moved_b"),
+            elements=_number(row, "elements") or 0.0,
+            flop=_number(row, "flop") or 0.0,
+            moved_b=_number(row, "moved_b") or 0.0,
             is_cold=row.get("cold") == "True",
             is_channels_last=row.get("memory_format") == "channels_last",
             kinds=_kinds(row.get("kinds") or ""),
-            time_s=_number(row, "time_s"),
-            power_w=_measured(row, "power_w"),
-            clock_mhz=_measured(row, "sm_clock_mhz"),
+            time_s=_number(row, "time_s") or 0.0,
+            power_w=_number(row, "power_w"),
+            clock_mhz=_number(row, "sm_clock_mhz"),
             problem=row.get("error") or "",
         )
     except (ValueError, KeyError) as error:
@@ -195,9 +202,97 @@ def _shape(row: dict[str, str]) -> MatrixShape | None:
     return MatrixShape(**{name: int(row[name]) for name in ("batch", "m", "n", "k")})
 
 
-def _number(row: dict[str, str], name: str) -> float:
-    return float(row.get(name) or 0.0)
-
-
-def _measured(row: dict[str, str], name: str) -> float | None:
+def _number(row: dict[str, str], name: str) -> float | None:
     return float(row[name]) if row.get(name) else None
+
+
+Array = NDArray[np.float64]
+
+_NO_CAP_W = 1e9
+_ROTATED_B = 1e12
+"""Stands for operands that rotate through more bytes than any cache holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Predictions for one call of each micro-benchmark, in their order."""
+
+    time_s: Array
+    energy_j: Array
+    clock_mhz: Array
+
+
+class Pricing:
+    """Prices micro-benchmarks on processors; what does not depend on them is done once."""
+
+    def __init__(self, anchors: Sequence[Anchor]) -> None:
+        self._anchors = tuple(anchors)
+        # Whether a call finds its parameters in a cache is a matter of the whole program.
+        apart = {
+            (is_cold, is_last): [
+                row
+                for row, anchor in enumerate(anchors)
+                if anchor.mode == "graph"
+                and (anchor.is_cold, anchor.is_channels_last) == (is_cold, is_last)
+            ]
+            for is_cold in (False, True)
+            for is_last in (False, True)
+        }
+        self._tables = [
+            (rows, is_last, _table([anchors[row].operator for row in rows], _ROTATED_B * is_cold))
+            for (is_cold, is_last), rows in apart.items()
+            if rows
+        ]
+
+    def on(self, processor: Processor, *, at_measured_clocks: bool = False) -> Prices:
+        """Return what they cost on ``processor`` at its default operating point.
+
+        Or each at the clock at which it was seen to run, where that was measured, under no cap: so
+        it does not matter by how much one held the clock down, nor that short runs may exceed it.
+        """
+        if at_measured_clocks:
+            timing = replace(processor.timing, tensor_ceiling_start=None)
+            processor = replace(processor, timing=timing)
+        clock, cap = requested(processor, (OperatingPoint(),))
+        idle_w = float(waiting_w(processor, clock, cap)[0])
+        time_s = np.array([_host_s(processor, anchor) for anchor in self._anchors])
+        clock_mhz = np.full(len(self._anchors), clock[0])
+        energy_j = time_s * idle_w
+        gap_s = processor.timing.graph_launch_s
+        for rows, is_last, table in self._tables:
+            costs = group_costs(table, processor.without_layout_changes() if is_last else processor)
+            clocks, caps = clock.repeat(len(rows)), cap.repeat(len(rows))
+            if at_measured_clocks:
+                seen = [self._anchors[row].clock_mhz for row in rows]
+                clocks = np.array([one or clock[0] for one in seen])
+                caps = np.where([one is not None for one in seen], _NO_CAP_W, cap[0])
+            settled = settle(costs, processor, clocks, caps)
+            # One point for each anchor, of which the anchor's own group is wanted.
+            own = (np.arange(len(rows)), table.sequence)
+            device_s = settled.device_s[own]
+            time_s[rows] = device_s + gap_s
+            clock_mhz[rows] = settled.clock_mhz[own]
+            energy_j[rows] = settled.power_w[own] * device_s + idle_w * gap_s
+        return Prices(time_s=time_s, energy_j=energy_j, clock_mhz=clock_mhz)
+
+
+def _host_s(processor: Processor, anchor: Anchor) -> float:
+    """Return the time of what the device does not set."""
+    if anchor.mode != "eager":
+        return anchor.time_s
+    calls = anchor.kinds or {anchor.kind: 1}
+    return sum(processor.timing.launch_s(kind) * count for kind, count in calls.items())
+
+
+def _table(operators: Sequence[Operator], parameter_b: float) -> WorkTable:
+    """Every operator as a kernel of its own, none of which knows of another's data.
+
+    They run in loops, not within networks, so that they are priced by their kinds alone.
+    """
+    apart = [
+        replace(operator, inputs=(2 * row,), outputs=(2 * row + 1,))
+        for row, operator in enumerate(operators)
+    ]
+    program = Program(operators=tuple(apart), parameter_b=parameter_b)
+    table = tabulate(program, unfused(program))
+    return replace(table, classes=tuple(one.kind for one in table.operators))

@@ -1,4 +1,4 @@
-"""All networks of torchvision, through their own constructors.
+"""All networks of torchvision, and the image networks of timm, through their own constructors.
 
 Imports torch, so it is imported only by functions that find or trace a model.
 """
@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -43,9 +43,9 @@ class _Task:
     knobs: Mapping[str, int] = field(default_factory=dict)
 
 
-def _image(batch: int, knobs: Knobs) -> Inputs:
+def _image(batch: int, knobs: Knobs, channels: int = 3) -> Inputs:
     size = int(str(knobs["image_size"]))
-    return {"image": torch.empty(batch, 3, size, size)}
+    return {"image": torch.empty(batch, channels, size, size)}
 
 
 def _frame_pair(batch: int, knobs: Knobs) -> Inputs:
@@ -149,8 +149,9 @@ def _built(builder: Callable[..., torch.nn.Module], knobs: Knobs) -> torch.nn.Mo
     elif module == "maxvit":
         options["input_size"] = (knobs["image_size"], knobs["image_size"])
     network = builder(weights=None, **options)
-    if "detections" in knobs:
-        _limit_detections(network, int(str(knobs["detections"])))
+    for part in network.modules() if "detections" in knobs else ():
+        if hasattr(part, "detections_per_img"):
+            part.detections_per_img = int(str(knobs["detections"]))  # type: ignore[assignment]
     return network
 
 
@@ -159,8 +160,40 @@ def _detect(network: Any, inputs: Mapping[str, torch.Tensor]) -> object:
     return network(list(inputs["image"].unbind()))
 
 
-def _limit_detections(network: torch.nn.Module, detections: int) -> None:
-    """Let ``network`` return ``detections`` per image."""
-    for part in network.modules():
-        if hasattr(part, "detections_per_img"):
-            part.detections_per_img = detections  # type: ignore[assignment]
+class TimmSource(Source):
+    """Every architecture that timm lists."""
+
+    @override
+    def names(self) -> Sequence[str]:
+        return _timm_names()
+
+    @override
+    def find(self, name: str) -> Model:
+        import timm
+
+        architecture = name.partition(".")[0]  # "resnet50.a1_in1k" names weights too
+        if architecture not in _timm_names():
+            raise unknown_name("model of timm", name, _timm_names())
+        config = timm.get_pretrained_cfg(name)
+        channels, size, _ = config.input_size if config is not None else (3, _PLAIN_SIZE, None)
+
+        def build(knobs: Knobs) -> torch.nn.Module:
+            asked = knobs["image_size"]
+            resized = asked != size and config is not None and config.fixed_input_size
+            options: dict[str, Any] = {"img_size": asked} if resized else {}
+            return timm.create_model(name, pretrained=False, **options)
+
+        return NetworkModel(
+            title=f"timm:{name}",
+            unit="image",
+            knobs={"image_size": size},
+            build=build,
+            make_inputs=partial(_image, channels=channels),
+        )
+
+
+@cache
+def _timm_names() -> tuple[str, ...]:
+    import timm
+
+    return tuple(timm.list_models())
