@@ -18,9 +18,9 @@ from joulelab.estimator.estimate import (
     EnergySplit,
     Estimate,
     GroupEstimate,
-    MemoryEstimate,
     PhaseEstimate,
 )
+from joulelab.estimator.pricing.memory import MemoryEstimate
 from joulelab.estimator.question import Cell
 from joulelab.provenance import git_sha, joulelab_version
 
