@@ -31,7 +31,7 @@ from joulelab.governor.session import (
     governor_of,
 )
 from joulelab.governor.strategy import Strategy
-from joulelab.governor.tenants import Tenants
+from joulelab.governor.watching import Tenants
 from joulelab.monitor.sensors import OwnProcesses, open_in_real_time
 from joulelab.running.child import Child
 from joulelab.study.abstract_lab import check_guard_socket

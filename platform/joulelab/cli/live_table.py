@@ -6,9 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.core.device import GpuProcess
-from joulelab.live.loans import Loan, Loans
 from joulelab.live.reading import THROTTLES, LiveReading
-from joulelab.live.session import LiveView
+from joulelab.live.session import LiveView, Loan, Loans
 
 _GIB = 2**30
 _UNREAD = "-"
