@@ -74,13 +74,11 @@ class Reconciled:
     """What came of it.
 
     Attributes:
-        prior: Prices before any run was used.
-        solution: Prices after.
+        solution: Prices after the runs were used.
         deviations: For each run, standard deviations between the meter and the priced parts.
         used: Whether each run was used.
     """
 
-    prior: Solution
     solution: Solution
     deviations: tuple[float, ...]
     used: tuple[bool, ...]
@@ -102,7 +100,6 @@ def reconcile(prior: Solution, runs: tuple[Run, ...]) -> Reconciled:
     used = tuple(abs(deviation) <= CONTRADICTION for deviation in deviations)
     agreeing = [run for run, is_used in zip(runs, used, strict=True) if is_used]
     return Reconciled(
-        prior=prior,
         solution=_solve(prior, agreeing) if agreeing else prior,
         deviations=deviations,
         used=used,

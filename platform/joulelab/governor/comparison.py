@@ -8,7 +8,7 @@ scatter shows how well that is known. Differences of logarithms have Welch's int
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import exp, floor, hypot, inf, log
 from random import Random
@@ -169,14 +169,6 @@ class Comparison:
     unknown_share: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Ratio:
-    """Logarithms of energy and time over what the work takes by default."""
-
-    energy: float
-    time: float
-
-
 def compare(blocks: Sequence[Block], objective: Objective) -> Comparison:
     """Compare governed blocks with the others.
 
@@ -198,16 +190,15 @@ def compare(blocks: Sequence[Block], objective: Objective) -> Comparison:
     on_ratios = [ratios(block, off) for block in on]
     off_ratios = [ratios(block, [other for other in off if other is not block]) for block in off]
 
-    def estimate(read: Callable[[_Ratio], float]) -> Estimate:
-        on, off = [read(each) for each in on_ratios], [read(each) for each in off_ratios]
+    def estimate(a: float, b: float) -> Estimate:
+        on, off = ([a * e + b * t for e, t in each] for each in (on_ratios, off_ratios))
         return _welch(on, off, 0.0 if by_progress else COUNTERS_U)
 
-    a, b = objective.energy_exponent, objective.time_exponent
     seen_s = sum(block.duration_s for block in whole)
     return Comparison(
-        energy=estimate(lambda ratio: ratio.energy),
-        time=estimate(lambda ratio: ratio.time),
-        cost=estimate(lambda ratio: a * ratio.energy + b * ratio.time),
+        energy=estimate(1.0, 0.0),
+        time=estimate(0.0, 1.0),
+        cost=estimate(objective.energy_exponent, objective.time_exponent),
         num_on=len(on),
         num_off=len(off),
         by_progress=by_progress,
@@ -221,11 +212,12 @@ def _is_whole(block: Block, blocks: Sequence[Block]) -> bool:
     return min(block.duration_s, known_s) >= _WHOLE * longest_s
 
 
-def _by_progress(block: Block, _: Sequence[Block]) -> _Ratio:
-    return _Ratio(log(block.energy_j / block.progress), log(block.duration_s / block.progress))
+def _by_progress(block: Block, _: Sequence[Block]) -> tuple[float, float]:
+    """Return logarithms of energy and time of a unit of progress."""
+    return log(block.energy_j / block.progress), log(block.duration_s / block.progress)
 
 
-def _by_phase(block: Block, off: Sequence[Block]) -> _Ratio:
+def _by_phase(block: Block, off: Sequence[Block]) -> tuple[float, float]:
     """Compare a block with what its work takes in ``off``; phases not seen there are left out."""
     usual = _pooled(off)
     energy_j = time_s = usual_j = usual_s = 0.0
@@ -241,7 +233,7 @@ def _by_phase(block: Block, off: Sequence[Block]) -> _Ratio:
             "No phase of a governed block was seen in the others, so there is nothing to compare "
             "with; run longer."
         )
-    return _Ratio(log(energy_j / usual_j), log(time_s / usual_s))
+    return log(energy_j / usual_j), log(time_s / usual_s)
 
 
 def _pooled(blocks: Sequence[Block]) -> dict[int, Sums]:

@@ -1,6 +1,10 @@
-"""How a search went: after each trial, the best so far and what it had cost to find."""
+"""How a search went: after each trial, the best so far and what it had cost to find.
 
-from dataclasses import dataclass, field, replace
+The best is what :func:`joulelab.searching.standing.standing` has, at little cost a trial.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import exp, isfinite
 
 import numpy as np
@@ -14,116 +18,6 @@ from joulelab.searching.cost import board_cost_sd, cost_of
 from joulelab.searching.evidence import Evidence, Problem
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lead:
-    """What is best so far.
-
-    Attributes:
-        best: Its configuration.
-        cost_ratio: Its cost over the baseline's; ``None`` where it has no bound.
-        is_feasible: Whether it keeps to the constraints with the confidence asked for.
-    """
-
-    best: Configuration
-    cost_ratio: float | None
-    is_feasible: bool
-
-
-@dataclass(slots=True, kw_only=True)
-class _Trials:
-    """Trials of finite cost: numbers of configurations and boards, logarithms and uncertainties."""
-
-    configuration: list[int] = field(default_factory=list)
-    board: list[int] = field(default_factory=list)
-    log: list[float] = field(default_factory=list)
-    u: list[float] = field(default_factory=list)
-
-
-class Leader:
-    """Finds the best so far at little cost a trial.
-
-    Args:
-        problem: What is searched for.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self._evidence = Evidence(problem)
-        self._judged: dict[Configuration, Judgement] = {}
-        self._number: dict[Configuration, int] = {}
-        self._boards: dict[str, int] = {}
-        self._trials = _Trials()
-        self._estimate, self._effect = np.zeros(0), np.zeros(0)
-
-    def add(self, outcome: Outcome) -> None:
-        """Take in what came of a trial."""
-        if not self._evidence.add(outcome) or (figures := outcome.figures) is None:
-            return
-        problem = self._evidence.problem
-        cost = cost_of(problem.objective, replace(figures, retention_u=None))
-        if isfinite(cost.log):
-            board = self._boards.setdefault(figures.board, len(self._boards))
-            number = self._number.setdefault(outcome.candidate, len(self._number))
-            self._trials.configuration.append(number)
-            self._trials.board.append(board)
-            self._trials.log.append(cost.log)
-            self._trials.u.append(cost.u)
-            self._estimate, self._effect = self._estimates(np.arange(len(self._trials.log)))
-        is_default = outcome.candidate.point.is_default
-        for each in self._evidence.measured if is_default else (outcome.candidate,):
-            self._judged[each] = self._evidence.judgement(each)
-
-    def lead(self) -> Lead | None:
-        """Return the best so far; ``None`` before the baseline was measured."""
-        if self._evidence.baseline is None:
-            return None
-        kept = [number for each, number in self._number.items() if self._judged[each].is_feasible]
-        if kept:
-            best = list(self._number)[self._lowest(np.array(kept))]
-        else:
-            best = min(self._judged, key=lambda each: _miss(self._judged[each]))
-        ratio = (
-            None
-            if best not in self._number
-            else self._over_baseline(float(self._estimate[self._number[best]]))
-        )
-        return Lead(best=best, cost_ratio=ratio, is_feasible=bool(kept))
-
-    def ratio(self, figures: Figures) -> float | None:
-        """Return the cost of a trial over the baseline's, with its board taken out."""
-        cost = cost_of(self._evidence.problem.objective, figures)
-        if not isfinite(cost.log) or figures.board not in self._boards:
-            return None
-        return self._over_baseline(cost.log - float(self._effect[self._boards[figures.board]]))
-
-    def _over_baseline(self, log: float) -> float | None:
-        baseline = self._number.get(self._evidence.problem.space.baseline)
-        return None if baseline is None else exp(log - float(self._estimate[baseline]))
-
-    def _lowest(self, kept: NDArray[np.intp]) -> int:
-        """Return which of ``kept`` costs least, as only they tell of the boards."""
-        if len(kept) == len(self._number):
-            return int(np.argmin(self._estimate))
-        trials = np.flatnonzero(np.isin(self._trials.configuration, kept))
-        return int(kept[np.argmin(self._estimates(trials)[0])])
-
-    def _estimates(self, trials: NDArray[np.intp]) -> tuple[Array, Array]:
-        """Return estimates of the configurations of some trials, and effects of their boards."""
-        every = self._trials
-        _, configuration = np.unique(np.array(every.configuration)[trials], return_inverse=True)
-        _, board = np.unique(np.array(every.board)[trials], return_inverse=True)
-        return estimates(
-            configuration,
-            board,
-            np.array(every.log)[trials],
-            np.array(every.u)[trials],
-            board_cost_sd(self._evidence.problem.objective),
-        )
-
-
-def _miss(judgement: Judgement) -> tuple[float, float]:
-    return judgement.violation, -judgement.probability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +61,13 @@ class Course:
 
     def __init__(self, problem: Problem) -> None:
         self.steps: list[Step] = []
-        self._leader = Leader(problem)
+        self._evidence = Evidence(problem)
+        self._judged: dict[Configuration, Judgement] = {}
+        self._number: dict[Configuration, int] = {}
+        self._boards: dict[str, int] = {}
+        self._trials: list[tuple[int, int, float, float]] = []
+        """Of finite cost: numbers of configuration and board, logarithm and uncertainty."""
+        self._estimate, self._effect = np.zeros(0), np.zeros(0)
         self._num = {"valid": 0, "capped": 0, "failed": 0}
 
     def add(self, outcome: Outcome, *, spent_j: float) -> Step:
@@ -182,16 +82,18 @@ class Course:
         """
         kind = "valid" if outcome.figures is not None else "capped" if outcome.capped else "failed"
         self._num[kind] += 1
-        self._leader.add(outcome)
-        lead = self._leader.lead()
+        if self._evidence.add(outcome) and outcome.figures is not None:
+            self._take(outcome.candidate, outcome.figures)
+        best = self._best()
+        number = None if best is None else self._number.get(best)
         step = Step(
             number=len(self.steps) + 1,
             outcome=outcome,
             spent_j=spent_j,
-            cost_ratio=None if outcome.figures is None else self._leader.ratio(outcome.figures),
-            best=None if lead is None else lead.best,
-            best_cost_ratio=None if lead is None else lead.cost_ratio,
-            is_feasible=lead is not None and lead.is_feasible,
+            cost_ratio=None if outcome.figures is None else self.cost_ratio(outcome.figures),
+            best=best,
+            best_cost_ratio=None if number is None else self._ratio(self._estimate[number]),
+            is_feasible=best in self._number and self._judged[best].is_feasible,
             num_valid=self._num["valid"],
             num_capped=self._num["capped"],
             num_failed=self._num["failed"],
@@ -201,4 +103,44 @@ class Course:
 
     def cost_ratio(self, figures: Figures) -> float | None:
         """Return the cost of a trial that was added over the baseline's, as steps have it."""
-        return self._leader.ratio(figures)
+        cost = cost_of(self._evidence.problem.objective, figures)
+        if not isfinite(cost.log) or figures.board not in self._boards:
+            return None
+        return self._ratio(cost.log - self._effect[self._boards[figures.board]])
+
+    def _take(self, candidate: Configuration, figures: Figures) -> None:
+        cost = cost_of(self._evidence.problem.objective, replace(figures, retention_u=None))
+        if isfinite(cost.log):
+            board = self._boards.setdefault(figures.board, len(self._boards))
+            number = self._number.setdefault(candidate, len(self._number))
+            self._trials.append((number, board, cost.log, cost.u))
+            self._estimate, self._effect = self._estimates(self._trials)
+        is_default = candidate.point.is_default
+        for each in self._evidence.measured if is_default else (candidate,):
+            self._judged[each] = self._evidence.judgement(each)
+
+    def _best(self) -> Configuration | None:
+        """Return the best so far; ``None`` before the baseline was measured."""
+        if self._evidence.baseline is None:
+            return None
+        kept = {each: n for each, n in self._number.items() if self._judged[each].is_feasible}
+        if not kept:
+            judged = self._judged
+            return min(judged, key=lambda each: (judged[each].violation, -judged[each].probability))
+        if len(kept) == len(self._number):
+            return list(kept)[int(np.argmin(self._estimate))]
+        own = set(kept.values())  # as only they tell of the boards
+        estimate, _ = self._estimates([trial for trial in self._trials if trial[0] in own])
+        return list(kept)[int(np.argmin(estimate))]
+
+    def _ratio(self, log: float) -> float | None:
+        baseline = self._number.get(self._evidence.problem.space.baseline)
+        return None if baseline is None else exp(float(log) - float(self._estimate[baseline]))
+
+    def _estimates(self, trials: Sequence[tuple[int, int, float, float]]) -> tuple[Array, Array]:
+        """Return estimates of the configurations of some trials, and effects of their boards."""
+        numbers, boards, logs, u = zip(*trials, strict=True)
+        _, configuration = np.unique(numbers, return_inverse=True)
+        _, board = np.unique(boards, return_inverse=True)
+        sd = board_cost_sd(self._evidence.problem.objective)
+        return estimates(configuration, board, np.array(logs), np.array(u), sd)

@@ -201,14 +201,6 @@ class Weights:
             shared=self.shared + length * (wanted.shared - self.shared),
         )
 
-    def grown(self, num: int, num_shared: int) -> "Weights":
-        """Return weights of the same parameters with more measurements, be they of new boards."""
-        more, boards = num - len(self.of_cell), num_shared - len(self.shared)
-        return Weights(
-            of_cell=np.vstack([self.of_cell, np.zeros((more, _NUM_CELL))]),
-            shared=np.insert(self.shared, [-1] * boards, 0.0),
-        )
-
 
 class Parameters:
     """The parameters of all cells, and what is common to all, under their prior.
@@ -250,8 +242,13 @@ class Parameters:
         )
 
     def grown(self, weights: Weights) -> Weights:
-        """Return what fewer measurements, the first of these, made likely."""
-        return weights.grown(self._num, len(self.shared_mean))
+        """Return what fewer measurements, the first of these, made likely; boards may be new."""
+        more = self._num - len(weights.of_cell)
+        boards = len(self.shared_mean) - len(weights.shared)
+        return Weights(
+            of_cell=np.vstack([weights.of_cell, np.zeros((more, _NUM_CELL))]),
+            shared=np.insert(weights.shared, [-1] * boards, 0.0),
+        )
 
     def shared(self, weights: Weights) -> Array:
         """Return what is common to all, the board's parameters first; shape ``(q,)``."""
