@@ -223,26 +223,18 @@ def _why_no_baseline(evidence: Evidence) -> str:
 def measured_front(
     evidence: Evidence, found: Mapping[Configuration, Compared], now: Standing
 ) -> tuple[Choice, ...]:
-    """Return the front of what keeps to the constraints, the fastest first.
+    """Return the front of what keeps to the constraints and its quality, the fastest first.
 
-    Args:
-        evidence: What was measured.
-        found: The same against the baseline; the best must be among it.
-        now: Where the search stands.
+    The best must be among what was ``found``.
     """
-    return pareto_front(_allowed(evidence, found, now))
-
-
-def _allowed(
-    evidence: Evidence, found: Mapping[Configuration, Compared], now: Standing
-) -> list[Choice]:
-    """Return what keeps to the constraints and has not lost its quality."""
     kept = [
         each
         for each, known in found.items()
         if evidence.judgement(each).is_feasible and known.figures.retention != 0
     ]
-    return [Choice(configuration=each, figures=found[each].figures) for each in kept or [now.best]]
+    return pareto_front(
+        [Choice(configuration=each, figures=found[each].figures) for each in kept or [now.best]]
+    )
 
 
 def _pays_after(spent_j: float, baseline_j: float, energy: Interval) -> Interval | None:
