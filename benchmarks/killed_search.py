@@ -21,8 +21,8 @@ from joulelab.searching.base import Outcome, Strategy
 from joulelab.searching.evidence import Problem
 from joulelab.searching.race import Race
 from joulelab.searching.space import SearchSpace
+from joulelab.searching.strategies.listed import Random
 from joulelab.searching.strategies.model_guided import ModelGuided
-from joulelab.searching.strategies.random import Random
 from joulelab.study.budget import Budget
 from joulelab.study.run import run_asked
 from joulelab.study.search_queue import Search, Sentinel

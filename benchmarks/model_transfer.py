@@ -21,10 +21,10 @@ from rich.table import Table
 
 from joulelab.errors import ConfigError, JouleLabError
 from joulelab.power_models import POWER_MODELS
+from joulelab.power_models.decision import ErrorScores, error_scores
 from joulelab.power_models.operating_model import OperatingModel, Quantity
 from joulelab.power_models.queries import queries_of
 from joulelab.power_models.runs import Array, Flags, Runs
-from joulelab.power_models.scores import ErrorScores, error_scores
 from joulelab.power_models.validation import COLD, SCORED, WARM
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"

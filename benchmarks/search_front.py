@@ -30,8 +30,7 @@ from search_surface import PRECISIONS, SPEC, Surface, simulated
 from joulelab.core.pareto import non_dominated
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.base import Outcome
-from joulelab.searching.evidence import Problem
-from joulelab.searching.kept import Kept
+from joulelab.searching.evidence import Kept, Problem
 from joulelab.searching.space import Cell
 from joulelab_actors.tune.algorithms import algorithm
 

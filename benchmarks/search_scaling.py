@@ -42,7 +42,7 @@ from joulelab.objectives import OBJECTIVES
 from joulelab.searching.base import Outcome, Strategy
 from joulelab.searching.evidence import Problem
 from joulelab.searching.space import SearchSpace
-from joulelab.searching.strategies.random import Random
+from joulelab.searching.strategies.listed import Random
 from joulelab.study.events import DeviceReady, StudyEvent, TrialMeasured
 from joulelab.study.run import run_asked, run_trials
 from joulelab.study.search_queue import Search

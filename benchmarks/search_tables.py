@@ -30,8 +30,8 @@ from joulelab.searching.answer import answer
 from joulelab.searching.base import Strategy
 from joulelab.searching.cost import cost_of
 from joulelab.searching.race import Race
+from joulelab.searching.strategies.listed import Random
 from joulelab.searching.strategies.model_guided import ModelGuided
-from joulelab.searching.strategies.random import Random
 
 _DATA = Path(__file__).parents[2] / "shared" / "data"
 _WITHIN, _WORSE = 0.01, 0.03

@@ -11,7 +11,7 @@ from smoothing import FEWEST, smoothed_cost, smoothed_logs
 
 from joulelab.errors import ConfigError
 from joulelab.power_models.decision import Sweep
-from joulelab.power_models.members.sweeps import off_neighbours
+from joulelab.power_models.members.readings import off_neighbours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

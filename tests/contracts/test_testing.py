@@ -6,7 +6,7 @@ from joulelab.devices.replay import ReplayDevice
 from joulelab.devices.simulated import SimulatedDevice, fleet
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.regressions import MeanModel
-from joulelab.searching.strategies.grid import Grid
+from joulelab.searching.strategies.listed import Grid
 from joulelab.testing import (
     DeviceContract,
     PowerModelContract,

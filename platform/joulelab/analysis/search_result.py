@@ -18,12 +18,11 @@ from joulelab.hardware import spec_for
 from joulelab.objectives import Objective
 from joulelab.searching.answer import Answer, answer
 from joulelab.searching.base import Outcome
-from joulelab.searching.compare import Compared
 from joulelab.searching.constraints import Constraint, over_cells
 from joulelab.searching.course import Course, Step
-from joulelab.searching.evidence import Evidence, Problem
-from joulelab.searching.kept import Kept
+from joulelab.searching.evidence import Evidence, Kept, Problem
 from joulelab.searching.space import Cell, SearchSpace
+from joulelab.searching.standing import Compared
 from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS

@@ -13,8 +13,8 @@ from joulelab.analysis.table import Columns, Frame, frame, interval_columns, plu
 from joulelab.analysis.wording import replay_words
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
-from joulelab.searching.compare import Compared
 from joulelab.searching.course import Step
+from joulelab.searching.standing import Compared
 from joulelab.tracking.study import ChartPoint
 
 _HEADS = {

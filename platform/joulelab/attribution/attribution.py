@@ -7,9 +7,8 @@ import numpy as np
 
 from joulelab.attribution.components import component_of, layer_of
 from joulelab.attribution.estimated import EstimatedCall
-from joulelab.attribution.prices import Method, Prices
+from joulelab.attribution.prices import CONTRADICTION, Method, Prices, Solution
 from joulelab.attribution.profile import KernelCall, PhaseProfile
-from joulelab.attribution.reconcile import CONTRADICTION, Solution
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.measurement import Measurement, Provenance
 from joulelab.tracing.program import Operator

@@ -7,9 +7,8 @@ import numpy as np
 from scipy.sparse import csr_array  # type: ignore[import-untyped]
 from typing_extensions import override
 
-from joulelab.attribution.prices import Array, Prices, Pricing, prior_of
+from joulelab.attribution.prices import Array, Prices, Pricing, Solution, prior_of
 from joulelab.attribution.profile import PhaseProfile
-from joulelab.attribution.reconcile import Solution
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import MeasurementError

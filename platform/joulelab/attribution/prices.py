@@ -1,4 +1,13 @@
-"""What kernels are priced at: the contract, and static power beside it."""
+"""What kernels are priced at: the contract, and static power beside it.
+
+Bring what parts were priced at and what the meter read together, each by how sure it is.
+
+Prices ``x >= 0`` (joules of a launch, watts of a kind of kernel, static watts) have a prior from
+replays or from the estimator. A run's energy is linear in them. The most likely prices solve a
+non-negative least-squares problem (Lawson and Hanson, "Solving Least Squares Problems", 1974). The
+covariance is that of the linear Gaussian model. A run that contradicts its priors is not used: its
+difference stays as what is not explained.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -7,14 +16,114 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag  # type: ignore[import-untyped]
+from scipy.linalg import (  # type: ignore[import-untyped]
+    block_diag,
+    cho_factor,
+    cho_solve,
+    cholesky,
+    solve_triangular,
+)
+from scipy.optimize import nnls  # type: ignore[import-untyped]
 from scipy.sparse import csr_array  # type: ignore[import-untyped]
 
 from joulelab.attribution.profile import PhaseProfile
-from joulelab.attribution.reconcile import Solution
 from joulelab.core.measurement import Measurement
+from joulelab.errors import ConfigError
 
 Array = NDArray[np.float64]
+
+CONTRADICTION = 3.0
+"""Standard deviations from which meter and priced parts contradict each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Solution:
+    """Prices and how sure they are.
+
+    Attributes:
+        prices: Shape ``(k,)``.
+        covariance: Shape ``(k, k)``.
+    """
+
+    prices: Array
+    covariance: Array
+
+    def of(self, weights: Array) -> tuple[float, float]:
+        """Return the energy of a part with ``weights`` ``(k,)`` of the prices, and its u."""
+        variance = float(weights @ self.covariance @ weights)
+        return float(weights @ self.prices), float(np.sqrt(max(variance, 0.0)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run:
+    """A metered run.
+
+    Attributes:
+        weights: How much of each price it holds, shape ``(k,)``.
+        energy_j: What the meter read.
+        energy_u_j: Its standard uncertainty.
+    """
+
+    weights: Array
+    energy_j: float
+    energy_u_j: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reconciled:
+    """What came of it.
+
+    Attributes:
+        solution: Prices after the runs were used.
+        deviations: For each run, standard deviations between the meter and the priced parts.
+        used: Whether each run was used.
+    """
+
+    solution: Solution
+    deviations: tuple[float, ...]
+    used: tuple[bool, ...]
+
+
+def reconcile(prior: Solution, runs: tuple[Run, ...]) -> Reconciled:
+    """Return the most likely prices given a prior and metered runs.
+
+    Raises:
+        ConfigError: If shapes do not fit, or an uncertainty is not positive.
+    """
+    for run in runs:
+        if run.weights.shape != prior.prices.shape or not run.energy_u_j > 0:
+            raise ConfigError(
+                f"A run needs {prior.prices.size} weights and a positive uncertainty, got "
+                f"{run.weights.shape} and {run.energy_u_j}."
+            )
+    deviations = tuple(_deviation(prior, run) for run in runs)
+    used = tuple(abs(deviation) <= CONTRADICTION for deviation in deviations)
+    agreeing = [run for run, is_used in zip(runs, used, strict=True) if is_used]
+    return Reconciled(
+        solution=_solve(prior, agreeing) if agreeing else prior,
+        deviations=deviations,
+        used=used,
+    )
+
+
+def _deviation(prior: Solution, run: Run) -> float:
+    parts_j, parts_u_j = prior.of(run.weights)
+    return (run.energy_j - parts_j) / float(np.hypot(parts_u_j, run.energy_u_j))
+
+
+def _solve(prior: Solution, runs: list[Run]) -> Solution:
+    """Stack the whitened prior and the runs; scaled, so that joules and watts weigh alike."""
+    scale = np.sqrt(np.diag(prior.covariance))
+    root = cholesky(prior.covariance / np.outer(scale, scale), lower=True)
+    whitened = solve_triangular(root, np.eye(len(scale)), lower=True)
+    rows = np.array([run.weights * scale / run.energy_u_j for run in runs])
+    metered = [run.energy_j / run.energy_u_j for run in runs]
+    system = np.vstack([whitened, rows])
+    found, _ = nnls(system, np.r_[whitened @ (prior.prices / scale), metered])
+    inverse = cho_solve(cho_factor(system.T @ system), np.eye(len(scale)))
+    return Solution(prices=found * scale, covariance=inverse * np.outer(scale, scale))
+
+
 Method = Literal["replay", "classes"]
 
 

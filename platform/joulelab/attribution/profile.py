@@ -1,7 +1,7 @@
 """Which kernels a phase launches, for whom, and how long each is on the device."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -79,3 +79,27 @@ def kernel_name(operator: Operator, signature: object) -> str:
 def cost_name(operator: Operator, cost: KernelCost) -> str:
     """Return the name of the distinct kernel of a call that is known by its cost alone."""
     return kernel_name(operator, (operator.name, cost))
+
+
+COVERED = 0.997
+"""Share of the energy above static, as roughly known, that replayed kernels cover."""
+_FLOP_J, _BYTE_J, _LAUNCH_J = 5e-13, 1e-10, 1.2e-5
+"""What an H100 takes above static power, roughly, to tell which kernels matter: a replayed kernel
+of a microsecond takes 12 uJ however little it does."""
+
+
+def rough_j(cost: KernelCost) -> float:
+    """Return the energy above static of a launch, roughly."""
+    return cost.flop * _FLOP_J + cost.dram_b * _BYTE_J + _LAUNCH_J
+
+
+def that_matter(phases: Iterable[Mapping[str, float]]) -> list[str]:
+    """Return the names that cover :data:`COVERED` of the energy of every phase."""
+    kept: dict[str, None] = {}
+    for joules in phases:
+        left_j = (1 - COVERED) * sum(joules.values())
+        for name in sorted(joules, key=lambda name: joules[name]):
+            left_j -= joules[name]
+            if left_j < 0:
+                kept[name] = None
+    return list(kept)

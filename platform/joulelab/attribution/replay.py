@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 from typing_extensions import override
 
-from joulelab.attribution.profile import cost_name
-from joulelab.attribution.relevance import rough_j, that_matter
+from joulelab.attribution.profile import cost_name, rough_j, that_matter
 from joulelab.attribution.traced import traced_program
 from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost

@@ -9,9 +9,8 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 from scipy.sparse import csr_array  # type: ignore[import-untyped]
 from typing_extensions import override
 
-from joulelab.attribution.prices import Array, Prices, Pricing, prior_of
+from joulelab.attribution.prices import Array, Prices, Pricing, Solution, prior_of
 from joulelab.attribution.profile import PhaseProfile
-from joulelab.attribution.reconcile import Solution
 from joulelab.core.measurement import Measurement
 from joulelab.errors import MeasurementError
 from joulelab.hardware import GpuSpec
@@ -55,24 +54,28 @@ class Replayed(Pricing):
         self, profiles: Sequence[PhaseProfile], measured: Mapping[str, Measurement]
     ) -> Prices:
         self.measured = self._replay()
-        kernels = _Kernels(profiles, measured)
+        operators: dict[str, Operator] = {}
+        clocks_mhz: dict[str, float | None] = {}
+        for profile in profiles:
+            for call in profile.calls:
+                operators.setdefault(call.kernel, call.operator)
+                clock_mhz = measured[profile.phase].observed.sm_clock_mhz
+                clocks_mhz.setdefault(call.kernel, clock_mhz)
         known = {
-            name: self._alone(one, kernels.clock_mhz[name])
+            name: self._alone(one, clocks_mhz[name])
             for name, one in self.measured.items()
-            if name in kernels.clock_mhz and one.valid and one.idle is not None
+            if name in operators and one.valid and one.idle is not None
         }
         if not known:
             raise MeasurementError(_nothing(self.measured))
-        like_j = _like(kernels, {name: alone.dynamic_j for name, alone in known.items()})
-        supposed = {name: _supposed(like_j(name)) for name in kernels.names if name not in known}
-        alone = [known.get(name) or supposed[name] for name in kernels.names]
+        like_j = _like(operators, {name: alone.dynamic_j for name, alone in known.items()})
+        supposed = {name: _supposed(like_j(name)) for name in operators if name not in known}
+        alone = [known.get(name) or supposed[name] for name in operators]
         return Prices(
-            names=(*kernels.names, "waiting"),
+            names=(*operators, "waiting"),
             prior=_prior(alone),
-            holds={one.phase: _holds(one, kernels.names, alone) for one in profiles},
-            supposed=frozenset(
-                place for place, name in enumerate(kernels.names) if name in supposed
-            ),
+            holds={one.phase: _holds(one, tuple(operators), alone) for one in profiles},
+            supposed=frozenset(place for place, name in enumerate(operators) if name in supposed),
         )
 
     def _alone(self, read: Measurement, clock_mhz: float | None) -> "_Alone":
@@ -144,39 +147,25 @@ def _waits_j(alone: _Alone, device_s: float) -> float:
     return alone.dynamic_j * max(0.0, device_s / alone.time_s - 1)
 
 
-class _Kernels:
-    """The distinct kernels of some profiles."""
-
-    def __init__(
-        self, profiles: Sequence[PhaseProfile], measured: Mapping[str, Measurement]
-    ) -> None:
-        self.operator: dict[str, Operator] = {}
-        self.clock_mhz: dict[str, float | None] = {}
-        for profile in profiles:
-            clock_mhz = measured[profile.phase].observed.sm_clock_mhz
-            for call in profile.calls:
-                self.operator.setdefault(call.kernel, call.operator)
-                self.clock_mhz.setdefault(call.kernel, clock_mhz)
-        self.names = tuple(self.operator)
-
-
 def _nothing(measured: Mapping[str, Measurement]) -> str:
     findings = {finding.detail for each in measured.values() for finding in each.findings}
     return f"No kernel could be replayed: {'; '.join(sorted(findings)) or 'none can be launched'}."
 
 
-def _like(kernels: _Kernels, known_j: Mapping[str, float]) -> Callable[[str], float]:
+def _like(
+    operators: Mapping[str, Operator], known_j: Mapping[str, float]
+) -> Callable[[str], float]:
     """Return energy above static of a kernel by what it computes and moves, from those replayed.
 
     Joules per operation, per byte and per launch, none negative, of least relative error: a launch
     takes something however little it does.
     """
     names = [name for name, joules in known_j.items() if joules > 0]
-    work = np.array([_work(kernels.operator[name]) for name in names]).reshape(-1, 3)
+    work = np.array([_work(operators[name]) for name in names]).reshape(-1, 3)
     joules = np.array([known_j[name] for name in names])
     scale = np.maximum(work.max(axis=0, initial=0.0), 1e-30)
     found, _ = nnls(work / scale / joules[:, None], np.ones(len(names)))
-    return lambda name: float(_work(kernels.operator[name]) @ (found / scale))
+    return lambda name: float(_work(operators[name]) @ (found / scale))
 
 
 def _work(operator: Operator) -> Array:

@@ -7,9 +7,8 @@ from typing import Literal
 from joulelab.attribution.attribution import Attribution, PhaseAttribution, whole_weights
 from joulelab.attribution.estimated import Estimated, EstimatedCall, estimated_calls
 from joulelab.attribution.metered import Metered, static_power
-from joulelab.attribution.prices import Prices, Pricing
+from joulelab.attribution.prices import Prices, Pricing, Run, reconcile
 from joulelab.attribution.profile import PhaseProfile, ProfileSource
-from joulelab.attribution.reconcile import Run, reconcile
 from joulelab.attribution.replay import Replay, ReplaySettings
 from joulelab.attribution.replayed import Replayed
 from joulelab.attribution.simulated_source import SimulatedSource

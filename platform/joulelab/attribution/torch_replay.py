@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from joulelab.attribution.relevance import rough_j, that_matter
+from joulelab.attribution.profile import rough_j, that_matter
 from joulelab.attribution.torch_calls import RecordedCall, Steps, TensorLike, record, steps_of
 from joulelab.errors import MeasurementError
 from joulelab.tracing.kernels import kernel_of

@@ -31,7 +31,7 @@ from joulelab.governor.report import GovernorReport, PhaseReport
 from joulelab.governor.rules import Rules
 from joulelab.governor.session import borrowed, govern_child, govern_load, govern_time, governor_of
 from joulelab.governor.strategy import Strategy
-from joulelab.governor.tenants import Tenants
+from joulelab.governor.watching import Tenants
 from joulelab.monitor.sensors import OwnProcesses, open_in_real_time
 from joulelab.objectives import without_quality
 from joulelab.running.child import Child

@@ -19,9 +19,8 @@ from joulelab.cli.terminal import terminal
 from joulelab.core.bounds import DAY_S, check_positive, check_range
 from joulelab.core.device import GpuProcess
 from joulelab.errors import ConfigError
-from joulelab.live.loans import Loan, Loans
 from joulelab.live.reading import THROTTLES, LiveReading
-from joulelab.live.session import LiveSession, LiveView
+from joulelab.live.session import LiveSession, LiveView, Loan, Loans
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,11 @@ from joulelab.registry import Registry
 STRATEGIES: Registry[type[Strategy]] = Registry(
     "strategy of the governor",
     {
-        "fixed": "joulelab.governor.strategies.fixed:Fixed",
-        "race-to-idle": "joulelab.governor.strategies.race_to_idle:RaceToIdle",
-        "model": "joulelab.governor.strategies.model:Model",
-        "bandit": "joulelab.governor.strategies.bandit:Bandit",
-        "oracle": "joulelab.governor.strategies.oracle:Oracle",
+        "fixed": "joulelab.governor.strategies:Fixed",
+        "race-to-idle": "joulelab.governor.strategies:RaceToIdle",
+        "model": "joulelab.governor.strategies:Model",
+        "bandit": "joulelab.governor.strategies:Bandit",
+        "oracle": "joulelab.governor.strategies:Oracle",
     },
     group="joulelab.governor_strategies",
     base=Strategy,

@@ -8,15 +8,120 @@ scatter shows how well that is known. Differences of logarithms have Welch's int
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from math import exp, floor, hypot, inf, log
+from random import Random
 from statistics import fmean
 
 from joulelab.core.statistics import mean_u, student_quantile
 from joulelab.errors import MeasurementError
-from joulelab.governor.blocks import Block, Sums
+from joulelab.governor.observing import Observation
+from joulelab.governor.phase import Phase
 from joulelab.objectives import Objective
+
+SETTLE_S = 0.3
+"""What a block begins with and does not count: the point of the one before is still in force."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Sums:
+    """Of one phase in one block.
+
+    Attributes:
+        duration_s: Its time.
+        work: Its work, in units of the phase.
+        energy_j: Its energy.
+    """
+
+    duration_s: float = 0.0
+    work: float = 0.0
+    energy_j: float = 0.0
+
+    def add(self, duration_s: float, work: float, energy_j: float) -> None:
+        """Take in a window."""
+        self.duration_s += duration_s
+        self.work += work
+        self.energy_j += energy_j
+
+
+@dataclass(slots=True, kw_only=True)
+class Block:
+    """A block.
+
+    Attributes:
+        is_on: Whether it is governed.
+        start_s: When it begins.
+        by_phase: What was done in it, by the number of the phase.
+        progress: Units of work that the program reported in it.
+        duration_s: Time that was looked at.
+        energy_j: Energy of that time.
+        spoilt: Why it does not count; empty if it does.
+    """
+
+    is_on: bool
+    start_s: float
+    by_phase: dict[int, Sums] = field(default_factory=lambda: defaultdict(Sums))
+    progress: float = 0.0
+    duration_s: float = 0.0
+    energy_j: float = 0.0
+    spoilt: str = ""
+
+    def holds(self, seen: Observation) -> bool:
+        """Whether a window counts: its begin is when the point changes, and left out."""
+        return seen.start_s >= self.start_s + SETTLE_S
+
+    def add(self, seen: Observation, phase: Phase, speed: float | None) -> None:
+        """Take in a window of a phase.
+
+        Args:
+            seen: The window.
+            phase: What ran.
+            speed: How fast its work went, over the driver's own point; ``None`` if unknown.
+        """
+        if not self.holds(seen):
+            return
+        self.duration_s += seen.duration_s
+        self.energy_j += seen.energy_j
+        if speed is not None:
+            reference = phase.reference
+            unit = 1.0 if phase.is_idle or reference is None else reference.speed.mean
+            work = speed * unit * seen.duration_s
+            self.by_phase[phase.number].add(seen.duration_s, work, seen.energy_j)
+
+
+class Schedule:
+    """Deals blocks: in each round one, at random, is left to the driver.
+
+    Args:
+        start_s: When the first begins.
+        block_s: How long each is.
+        off_share: Share of blocks that are left to the driver; 0 for none.
+        seed: Seed of the order.
+    """
+
+    def __init__(self, start_s: float, *, block_s: float, off_share: float, seed: int) -> None:
+        self._block_s = block_s
+        self._num_in_round = round(1 / off_share) if off_share else 0
+        self._random = Random(seed)  # noqa: S311 - an order, not a secret
+        self._left: list[bool] = []
+        self.blocks = [Block(is_on=self._deal(), start_s=start_s)]
+
+    def block(self, now_s: float) -> Block:
+        """Return the block that ``now_s`` is in."""
+        while now_s >= self.blocks[-1].start_s + self._block_s:
+            start_s = self.blocks[-1].start_s + self._block_s
+            self.blocks.append(Block(is_on=self._deal(), start_s=start_s))
+        return self.blocks[-1]
+
+    def _deal(self) -> bool:
+        if not self._num_in_round:
+            return True
+        if not self._left:
+            self._left = [False] + [True] * (self._num_in_round - 1)
+            self._random.shuffle(self._left)
+        return self._left.pop()
+
 
 FEWEST_BLOCKS = 3
 COUNTERS_U = 0.001
@@ -64,14 +169,6 @@ class Comparison:
     unknown_share: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Ratio:
-    """Logarithms of energy and time over what the work takes by default."""
-
-    energy: float
-    time: float
-
-
 def compare(blocks: Sequence[Block], objective: Objective) -> Comparison:
     """Compare governed blocks with the others.
 
@@ -93,16 +190,15 @@ def compare(blocks: Sequence[Block], objective: Objective) -> Comparison:
     on_ratios = [ratios(block, off) for block in on]
     off_ratios = [ratios(block, [other for other in off if other is not block]) for block in off]
 
-    def estimate(read: Callable[[_Ratio], float]) -> Estimate:
-        on, off = [read(each) for each in on_ratios], [read(each) for each in off_ratios]
+    def estimate(a: float, b: float) -> Estimate:
+        on, off = ([a * e + b * t for e, t in each] for each in (on_ratios, off_ratios))
         return _welch(on, off, 0.0 if by_progress else COUNTERS_U)
 
-    a, b = objective.energy_exponent, objective.time_exponent
     seen_s = sum(block.duration_s for block in whole)
     return Comparison(
-        energy=estimate(lambda ratio: ratio.energy),
-        time=estimate(lambda ratio: ratio.time),
-        cost=estimate(lambda ratio: a * ratio.energy + b * ratio.time),
+        energy=estimate(1.0, 0.0),
+        time=estimate(0.0, 1.0),
+        cost=estimate(objective.energy_exponent, objective.time_exponent),
         num_on=len(on),
         num_off=len(off),
         by_progress=by_progress,
@@ -116,11 +212,12 @@ def _is_whole(block: Block, blocks: Sequence[Block]) -> bool:
     return min(block.duration_s, known_s) >= _WHOLE * longest_s
 
 
-def _by_progress(block: Block, _: Sequence[Block]) -> _Ratio:
-    return _Ratio(log(block.energy_j / block.progress), log(block.duration_s / block.progress))
+def _by_progress(block: Block, _: Sequence[Block]) -> tuple[float, float]:
+    """Return logarithms of energy and time of a unit of progress."""
+    return log(block.energy_j / block.progress), log(block.duration_s / block.progress)
 
 
-def _by_phase(block: Block, off: Sequence[Block]) -> _Ratio:
+def _by_phase(block: Block, off: Sequence[Block]) -> tuple[float, float]:
     """Compare a block with what its work takes in ``off``; phases not seen there are left out."""
     usual = _pooled(off)
     energy_j = time_s = usual_j = usual_s = 0.0
@@ -136,7 +233,7 @@ def _by_phase(block: Block, off: Sequence[Block]) -> _Ratio:
             "No phase of a governed block was seen in the others, so there is nothing to compare "
             "with; run longer."
         )
-    return _Ratio(log(energy_j / usual_j), log(time_s / usual_s))
+    return log(energy_j / usual_j), log(time_s / usual_s)
 
 
 def _pooled(blocks: Sequence[Block]) -> dict[int, Sums]:

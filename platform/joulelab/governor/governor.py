@@ -13,18 +13,15 @@ from joulelab.devices.control import Control
 from joulelab.devices.knobs import check_point
 from joulelab.errors import JouleLabError
 from joulelab.governor.account import Account
-from joulelab.governor.blocks import Block, Schedule
 from joulelab.governor.choosing import Chooser
+from joulelab.governor.comparison import Block, Schedule
 from joulelab.governor.law import BoardFigures
-from joulelab.governor.looking import Looking
 from joulelab.governor.observing import CAPPED, HOT, Observation, Observer
 from joulelab.governor.outlook import Outlook, candidate_points
-from joulelab.governor.phase import DEFAULT, Phase
-from joulelab.governor.recognition import Recogniser
+from joulelab.governor.phase import DEFAULT, Phase, Recogniser
 from joulelab.governor.rules import Rules
-from joulelab.governor.steadiness import Steadiness
 from joulelab.governor.strategy import Strategy
-from joulelab.governor.tenants import Tenants
+from joulelab.governor.watching import Looking, Steadiness, Tenants
 from joulelab.hardware import spec_for
 from joulelab.sampling.background import Background
 

@@ -16,7 +16,7 @@ from joulelab.governor.loads import SimulatedLoad
 from joulelab.governor.report import GovernorReport, report
 from joulelab.governor.rules import Rules
 from joulelab.governor.strategy import Strategy
-from joulelab.governor.tenants import Tenants
+from joulelab.governor.watching import Tenants
 from joulelab.guard.control import GuardedControl
 from joulelab.monitor.sensors import OwnProcesses, open_in_real_time
 from joulelab.running.child import Child

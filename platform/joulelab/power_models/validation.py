@@ -9,22 +9,20 @@ from joulelab.errors import ConfigError
 from joulelab.power_models.calibration import Interval
 from joulelab.power_models.decision import (
     CHOSEN_BY,
+    ErrorScores,
+    IntervalScores,
+    RegretScores,
     Sweep,
     best_fixed_ratio,
+    error_scores,
+    interval_scores,
     measured_sweep,
     regret,
+    regret_scores,
 )
 from joulelab.power_models.operating_model import OperatingModel, Quantity
 from joulelab.power_models.queries import queries_of
 from joulelab.power_models.runs import Array, Flags, Index, Names, Runs
-from joulelab.power_models.scores import (
-    ErrorScores,
-    IntervalScores,
-    RegretScores,
-    error_scores,
-    interval_scores,
-    regret_scores,
-)
 from joulelab.registry import unknown_name
 
 

@@ -1,6 +1,6 @@
 """What a search has seen so far: outcomes by configuration, repeats taken together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, inf, log, sqrt
 from statistics import fmean, stdev
@@ -22,8 +22,37 @@ from joulelab.searching.constraints import (
     missed,
     order_of,
 )
-from joulelab.searching.kept import Qualities
-from joulelab.searching.space import SearchSpace, at_default
+from joulelab.searching.space import Cell, SearchSpace, at_default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The share of the reference's quality that the outputs of a cell keep.
+
+    Attributes:
+        retention: The share, 1 for as good; 0 if the quality is lost.
+        outputs: Which outputs these are: cells of the same outputs share their error as well.
+        u: Standard uncertainty of ``retention``; ``None`` if there is none.
+    """
+
+    retention: float
+    outputs: str
+    u: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.retention < inf:
+            raise ConfigError(f"retention must be at least 0, got {self.retention:g}.")
+        if self.u is not None and not 0 <= self.u < inf:
+            raise ConfigError(f"u must be None or at least 0, got {self.u:g}.")
+
+    @property
+    def relative_u(self) -> float:
+        """Relative standard uncertainty of :attr:`retention`; 0 where it has none."""
+        return (self.u or 0.0) / (self.retention or 1.0)
+
+
+Qualities = Mapping[Cell, Kept]
+"""What each cell keeps: quality depends on the workload's knobs, and on no clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,14 +14,12 @@ from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
 from joulelab.errors import ConfigError
-from joulelab.searching.answer import measured_front
+from joulelab.searching.answer import knee_of, measured_front
 from joulelab.searching.base import Outcome, Strategy
-from joulelab.searching.compare import compared
 from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.space import at_default
-from joulelab.searching.standing import LEVEL, Standing, standing
-from joulelab.searching.trade_off import knee_of
+from joulelab.searching.standing import LEVEL, Standing, compared, standing
 
 _MOST_CONFIRMING, _CONFIRMING_SHARE = 3, 4
 """Trials at the end of a budget that may go to repeats of the best and of the knee: one for each,

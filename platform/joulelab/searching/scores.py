@@ -9,8 +9,7 @@ from joulelab.errors import ConfigError
 from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.evaluation import Row, evaluate
 from joulelab.quality.subject import ScoreCache
-from joulelab.searching.evidence import Problem
-from joulelab.searching.kept import Kept
+from joulelab.searching.evidence import Kept, Problem
 from joulelab.searching.space import POINT_AXES, Cell, SearchSpace
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.disk_cache import digest

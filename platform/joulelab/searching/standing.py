@@ -1,4 +1,4 @@
-"""Which measured configurations may be the best, and how much another one may be better."""
+"""Which measured configurations may be the best, by how much, and what they save."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,13 +7,21 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.core.additive import AdditiveFit, fit_additive
+from joulelab.core.additive import AdditiveFit, Interval, fit_additive
 from joulelab.core.comparison import best_set
 from joulelab.core.configuration import Configuration
 from joulelab.core.recorded import lines_of, scatter_of, with_scatter
 from joulelab.searching.base import Figures
-from joulelab.searching.cost import Cost, board_cost_sd, cost_of
-from joulelab.searching.evidence import Evidence
+from joulelab.searching.cost import (
+    BOARD_ENERGY_SD,
+    BOARD_TIME_SD,
+    Cost,
+    board_cost_sd,
+    cost_of,
+    log_energy,
+    log_time,
+)
+from joulelab.searching.evidence import Evidence, combined
 
 LEVEL = 0.95
 
@@ -205,3 +213,62 @@ def _doubtful(
     fit, fitted = cost_fit(evidence, [best, *doubtful])
     lows = _lows(evidence, fit, fitted, best, level)
     return {each: low for each, low in lows.items() if each != best and low < 1.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A configuration against the baseline.
+
+    Attributes:
+        figures: Its energy and time on the average board and the rest as measured, repeats taken
+            together, with standard uncertainties.
+        energy_ratio: Its energy over the baseline's; 0.73 saves 27 %.
+        time_ratio: Its time over the baseline's.
+        cost_ratio: Its cost over the baseline's; ``None`` where its cost has no bound, because
+            nothing of the quality is kept.
+    """
+
+    figures: Figures
+    energy_ratio: Interval
+    time_ratio: Interval
+    cost_ratio: Interval | None
+
+
+def compared(evidence: Evidence, *, level: float = LEVEL) -> dict[Configuration, Compared]:
+    """Return everything measured against the baseline, the first measured first.
+
+    Args:
+        evidence: What was measured, the baseline included.
+        level: Confidence of the intervals.
+    """
+    baseline = evidence.problem.space.baseline
+    energy, fitted = fit_of(evidence, evidence.measured, log_energy, BOARD_ENERGY_SD)
+    time, _ = fit_of(evidence, evidence.measured, log_time, BOARD_TIME_SD)
+    cost, costed = cost_fit(evidence, evidence.measured)
+
+    def ratio(fit: AdditiveFit, configuration: Configuration) -> Interval:
+        return fit.ratio(evidence.name(configuration), evidence.name(baseline), level=level)
+
+    return {
+        each: Compared(
+            figures=_average(evidence, each, energy, time),
+            energy_ratio=ratio(energy, each),
+            time_ratio=ratio(time, each),
+            cost_ratio=ratio(cost, each) if each in costed else None,
+        )
+        for each in fitted
+    }
+
+
+def _average(
+    evidence: Evidence, configuration: Configuration, energy: AdditiveFit, time: AdditiveFit
+) -> Figures:
+    name = evidence.name(configuration)
+    energy_j, time_s = energy.value(name), time.value(name)
+    return replace(
+        combined(evidence.repeats(configuration)),
+        energy_j=energy_j,
+        energy_u_j=energy_j * energy.relative_u(name),
+        time_s=time_s,
+        time_u_s=time_s * time.relative_u(name),
+    )

@@ -13,7 +13,7 @@ from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError
 from joulelab.objectives import EDP, Objective
 from joulelab.searching.base import Outcome, Strategy
-from joulelab.searching.kept import Qualities
+from joulelab.searching.evidence import Qualities
 from joulelab.study.budget import Account, Budget
 from joulelab.study.events import AttemptFailed, PoolEvent, TrialMeasured
 from joulelab.study.outcomes import outcome_of, spent_j

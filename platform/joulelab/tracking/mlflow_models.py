@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from joulelab.power_models.decision import ErrorScores, IntervalScores, RegretScores
 from joulelab.power_models.operating_model import OperatingModel, load_operating_model
 from joulelab.power_models.queries import Queries
-from joulelab.power_models.scores import ErrorScores, IntervalScores, RegretScores
 from joulelab.power_models.serving import (
     NUMBER_COLUMNS,
     OPTIONAL_COLUMNS,

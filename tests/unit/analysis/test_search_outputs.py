@@ -27,8 +27,7 @@ from joulelab.core.measurement import Finding, Observed
 from joulelab.core.record import Record
 from joulelab.searching.constraints import Constraint
 from joulelab.searching.course import Course
-from joulelab.searching.evidence import Evidence
-from joulelab.searching.kept import Kept
+from joulelab.searching.evidence import Evidence, Kept
 from joulelab.searching.space import SearchSpace
 from joulelab.study.outcomes import outcome_of, spent_j
 from joulelab.study.search import conclude_search

@@ -12,8 +12,7 @@ from joulelab.objectives import OBJECTIVES
 from joulelab.searching.answer import answer
 from joulelab.searching.base import Figures, Outcome
 from joulelab.searching.constraints import Constraint, Miss
-from joulelab.searching.evidence import Evidence, Problem
-from joulelab.searching.kept import Kept
+from joulelab.searching.evidence import Evidence, Kept, Problem
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
 

@@ -9,8 +9,7 @@ from kineto_traces import EVENTS, host, kernel, write_trace
 
 from joulelab.analysis.attributed.kernels import KernelProfile, answer, gantt_figure
 from joulelab.attribution.kineto import read_trace
-from joulelab.attribution.launch_summary import covered
-from joulelab.attribution.tiers import tier_of
+from joulelab.attribution.launch_summary import covered, tier_of
 from joulelab.cli.main import main
 
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

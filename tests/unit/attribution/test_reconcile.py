@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from joulelab.attribution.reconcile import Run, Solution, reconcile
+from joulelab.attribution.prices import Run, Solution, reconcile
 from joulelab.errors import ConfigError
 
 

@@ -6,8 +6,7 @@ import pytest
 from governed import play
 
 from joulelab.errors import MeasurementError
-from joulelab.governor.blocks import Block, Schedule, Sums
-from joulelab.governor.comparison import compare
+from joulelab.governor.comparison import Block, Schedule, Sums, compare
 from joulelab.governor.report import report
 from joulelab.objectives import EDP, ENERGY
 

@@ -16,7 +16,7 @@ def watch(device):
     with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:
         time.sleep(2.0)
     governor.raise_if_failed()
-    phases = [(phase.label, phase.num_windows) for phase in governor.recogniser.phases]
+    phases = [(phase.signature.label, phase.num_windows) for phase in governor.recogniser.phases]
     return phases, governor.watched_s, governor.cpu_s, governor.observing_only
 
 

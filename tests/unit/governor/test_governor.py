@@ -21,7 +21,7 @@ from joulelab.governor.governor import Governor
 from joulelab.governor.loads import LOADS, SimulatedLoad, Stage, phase_cost
 from joulelab.governor.report import report
 from joulelab.governor.rules import Rules
-from joulelab.governor.tenants import Tenants
+from joulelab.governor.watching import Tenants
 from joulelab.hardware import GPUS
 from joulelab.monitor.sensors import OwnProcesses
 
@@ -75,7 +75,7 @@ def test_without_any_slowdown_allowed_no_work_gets_slower(store, default):
 def test_phases_are_recognised_and_named(store):
     governed = play(store, "serving", "model")
 
-    labels = sorted(phase.label for phase in governed.governor.recogniser.phases)
+    labels = sorted(phase.signature.label for phase in governed.governor.recogniser.phases)
     assert labels == ["decode", "idle", "prefill"]
 
 
@@ -83,7 +83,9 @@ def test_race_to_idle_changes_the_clock_of_idle_time_alone(store, default):
     governed = play(store, "bursts", "race-to-idle")
 
     chosen = governed.governor.chooser.chosen
-    phases = {phase.label: chosen[phase.number] for phase in governed.governor.recogniser.phases}
+    phases = {
+        phase.signature.label: chosen[phase.number] for phase in governed.governor.recogniser.phases
+    }
     assert phases["decode"].is_default
     assert phases["idle"].sm_clock_mhz < 1900
     assert governed.saving(default("bursts")) > 0.05
@@ -290,7 +292,7 @@ def test_without_counters_it_keeps_to_clocks_at_which_any_work_keeps_the_limit(t
 
     work_s = sum(done * alone.units_s[phase] for phase, done in played.work.items())
     assert 60.0 / work_s - 1 <= 0.05
-    assert {phase.label for phase in governor.recogniser.phases} <= {"busy", "idle"}
+    assert {phase.signature.label for phase in governor.recogniser.phases} <= {"busy", "idle"}
 
 
 def test_a_load_that_never_becomes_steady_is_left_to_the_driver_and_says_so(tmp_path):

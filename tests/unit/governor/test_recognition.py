@@ -8,9 +8,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.governor.loads import PHASES, phase_cost
 from joulelab.governor.observing import Observation
-from joulelab.governor.phase import DEFAULT, Average
-from joulelab.governor.recognition import Recogniser
-from joulelab.governor.signature import Signature
+from joulelab.governor.phase import DEFAULT, Average, Recogniser, Signature
 from joulelab.hardware import GPUS
 
 H200 = GPUS["h200_sxm"]

@@ -20,7 +20,7 @@ from joulelab.devices.simulated import DriverStore
 from joulelab.guard.client import GuardClient
 from joulelab.guard.protocol import STUDY_NOTE, HeldLease
 from joulelab.guard.settings import GuardSettings
-from joulelab.live.loans import loan_of, read_loans
+from joulelab.live.session import loan_of, read_loans
 from joulelab.study.worker import GpuWorker, WorkerSettings
 from joulelab.tracking.store import ResultStore
 

@@ -7,7 +7,7 @@ import pytest
 from synthetic_runs import rows_by_law
 
 from joulelab.power_models.members.physics import PhysicsModel
-from joulelab.power_models.members.sweeps import (
+from joulelab.power_models.members.readings import (
     caps_seen,
     off_neighbours,
     own_scatter,

@@ -14,9 +14,8 @@ from joulelab.errors import ConfigError
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.features import medians
 from joulelab.power_models.members.dnn import Networks
-from joulelab.power_models.members.sweeps import thinned
-from joulelab.power_models.members.tabular import INPUTS, decoded, examples
-from joulelab.power_models.members.trees import RandomForestModel
+from joulelab.power_models.members.readings import thinned
+from joulelab.power_models.members.tabular import INPUTS, RandomForestModel, decoded, examples
 from joulelab.power_models.queries import profile_of, queries_of, sweep
 from joulelab.power_models.state import read_state, write_state
 

@@ -11,11 +11,10 @@ from synthetic_runs import rows_by_law, runs_by_law
 from joulelab.errors import ConfigError
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.calibration import Calibration, Interval, group_folds
-from joulelab.power_models.decision import Sweep, regret
+from joulelab.power_models.decision import Sweep, error_scores, interval_scores, regret
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import profile_of, queries_of, sweep
 from joulelab.power_models.readers import runs_of_rows
-from joulelab.power_models.scores import error_scores, interval_scores
 from joulelab.power_models.validation import COLD, WARM, splits, validate
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))

@@ -11,12 +11,11 @@ from search_surfaces import CLOCKS_MHZ, Surface, searched
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.answer import answer
 from joulelab.searching.constraints import Constraint
-from joulelab.searching.evidence import Problem
-from joulelab.searching.front import expected_growth
-from joulelab.searching.kept import Kept
+from joulelab.searching.evidence import Kept, Problem
 from joulelab.searching.race import Race
 from joulelab.searching.space import SearchSpace, at_default
 from joulelab.searching.strategies import STRATEGIES
+from joulelab.searching.strategies.front_guided import expected_growth
 from joulelab.searching.strategies.model_guided import ModelGuided
 
 KEPT = {"fp32": 1.0, "tf32": 0.999, "bf16": 0.99, "int8": 0.95}

@@ -13,7 +13,7 @@ from joulelab.searching.answer import answer
 from joulelab.searching.evidence import Evidence
 from joulelab.searching.model.forecast import Forecaster
 from joulelab.searching.model.improvement import Improvements, promising, widest_gap
-from joulelab.searching.model.rows import Rows
+from joulelab.searching.model.law import Rows
 from joulelab.searching.race import Race
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies.model_guided import ModelGuided

@@ -8,10 +8,10 @@ from search_surfaces import problem_on, small_space
 
 from joulelab.searching.answer import answer
 from joulelab.searching.base import Figures, Outcome
-from joulelab.searching.compare import compared
 from joulelab.searching.constraints import Constraint
 from joulelab.searching.course import Course
 from joulelab.searching.evidence import Evidence
+from joulelab.searching.standing import compared
 
 SPACE = small_space()
 

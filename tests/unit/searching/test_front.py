@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from joulelab.core.pareto import non_dominated
-from joulelab.searching.front import expected_growth, front_places
+from joulelab.searching.strategies.front_guided import expected_growth, front_places
 
 NOTHING = np.zeros((0, 3))
 ONES = np.ones(3)

@@ -10,10 +10,9 @@ from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.covariances import Covariances
 from joulelab.searching.model.forecast import Forecaster
 from joulelab.searching.model.hypotheses import Hypotheses
-from joulelab.searching.model.improvement import Improvements
-from joulelab.searching.model.lookahead import lowest_after
+from joulelab.searching.model.improvement import Improvements, lowest_after
+from joulelab.searching.model.law import Observed, Rows
 from joulelab.searching.model.parameters import ANY_BOARD, board_prior
-from joulelab.searching.model.rows import Observed, Rows
 from joulelab.searching.space import SearchSpace
 
 H200 = GPUS["h200_sxm"]

@@ -6,11 +6,9 @@ from threadpoolctl import threadpool_info
 
 from joulelab.core.threads import one_thread
 from joulelab.searching.model.belief import Belief
-from joulelab.searching.model.cells import QUALITY, CellKernel, Spread, field
-from joulelab.searching.model.covariances import Covariances
-from joulelab.searching.model.law import log_time_power, slopes
+from joulelab.searching.model.covariances import QUALITY, CellKernel, Covariances, Spread, field
+from joulelab.searching.model.law import Observed, Rows, log_time_power, slopes
 from joulelab.searching.model.parameters import ANY_BOARD
-from joulelab.searching.model.rows import Observed, Rows
 
 INF = np.array([np.inf])
 CELLS = tuple(

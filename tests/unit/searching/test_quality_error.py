@@ -7,12 +7,11 @@ import pytest
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.answer import answer
 from joulelab.searching.base import Figures, Outcome
-from joulelab.searching.evidence import Evidence, Problem
-from joulelab.searching.kept import Kept
+from joulelab.searching.evidence import Evidence, Kept, Problem
 from joulelab.searching.race import Race
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.standing import standing
-from joulelab.searching.strategies.grid import Grid
+from joulelab.searching.strategies.listed import Grid
 
 SPACE = SearchSpace("vit", {"batch": (1, 2), "precision": ("fp32", "bf16")})
 KEPT = {

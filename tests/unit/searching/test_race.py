@@ -23,7 +23,7 @@ from joulelab.searching.race import Race
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.standing import standing
 from joulelab.searching.strategies import STRATEGIES
-from joulelab.searching.strategies.grid import Grid
+from joulelab.searching.strategies.listed import Grid
 from joulelab.searching.strategies.model_guided import ModelGuided
 
 FIGURES = Surface(small_space()).figures(small_space().baseline, Random(0))

@@ -16,7 +16,7 @@ from joulelab.searching.evidence import Evidence
 from joulelab.searching.race import Race
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.standing import standing
-from joulelab.searching.strategies.grid import Grid
+from joulelab.searching.strategies.listed import Grid
 from joulelab.searching.strategies.model_guided import ModelGuided
 
 

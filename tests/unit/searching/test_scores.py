@@ -12,7 +12,7 @@ from joulelab.quality import evaluation
 from joulelab.quality.subject import ScoreCache
 from joulelab.quality.text_data import TextData
 from joulelab.searching import scores, space
-from joulelab.searching.kept import Kept
+from joulelab.searching.evidence import Kept
 from joulelab.searching.scores import retention_u, score_space, scored_axes
 from joulelab.searching.space import SearchSpace
 

@@ -22,8 +22,8 @@ from joulelab.searching.constraints import Constraint
 from joulelab.searching.evidence import Problem
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies import STRATEGIES
+from joulelab.searching.strategies.listed import fitted_ridge_mhz
 from joulelab.searching.strategies.model_guided import ModelGuided
-from joulelab.searching.strategies.ridge import fitted_ridge_mhz
 
 
 def test_seeds_give_other_random_orders():

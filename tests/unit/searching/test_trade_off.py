@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulelab import Configuration
+from joulelab.searching.answer import Choice, knee_of, pareto_front
 from joulelab.searching.base import Figures
-from joulelab.searching.trade_off import Choice, knee_of, pareto_front
 
 PLACES = st.integers(1, 6).map(float)
 QUALITIES = st.integers(95, 100).map(lambda percent: percent / 100)

@@ -15,8 +15,14 @@ from joulelab.analysis.quantities import brief, counted
 from joulelab.analysis.style import CAPPED, CURVE, in_style, themed_svg, tidy
 from joulelab.analysis.table import Frame, numbers, quiet_table, words
 from joulelab.attribution.kineto import Launches
-from joulelab.attribution.launch_summary import DeviceSummary, KernelSummary, devices_in, kernels_in
-from joulelab.attribution.tiers import TIERS, tier_of
+from joulelab.attribution.launch_summary import (
+    TIERS,
+    DeviceSummary,
+    KernelSummary,
+    devices_in,
+    kernels_in,
+    tier_of,
+)
 
 MAX_KERNELS = 30
 _NAME_LETTERS = 56

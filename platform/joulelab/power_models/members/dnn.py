@@ -21,7 +21,7 @@ from typing_extensions import override
 from joulelab.errors import ConfigError
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.features import filled, matrix, medians
-from joulelab.power_models.members.sweeps import thinned
+from joulelab.power_models.members.readings import thinned
 from joulelab.power_models.members.tabular import INPUTS, decoded, examples
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Names

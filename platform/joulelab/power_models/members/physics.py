@@ -27,8 +27,15 @@ from joulelab.power_models.members.physics_laws import (
     time_parameters,
     typical_inputs,
 )
-from joulelab.power_models.members.readings import Law, Readings, fitted_to, met
-from joulelab.power_models.members.sweeps import caps_seen, own_scatter, thinned
+from joulelab.power_models.members.readings import (
+    Law,
+    Readings,
+    caps_seen,
+    fitted_to,
+    met,
+    own_scatter,
+    thinned,
+)
 from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Names, Runs
 from joulelab.power_models.state import State

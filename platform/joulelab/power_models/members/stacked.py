@@ -27,7 +27,7 @@ from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration
 from joulelab.power_models.correction import Correction, Corrections
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.regressions import MeanModel
-from joulelab.power_models.members.trees import RandomForestModel
+from joulelab.power_models.members.tabular import RandomForestModel
 from joulelab.power_models.queries import Profile, Queries
 from joulelab.power_models.runs import Array, Names, Runs
 

@@ -1,7 +1,7 @@
 """What measured configurations tell of the others: a law of physics under a Gaussian prior.
 
-Parameters of the law are normal, those of cells with the covariance of :mod:`cells`. Their most
-likely values are found by Gauss-Newton steps, and what is left unknown is that of the law made
+Parameters of the law are normal, those of cells with the covariance of :mod:`covariances`. Their
+most likely values are found by Gauss-Newton steps, and what is left unknown is that of the law made
 linear there (Laplace's approximation). All is written in the space of the data, which is small: of
 what was never measured, only what is asked for is computed.
 """
@@ -15,9 +15,8 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular  # type: ignore
 
 from joulelab.searching.model.covariances import Covariances, Missed, Seen, Sums
 from joulelab.searching.model.draws import CellBelief
-from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS
+from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS, Observed, Rows
 from joulelab.searching.model.parameters import BOUND, BoardPrior, Parameters, Weights
-from joulelab.searching.model.rows import Observed, Rows
 
 Array = NDArray[np.float64]
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.searching.model.law import log_time_power, slopes
-from joulelab.searching.model.rows import Rows
+from joulelab.searching.model.law import Rows, log_time_power, slopes
 
 Array = NDArray[np.float64]
 

@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 
 from joulelab.searching.base import Figures, Outcome
 from joulelab.searching.constraints import Constraint, probability_below
-from joulelab.searching.evidence import Evidence, Problem
-from joulelab.searching.kept import Kept
-from joulelab.searching.model.cells import MEMORY, QUALITY, CellKernel, Spread, field
+from joulelab.searching.evidence import Evidence, Kept, Problem
+from joulelab.searching.model.covariances import MEMORY, QUALITY, CellKernel, Spread, field
 from joulelab.searching.model.hypotheses import Hypotheses, Quantities
-from joulelab.searching.model.rows import Rows
-from joulelab.searching.model.warmth import warmth_line
+from joulelab.searching.model.law import Rows
+from joulelab.searching.model.parameters import warmth_line
 from joulelab.searching.space import SearchSpace, at_default
 from joulelab.workloads import WORKLOADS
 

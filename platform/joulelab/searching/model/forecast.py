@@ -12,13 +12,11 @@ from joulelab.core.configuration import Configuration
 from joulelab.core.power_law import CAP_SHARE
 from joulelab.searching.base import Outcome
 from joulelab.searching.evidence import Evidence, Problem
-from joulelab.searching.model.cells import CellKernel
-from joulelab.searching.model.covariances import Covariances
+from joulelab.searching.model.covariances import CellKernel, Covariances
 from joulelab.searching.model.feasibility import Feasibility, heat
 from joulelab.searching.model.hypotheses import Hypotheses, Quantities
-from joulelab.searching.model.parameters import board_prior
-from joulelab.searching.model.rows import Observed, Rows
-from joulelab.searching.model.warmth import excess_k
+from joulelab.searching.model.law import Observed, Rows
+from joulelab.searching.model.parameters import board_prior, excess_k
 from joulelab.searching.space import Cell, SearchSpace
 
 Array = NDArray[np.float64]

@@ -17,9 +17,8 @@ from scipy.stats import norm, qmc  # type: ignore[import-untyped]
 from joulelab.searching.model.belief import Belief
 from joulelab.searching.model.covariances import Covariances, Missed, Seen
 from joulelab.searching.model.draws import drawn
-from joulelab.searching.model.law import NUM_PARAMETERS
+from joulelab.searching.model.law import NUM_PARAMETERS, Observed, Rows
 from joulelab.searching.model.parameters import BOUND, BoardPrior
-from joulelab.searching.model.rows import Observed, Rows
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

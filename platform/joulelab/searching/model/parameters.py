@@ -1,7 +1,15 @@
-"""The unknown parameters of the law: where they are, and what time and power they make."""
+"""The unknown parameters of the law: where they are, and what time and power they make.
+
+How warm a board gets by its power, and how far from that a trial found it.
+
+Power at one clock rises with temperature, because leakage does. Of the temperature of a trial, what
+its own power explains is part of what the configuration costs: it will be as warm in use. The rest
+is chance: a board that was cold still, or hotter air.
+"""
 
 from dataclasses import dataclass
 from math import log
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +17,102 @@ from numpy.typing import NDArray
 from joulelab.hardware.spec import GpuSpec
 from joulelab.searching.cost import BOARD_POWER_SD, BOARD_TIME_SD
 from joulelab.searching.model.covariances import Covariances
-from joulelab.searching.model.law import BOARD_PARAMETERS, CELL_PARAMETERS, log_time_power, slopes
-from joulelab.searching.model.rows import Observed, Rows
-from joulelab.searching.model.warmth import POWER_PER_K, POWER_PER_K_SD
+from joulelab.searching.model.law import (
+    BOARD_PARAMETERS,
+    CELL_PARAMETERS,
+    Observed,
+    Rows,
+    log_time_power,
+    slopes,
+)
+
+Array = NDArray[np.float64]
+
+POWER_PER_K: Final = 0.002
+"""Relative growth of power by temperature. An A100 under load grew by 2.4 % while its die warmed by
+some 9 K, boards of the catalogue by 0.05 to 0.1 % per kelvin."""
+POWER_PER_K_SD: Final = 0.0015
+
+_KELVIN_PER_W, _KELVIN_PER_W_SD, _TEMPERATURE_SD_C = 0.06, 0.03, 2.0
+"""Of a board over its coolest state: what sinks of data-centre boards come to."""
+_SD_WORTH, _LEAST_SD_C = 2.0, 0.3
+"""How many readings that scatter is worth, and the least it can be: whole degrees are read."""
+_NUM_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmthLine:
+    """Temperature by power, a line.
+
+    Attributes:
+        middle_w: Power about which it turns.
+        middle_c: Temperature there.
+        kelvin_per_w: Its slope.
+        slope_sd: Standard deviation of the slope.
+        middle_sd_c: Standard deviation of the temperature in the middle.
+        scatter_c: Of temperatures around the line.
+    """
+
+    middle_w: float
+    middle_c: float
+    kelvin_per_w: float
+    slope_sd: float
+    middle_sd_c: float
+    scatter_c: float
+
+    def at(self, power_w: Array) -> tuple[Array, Array]:
+        """Return temperatures in degrees Celsius at ``power_w``, and standard deviations."""
+        away_w = power_w - self.middle_w
+        around = np.hypot(self.middle_sd_c, self.scatter_c)
+        return self.middle_c + self.kelvin_per_w * away_w, np.hypot(away_w * self.slope_sd, around)
+
+
+def warmth_line(power_w: Array, temperature_c: Array) -> WarmthLine | None:
+    """Return the line through what was measured; ``None`` if no temperature was read.
+
+    Args:
+        power_w: Power of each trial.
+        temperature_c: Its temperature; NaN where it was not read.
+    """
+    known = np.isfinite(temperature_c)
+    if not known.any():
+        return None
+    middle_w, middle_c = power_w[known].mean(), temperature_c[known].mean()
+    away_w, above_c = power_w[known] - middle_w, temperature_c[known] - middle_c
+    scatter_c = _TEMPERATURE_SD_C
+    for _ in range(_NUM_ROUNDS):
+        slope, slope_sd = _slope(away_w, above_c, scatter_c)
+        scatter_c = _scatter_c(above_c - slope * away_w)
+    return WarmthLine(
+        middle_w=float(middle_w),
+        middle_c=float(middle_c),
+        kelvin_per_w=slope,
+        slope_sd=slope_sd,
+        middle_sd_c=scatter_c / np.sqrt(len(above_c)),
+        scatter_c=scatter_c,
+    )
+
+
+def _slope(away_w: Array, above_c: Array, scatter_c: float) -> tuple[float, float]:
+    """Return the slope of a line through the middle, and its standard deviation."""
+    precision = _KELVIN_PER_W_SD**-2 + np.sum(away_w**2) / scatter_c**2
+    pull = _KELVIN_PER_W / _KELVIN_PER_W_SD**2 + np.sum(away_w * above_c) / scatter_c**2
+    return float(pull / precision), float(precision**-0.5)
+
+
+def _scatter_c(missed_c: Array) -> float:
+    """Return by how much temperatures scatter, of what a line with two parameters misses."""
+    shown = np.sum(missed_c**2) + _SD_WORTH * _TEMPERATURE_SD_C**2
+    dof = _SD_WORTH + max(len(missed_c) - 2, 0)
+    return max(float(np.sqrt(shown / dof)), _LEAST_SD_C)
+
+
+def excess_k(power_w: Array, temperature_c: Array) -> Array:
+    """Return by how much each trial was warmer than its power explains; 0 where it is unknown."""
+    line = warmth_line(power_w, temperature_c)
+    if line is None:
+        return np.zeros_like(power_w)
+    return np.nan_to_num(temperature_c - line.at(power_w)[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +177,6 @@ def board_prior(spec: GpuSpec | None, top_mhz: int) -> BoardPrior:
     )
 
 
-Array = NDArray[np.float64]
-
 _NUM_CELL, _NUM_BOARD = len(CELL_PARAMETERS), len(BOARD_PARAMETERS)
 _CELL_MEAN = (0.0, 0.0, -0.4, np.log(0.22), np.log(0.28), np.log(0.15), 0.05)
 """Their expectation, working by hypothesis; powers are over that of the first measurement."""
@@ -100,14 +199,6 @@ class Weights:
         return Weights(
             of_cell=self.of_cell + length * (wanted.of_cell - self.of_cell),
             shared=self.shared + length * (wanted.shared - self.shared),
-        )
-
-    def grown(self, num: int, num_shared: int) -> "Weights":
-        """Return weights of the same parameters with more measurements, be they of new boards."""
-        more, boards = num - len(self.of_cell), num_shared - len(self.shared)
-        return Weights(
-            of_cell=np.vstack([self.of_cell, np.zeros((more, _NUM_CELL))]),
-            shared=np.insert(self.shared, [-1] * boards, 0.0),
         )
 
 
@@ -151,8 +242,13 @@ class Parameters:
         )
 
     def grown(self, weights: Weights) -> Weights:
-        """Return what fewer measurements, the first of these, made likely."""
-        return weights.grown(self._num, len(self.shared_mean))
+        """Return what fewer measurements, the first of these, made likely; boards may be new."""
+        more = self._num - len(weights.of_cell)
+        boards = len(self.shared_mean) - len(weights.shared)
+        return Weights(
+            of_cell=np.vstack([weights.of_cell, np.zeros((more, _NUM_CELL))]),
+            shared=np.insert(weights.shared, [-1] * boards, 0.0),
+        )
 
     def shared(self, weights: Weights) -> Array:
         """Return what is common to all, the board's parameters first; shape ``(q,)``."""

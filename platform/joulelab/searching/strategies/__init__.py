@@ -7,10 +7,10 @@ STRATEGIES: Registry[type[Strategy]] = Registry(
     "search strategy",
     {
         "front-guided": "joulelab.searching.strategies.front_guided:FrontGuided",
-        "grid": "joulelab.searching.strategies.grid:Grid",
+        "grid": "joulelab.searching.strategies.listed:Grid",
         "model-guided": "joulelab.searching.strategies.model_guided:ModelGuided",
-        "random": "joulelab.searching.strategies.random:Random",
-        "ridge": "joulelab.searching.strategies.ridge:Ridge",
+        "random": "joulelab.searching.strategies.listed:Random",
+        "ridge": "joulelab.searching.strategies.listed:Ridge",
     },
     group="joulelab.strategies",
     base=Strategy,

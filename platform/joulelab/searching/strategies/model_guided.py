@@ -15,8 +15,13 @@ from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.equals import expected_equals
 from joulelab.searching.model.feasibility import surely_infeasible
 from joulelab.searching.model.forecast import Forecast, Forecaster
-from joulelab.searching.model.improvement import Improvement, Improvements, promising, widest_gap
-from joulelab.searching.model.lookahead import lowest_after
+from joulelab.searching.model.improvement import (
+    Improvement,
+    Improvements,
+    lowest_after,
+    promising,
+    widest_gap,
+)
 from joulelab.searching.standing import LEVEL
 
 Array = NDArray[np.float64]

@@ -1,1 +1,0 @@
-"""Strategies of the governor, a file each."""
