@@ -6,13 +6,11 @@ import socket
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.exceptions import RayTaskError
 
-from joulelab.attribution.attribution import Attribution
-from joulelab.attribution.session import Asked
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress, DeviceIdentity
 from joulelab.core.trial import Trial
@@ -22,6 +20,10 @@ from joulelab.study.worker import GpuWorker, Report, WorkerSettings
 from joulelab_actors.code_version import code_version
 from joulelab_actors.placement import Site
 from joulelab_actors.session import NAMESPACE
+
+if TYPE_CHECKING:  # it needs SciPy
+    from joulelab.attribution.attribution import Attribution
+    from joulelab.attribution.session import Asked
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +125,7 @@ class GpuActor:
         return report
 
     @ray.method(concurrency_group="measure")
-    def attribute(self, configuration: Configuration, method: Asked) -> Attribution:
+    def attribute(self, configuration: Configuration, method: "Asked") -> "Attribution":
         """Say where the energy of a program goes; nothing is stored.
 
         Raises:
@@ -205,7 +207,7 @@ class Member:
             raise ValueError(f"{self.uuid} is given {trial.name} before it is ready.")
         self.work.append((self._handle.measure.remote(trial, self.readiness.pid), trial))
 
-    def attribute(self, configuration: Configuration, method: Asked) -> Attribution:
+    def attribute(self, configuration: Configuration, method: "Asked") -> "Attribution":
         """Wait until the actor is ready, and have it say where the energy of a program goes.
 
         Raises:

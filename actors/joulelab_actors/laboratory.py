@@ -6,6 +6,7 @@ from collections.abc import Collection, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ray
 from ray.exceptions import RayTaskError
@@ -13,8 +14,6 @@ from rich.console import Console
 from typing_extensions import override
 
 from joulelab.analysis.search_wording import score_words
-from joulelab.attribution.attribution import Attribution
-from joulelab.attribution.session import Asked
 from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
 from joulelab.devices import DEVICES
@@ -41,6 +40,10 @@ from joulelab_actors.placement import Site, find_sites, simulated_sites
 from joulelab_actors.pool import RELEASE_S, Pool
 from joulelab_actors.scoring import score_beside
 from joulelab_actors.session import Lifeline, connected
+
+if TYPE_CHECKING:  # it needs SciPy
+    from joulelab.attribution.attribution import Attribution
+    from joulelab.attribution.session import Asked
 
 SCHEDULED_REPEATS = 5
 """Measurements of a configuration under a scheduler that does not stop it."""
@@ -148,8 +151,8 @@ class Laboratory(AbstractLab[Site]):
 
     @override
     def attribute(
-        self, gpu: Site, how: WorkerSettings, asked: Configuration, method: Asked
-    ) -> Attribution:
+        self, gpu: Site, how: WorkerSettings, asked: Configuration, method: "Asked"
+    ) -> "Attribution":
         member = enlisted(gpu, how, time.monotonic() + NAME_TIMEOUT_S)
         try:
             return member.attribute(asked, method)

@@ -282,17 +282,31 @@ def test_an_experiment_is_a_short_executable_script(path):
     assert os.access(path, os.X_OK)
 
 
-def test_importing_joulelab_needs_numpy_and_nothing_else():
-    heavy = ["ray", "mlflow", "torch", "transformers", "pynvml", "scipy", "pandas", "pyarrow"]
-    code = (
-        f"import sys; sys.modules.update(dict.fromkeys({[*heavy, 'matplotlib', 'rich', 'tyro']}))\n"
-        "import joulelab, joulelab.bench, joulelab.workloads, joulelab.devices.base\n"
-        "import joulelab.devices.simulated, joulelab.tracking.store"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "platform")}
-
+def import_without(modules, code):
+    """Import in a process of its own, in which none of ``modules`` can be."""
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, check=False
+        [sys.executable, "-c", f"import sys; sys.modules.update(dict.fromkeys({modules}))\n{code}"],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'platform'}:{ROOT / 'actors'}"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+HEAVY = ["mlflow", "torch", "transformers", "pynvml", "scipy", "pandas", "pyarrow", "matplotlib"]
+
+
+def test_importing_joulelab_needs_numpy_and_nothing_else():
+    import_without(
+        [*HEAVY, "ray", "rich", "tyro"],
+        "import joulelab, joulelab.bench, joulelab.workloads, joulelab.devices.base\n"
+        "import joulelab.devices.simulated, joulelab.tracking.store",
     )
 
-    assert done.returncode == 0, done.stderr.decode()
+
+def test_an_actor_starts_without_what_measuring_does_not_need():
+    """It imported SciPy and the estimator, half a second of each start, for the sake of a type."""
+    import_without(
+        [*HEAVY, "joulelab.estimator"],
+        "import joulelab_actors.gpu_actor, joulelab_actors.laboratory",
+    )

@@ -83,10 +83,10 @@ SMALLER = {"every": 40, "num_trials": 12, "num_samples": 4, "max_concurrent_tria
 
 
 def smaller(code):
-    """The same with fewer clocks and trials."""
+    """The same with fewer clocks, trials and actors."""
     for option, most in SMALLER.items():
         code = re.sub(rf"\b{option}=\d+", f"{option}={most}", code)
-    return code
+    return code.replace("Laboratory(gpu=", "Laboratory(num_gpus=1, gpu=")
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def wait_for_measurements(results, count=6, limit_s=120):
     deadline_s = time.monotonic() + limit_s
     while sum(p.read_bytes().count(b"\n") for p in results.glob("*/measurements/*.jsonl")) < count:
         assert time.monotonic() < deadline_s, "too little was measured"
-        time.sleep(0.5)
+        time.sleep(0.1)
 
 
 def measured(folder):
@@ -182,7 +182,7 @@ def test_an_experiment_is_submitted_as_a_file_or_with_a_snapshot_of_the_code(hea
     untracked = " ".join(UNTRACKED)
 
     sweep = " ".join([*SWEEP, "--guard-socket", f"{place}/guard.sock", "--store", f"{place}/gpus"])
-    as_file = shell(f"{submit} -- {sweep} --results-dir {plain}", environment)
+    as_file = shell(f"{submit} -- {sweep} {untracked} --results-dir {plain}", environment)
     as_snapshot = shell(
         f"{submit} {environment_file} -- python {sweep} {untracked} --results-dir {snapshot}",
         environment,
@@ -321,7 +321,8 @@ def test_a_slurm_job_that_was_too_short_to_measure_is_not_queued_again(place, en
 def test_a_node_that_dies_ends_neither_the_study_nor_the_other_nodes(place, allocation):
     """It ended all nodes, and those that were well kept the clocks that they had."""
     results = place / "results"
-    sweep = [*SWEEP, "--repeats", "6", "--results-dir", f"{results}", "--store", f"{place}/gpus"]
+    sweep = [*SWEEP, *UNTRACKED, "--repeats", "6", "--results-dir", f"{results}"]
+    sweep += ["--store", f"{place}/gpus"]
     with (place / "job.log").open("w") as log:
         job = subprocess.Popen(
             ["bash", "cluster/ray.sbatch", *sweep], cwd=ROOT, env=allocation, stdout=log, stderr=log

@@ -34,7 +34,7 @@ folder, socket = Path(sys.argv[1]), Path(sys.argv[2])
 with connected():
     lab = Laboratory(procedure=QUICK, guard_socket=socket, tracking_uri="none")
     setup = lab.setup(
-        simulated_sites("h200_sxm", 3, str(folder / "driver")),
+        simulated_sites("h200_sxm", 2, str(folder / "driver")),
         folder / "results",
         (),
         settings=None,
@@ -49,7 +49,7 @@ def test_a_killed_driver_leaves_no_clock_locked_and_its_study_is_resumed(
 ):
     kill_driver(DRIVER)
 
-    summary, store = study(trials(repeats=10), num_gpus=2)
+    summary, store = study(trials(repeats=10))
 
     valid = Counter(m.trial for m in store.read() if m.valid)
     assert summary.num_skipped >= 10
@@ -135,7 +135,7 @@ def test_random_kills_lose_nothing_and_leave_no_clock_locked():
     script = ROOT / "benchmarks" / "kill_study.py"
 
     done = subprocess.run(
-        [sys.executable, str(script), "--kills", "15"], capture_output=True, text=True, check=False
+        [sys.executable, str(script), "--kills", "8"], capture_output=True, text=True, check=False
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -35,10 +35,10 @@ lab = Laboratory(
     num_gpus=1, study="own", results_dir=folder / "results", store=folder / "driver",
     tracking_uri="none", guard_socket=socket, procedure=QUICK,
 )
-with measuring("gemm", lab=lab, repeats=6) as trainable:
+with measuring("gemm", lab=lab, repeats=9) as trainable:
     tuner = tune.Tuner(
         trainable,
-        param_space={"sm_clock_mhz": tune.grid_search([600, 990, 1200])},
+        param_space={"sm_clock_mhz": tune.grid_search([600, 990])},
         tune_config=tune.TuneConfig(metric="edp", mode="min"),
         run_config=tune.RunConfig(name="tuner", storage_path=str(folder), verbose=0),
     )
@@ -76,7 +76,7 @@ def valid(lab):
 def test_a_tuner_of_ones_own_gets_figures_or_errors_and_the_results_folder_all_of_them(
     lab, tmp_path
 ):
-    space = {"sm_clock_mhz": tune.grid_search([*CLOCKS_MHZ, 1000]), "precision": "tf32"}
+    space = {"sm_clock_mhz": tune.grid_search([*CLOCKS_MHZ[:2], 1000]), "precision": "tf32"}
 
     with measuring("gemm", lab=lab) as trainable:
         how = {"reuse_actors": False}  # as by default
@@ -85,10 +85,10 @@ def test_a_tuner_of_ones_own_gets_figures_or_errors_and_the_results_folder_all_o
     [error] = grid.errors
     assert "one of the device's 110 clocks, got 1000" in str(error)
     measured = {m.configuration.point.sm_clock_mhz: m for m in valid(lab)}
-    assert set(measured) == set(CLOCKS_MHZ)
+    assert set(measured) == set(CLOCKS_MHZ[:2])
     assert {dict(m.configuration.knobs)["precision"] for m in measured.values()} == {"tf32"}
     with_figures = [result for result in grid if result.error is None]
-    assert len(with_figures) == len(CLOCKS_MHZ)
+    assert len(with_figures) == 2
     for result in with_figures:
         known = measured[result.config["sm_clock_mhz"]]
         assert result.metrics["energy_j"] == known.energy_per_unit_j
@@ -113,15 +113,15 @@ def test_a_tuner_that_was_killed_is_restored_and_measures_nothing_twice(lab, tmp
     kill_driver(DRIVER, TUNE_GLOBAL_CHECKPOINT_S="1")
     before = {m.measurement_id for m in valid(lab)}
 
-    with measuring("gemm", lab=lab, repeats=6) as trainable:
+    with measuring("gemm", lab=lab, repeats=9) as trainable:
         grid = tune.Tuner.restore(str(tmp_path / "tuner"), trainable).fit()
 
     after = Counter((m.configuration, m.repeat) for m in valid(lab))
     assert len(before) >= 10
     assert before <= {m.measurement_id for m in valid(lab)}
     assert set(after.values()) == {1}
-    assert len(after) == 6 * len(CLOCKS_MHZ)
-    assert {result.metrics["training_iteration"] for result in grid} == {6}
+    assert len(after) == 9 * 2
+    assert {result.metrics["training_iteration"] for result in grid} == {9}
 
 
 def test_a_strategy_of_ours_searches_in_a_tuner_of_ones_own(lab, tmp_path):
@@ -132,6 +132,7 @@ def test_a_strategy_of_ours_searches_in_a_tuner_of_ones_own(lab, tmp_path):
 
     with measuring("gemm", lab=lab) as trainable:
         how = {"search_alg": StrategySearcher(problem), "num_samples": 8}
+        how |= {"max_concurrent_trials": 2}
         grid = tuner_of(trainable, tmp_path, how=how).fit()
 
     asked = [result.config["sm_clock_mhz"] for result in grid]

@@ -135,6 +135,7 @@ def test_a_program_that_says_its_quality_is_searched_where_its_file_is_sent(run,
         "limits": Limits(),
         "observe_only": True,
         "quality_floor": 0.6,
+        "budget": Budget(num_trials=12),
     }
 
     code, rows, store = run(**asked)

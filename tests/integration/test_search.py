@@ -34,10 +34,10 @@ from joulelab_actors.session import connected
 
 folder, socket = Path(sys.argv[1]), Path(sys.argv[2])
 with connected():
-    strategy = Scripted([gemm(clock) for clock in CLOCKS_MHZ] * 5)
+    strategy = Scripted([gemm(clock) for clock in CLOCKS_MHZ] * 4)
     lab = Laboratory(procedure=QUICK, guard_socket=socket, tracking_uri="none")
     setup = lab.setup(
-        simulated_sites("h200_sxm", 2, str(folder / "driver")),
+        simulated_sites("h200_sxm", 1, str(folder / "driver")),
         folder / "results",
         (),
         settings=None,
@@ -78,14 +78,14 @@ def test_what_a_strategy_asks_for_is_a_trial_of_tunes_measured_and_told(search):
 
 def test_a_killed_search_goes_on_where_it_was_and_measures_nothing_twice(search, kill_driver):
     kill_driver(DRIVER, TUNE_GLOBAL_CHECKPOINT_S="1")
-    strategy = Scripted(CANDIDATES * 5)
+    strategy = Scripted(CANDIDATES * 4)
 
     summary, store = search(strategy)
 
     valid = Counter(m.configuration for m in store.read() if m.valid)
     assert summary.study.num_skipped >= 10
-    assert valid == Counter(CANDIDATES * 5)
-    assert len(strategy.told) == len(CANDIDATES) * 5
+    assert valid == Counter(CANDIDATES * 4)
+    assert len(strategy.told) == len(CANDIDATES) * 4
     assert max(Counter(m.trial for m in store.read() if m.valid).values()) == 1
     assert set(tune_table(store)) == {(m.configuration, m.repeat) for m in store.read()}
     restored = [*store.folder.glob(f"tune/{NAME}/experiment_state-*.json")]

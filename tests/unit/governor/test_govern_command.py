@@ -120,9 +120,13 @@ def test_a_governor_that_is_killed_leaves_nothing_locked(node):
 @pytest.mark.slow
 def test_a_program_that_ends_or_forks_ends_the_governing_and_gives_back_the_clock(node):
     options = ("--strategy", "race-to-idle", "--off-share", "0")
-    with node.start(*options, program=node.holding("sleep 20 & sleep 8")) as running:
+    left, over = node.store.parent / "left", node.store.parent / "over"
+    forks = f"sleep 60 2>/dev/null & echo $! >{left}; until [ -e {over} ]; do sleep 0.1; done"
+    with node.start(*options, program=node.holding(forks)) as running:
         node.until(locked=True)
+        over.touch()
         _, said = running.communicate(timeout=60)
+    os.kill(int(left.read_text()), signal.SIGKILL)
 
     assert running.returncode == 0
     assert "left processes behind" in said

@@ -81,6 +81,7 @@ def test_scores_are_means_over_rows_and_over_applications():
     assert scores.worst_application == pytest.approx(0.4)
     assert scores.worst_name == "b"
     assert scores.median_application == pytest.approx((0.2 / 3 + 0.4) / 2)
+    assert scores.p95 == pytest.approx(0.1 + 0.85 * 0.3)  # between the third and the fourth of 4
 
 
 def test_an_interval_unpacks_into_its_ends():

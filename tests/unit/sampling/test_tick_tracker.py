@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulelab.sampling.tick_tracker import TickTracker
+from joulelab.sampling.tick_tracker import CONTINUOUS_STEP_S, TickTracker
 
 CALL_S = 0.0035
 
@@ -129,3 +129,12 @@ def test_a_counter_that_changes_at_every_read_has_no_period():
 
     assert tracker.is_continuous
     assert tracker.period_s is None
+
+
+def test_a_counter_that_changes_at_every_read_is_read_at_an_even_pace():
+    counter = Counter(tick_s=1e-4)
+    tracker, now_s = settled(counter)
+
+    num_reads = followed(tracker, counter, now_s, now_s + 1.0)
+
+    assert num_reads == pytest.approx(1.0 / CONTINUOUS_STEP_S, abs=2)

@@ -14,6 +14,8 @@ from joulelab.errors import (
     MeasurementError,
     UnknownNameError,
 )
+from joulelab.study.search import check_search
+from joulelab.study.workload import StudyWorkload
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.idle import Idle, IdleSettings
@@ -250,6 +252,20 @@ def test_what_none_could_carry_out_is_refused_before_a_gpu_is_looked_for(
 def test_an_axis_in_words_is_refused_unless_it_is_all_clocks(make_lab):
     with pytest.raises(ConfigError, match="'all' goes with sm_clock_mhz"):
         joulelab.search("gemm", {"n": "all"}, lab=make_lab())
+    asked = {"sm_clock_mhz": "all"}
+    check_search(make_lab(), StudyWorkload("gemm"), asked, strategy="random", seed=0)
+
+
+def test_every_value_on_an_axis_of_the_gpu_is_checked_before_there_is_a_gpu(make_lab):
+    asked = {"power_limit_w": [300.0, -5.0]}
+
+    with pytest.raises(ConfigError, match="power_limit_w"):
+        check_search(make_lab(), StudyWorkload("gemm"), asked, strategy="random", seed=0)
+
+
+def test_a_product_is_named_for_simulated_gpus_alone(make_lab):
+    with pytest.raises(ConfigError, match="gpu names a product to simulate, got 'h200_sxm'"):
+        make_lab(device="nvml")
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,19 @@ def test_every_gpu_begins_with_the_sentinel_and_comes_back_to_it():
     assert taken == {"a": [True, False, False, True, False], "b": [True, False]}
 
 
+def test_a_sentinel_is_welcome_where_there_was_none_and_where_one_is_due():
+    sentinel = Sentinel(configuration=gemm(), every=2)
+    queue = queue_of(Scripted(CANDIDATES), gpus="ab", sentinel=sentinel)
+
+    queue.take("a")
+    after_its_first = [queue.welcomes_sentinel(uuid) for uuid in "ab"]
+    queue.take("a")
+    queue.take("a")
+
+    assert after_its_first == [False, True]
+    assert queue.welcomes_sentinel("a")
+
+
 def test_a_search_that_is_resumed_goes_on_with_its_sentinels():
     watched = gemm()
     queue = queue_of(
