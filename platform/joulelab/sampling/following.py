@@ -31,9 +31,10 @@ class Following:
         yield replace(procedure, pace="reference")
 
     def ended(self, configuration: Configuration, records: Sequence[Record]) -> None:
-        """Note that ``configuration`` has just run, if it did."""
-        if all(record.measurement.windows for record in records):
-            self._ran, self._ended_s = configuration, self._clock.now_s()
+        """Note that ``configuration`` has just run; one that does not steady follows nothing."""
+        has_run = all(record.measurement.windows and _is_steady(record) for record in records)
+        self._ran = configuration if has_run else None
+        self._ended_s = self._clock.now_s()
 
     def _is_warm(self, asked: Configuration) -> bool:
         ran = self._ran
@@ -45,5 +46,8 @@ class Following:
 def is_final(record: Record) -> bool:
     """Whether a quick measurement need not be made again from rest."""
     measurement = record.measurement
-    is_steady = measurement.observed.warmup_steady is not False
-    return (measurement.settled and is_steady) or not measurement.windows
+    return (measurement.settled and _is_steady(record)) or not measurement.windows
+
+
+def _is_steady(record: Record) -> bool:
+    return record.measurement.observed.warmup_steady is not False

@@ -33,10 +33,14 @@ def bench(device):
         yield bench
 
 
-def measure(bench, mhz=None, n=8192, **asked):
-    settings = WORKLOADS["gemm"].from_knobs({"n": n, **asked}).settings
+def asked(mhz=None, n=8192, **knobs):
+    settings = WORKLOADS["gemm"].from_knobs({"n": n, **knobs}).settings
     configuration = Configuration.of("gemm", settings, OperatingPoint(sm_clock_mhz=mhz))
-    (record,) = bench.measure(Trial(study="s", name="t", configuration=configuration))
+    return Trial(study="s", name="t", configuration=configuration)
+
+
+def measure(bench, mhz=None, **knobs):
+    (record,) = bench.measure(asked(mhz, **knobs))
     return record.measurement
 
 
@@ -103,6 +107,15 @@ def test_a_point_that_the_power_cap_holds_is_not_measured_again(bench):
 
     assert [finding.reason for finding in capped.findings] == ["power_capped"]
     assert capped.pace == "quick"
+
+
+def test_a_program_that_does_not_steady_is_not_tried_quickly_first(bench):
+    """Each of its points took both procedures, and the second is as unsteady as the first."""
+    short = Procedure(idle_s=0, warmup_min_s=0.2, warmup_max_s=0.3)
+    (unsteady,) = bench.measure(asked(), procedure=short)
+
+    assert unsteady.measurement.observed.warmup_steady is False
+    assert measure(bench, 1110).pace == "reference"
 
 
 def test_long_units_are_run_three_times_before_they_are_measured(bench):
