@@ -55,14 +55,14 @@ class Case:
         minutes: Time of the device for 110 clocks in three blocks, by pace.
         differences: Relative difference in energy per unit of each clock.
         regret: Of the quick pace's choice, by the reference's EDP.
-        again: Share of points that were measured again from rest.
+        held: Whether each 95 % interval holds what the reference says in the mean.
     """
 
     name: str
     minutes: tuple[float, float]
     differences: np.ndarray
     regret: float
-    again: float
+    held: tuple[bool, ...]
 
 
 def main() -> None:
@@ -83,9 +83,11 @@ def main() -> None:
     ]
     rms = np.sqrt(np.mean(np.concatenate([case.differences for case in cases]) ** 2))
     regrets = [case.regret for case in cases]
+    held = [each for case in cases for each in case.held]
     print(
         f"{len(cases)} phases: rms {rms:.2%}, regret {fmean(regrets):.2%} in the mean, "
-        f"{max(regrets):.2%} at worst"
+        f"{max(regrets):.2%} at worst; 95 % intervals hold the reference in {fmean(held):.1%} of "
+        f"{len(held)}"
     )
     return None
 
@@ -104,13 +106,18 @@ def cases_of(product: str, name: str, knobs: dict[str, Any], every: int) -> Iter
             minutes=(whole.minutes, quick.minutes),
             differences=np.array([found[mhz][0] / reference[mhz][0] - 1 for mhz in clocks]),
             regret=edp[chosen] / min(edp.values()) - 1,
-            again=quick.again,
+            held=tuple(
+                abs(one.energy_per_unit_j - reference[mhz][0])
+                <= 1.96 * np.hypot(one.energy_per_unit_u_j, reference[mhz][2])
+                for mhz, ones in quick.of(phase).items()
+                for one in ones
+            ),
         )
         print(
             f"{case.name:46s} {case.minutes[0]:6.1f} -> {case.minutes[1]:5.1f} min "
             f"{case.minutes[0] / case.minutes[1]:5.1f}x  rms "
             f"{np.sqrt(np.mean(case.differences**2)):.2%} bias {case.differences.mean():+.2%} "
-            f"regret {case.regret:.2%} again {case.again:.0%}",
+            f"regret {case.regret:.2%} held {fmean(case.held):.0%} again {quick.again:.0%}",
             flush=True,
         )
         yield case
@@ -135,18 +142,23 @@ class Swept:
         """Phases in order."""
         return tuple(dict.fromkeys(each.phase for each in self.found))
 
-    def per_clock(self, phase: str) -> dict[int, tuple[float, float]]:
-        """Return mean energy and time per unit of each clock, 0 for the driver's own."""
+    def of(self, phase: str) -> dict[int, list[Measurement]]:
+        """Return the measurements of each clock, 0 for the driver's own."""
         kept: dict[int, list[Measurement]] = {}
         for each in self.found:
             if each.phase == phase:
                 kept.setdefault(each.configuration.point.sm_clock_mhz or 0, []).append(each)
+        return kept
+
+    def per_clock(self, phase: str) -> dict[int, tuple[float, float, float]]:
+        """Return mean energy and time per unit of each clock, and the energy's uncertainty."""
         return {
             mhz: (
                 fmean(one.energy_per_unit_j for one in ones),
                 fmean(one.time_per_unit_s for one in ones),
+                float(np.hypot.reduce([one.energy_per_unit_u_j for one in ones])) / len(ones),
             )
-            for mhz, ones in kept.items()
+            for mhz, ones in self.of(phase).items()
         }
 
 

@@ -12,6 +12,7 @@ from joulelab.analysis.sweep import PhaseResult
 from joulelab.analysis.wording import boards_words, software_words
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
+from joulelab.core.procedure import Procedure
 from joulelab.objectives import OBJECTIVES
 
 SOURCES = {
@@ -67,6 +68,7 @@ def methods_paragraph(
     sentences = [
         _what(phase, measurements),
         _how(phase, settings),
+        _quickly(measurements),
         _validity(phase),
         _comparison(phase),
         _SENSORS,
@@ -100,6 +102,7 @@ def search_paragraph(
         _search_how(result),
         _repeats(result),
         _windows(result.source, procedure, "trial"),
+        _quickly(measurements),
         _search_comparison(result),
         _temperatures(result, measurements),
         _price(result),
@@ -136,6 +139,19 @@ def _windows(source: str, settings: Mapping[str, KnobValue], each: str, how: str
         f"{of} After a warm-up until power and temperature were steady, each {each} took at least "
         f"{windows} windows of at least {window_s:g} s{how}."
     ).lstrip()
+
+
+def _quickly(measurements: Sequence[Measurement]) -> str:
+    """Say how many measurements began without a rest; nothing of none."""
+    num = sum(each.pace == "quick" for each in measurements)
+    if not num:
+        return ""
+    how = Procedure().following()
+    return (
+        f"{num} of {len(measurements)} followed another point of the same program without a rest: "
+        f"they warmed up until unit times and power alone were steady ({how.warmup_min_s:g} s and "
+        f"more), and took at least {how.min_windows} windows of at least {how.window_s:g} s."
+    )
 
 
 def _validity(phase: PhaseResult) -> str:
