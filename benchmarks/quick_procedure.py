@@ -73,6 +73,8 @@ def main() -> None:
     parser.add_argument("--only", help="programs whose name has this in it")
     asked = parser.parse_args()
     programs = [one for one in PROGRAMS if asked.only is None or asked.only in one[0]]
+    if not programs:
+        parser.error(f"--only must be in one of {sorted({one[0] for one in PROGRAMS})}.")
     if asked.device != "simulated":
         return on_hardware(asked.device, programs)
     cases = [
