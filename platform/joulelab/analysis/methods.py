@@ -148,9 +148,10 @@ def _quickly(measurements: Sequence[Measurement]) -> str:
         return ""
     how = Procedure().following()
     return (
-        f"{num} of {len(measurements)} followed another point of the same program without a rest: "
-        f"they warmed up until unit times and power alone were steady ({how.warmup_min_s:g} s and "
-        f"more), and took at least {how.min_windows} windows of at least {how.window_s:g} s."
+        f"{num} of {len(measurements)} were made otherwise: they followed another point of the "
+        "same program without a rest, warmed up until unit times and power alone were steady "
+        f"({how.warmup_min_s:g} s and more), and took at least {how.min_windows} windows of at "
+        f"least {how.window_s:g} s."
     )
 
 

@@ -1,0 +1,43 @@
+"""A sweep at the quick pace, and what is said of it."""
+
+import pytest
+
+import joulelab
+from joulelab.core.procedure import Procedure
+
+
+@pytest.fixture
+def swept(tmp_path):
+    """Sweeps two clocks of a simulated GPU at a pace, and returns the study."""
+
+    def sweep(pace):
+        lab = joulelab.Lab(
+            device="simulated",
+            gpu="h200_sxm",
+            store=str(tmp_path / "gpus"),
+            results_dir=tmp_path,
+            study=pace,
+            progress=False,
+            procedure=Procedure(pace=pace),
+        )
+        return joulelab.sweep("stream", mode="custom", clocks_mhz=(1500, 900), repeats=3, lab=lab)
+
+    return sweep
+
+
+def test_a_quick_sweep_says_how_many_points_followed_others(swept):
+    page = (swept("quick").folder / "report.html").read_text()
+
+    assert "9 of 10 were made otherwise: they followed another point" in page
+
+
+def test_a_sweep_from_rest_does_not(swept):
+    page = (swept("reference").folder / "report.html").read_text()
+
+    assert "followed another point" not in page
+
+
+def test_both_paces_choose_the_same_clock(swept):
+    answers = [str(swept(pace)).split(":")[0] for pace in ("reference", "quick")]
+
+    assert answers[0] == answers[1]
