@@ -50,6 +50,7 @@ def test_files_hold_what_was_found(replayed, tmp_path):
     assert len(pd.read_csv(csv)) == len(frame(replayed[0]).rows)
     read = json.loads(whole.read_text())
     assert read["phases"][0]["closure"] == replayed[0].phases[0].closure
+    assert read["provenance"]["hostname"] == replayed[0].provenance.hostname
     assert read == json.loads(json.dumps(content(replayed[0])))
 
 

@@ -1,6 +1,7 @@
 """Attributions in words, as tables and as numbers."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from io import StringIO
 
 from rich.console import Console, RenderableType
@@ -208,5 +209,7 @@ def content(found: Attribution) -> Mapping[str, object]:
             }
             for phase in found.phases
         ],
+        "driver_version": found.device.driver_version,
+        "provenance": asdict(found.provenance),
         "parts": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
     }
