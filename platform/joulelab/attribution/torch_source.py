@@ -159,9 +159,10 @@ def timed_launches(
         notes += _overlaps(launches, last)
         return durations.mean(axis=0), tuple(notes)
     notes.append(
-        "Two executions launched different kernels; times are means over kernels of one name."
+        "Two executions launched different kernels; times are of one execution, at the mean pace "
+        "of all kernels of a name."
     )
-    return _by_name(marked, launches), tuple(notes)
+    return paced_by_name(marked, launches), tuple(notes)
 
 
 def _overlaps(launches: Launches, last: slice) -> list[str]:
@@ -174,11 +175,17 @@ def _overlaps(launches: Launches, last: slice) -> list[str]:
     return [f"Kernels overlap: they sum to {share:.2f} times the time in which any ran."]
 
 
-def _by_name(marked: MarkedLaunches, launches: Launches) -> NDArray[np.float64]:
-    names = np.array(launches.names, dtype=object)
-    means = {name: launches.duration_s[names == name].mean() for name in set(launches.names)}
-    pairs = zip(marked.names, marked.duration_s.tolist(), strict=True)
-    return np.array([means.get(name, duration_s) for name, duration_s in pairs])
+def paced_by_name(marked: MarkedLaunches, launches: Launches) -> NDArray[np.float64]:
+    """Return the times of a marked execution, brought to the warm run's mean for each name.
+
+    Kernels of one name work on several shapes, so a mean alone would give all of them one time.
+    """
+    marked_names, names = (np.array(each, dtype=object) for each in (marked.names, launches.names))
+    paced_s = marked.duration_s.copy()
+    for name in set(marked.names) & set(launches.names):
+        own = marked_names == name
+        paced_s[own] *= launches.duration_s[names == name].mean() / paced_s[own].mean()
+    return paced_s
 
 
 def _profiled(run: Callable[[], object], activities: list[ProfilerActivity]) -> Launches:
