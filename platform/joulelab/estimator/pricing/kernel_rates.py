@@ -219,16 +219,21 @@ def overhead_s(table: WorkTable, processor: Processor) -> Array:
     return np.array([_least_s(table, row, processor) for row in table.main])
 
 
-def waits_s(table: WorkTable, core_s: Array) -> Array:
-    """Return by how much steps that wait for each other exceed work: of recurrence, of resizing."""
-    waits_s = np.array([one.steps * _step_s(one) for one in table.operators])
+def waits_s(table: WorkTable, processor: Processor, core_s: Array) -> Array:
+    """Return by how much steps that wait for each other exceed work.
+
+    Those of recurrence, of resizing, and on GPUs of groups that a block of threads sums up.
+    """
+    is_gpu = processor.family == "gpu"
+    waits_s = np.array([one.steps * _step_s(one, is_gpu=is_gpu) for one in table.operators])
     return table.per_group(np.maximum(0.0, waits_s - core_s))
 
 
-def _step_s(operator: Operator) -> float:
+def _step_s(operator: Operator, *, is_gpu: bool) -> float:
     if operator.name == "upsample_bicubic2d":
         return _BICUBIC_STEP_S
-    return STEP_S if operator.kind == "gemm" else 0.0
+    is_waiting = operator.kind == "gemm" or (is_gpu and operator.name == "native_group_norm")
+    return STEP_S if is_waiting else 0.0
 
 
 def _least_s(table: WorkTable, row: int, processor: Processor) -> float:

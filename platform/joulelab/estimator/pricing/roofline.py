@@ -90,7 +90,7 @@ def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) ->
     streamed = timing.memory_efficiency * stream_efficiency(table, processor)
     runs_on = np.array(pipes, dtype=object)
     flop = {pipe: table.per_group(table.flop * (runs_on == pipe)) for pipe in dict.fromkeys(pipes)}
-    waiting_s = waits_s(table, core_s_mhz / processor.default_clock_mhz)
+    waiting_s = waits_s(table, processor, core_s_mhz / processor.default_clock_mhz)
     moved_b = {cache.name: cache_b + layout_b, memory.name: memory_b + layout_memory_b}
     return GroupCosts(
         core_s_mhz=_side_by_side(table, processor, pipes, core_s_mhz),
