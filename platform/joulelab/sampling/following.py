@@ -9,7 +9,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
 
 FOLLOWS_WITHIN_S = 2.0
-"""Longest rest after which a board still counts as warm; between two trials it is tenths."""
+"""Longest rest after which a board still counts as warm; chosen, not measured."""
 
 
 class Following:

@@ -103,8 +103,7 @@ def warm_up(
 ) -> WarmUp:
     """Run units until the load is steady or ``procedure.warmup_max_s`` has passed.
 
-    Right after another point temperature is not waited for: it is still that of the point before,
-    which results bear or are corrected for.
+    Right after another point temperature is not waited for: results bear that it is still moving.
     """
     start_s = clock.now_s()
     check_s = start_s + procedure.warmup_min_s
@@ -117,7 +116,7 @@ def warm_up(
     while not steady and (clock.now_s() < give_up_s or len(loop.units) < fewest):
         loop.run_until(partial(_has_come, clock, check_s))
         steady = is_steady(loop, instruments, start_s, clock.now_s())
-        check_s = clock.now_s() + min(period_s, max(0.0, give_up_s - clock.now_s()))
+        check_s = min(clock.now_s() + period_s, give_up_s)
     return WarmUp(duration_s=clock.now_s() - start_s, steady=steady)
 
 
