@@ -59,7 +59,7 @@ class Child:
 
     def start(self) -> None:
         """Start the program; OSError if it cannot be started."""
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _adopt_orphans(True)
         with self._turn:
             self.started_s = time.monotonic()
             self.pid = os.posix_spawnp(
@@ -87,6 +87,7 @@ class Child:
         if self._thread.ident is not None and self._thread.is_alive():  # it never started
             signal.pthread_kill(self._thread.ident, signal.SIGCHLD)
         self._thread.join()
+        _adopt_orphans(False)  # those of later children are init's to wait for
         while signal.sigtimedwait(HELD, 0) is not None:
             pass  # were meant for it and came too late
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
@@ -122,6 +123,11 @@ class Child:
             self.status = os.waitstatus_to_exitcode(status)
             self._outliving = _running_descendants()
         return bool(pid)
+
+
+def _adopt_orphans(is_on: bool) -> None:
+    """Have the processes that descendants leave behind become children of this one: prctl(2)."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(is_on), 0, 0, 0)
 
 
 def _running_descendants() -> "dict[Process, str]":

@@ -12,6 +12,7 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 import joulelab
@@ -385,6 +386,17 @@ def test_signals_reach_a_process_whose_program_never_started(lab):
     assert code == 127
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == held
     assert "joulelab-child" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_orphans_go_to_init_again_once_a_process_has_run_its_program(lab):
+    """They stayed its own: processes that ended later on stayed zombies until it ended."""
+    main(["run", "--device", "simulated", "--store", str(lab.store), "--", "no-such-program"])
+
+    starts_one = ["sh", "-c", "sleep 5 >/dev/null & echo $!"]
+    left = psutil.Process(int(subprocess.check_output(starts_one)))
+
+    assert left.ppid() != os.getpid()
+    left.kill()
 
 
 def test_a_device_that_nobody_knows_is_refused_before_the_program_starts(lab, tmp_path):
