@@ -24,11 +24,11 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
-import psutil
 import ray
 import tyro
 from cluster_study import cluster_study
 from figures import Figure, print_figures
+from ray_workers import worker_titles
 
 from joulelab import Configuration, OperatingPoint
 from joulelab.core.plan import plan_sweep
@@ -188,7 +188,7 @@ class Killer:
                 pid = status.pid if victim == "guard" else status.watchdog_pid
                 return [pid] if pid else []
             return []
-        titles = _worker_titles()
+        titles = worker_titles()
         is_actor = victim == "actor"
         return [p for p, title in titles.items() if ("GpuActor" in title) == is_actor]
 
@@ -198,17 +198,6 @@ class Killer:
             whole = path.read_bytes().rpartition(b"\n")[0]
             for line in whole.splitlines():
                 self.outcome.completed.add(line.split(b'"', 4)[3].decode())
-
-
-def _worker_titles() -> dict[int, str]:
-    """Return Ray's workers below this process and what they call themselves."""
-    titles = {}
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            title = (process.cmdline() or [""])[0]
-            if title.startswith("ray::") and not title.endswith("Agent"):
-                titles[process.pid] = title
-    return titles
 
 
 def examine(folder: Path, outcome: Outcome) -> None:

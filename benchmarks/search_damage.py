@@ -25,7 +25,7 @@ class Damage:
 
     Attributes:
         case: The search.
-        kills: How often its driver was killed, by what it was doing.
+        kills: How often it was killed, by whom and while what.
         lost: Measurements that were in the store once and are not any more, and trials that
             are there but of which the strategy was not told.
         doubled: Trials, or repeats of a configuration, with two valid measurements.

@@ -1,18 +1,28 @@
-"""Kills the driver of a search at random moments, and starts it again until it has ended."""
+"""Kills the processes of a search at random moments; starts its driver again until it has ended."""
 
 import json
+import os
 import random
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Literal
 
 import ray
 from killed_search import CASES, NUM_TRIALS, drive
+from ray_workers import worker_titles
 from search_damage import Damage
 
+from joulelab.errors import GuardError
+from joulelab.guard import GuardClient
+
+Victim = Literal["driver", "actor", "trial", "guard"]
+WEIGHTS: dict[Victim, int] = {"driver": 4, "actor": 3, "trial": 3, "guard": 1}
+"""How often each is killed; an actor owns a GPU, and a trial is a process of Tune's."""
 EARLY = 0.2
 """Share of the kills at any moment from the start of the driver's process on."""
 EARLY_S, MEASURING_S = 8.0, 6.0
@@ -44,15 +54,16 @@ class Killer:
         """Run the search to its end, with so many kills at most."""
         while not (self._folder / "done").exists():
             driver = self._start()
-            if self.damage.kills.total() < most_kills:
-                self._kill(driver)
+            while driver.is_alive() and self.damage.kills.total() < most_kills:
+                self._kill_one(driver)
+                self._watch()
             driver.join(END_TIMEOUT_S)
             if driver.exitcode not in (0, -signal.SIGKILL):
                 self.damage.details.append(f"the driver ended with {driver.exitcode}")
             self._watch()
 
-    def _kill(self, driver: BaseProcess) -> None:
-        """Kill the driver at a random moment, unless it has ended by then."""
+    def _kill_one(self, driver: BaseProcess) -> None:
+        """Kill one at a random moment, unless the driver has ended by then."""
         early = self._random.random() < EARLY
         if early:
             wait_s = self._random.uniform(0.0, EARLY_S)
@@ -60,10 +71,26 @@ class Killer:
             self._await_start(driver)
             wait_s = self._random.uniform(0.0, MEASURING_S)
         driver.join(wait_s)
-        if driver.is_alive():
-            driver.kill()
+        [victim] = self._random.choices(list(WEIGHTS), weights=list(WEIGHTS.values()))
+        pids, doing = self._pids(victim, driver), self._doing()
+        if driver.is_alive() and pids:
+            with suppress(ProcessLookupError):
+                os.kill(self._random.choice(pids), signal.SIGKILL)
+                self.damage.kills[f"{victim} while {doing}"] += 1
+        if victim == "driver":
             driver.join()
-            self.damage.kills[self._doing()] += 1
+
+    def _pids(self, victim: Victim, driver: BaseProcess) -> list[int]:
+        if victim == "driver":
+            return [driver.pid] if driver.pid else []
+        if victim == "guard":
+            with suppress(GuardError):
+                return [GuardClient(self._folder.parent / "guard.sock", start=False).status().pid]
+            return []
+        titles = worker_titles()
+        if victim == "actor":
+            return [pid for pid, title in titles.items() if "GpuActor" in title]
+        return [pid for pid, title in titles.items() if "Trainable" in title or "train" in title]
 
     def _start(self) -> BaseProcess:
         """Start a driver, with what it imports ready."""

@@ -1,12 +1,13 @@
 #!/usr/bin/env python
-"""Kill the driver of searches at random and resume it; count what that cost, compare answers.
+"""Kill the processes of searches at random and go on; count what that cost, compare answers.
 
 Usage: python benchmarks/search_kills.py [--kills 50] [--seed 0]
 
-Searches run one after another over simulated GPUs that take wall time, and the driver of each gets
-several SIGKILLs: most while it measures, some while it starts or ends. It is started again until
-the search has ended. No measurement that an actor ever completed may be missing then, none may
-have been made twice, and the strategy must have been told of each.
+Searches run one after another over simulated GPUs that take wall time, and each gets several
+SIGKILLs: most while it measures, some while it starts or ends; of the driver, of actors of GPUs,
+of processes of Tune's trials, and of the guard. The driver is started again until the search has
+ended. No measurement that an actor ever completed may be missing then, none may have been made
+twice, and the strategy must have been told of each.
 
 Every search also runs undisturbed, on boards of the same traits and with the same seed. What a
 random search measures depends on its seed alone, so both must have measured the same. What a
@@ -45,8 +46,8 @@ class Settings:
     """Settings of the benchmark.
 
     Attributes:
-        kills: Drivers to kill.
-        seed: Seed of the moments.
+        kills: Processes to kill.
+        seed: Seed of whom and when.
     """
 
     kills: int = 50
@@ -94,7 +95,7 @@ def figures(settings: Settings | None = None) -> list[Figure]:
     when = ", ".join(f"{n} {doing}" for doing, n in sorted(kills.items()))
     guided = [each.apart for each in found if each.case.algorithm == "model-guided"]
     how = (
-        f"{kills.total()} SIGKILLs of the driver ({when}) during {len(found)} searches of "
+        f"{kills.total()} SIGKILLs ({when}) during {len(found)} searches of "
         f"at most {NUM_TRIALS} trials, {time.monotonic() - start_s:.0f} s"
     )
     apart = f"; at most {100 * max(map(abs, guided), default=0.0):.2f} % EDP apart"
