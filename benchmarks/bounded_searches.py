@@ -127,7 +127,8 @@ class Truth:
     def is_measurable(self) -> np.ndarray:
         """Where no clock is asked for that the power cap holds down."""
         has_clock = [each.point.sm_clock_mhz is not None for each in self.problem.space]
-        return ~(np.array(self.surface.capped) & np.array(has_clock))
+        is_held = [held_mhz is not None for held_mhz in self.surface.held_mhz]
+        return ~(np.array(is_held) & np.array(has_clock))
 
 
 @cache

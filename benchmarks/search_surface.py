@@ -36,13 +36,13 @@ class Surface:
         space: The configurations.
         energy_j: Energy per unit of work of each.
         time_s: Time per unit.
-        capped: Whether the power cap holds its clock.
+        held_mhz: SM clock at which the power cap holds it; ``None`` where it does not.
     """
 
     space: SearchSpace
     energy_j: tuple[float, ...]
     time_s: tuple[float, ...]
-    capped: tuple[bool, ...]
+    held_mhz: tuple[float | None, ...]
 
     @property
     def regret(self) -> np.ndarray:
@@ -55,7 +55,13 @@ class Surface:
         energy_j = self.energy_j[place] * exp(random.normal(0.0, ENERGY_NOISE))
         time_s = self.time_s[place] * exp(random.normal(0.0, TIME_NOISE))
         figures = reading(energy_j, time_s)
-        return Outcome(candidate=self.space[place], figures=figures, capped=self.capped[place])
+        held_mhz = self.held_mhz[place]
+        return Outcome(
+            candidate=self.space[place],
+            figures=figures,
+            capped=held_mhz is not None,
+            held_mhz=held_mhz,
+        )
 
 
 def reading(
@@ -93,7 +99,7 @@ def surface_of(space: SearchSpace, spec: GpuSpec) -> Surface:
         space=space,
         energy_j=tuple(energy_j for energy_j, _, _ in found),
         time_s=tuple(time_s for _, time_s, _ in found),
-        capped=tuple(capped for _, _, capped in found),
+        held_mhz=tuple(held_mhz for _, _, held_mhz in found),
     )
 
 
@@ -110,21 +116,20 @@ def _phases(
 
 def _steady(
     phases: Sequence[tuple[PhaseCost, PhaseModel, float]], clock_mhz: int | None, spec: GpuSpec
-) -> tuple[float, float, bool]:
-    """Return energy and time per unit of work, and whether the cap holds the clock."""
+) -> tuple[float, float, float | None]:
+    """Return energy and time per unit of work, and the clock at which the cap holds, if it does."""
     energy_j = time_s = 0.0
-    capped = False
-    wanted = clock_mhz or spec.default_clock_mhz
+    lowest = wanted = clock_mhz or spec.default_clock_mhz
     for _, model, share in phases:
         for held in (clock for clock in spec.sm_clocks_mhz if clock <= wanted):
             point = model.at(held, spec.mem_clocks_mhz[0])
             power_w = _warm_w(spec, point)
             if power_w <= CAP_SHARE * spec.default_power_limit_w:
                 break
-        capped |= held < wanted
+        lowest = min(lowest, held)
         time_s += share * point.duration_s
         energy_j += share * power_w * point.duration_s
-    return energy_j, time_s, capped
+    return energy_j, time_s, lowest if lowest < wanted else None
 
 
 def _warm_w(spec: GpuSpec, point: LoadPoint) -> float:

@@ -66,6 +66,7 @@ class Outcome:
             where no clock was asked for, or a limit was, there are figures nevertheless.
         held: What it took at the clock that the power cap held, where that makes it invalid: it
             tells of the cap and of the program, and is no figure of the configuration.
+        held_mhz: SM clock at which the cap held it; ``None`` if it did not, or that was not read.
     """
 
     candidate: Configuration
@@ -73,6 +74,7 @@ class Outcome:
     reason: str | None = None
     capped: bool = False
     held: Figures | None = None
+    held_mhz: float | None = None
 
     @property
     def seen(self) -> Figures | None:

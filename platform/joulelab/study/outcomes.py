@@ -21,14 +21,17 @@ def outcome_of(phases: Sequence[Measurement]) -> Outcome:
         phases: Measurements of all its phases.
     """
     findings = [finding for m in phases for finding in m.findings]
-    capped = any(finding.reason == "power_capped" for finding in findings)
-    capped |= any((m.observed.power_cap_share or 0.0) > MAX_THROTTLE_SHARE for m in phases)
-    candidate = phases[0].configuration
-    if findings:
-        reason = f"{findings[0].reason}: {findings[0].detail}"
-        held = _held(phases) if {f.reason for f in findings} == {"power_capped"} else None
-        return Outcome(candidate=candidate, reason=reason, capped=capped, held=held)
-    return Outcome(candidate=candidate, figures=_figures(phases), capped=capped)
+    capped = [m for m in phases if _is_capped(m)]
+    clocks_mhz = [clock for m in capped if (clock := m.observed.sm_clock_mhz) is not None]
+    found = Outcome(
+        candidate=phases[0].configuration,
+        capped=bool(capped),
+        held_mhz=min(clocks_mhz, default=None),
+    )
+    if not findings:
+        return replace(found, figures=_figures(phases))
+    held = _held(phases) if {f.reason for f in findings} == {"power_capped"} else None
+    return replace(found, reason=f"{findings[0].reason}: {findings[0].detail}", held=held)
 
 
 def spent_j(measurement: Measurement) -> float:
@@ -59,6 +62,11 @@ def result_of(outcome: Outcome, objective: Objective = EDP) -> dict[str, Any]:
         result |= {name: value for name, value in shown.items() if value is not None}
         result |= _costs(outcome.figures, objective)
     return result
+
+
+def _is_capped(measurement: Measurement) -> bool:
+    found = any(finding.reason == "power_capped" for finding in measurement.findings)
+    return found or (measurement.observed.power_cap_share or 0.0) > MAX_THROTTLE_SHARE
 
 
 def _costs(figures: Figures, objective: Objective) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """What each strategy of a search is for."""
 
 import tracemalloc
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -20,7 +21,7 @@ from joulelab.objectives import OBJECTIVES
 from joulelab.searching.base import Figures, Outcome
 from joulelab.searching.constraints import Constraint
 from joulelab.searching.evidence import Problem
-from joulelab.searching.space import SearchSpace
+from joulelab.searching.space import SearchSpace, at_default
 from joulelab.searching.strategies import STRATEGIES
 from joulelab.searching.strategies.listed import fitted_ridge_mhz
 from joulelab.searching.strategies.model_guided import ModelGuided
@@ -110,6 +111,23 @@ def test_clocks_that_the_power_cap_makes_identical_are_measured_once():
     outcomes = searched(strategy, surface, most=len(space))
 
     assert all(outcome.candidate.point.sm_clock_mhz < 1125 for outcome in outcomes)
+
+
+def test_no_clock_is_locked_above_the_one_at_which_the_cap_held_the_drivers():
+    """Up to seven were, one by one, all of which the cap held again."""
+    axes = {"sm_clock_mhz": CLOCKS_MHZ, "batch": (1, 128)}
+    space = SearchSpace("vit", axes, references=True)
+    surface, strategy = Surface(space), ModelGuided(problem_on(space))
+    usual = at_default(next(each for each in space if dict(each.knobs)["batch"] == 128))
+    told = surface.outcome(usual, Random(0))
+    strategy.tell(surface.outcome(space.baseline, Random(0)))
+    strategy.tell(replace(told, capped=True, held_mhz=900.0))
+
+    outcomes = searched(strategy, surface, most=len(space))
+
+    own = [each.candidate for each in outcomes if each.candidate.knobs == usual.knobs]
+    assert own
+    assert max(each.point.sm_clock_mhz for each in own) <= 1.03 * 900
 
 
 def test_clocks_and_power_limits_are_searched_together():

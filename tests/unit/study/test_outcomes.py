@@ -99,6 +99,18 @@ def test_a_clock_that_the_cap_holds_tells_what_it_took_without_figures(bench):
     assert outcome.held.power_w == pytest.approx(700, rel=0.03)
 
 
+def test_a_trial_tells_the_lowest_clock_at_which_the_cap_held_a_phase(bench):
+    prefill, decode = measured(bench, batch=64)
+    lower = replace(decode, observed=replace(decode.observed, sm_clock_mhz=345.0))
+
+    outcome = outcome_of([prefill, lower])
+
+    assert outcome.capped
+    assert prefill.observed.power_cap_share > 0.9
+    assert decode.observed.power_cap_share == 0.0
+    assert outcome.held_mhz == prefill.observed.sm_clock_mhz < 1980
+
+
 def test_a_trial_that_does_not_fit_is_told_as_that(bench):
     outcome = outcome_of(measured(bench, batch=1024))
 

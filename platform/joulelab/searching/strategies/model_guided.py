@@ -1,6 +1,7 @@
 """Measure where the physics of what was measured so far leaves most to gain."""
 
 from collections import Counter
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,9 @@ is known to fail, and with it what is expected."""
 _OPEN, _OPEN_LAWLESS = 0.05, 0.01
 """Probability that any configuration is better by what matters, from which on one is tried; the
 second where the law is known to fail, and with it what is expected."""
+_ABOVE_HELD = 1.03
+"""Clock over that at which a cap held from which on it would hold, too, on boards that draw a few
+percent less."""
 _WORTH = 5e-4
 """Least expected improvement for which something is tried that may not keep to the constraints."""
 _LOST = 1e3
@@ -98,7 +102,7 @@ class ModelGuided(Strategy):
         if place in self._out:
             self._out.remove(place)
         if outcome.capped:
-            self._identical |= self._beyond(place)
+            self._identical |= self._beyond(place, outcome.held_mhz)
         self._forecast = None
 
     @property
@@ -275,14 +279,17 @@ class ModelGuided(Strategy):
         likely = [at for at in read if forecast.feasible[at] >= self.evidence.problem.confidence]
         return min(likely or read, key=read.__getitem__)
 
-    def _beyond(self, place: int) -> set[int]:
-        """Return the places of clocks that the cap makes the same as that at ``place``."""
+    def _beyond(self, place: int, held_mhz: float | None) -> set[int]:
+        """Return the places of clocks that the cap holds as it held that at ``place``."""
         here: Configuration = self._space[place]
         ratio, cell = self._forecaster.ratio, self._forecaster.cell
-        higher = np.flatnonzero((cell == cell[place]) & (ratio >= ratio[place]))
-        limit_w = here.point.power_limit_w
-        same = {int(i) for i in higher if self._space[int(i)].point.power_limit_w == limit_w}
-        return same - {place, 0}
+        most_mhz = inf if held_mhz is None else _ABOVE_HELD * held_mhz
+        return {
+            int(i)
+            for i in np.flatnonzero(cell == cell[place])
+            if (point := self._space[int(i)].point).power_limit_w == here.point.power_limit_w
+            and (ratio[i] >= ratio[place] or (point.sm_clock_mhz or 0) > most_mhz)
+        } - {place, 0}
 
     def _opening_places(self) -> list[int]:
         """Return the baseline, a probe of its cell, and then of cells as far apart as possible."""
