@@ -13,6 +13,7 @@ from killed_search import NUM_TRIALS, Case
 from joulelab.core.measurement import Measurement
 from joulelab.devices.simulated import DriverStore
 from joulelab.study.resume import history_of
+from joulelab.study.schedule import MAX_TRIES
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.store import ResultStore
 
@@ -27,10 +28,10 @@ class Damage:
         case: The search.
         kills: How often it was killed, by whom and while what.
         lost: Measurements that were in the store once and are not any more, and trials that
-            are there but of which the strategy was not told.
+            ended, or were given up, of which the strategy was not told.
         doubled: Trials, or repeats of a configuration, with two valid measurements.
         locked: GPUs with a clock still locked.
-        num_trials: Trials that it made.
+        num_trials: Trials that it made, those included that were killed too often.
         stopped_by: What ended it.
         same_answer: Whether it found what it finds undisturbed.
         apart: Logarithm of the cost of what it recommends over that of what it recommends
@@ -78,10 +79,15 @@ def examine(folder: Path, damage: Damage, completed: Set[str]) -> list[Measureme
     gone = completed - {m.measurement_id for m in known}
     ended = history_of(known)
     done = json.loads((folder / "done").read_text())
-    untold = Counter(trial.configuration.config_hash for trial in ended.trials)
+    given_up = [trial for trial in ended.unfinished if trial.attempt >= MAX_TRIES]
+    settled = (*ended.trials, *given_up)
+    untold = Counter(trial.configuration.config_hash for trial in settled)
     untold.subtract(done["told"])
     damage.lost += [*gone, *(f"{n} of {name} not told" for name, n in untold.items() if n)]
-    damage.num_trials = len(ended.trials)
+    damage.num_trials = len(settled)
+    damage.details += [
+        f"{trial.name} was given up: it was killed {MAX_TRIES} times" for trial in given_up
+    ]
     damage.stopped_by = done["stopped_by"]
     attempts = Counter((m.trial, m.phase) for m in known if m.valid)
     repeats = Counter((m.configuration, m.repeat) for m in known if m.valid)

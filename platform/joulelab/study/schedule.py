@@ -74,6 +74,9 @@ MACHINERY: frozenset[InvalidReason] = DEVICE_IS_OUT.union(
 )
 """Findings that speak of the machinery and not of the operating point: to be tried again."""
 
+MAX_TRIES = 3
+"""How often a trial is tried in all before it is given up: it may be what kills its actors."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
@@ -103,7 +106,7 @@ class Schedule:
         uuids: Iterable[str],
         *,
         untied: Collection[str] = (),
-        max_tries: int = 3,
+        max_tries: int = MAX_TRIES,
         max_strikes: int = 3,
     ) -> None:
         self._names: set[str] = set()
