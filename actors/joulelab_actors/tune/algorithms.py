@@ -134,7 +134,7 @@ def _of_own_package(name: str, points: list[Point], seed: int) -> Searcher:
     """Make an algorithm whose names for seed and first points are its package's own.
 
     Raises:
-        ConfigError: If the package is not installed.
+        ConfigError: If the package is not installed, or not as Tune needs it.
     """
     how: dict[str, Any] = dict.fromkeys(("seed", "random_state_seed", "random_seed"), seed)
     how |= {"points_to_evaluate": points or None, "budget": _BUDGET}
@@ -142,8 +142,10 @@ def _of_own_package(name: str, points: list[Point], seed: int) -> Searcher:
         if name == "nevergrad" and find_spec(name):
             how["optimizer"] = import_module(name).optimizers.OnePlusOne
         made: Searcher = create_searcher(name, **how)
-    except (AssertionError, ImportError) as error:
+    except (AssertionError, AttributeError, ImportError) as error:
         needs = f"The algorithm {name} needs a package of its own: {one_line(error)}"
+        if "UtilityFunction" in needs:  # both Tune and Nevergrad ask for it
+            needs += " That left the package: pip install 'bayesian-optimization<2'."
         raise ConfigError(needs) from error
     return made
 

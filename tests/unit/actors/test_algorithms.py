@@ -1,6 +1,8 @@
 """Algorithms of Tune's as strategies, and strategies as algorithms of Tune's."""
 
+import sys
 from importlib.util import find_spec
+from types import ModuleType
 
 import pytest
 from optuna.samplers import TPESampler
@@ -151,6 +153,15 @@ def test_an_algorithm_whose_package_is_missing_says_which():
     assert "hyperopt" in ALGORITHMS
     with pytest.raises(ConfigError, match="pip install hyperopt"):
         algorithm("hyperopt")
+
+
+def test_a_package_that_is_too_new_for_tune_says_which_version_it_takes(monkeypatch):
+    """It was a traceback of Tune's."""
+    monkeypatch.setitem(sys.modules, "bayes_opt", ModuleType("bayes_opt"))
+    monkeypatch.setattr("ray.tune.search.bayesopt.bayesopt_search.byo", sys.modules["bayes_opt"])
+
+    with pytest.raises(ConfigError, match=r"pip install 'bayesian-optimization<2'"):
+        algorithm("bayesopt")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # BOHB's, of ConfigSpace
