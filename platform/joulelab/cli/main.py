@@ -54,6 +54,7 @@ COMMANDS = {
     "bench-server": ("cli.bench_server:parse", "Drive a model's server; energy and latencies."),
     "quality": ("cli.quality:parse", "Score what a workload puts out, beside its energy."),
     "policy": ("cli.policy:PolicyCommand", "Choose one clock, or a few, for many applications."),
+    "fleet": ("cli.fleet:FleetCommand", "Compare the boards of a cluster: spread and outliers."),
     "plan": ("cli.plan:Plan", "Say how many repeats show a change of so much."),
     "report": ("cli.results:Report", "Make tables, plots and reports of studies anew."),
     "ui": ("tracking.ui:Ui", "Open the MLflow pages of the results."),

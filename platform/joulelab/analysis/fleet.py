@@ -1,0 +1,303 @@
+"""How alike boards of one product are: at equal work, at rest, and in their best clock.
+
+A board's effect is what least squares leave to it once configurations are taken out; by how much
+boards differ beyond the scatter of measurements is the between-study variance of a meta-analysis
+(Paule and Mandel, J. Res. NBS 87, 1982), its interval the Q profile (Viechtbauer, Statistics in
+Medicine 26, 2007).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.analysis.compared import DEFAULT, comparable, point_label
+from joulelab.core.additive import Interval, tied
+from joulelab.core.device import DeviceIdentity
+from joulelab.core.measurement import Measurement
+from joulelab.core.statistics import student_quantile
+from joulelab.errors import MeasurementError
+
+Array = NDArray[np.float64]
+
+LEVEL = 0.95
+_MOST_SD = 1.0
+"""Logarithm by which no boards of one product differ: where the search for their spread ends."""
+_FEWEST = 4
+"""Boards from which on one of them can be told from the others."""
+_NEAR = 0.3
+"""How far from the best clock, as a logarithm, EDP is taken to be a parabola."""
+_FEWEST_CLOCKS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardRatio:
+    """A board over the mean of all.
+
+    Attributes:
+        num: Measurements of it that count.
+        ratio: With its confidence interval.
+        is_outlier: Whether it lies further from the others than these do from each other, at 5 %
+            over all boards.
+    """
+
+    uuid: str
+    num: int
+    ratio: Interval
+    is_outlier: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aspect:
+    """What boards are compared in.
+
+    Attributes:
+        mean: Of all boards, in ``unit``; ``None`` where work of several kinds was pooled.
+        boards: Those that can be compared.
+        spread: Relative standard deviation between boards, with its confidence interval.
+    """
+
+    name: str
+    unit: str
+    mean: float | None
+    boards: tuple[BoardRatio, ...]
+    spread: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Boards of one product.
+
+    Attributes:
+        hosts: Machine of each board, by UUID.
+        num_measurements: Valid measurements that count.
+        num_apart: Valid measurements that nothing ties to the others.
+    """
+
+    boards: tuple[DeviceIdentity, ...]
+    hosts: Mapping[str, str]
+    aspects: tuple[Aspect, ...]
+    num_measurements: int
+    num_apart: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Effects:
+    """Logarithms of boards over the mean of all, and their standard uncertainties."""
+
+    uuids: tuple[str, ...]
+    theta: Array
+    u: Array
+    dof: int
+
+
+def fleets_of(measurements: Sequence[Measurement]) -> tuple[Fleet, ...]:
+    """Compare the boards of each product of which two boards or more were measured.
+
+    Raises:
+        MeasurementError: If there is no such product, or nothing was measured twice.
+    """
+    products: defaultdict[str, list[Measurement]] = defaultdict(list)
+    for each in measurements:
+        products[each.device.name].append(each)
+    found = [fleet for group in products.values() if (fleet := _fleet(group)) is not None]
+    if not found:
+        raise MeasurementError(
+            "A fleet is two boards of one product or more that measured the same configuration, "
+            f"one of them twice; there are {len(measurements)} measurements of "
+            f"{len({m.device.uuid for m in measurements})} boards. A sweep over several GPUs "
+            "measures its baseline on each: joulelab study dvfs --num-gpus 8."
+        )
+    return tuple(found)
+
+
+def short(uuid: str) -> str:
+    """Return as much of a UUID as tells boards apart."""
+    return uuid if len(uuid) < 20 else uuid[:12]
+
+
+def _fleet(group: Sequence[Measurement]) -> Fleet | None:
+    programs: defaultdict[object, list[Measurement]] = defaultdict(list)
+    for each in group:
+        programs[(each.configuration.workload, each.configuration.knobs, each.phase)].append(each)
+    alike = [comparable(own, point_label, DEFAULT)[0] for own in programs.values()]
+    valid = [m for own in alike for m in own]
+    names = [_name(m) for m in valid]
+    uuids = [m.device.uuid for m in valid]
+    is_tied = tied(names, uuids, max(names, key=names.count)) if names else []
+    counted = [m for m, yes in zip(valid, is_tied, strict=True) if yes]
+    aspects = [
+        _compared("energy", "J", counted, lambda m: m.energy_per_unit_j, is_pooled=True),
+        _compared("time", "s", counted, lambda m: m.time_per_unit_s, is_pooled=True),
+        _compared("idle power", "W", counted, lambda m: m.idle_power_w or 0.0, is_pooled=False),
+        *(_best_clock(own, len(alike)) for own in alike),
+    ]
+    known = tuple(each for each in aspects if each is not None)
+    boards = {m.device.uuid: m.device for m in counted}
+    hosts = {m.device.uuid: m.provenance.hostname for m in counted}
+    if not known:
+        return None
+    return Fleet(
+        boards=tuple(boards.values()),
+        hosts=hosts,
+        aspects=known,
+        num_measurements=len(counted),
+        num_apart=len(valid) - len(counted),
+    )
+
+
+def _name(measurement: Measurement) -> str:
+    return f"{measurement.phase} {measurement.configuration.config_hash}"
+
+
+def _compared(
+    name: str,
+    unit: str,
+    counted: Sequence[Measurement],
+    value: Callable[[Measurement], float],
+    *,
+    is_pooled: bool,
+) -> Aspect | None:
+    """Compare boards in a quantity of every measurement; 0 where it was not taken."""
+    read = [m for m in counted if value(m) > 0.0]
+    logs = np.log([value(m) for m in read])
+    effects = _effects(read, logs)
+    mean = None if is_pooled or not read else float(np.exp(np.mean(logs)))
+    return None if effects is None else _aspect(name, unit, mean, effects, read)
+
+
+def _effects(
+    group: Sequence[Measurement], logs: Array, slope: Array | None = None
+) -> _Effects | None:
+    """Return effects of boards, by least squares with configurations taken out.
+
+    Args:
+        group: ``n`` measurements.
+        logs: What each found, shape ``(n,)``.
+        slope: Where each lies on an axis; boards' slopes along it are returned then.
+
+    Returns:
+        ``None`` if there is one board, or nothing tells how measurements scatter.
+    """
+    import statsmodels.api as sm  # takes half a second
+
+    uuids = tuple(sorted({m.device.uuid for m in group}))
+    if len(uuids) < 2:
+        return None
+    names = sorted({_name(m) for m in group})
+    coding = np.vstack([np.eye(len(uuids) - 1), np.full((1, len(uuids) - 1), -1.0)])
+    boards = coding[[uuids.index(m.device.uuid) for m in group]]
+    columns = [np.eye(len(names))[[names.index(_name(m)) for m in group]], boards]
+    if slope is not None:
+        columns.append(slope[:, None] * boards)
+    design = np.hstack(columns)
+    if not len(logs) > np.linalg.matrix_rank(design) == design.shape[1]:
+        return None
+    fit = sm.OLS(logs, design).fit()
+    own = slice(-(len(uuids) - 1), None)
+    covariance = coding @ fit.cov_params()[own, own] @ coding.T
+    return _Effects(
+        uuids=uuids,
+        theta=coding @ fit.params[own],
+        u=np.sqrt(np.diag(covariance)),
+        dof=int(fit.df_resid),
+    )
+
+
+def _best_clock(group: Sequence[Measurement], num_programs: int) -> Aspect | None:
+    """Compare boards in the clock at which a program's EDP is lowest.
+
+    Near its least value EDP is a parabola of the clock's logarithm; a board whose EDP rises faster
+    has it lower by the slope over the curvature.
+    """
+    clocks = {m.configuration.point.sm_clock_mhz for m in group} - {None}
+    if len(clocks) < _FEWEST_CLOCKS:
+        return None
+    locked = [m for m in group if m.configuration.point.sm_clock_mhz is not None]
+    x = np.log([m.configuration.point.sm_clock_mhz or 1 for m in locked])
+    edp = np.log([m.energy_per_unit_j * m.time_per_unit_s for m in locked])
+    lowest = x[np.argmin(edp)]
+    near = np.abs(x - lowest) < _NEAR
+    if len(set(x[near])) < _FEWEST_CLOCKS:
+        return None
+    bend, slope, _ = np.polyfit(x[near] - lowest, edp[near], 2)
+    best = lowest - slope / (2.0 * bend)
+    own = [m for m, yes in zip(locked, near, strict=True) if yes]
+    if bend <= 0 or not abs(best - lowest) < _NEAR:
+        return None
+    found = _effects(own, edp[near], x[near] - best)
+    if found is None:
+        return None
+    shifts = _Effects(
+        uuids=found.uuids,
+        theta=-found.theta / (2.0 * bend),
+        u=found.u / (2.0 * bend),
+        dof=found.dof,
+    )
+    first = own[0].configuration
+    name = " ".join(dict.fromkeys((first.workload, own[0].phase)))
+    title = "best clock" if num_programs == 1 else f"best clock, {name}"
+    return _aspect(title, "MHz", exp(best), shifts, own)
+
+
+def _aspect(
+    name: str, unit: str, mean: float | None, effects: _Effects, group: Sequence[Measurement]
+) -> Aspect:
+    seen = [m.device.uuid for m in group]
+    margin = student_quantile((1 + LEVEL) / 2, effects.dof) * effects.u
+    outliers = _outliers(effects)
+    boards = [
+        BoardRatio(
+            uuid=uuid,
+            num=seen.count(uuid),
+            ratio=Interval(value=exp(at), low=exp(at - half), high=exp(at + half)),
+            is_outlier=is_outlier,
+        )
+        for uuid, at, half, is_outlier in zip(
+            effects.uuids, effects.theta, margin, outliers, strict=True
+        )
+    ]
+    return Aspect(name=name, unit=unit, mean=mean, boards=tuple(boards), spread=_spread(effects))
+
+
+def _spread(effects: _Effects) -> Interval:
+    """Return the standard deviation between boards beyond what measurements scatter."""
+    from scipy.stats import chi2  # type: ignore[import-untyped]
+
+    dof, tail = len(effects.theta) - 1, (1 - LEVEL) / 2
+    value, low, high = (
+        _sd_where(effects.theta, effects.u, heterogeneity)
+        for heterogeneity in (dof, *chi2.ppf([1 - tail, tail], dof))
+    )
+    return Interval(value=value, low=low, high=high)
+
+
+def _sd_where(theta: Array, u: Array, heterogeneity: float) -> float:
+    """Return the standard deviation between boards that leaves so much of Cochran's Q."""
+    from scipy.optimize import brentq  # type: ignore[import-untyped]
+
+    def excess(sd: float) -> float:
+        weight = 1.0 / (u**2 + sd**2)
+        mean = np.sum(weight * theta) / np.sum(weight)
+        return float(np.sum(weight * (theta - mean) ** 2)) - heterogeneity
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    return float(brentq(excess, 0.0, _MOST_SD)) if excess(_MOST_SD) < 0.0 else _MOST_SD
+
+
+def _outliers(effects: _Effects) -> list[bool]:
+    """Return which boards are unlike the others, each compared with those alone."""
+    num = len(effects.theta)
+    if num < _FEWEST:
+        return [False] * num
+    far = student_quantile(1 - (1 - LEVEL) / (2 * num), num - 2)
+    found = []
+    for i, (at, u) in enumerate(zip(effects.theta, effects.u, strict=True)):
+        theta, own_u = np.delete(effects.theta, i), np.delete(effects.u, i)
+        variance = np.var(theta, ddof=1) * num / (num - 1) + max(u**2 - np.mean(own_u**2), 0.0)
+        found.append(bool(abs(at - theta.mean()) > far * sqrt(variance)))
+    return found

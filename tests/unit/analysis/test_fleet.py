@@ -1,0 +1,144 @@
+"""Boards of a fleet with planted differences, and what is found of them."""
+
+import json
+from dataclasses import replace
+from math import exp, log
+from random import Random
+from statistics import stdev
+
+import pytest
+from synthetic_results import measurement, power_w, sweep, time_s
+
+from joulelab.analysis.fleet import fleets_of
+from joulelab.analysis.fleet_plot import save_fleet_plot
+from joulelab.cli.main import main
+from joulelab.core.record import Record
+from joulelab.errors import MeasurementError
+from joulelab.tracking.store import ResultStore
+
+CLOCKS_MHZ = tuple(range(800, 2001, 50))
+NUM_BOARDS = 8
+
+
+def fleet(**changes):
+    plan = {"repeats": 3, "num_boards": NUM_BOARDS} | changes
+    [found] = fleets_of(sweep(CLOCKS_MHZ, **plan))
+    return found
+
+
+def aspect(fleet, name):
+    [found] = [each for each in fleet.aspects if each.name == name]
+    return found
+
+
+def gains(seed, board_spread=0.03):
+    """Logarithms by which the boards of :func:`synthetic_results.visits` differ."""
+    random = Random(seed)
+    found = [random.gauss(0, board_spread) for _ in range(NUM_BOARDS)]
+    return {f"SIM-invented-{i}": each - sum(found) / NUM_BOARDS for i, each in enumerate(found)}
+
+
+def changed(measured, factor):
+    """A measurement whose energies are ``factor`` times as high."""
+    windows = [replace(each, energy_j=factor * each.energy_j) for each in measured.windows]
+    return replace(measured, windows=tuple(windows))
+
+
+def test_what_boards_differ_by_is_found_within_its_intervals():
+    held = total = spread_held = 0
+    for seed in range(20):
+        found, planted = aspect(fleet(seed=seed), "energy"), gains(seed)
+        for each in found.boards:
+            held += each.ratio.low <= exp(planted[each.uuid]) <= each.ratio.high
+            total += 1
+        spread_held += found.spread.low <= 0.03 <= found.spread.high
+        assert found.spread.value == pytest.approx(stdev(planted.values()), rel=0.2)
+
+    assert total == 20 * NUM_BOARDS
+    assert 0.88 <= held / total <= 0.99
+    assert spread_held >= 17
+
+
+def test_boards_that_are_alike_have_no_spread_and_no_outlier():
+    found = [aspect(fleet(seed=seed, board_spread=0.0), "energy") for seed in range(20)]
+
+    assert sum(each.spread.low == 0.0 for each in found) >= 17
+    assert sum(any(board.is_outlier for board in each.boards) for each in found) <= 3
+    assert max(each.spread.value for each in found) < 0.003
+
+
+def test_a_board_that_is_unlike_the_others_is_named_and_no_other():
+    measured = sweep(CLOCKS_MHZ, repeats=3, num_boards=NUM_BOARDS, seed=4, board_spread=0.01)
+    planted = [changed(m, 1.15) if m.device.uuid.endswith("-5") else m for m in measured]
+
+    [found] = fleets_of(planted)
+
+    energy = aspect(found, "energy")
+    assert [each.uuid for each in energy.boards if each.is_outlier] == ["SIM-invented-5"]
+    assert not any(each.is_outlier for each in aspect(found, "time").boards)
+
+
+def test_a_board_whose_energy_rises_faster_with_the_clock_has_a_lower_best_clock():
+    measured = sweep(CLOCKS_MHZ, repeats=8, num_boards=4, seed=1, noise=0.002)
+    steep = [
+        changed(m, ((m.configuration.point.sm_clock_mhz or 2000) / 1500) ** 0.2)
+        if m.device.uuid.endswith("-2")
+        else m
+        for m in measured
+    ]
+    fine = range(800, 2001)
+    usual = min(fine, key=lambda f: power_w(f) * time_s(f) ** 2)
+    lower = min(fine, key=lambda f: power_w(f) * time_s(f) ** 2 * f**0.2)
+
+    [found] = fleets_of(steep)
+
+    best = aspect(found, "best clock")
+    ratios = {each.uuid: each.ratio for each in best.boards}
+    others = [ratio.value for uuid, ratio in ratios.items() if not uuid.endswith("-2")]
+    apart = log(ratios["SIM-invented-2"].value) - sum(map(log, others)) / len(others)
+    assert apart == pytest.approx(log(lower / usual), rel=0.15)
+    assert lower < best.mean < 1.02 * usual
+
+
+def test_boards_that_share_no_configuration_are_not_compared():
+    tied = [measurement(clock, index=i, repeat=r, minute=i + 4 * r) for clock in (900, 1200)
+            for i in range(3) for r in range(2)]  # fmt: skip
+    alone = [measurement(1500, index=7, minute=99.0)]
+
+    [found] = fleets_of([*tied, *alone])
+
+    assert {board.uuid for board in found.boards} == {f"SIM-invented-{i}" for i in range(3)}
+    assert (found.num_measurements, found.num_apart) == (12, 0)
+
+
+@pytest.mark.parametrize("num_boards", [1, 2])
+def test_what_cannot_be_compared_is_refused_with_what_to_do(num_boards):
+    once = [measurement(900, index=i, minute=i) for i in range(num_boards)]
+
+    with pytest.raises(MeasurementError, match="joulelab study dvfs --num-gpus 8"):
+        fleets_of(once)
+
+
+def test_a_folder_of_results_is_compared_drawn_and_told_as_json(tmp_path, capsys):
+    store = ResultStore(tmp_path / "study")
+    for each in sweep(CLOCKS_MHZ[::3], num_boards=4):
+        store.append(Record(measurement=each, trace=None))
+
+    assert main(["fleet", str(tmp_path), "--plot", str(tmp_path / "fleet.png")]) == 0
+    shown = capsys.readouterr().out
+    assert main(["fleet", str(tmp_path), "--json"]) == 0
+    [told] = json.loads(capsys.readouterr().out)
+
+    assert "Invented GPU, 4 boards" in shown
+    assert "boards differ by" in shown
+    assert {each["name"] for each in told["aspects"]} >= {"energy", "time", "idle power"}
+    assert (tmp_path / "fleet.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_plot_has_a_panel_for_each_aspect(tmp_path):
+    found = fleet(num_boards=3)
+
+    text = save_fleet_plot(found, tmp_path / "fleet.svg").read_text()
+
+    for each in found.aspects:
+        assert each.name in text
