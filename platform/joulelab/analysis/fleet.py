@@ -126,8 +126,8 @@ def _fleet(group: Sequence[Measurement]) -> Fleet | None:
     alike = [comparable(own, point_label, DEFAULT)[0] for own in programs.values()]
     valid = [m for own in alike for m in own]
     names = [_name(m) for m in valid]
-    uuids = [m.device.uuid for m in valid]
-    is_tied = tied(names, uuids, max(names, key=names.count)) if names else []
+    most = max(names, key=names.count, default="")
+    is_tied = tied(names, [m.device.uuid for m in valid], most)
     counted = [m for m, yes in zip(valid, is_tied, strict=True) if yes]
     aspects = [
         _compared("energy", "J", counted, lambda m: m.energy_per_unit_j, is_pooled=True),
@@ -135,14 +135,12 @@ def _fleet(group: Sequence[Measurement]) -> Fleet | None:
         _compared("idle power", "W", counted, lambda m: m.idle_power_w or 0.0, is_pooled=False),
         *(_best_clock(own, len(alike)) for own in alike),
     ]
-    known = tuple(each for each in aspects if each is not None)
-    boards = {m.device.uuid: m.device for m in counted}
-    hosts = {m.device.uuid: m.provenance.hostname for m in counted}
-    if not known:
+    if not (known := tuple(each for each in aspects if each is not None)):
         return None
+    one_of = {m.device.uuid: m for m in counted}
     return Fleet(
-        boards=tuple(boards.values()),
-        hosts=hosts,
+        boards=tuple(m.device for m in one_of.values()),
+        hosts={uuid: m.provenance.hostname for uuid, m in one_of.items()},
         aspects=known,
         num_measurements=len(counted),
         num_apart=len(valid) - len(counted),
@@ -237,8 +235,7 @@ def _best_clock(group: Sequence[Measurement], num_programs: int) -> Aspect | Non
         u=found.u / (2.0 * bend),
         dof=found.dof,
     )
-    first = own[0].configuration
-    name = " ".join(dict.fromkeys((first.workload, own[0].phase)))
+    name = " ".join(dict.fromkeys((own[0].configuration.workload, own[0].phase)))
     title = "best clock" if num_programs == 1 else f"best clock, {name}"
     return _aspect(title, "MHz", exp(best), shifts, own)
 
@@ -248,7 +245,6 @@ def _aspect(
 ) -> Aspect:
     seen = [m.device.uuid for m in group]
     margin = student_quantile((1 + LEVEL) / 2, effects.dof) * effects.u
-    outliers = _outliers(effects)
     boards = [
         BoardRatio(
             uuid=uuid,
@@ -257,7 +253,7 @@ def _aspect(
             is_outlier=is_outlier,
         )
         for uuid, at, half, is_outlier in zip(
-            effects.uuids, effects.theta, margin, outliers, strict=True
+            effects.uuids, effects.theta, margin, _outliers(effects), strict=True
         )
     ]
     return Aspect(name=name, unit=unit, mean=mean, boards=tuple(boards), spread=_spread(effects))
