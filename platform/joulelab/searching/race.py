@@ -119,11 +119,16 @@ class Race(Strategy):
         A slowdown is over it; whether a configuration keeps to its bound is open without it.
         """
         for each in self._ahead():
-            if self.evidence.lacks_reference(each):
-                usual = at_default(each)
-                if usual in self.evidence.problem.space and not self._tries(usual):
-                    return usual
+            usual = self._usual(each)
+            if usual is not None and not self._tries(usual):
+                return usual
         return None
+
+    def _usual(self, configuration: Configuration) -> Configuration | None:
+        """Return the driver's clock of its cell where its slowdown is open without that."""
+        usual = at_default(configuration)
+        is_open = self.evidence.lacks_reference(configuration)
+        return usual if is_open and usual in self.evidence.problem.space else None
 
     def _ahead(self) -> list[Configuration]:
         """Return what would cost less than the best so far if it kept to the constraints."""
@@ -192,7 +197,13 @@ class Race(Strategy):
         if now.open_regret <= self._tolerance:
             return None
         open_ = [each for each in now.members if self._may_repeat(each)]
-        return min(open_, key=self._tries, default=None)
+        for each in sorted(open_, key=self._tries):
+            usual = self._usual(each)
+            if usual is None:
+                return each
+            if not self._tries(usual):  # what its slowdown is over tells more than its repeat
+                return usual
+        return None
 
     def _is_ruled_out(self, configuration: Configuration) -> bool:
         """Whether a measured configuration is sure to break a constraint, repeated or not."""

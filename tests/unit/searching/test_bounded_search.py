@@ -6,10 +6,12 @@ from random import Random
 
 import numpy as np
 import pytest
+from scripted_strategy import Scripted
 from search_surfaces import CLOCKS_MHZ, Surface, searched
 
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.answer import answer
+from joulelab.searching.base import Outcome
 from joulelab.searching.constraints import Constraint
 from joulelab.searching.evidence import Kept, Problem
 from joulelab.searching.race import Race
@@ -259,6 +261,26 @@ def test_a_limit_that_holds_one_phase_of_a_request_holds_no_power_that_others_ex
     is_capped = strategy.forecast().is_capped
 
     assert not is_capped.any()
+
+
+def test_what_a_slowdown_is_over_is_measured_before_a_repeat_of_what_it_is_asked_of():
+    """A clock whose slowdown nobody knew was measured four times."""
+    axes = {"sm_clock_mhz": CLOCKS_MHZ[::3], "batch": (8, 32)}
+    space = SearchSpace("vit", axes, references=True)
+    race = Race(bounded(space, "slowdown", 0.05), Scripted([]))
+    surface, random = Measured(space, noise=0.02), Random(0)
+    usual, best, open_ = (
+        next(c for c in space if (c.point.sm_clock_mhz, dict(c.knobs)["batch"]) == which)
+        for which in ((None, 32), (1365, 32), (1365, 8))
+    )
+    told = [surface.outcome(each, random) for each in (usual, usual, best, best, best)]
+    dearest = max(each.figures.energy_j for each in told[-3:])
+    as_good = replace(told[-1].figures, energy_j=1.005 * dearest)
+    for each in (*told, Outcome(candidate=open_, figures=as_good)):
+        race.tell(each)
+    assert open_ in race.standing().members
+
+    assert race.ask() == at_default(open_)
 
 
 def test_a_slowdown_is_over_the_same_batch_at_the_drivers_clock():
