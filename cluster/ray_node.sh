@@ -37,7 +37,31 @@ my_address() {
 }
 
 # Another Ray that answers there would be taken for this job's, and refuse its token.
-taken() { (: <>"/dev/tcp/$1/$2") 2>/dev/null; }
+taken() { (: <>"/dev/tcp/$address/$1") 2>/dev/null || (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# Move on to ports of which none is taken; those at the offsets $@ from the first are needed.
+find_ports() {
+    local port
+    while port=$(first_taken "$@"); do
+        [ -z "$GIVEN_PORT" ] || refuse "$port"
+        set_ports "$(block_of_ports $(((RAY_PORT - 20000) / 20 + 1)))"
+    done
+}
+
+first_taken() {
+    local offset
+    for offset; do
+        ! taken $((RAY_PORT + offset)) || { echo $((RAY_PORT + offset)); return 0; }
+    done
+    return 1
+}
+
+refuse() {
+    local reason="Port $1 of $address is taken. Set RAY_PORT to the first of five free ports."
+    echo "$reason" >&2
+    publish "$RUN_DIR/failed" "$reason"
+    exit 1
+}
 
 # Write a file so that who waits for it never reads half of it.
 publish() {
@@ -79,28 +103,28 @@ run() {
 mapfile -t gpus < <(my_gpus)
 CUDA_VISIBLE_DEVICES=$(IFS=,; echo "${gpus[*]}")
 export CUDA_VISIBLE_DEVICES
+address=$(my_address)
+agent=$((3 + rank % 16)) # several nodes may be on one machine
+if [ "$rank" = 0 ]; then
+    umask 077
+    mkdir -p "$RUN_DIR"
+    [ -n "${SLURM_JOB_ID:-}" ] || rm -f "$RUN_DIR/failed" # of an earlier life
+    find_ports 0 1 2 "$agent"
+else
+    find_ports "$agent"
+fi
 options=(
     --num-cpus="${SLURM_CPUS_ON_NODE:-$(nproc)}"
     --num-gpus="${#gpus[@]}"
     --resources="$(as_resources "${gpus[@]}")"
-    --dashboard-agent-listen-port="$((AGENT_PORT + rank))"
+    --dashboard-agent-listen-port="$((RAY_PORT + agent))"
     --disable-usage-stats
     --block
 )
 
 if [ "$rank" = 0 ]; then
-    umask 077
-    mkdir -p "$RUN_DIR"
-    [ -n "${SLURM_JOB_ID:-}" ] || rm -f "$RUN_DIR/failed" # of an earlier life
     [ -s "$RAY_AUTH_TOKEN_PATH" ] \
         || publish "$RAY_AUTH_TOKEN_PATH" "$(python -c 'import secrets; print(secrets.token_hex(32))')"
-    address=$(my_address)
-    if taken "$address" "$RAY_PORT"; then
-        reason="Port $RAY_PORT of $address is taken. Set RAY_PORT to the first of five free ports."
-        echo "$reason" >&2
-        publish "$RUN_DIR/failed" "$reason"
-        exit 1
-    fi
     publish "$RUN_DIR/api" "http://127.0.0.1:$DASHBOARD_PORT"
     publish "$RUN_DIR/head" "$address:$RAY_PORT"
     run ray start --head --node-ip-address="$address" --port="$RAY_PORT" \

@@ -114,13 +114,10 @@ class SlurmLab:
 
     def processes(self):
         """Return the user's processes on the nodes, as ``node:name``."""
-        spaces = {os.readlink(f"/proc/{self._pid(node)}/ns/pid"): node for node in self.nodes}
+        spaces = {_pid_space(self._pid(node)): node for node in self.nodes}
         found = []
         for process in psutil.process_iter(["uids", "name", "pid"]):
-            try:
-                node = spaces.get(os.readlink(f"/proc/{process.pid}/ns/pid"))
-            except OSError:
-                continue
+            node = spaces.get(_pid_space(process.pid) or "gone")
             if node and process.info["uids"].real == self.uid:
                 found.append(f"{node}:{process.info['name']}")
         return found
@@ -130,8 +127,16 @@ class SlurmLab:
         os.kill(int((self.folder / "run" / f"{node}.launcher").read_text()), 9)
 
     def give_power(self, node):
-        """Start a node again."""
+        """Start a node again, and wait until SLURM may use it."""
         self._run([self.folder / "node_up.sh", node])
+        idle = f"sinfo -h -n {node} -t idle -o %n"
+        self.until(lambda: self.on("login", idle), f"{node} to be up")
+
+    def listen(self, node, port):
+        """Start a program that has ``port`` of a node; the caller ends it."""
+        code = f"import socket, time; s = socket.create_server(('', {port})); time.sleep(600)"
+        space = ["nsenter", f"--net=/proc/{self._pid(node)}/ns/net"]
+        return subprocess.Popen([*space, sys.executable, "-c", code])
 
     def _pid(self, node):
         return int((self.folder / "run" / f"{node}.pid").read_text())
@@ -143,3 +148,11 @@ class SlurmLab:
         )
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
+
+
+def _pid_space(pid):
+    """Return what processes of one node have in common; ``None`` if there is no such process."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return None

@@ -57,17 +57,18 @@ def assert_nothing_is_left(lab):
     assert lab.locked() == []
 
 
-def assert_complete(lab, study, job):
+def assert_complete(lab, study, job, *, repeats):
     """Every trial of the plan has one valid measurement, and the answer is the one that is known.
 
-    ``job`` is the one that has measured the last of it.
+    ``job`` is the one that has measured the last of it. Sentinels are as many as there were GPUs to
+    compare; none was measured twice.
     """
     said = lab.log(job)
     done, planned = re.findall(r"(\d+) of (\d+) trials done", said)[-1]
     measured = lab.store(study).read()
     valid = Counter(each.trial for each in measured if each.valid)
     assert done == planned, said
-    assert len(valid) == int(planned), said
+    assert len([name for name in valid if not name.startswith("sentinel")]) == 5 * repeats, said
     assert set(valid.values()) == {1}, said
     assert {each.trial for each in measured} == set(valid), said
     assert len(measured) == lab.num_lines(study), "a line is broken"
@@ -83,7 +84,135 @@ def test_a_job_measures_on_all_its_nodes_and_leaves_nothing(lab):
 
     assert_nothing_is_left(lab)
     assert ended == "COMPLETED", lab.log(job)
-    assert_complete(lab, f"job-{job}", job)
+    assert_complete(lab, f"job-{job}", job, repeats=2)
     measured = lab.store(f"job-{job}").read()
     assert {each.provenance.hostname for each in measured} == set(lab.nodes)
     assert all(each.valid for each in measured)
+
+
+def goes_on(lab, study, repeats):
+    """Submit a job that goes on with ``study``, and wait for its end; nothing is lost."""
+    before = [each.measurement_id for each in lab.store(study).read()]
+    job = lab.submit(sweep(repeats=repeats, study=study), *ON_ALL)
+
+    ended = lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED")
+
+    assert ended == "COMPLETED", lab.log(job)
+    assert [each.measurement_id for each in lab.store(study).read()][: len(before)] == before
+    return job
+
+
+def test_a_job_that_is_cancelled_leaves_nothing_and_another_goes_on(lab):
+    job = lab.submit(sweep(repeats=4), *ON_ALL)
+    lab.await_measurements(f"job-{job}", 5)
+
+    lab.user(f"scancel {job}")
+
+    lab.await_state(job, "CANCELLED")
+    assert_nothing_is_left(lab)
+    assert 5 <= lab.num_lines(f"job-{job}") < 20
+    assert_complete(lab, f"job-{job}", goes_on(lab, f"job-{job}", repeats=4), repeats=4)
+    assert_nothing_is_left(lab)
+
+
+def test_a_step_that_is_killed_leaves_no_clock_set_and_another_job_goes_on(lab):
+    """The whole cgroup at once, with its clock guard: what is left is for the epilog to restore."""
+    job = lab.submit(sweep(repeats=4), *ON_ALL)
+    lab.await_measurements(f"job-{job}", 5)
+    lab.until(lab.locked, "a clock to be set")
+
+    lab.user(f"scancel --signal=KILL {job}.0")
+
+    assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "FAILED"
+    assert_nothing_is_left(lab)
+    assert_complete(lab, f"job-{job}", goes_on(lab, f"job-{job}", repeats=4), repeats=4)
+    assert_nothing_is_left(lab)
+
+
+def test_a_node_that_loses_power_is_left_out_and_the_study_ends_on_the_others(lab):
+    """Its actor could not be placed anywhere, and each of its trials was given up."""
+    job = lab.submit(sweep(repeats=60), *ON_ALL)
+    lab.await_measurements(f"job-{job}", 5)
+
+    lab.cut_power("n3")
+
+    try:
+        assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "COMPLETED", lab.log(job)
+        assert_nothing_is_left(lab)
+        assert_complete(lab, f"job-{job}", job, repeats=60)
+    finally:
+        lab.give_power("n3")
+
+
+def test_a_job_whose_first_node_loses_power_is_queued_again_and_goes_on(lab):
+    job = lab.submit(sweep(repeats=60), *ON_ALL)
+    lab.await_measurements(f"job-{job}", 5)
+    before = {each.measurement_id for each in lab.store(f"job-{job}").read()}
+
+    lab.cut_power("n1")
+
+    try:
+        lab.await_state(job, "PENDING")
+    finally:
+        lab.give_power("n1")
+    assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "COMPLETED", lab.log(job)
+    assert_nothing_is_left(lab)
+    assert before <= {each.measurement_id for each in lab.store(f"job-{job}").read()}
+    assert_complete(lab, f"job-{job}", job, repeats=60)
+
+
+def test_a_job_whose_time_is_up_is_queued_again_and_goes_on_with_the_same_study(lab):
+    """Its time is cut to what it has run and a minute, less than the notice that it asks for."""
+    job = lab.submit(sweep(repeats=200), "--export ALL,LEAST_LIFE_S=20", "--time 20", *ON_ALL)
+    lab.await_measurements(f"job-{job}", 5)
+    minutes, _ = map(int, lab.job(job)["RunTime"].split(":")[1:])
+
+    lab.user(f"scontrol update JobId={job} TimeLimit={minutes + 2}")
+
+    lab.await_state(job, "PENDING")
+    assert_nothing_is_left(lab)
+    before = {each.measurement_id for each in lab.store(f"job-{job}").read()}
+    assert 5 <= len(before) < 1000
+    assert lab.store(f"job-{job}").read_answer() is not None, lab.log(job)
+    lab.on("login", f"scontrol update JobId={job} TimeLimit=20")
+    assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "COMPLETED", lab.log(job)
+    assert_nothing_is_left(lab)
+    assert lab.job(job)["Restarts"] == "1"
+    assert before <= {each.measurement_id for each in lab.store(f"job-{job}").read()}
+    assert_complete(lab, f"job-{job}", job, repeats=200)
+
+
+def test_a_job_whose_head_finds_its_port_taken_takes_others(lab):
+    job = lab.submit(sweep(repeats=2), "--hold", "--nodes 1", "--nodelist n1", "--gpus-per-node 2")
+    first = int(lab.user(f"SLURM_JOB_ID={job} . cluster/env.sh; echo $RAY_PORT"))
+    other = lab.listen("n1", first)
+
+    lab.user(f"scontrol release {job}")
+
+    ended = lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED")
+    other.kill()
+    other.wait()
+    assert_nothing_is_left(lab)
+    assert ended == "COMPLETED", lab.log(job)
+    assert_complete(lab, f"job-{job}", job, repeats=2)
+    head = (lab.home / f"joulelab/.run/{job}/head").read_text()
+    assert head.startswith("10.77.0.11:")
+    assert not head.endswith(f":{first}")
+
+
+def test_two_jobs_at_once_each_measure_on_nodes_of_their_own(lab):
+    large = lab.submit(sweep(repeats=20), "--nodes 2", "--gpus-per-node 2")
+    small = lab.submit(sweep(repeats=20, num_gpus=2), "--nodes 1", "--gpus-per-node 2")
+
+    lab.await_state(large, "RUNNING")
+    lab.await_state(small, "RUNNING")
+
+    ended = [lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") for job in (large, small)]
+    assert_nothing_is_left(lab)
+    assert ended == ["COMPLETED", "COMPLETED"], lab.log(large) + lab.log(small)
+    hosts = []
+    for job in (large, small):
+        assert_complete(lab, f"job-{job}", job, repeats=20)
+        hosts.append({each.provenance.hostname for each in lab.store(f"job-{job}").read()})
+    assert sorted(hosts[0] | hosts[1]) == lab.nodes
+    assert not hosts[0] & hosts[1]

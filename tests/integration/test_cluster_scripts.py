@@ -159,6 +159,44 @@ def test_a_port_that_another_program_has_is_refused_before_anyone_is_told_of_it(
     assert not Path(environment["RUN_DIR"], "head").exists()
 
 
+def test_every_job_has_ports_below_those_that_the_system_hands_out(environment):
+    """Those of jobs 1,000 apart were the same, and many were among the ephemeral ones."""
+    del environment["RAY_PORT"]
+    jobs = [1, 638, 999, 1000, 1001, 2001, 67_108_863]
+    said = shell(
+        f"for SLURM_JOB_ID in {' '.join(map(str, jobs))}; do "
+        "unset RAY_PORT GIVEN_PORT; . cluster/env.sh; echo $RAY_PORT; done",
+        environment,
+    )
+
+    ports = [int(line) for line in said.stdout.split()]
+    assert len(set(ports)) == len(jobs)
+    assert all(20000 <= port <= 32768 - 20 for port in ports)
+
+
+def test_a_head_whose_ports_are_taken_goes_on_to_free_ones(place, environment):
+    """Every port of the block counts: Ray dies of any that it is told and cannot have."""
+    del environment["RAY_PORT"]
+    environment["SLURM_JOB_ID"] = str(random.randrange(638))
+    first = int(shell(". cluster/env.sh; echo $RAY_PORT", environment).stdout)
+    (place / "bin").mkdir()
+    (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
+    (place / "bin/ray").write_text('#!/bin/bash\nprintf "%s\\n" "$@"')
+    (place / "bin/ray").chmod(0o755)
+
+    with socket.create_server(("127.0.0.1", first + 1)):
+        started = shell("cluster/ray_node.sh", environment | {"VENV": str(place)})
+
+    assert started.returncode == 0, started.stderr
+    options = dict(word.split("=") for word in started.stdout.split() if word.count("=") == 1)
+    port = int(options["--port"])
+    assert (port - first) % 20 == 0
+    assert port != first
+    assert options["--dashboard-port"] == str(port + 1)
+    assert Path(environment["RUN_DIR"], "head").read_text().endswith(f":{port}")
+    assert Path(environment["RUN_DIR"], "api").read_text().endswith(f":{port + 1}")
+
+
 def wait_for_measurements(results, count=6, limit_s=120):
     """Wait until more was measured than the sentinels, so that clocks were set by then."""
     deadline_s = time.monotonic() + limit_s
@@ -231,10 +269,12 @@ def make_job(place, environment, program):
     (place / "bin").mkdir()
     (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
     ready = f'[ "$1" = -m ] || exec {sys.executable} "$@"\n'
-    nodes = "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
+    nodes = '[[ $* != *joulelab* ]] || exec echo "$@" >$RUN_DIR/restored\n'
+    nodes += "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
+    no_time = '[ "$2" != tail ] || exit 124\nshift\nexec "$@"\n'
     for name, does in (
         ("python", ready), ("srun", nodes), ("scancel", SCANCEL), ("scontrol", SCONTROL),
-        ("timeout", "exit 124\n"),
+        ("timeout", no_time),
     ):  # fmt: skip
         (place / "bin" / name).write_text(f"#!/bin/bash\n{does}")
         (place / "bin" / name).chmod(0o755)
@@ -315,6 +355,27 @@ def test_a_slurm_job_that_was_too_short_to_measure_is_not_queued_again(place, en
     assert job.returncode == 143
     assert "give it more (--time)" in error.decode()
     assert not (place / "run" / "requeued").exists()
+
+
+def test_a_job_whose_nodes_are_killed_ends_at_once_and_restores_their_clocks(place, environment):
+    """It waited half a minute for a Ray that was gone, and clocks stayed set until the epilog."""
+    job = make_job(place, environment, "import time; print(1, flush=True); time.sleep(60)")
+
+    os.kill(int((place / "run" / "leaders").read_text()), signal.SIGKILL)
+    _, error = job.communicate(timeout=20)
+
+    assert job.returncode == 1
+    assert "All nodes have ended" in error.decode()
+    assert "guard --restore" in (place / "run" / "restored").read_text()
+
+
+def test_a_job_that_ends_as_it_should_leaves_restoring_to_its_nodes(place, environment):
+    job = make_job(place, environment, "print(1)")
+
+    job.communicate(timeout=20)
+
+    assert job.returncode == 0
+    assert not (place / "run" / "restored").exists()
 
 
 @pytest.mark.slow
