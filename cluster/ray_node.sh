@@ -85,6 +85,22 @@ stop_ray() {
     timeout 15 tail --pid="$ray" -f /dev/null || kill -KILL "$ray" 2>/dev/null || true
 }
 
+# With --no-kill a job outlives the node of its script, and holds the others until its time is up. Their
+# Ray ends for want of a head; once SLURM has found out, too, the first of them queues the job again.
+queue_orphan() {
+    local nodes
+    while [ -z "$stopped" ]; do
+        mapfile -t nodes < <(scontrol show hostnames "$(squeue -h -j "$SLURM_JOB_ID" -o %N)")
+        if [ "${#nodes[@]}" -gt 0 ] && [[ " ${nodes[*]} " != *" $SCRIPT_HOST "* ]]; then
+            [ "${nodes[0]}" = "$SLURMD_NODENAME" ] || return
+            scontrol requeue "$SLURM_JOB_ID" || scancel "$SLURM_JOB_ID" # refused after --no-requeue
+            return
+        fi
+        sleep 10 &
+        wait $! || kill $! # a signal ends a wait early
+    done
+}
+
 run() {
     local status=0
     stopped=
@@ -97,6 +113,10 @@ run() {
     done
     [ -n "$stopped" ] || publish "$RUN_DIR/failed" "Ray on $(hostname) ended with $status."
     restore_clocks
+    case "${SCRIPT_HOST:-}" in
+        "" | "${SLURMD_NODENAME:-}") ;;
+        *) queue_orphan || true ;;
+    esac
     exit "$status"
 }
 

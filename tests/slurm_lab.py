@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -121,6 +122,18 @@ class SlurmLab:
             if node and process.info["uids"].real == self.uid:
                 found.append(f"{node}:{process.info['name']}")
         return found
+
+    @contextmanager
+    def without_epilog(self):
+        """Be a site whose administrator has not installed the epilog."""
+        (self.folder / "no-epilog").touch()
+        yield
+        (self.folder / "no-epilog").unlink()
+
+    def kill_user(self):
+        """End all processes of the user on all nodes at once, as at a shortage of memory."""
+        for node in self.nodes:
+            self.on(node, f"pkill -KILL -u {self.uid} || true")
 
     def cut_power(self, node):
         """End a node at once, and what its memory held: its /tmp and the clocks it had set."""

@@ -57,13 +57,12 @@ def assert_nothing_is_left(lab):
     assert lab.locked() == []
 
 
-def assert_complete(lab, study, job, *, repeats):
+def assert_complete(lab, study, said, *, repeats):
     """Every trial of the plan has one valid measurement, and the answer is the one that is known.
 
-    ``job`` is the one that has measured the last of it. Sentinels are as many as there were GPUs to
-    compare; none was measured twice.
+    ``said`` is what the job printed that has measured the last of it. Sentinels are as many as
+    there were GPUs to compare; none was measured twice.
     """
-    said = lab.log(job)
     done, planned = re.findall(r"(\d+) of (\d+) trials done", said)[-1]
     measured = lab.store(study).read()
     valid = Counter(each.trial for each in measured if each.valid)
@@ -84,14 +83,14 @@ def test_a_job_measures_on_all_its_nodes_and_leaves_nothing(lab):
 
     assert_nothing_is_left(lab)
     assert ended == "COMPLETED", lab.log(job)
-    assert_complete(lab, f"job-{job}", job, repeats=2)
+    assert_complete(lab, f"job-{job}", lab.log(job), repeats=2)
     measured = lab.store(f"job-{job}").read()
     assert {each.provenance.hostname for each in measured} == set(lab.nodes)
     assert all(each.valid for each in measured)
 
 
 def goes_on(lab, study, repeats):
-    """Submit a job that goes on with ``study``, and wait for its end; nothing is lost."""
+    """Submit a job that goes on with ``study``, and return what it says; nothing is lost."""
     before = [each.measurement_id for each in lab.store(study).read()]
     job = lab.submit(sweep(repeats=repeats, study=study), *ON_ALL)
 
@@ -99,7 +98,7 @@ def goes_on(lab, study, repeats):
 
     assert ended == "COMPLETED", lab.log(job)
     assert [each.measurement_id for each in lab.store(study).read()][: len(before)] == before
-    return job
+    return lab.log(job)
 
 
 def test_a_job_that_is_cancelled_leaves_nothing_and_another_goes_on(lab):
@@ -116,16 +115,44 @@ def test_a_job_that_is_cancelled_leaves_nothing_and_another_goes_on(lab):
 
 
 def test_a_step_that_is_killed_leaves_no_clock_set_and_another_job_goes_on(lab):
-    """The whole cgroup at once, with its clock guard: what is left is for the epilog to restore."""
-    job = lab.submit(sweep(repeats=4), *ON_ALL)
+    """The whole cgroup at once, with its clock guard; a step of its own restores, no epilog."""
+    job = lab.submit(sweep(repeats=40), *ON_ALL)
     lab.await_measurements(f"job-{job}", 5)
     lab.until(lab.locked, "a clock to be set")
 
-    lab.user(f"scancel --signal=KILL {job}.0")
-
-    assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "FAILED"
+    with lab.without_epilog():
+        lab.user(f"scancel --signal=KILL {job}.0")
+        assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "FAILED"
+        assert_nothing_is_left(lab)
+    assert_complete(lab, f"job-{job}", goes_on(lab, f"job-{job}", repeats=40), repeats=40)
     assert_nothing_is_left(lab)
-    assert_complete(lab, f"job-{job}", goes_on(lab, f"job-{job}", repeats=4), repeats=4)
+
+
+def test_a_job_that_is_killed_whole_has_its_clocks_restored_by_the_epilog(lab):
+    job = lab.submit(sweep(repeats=40), *ON_ALL)
+    lab.await_measurements(f"job-{job}", 5)
+    lab.until(lab.locked, "a clock to be set")
+
+    lab.kill_user()
+
+    lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED")
+    assert_nothing_is_left(lab)
+    assert_complete(lab, f"job-{job}", goes_on(lab, f"job-{job}", repeats=40), repeats=40)
+    assert_nothing_is_left(lab)
+
+
+def test_clocks_that_nobody_could_restore_are_restored_before_the_next_study_measures(lab):
+    """It took the lock for its own default clock."""
+    job = lab.submit(sweep(repeats=40), *ON_ALL)
+    lab.await_measurements(f"job-{job}", 5)
+    lab.until(lab.locked, "a clock to be set")
+    with lab.without_epilog():
+        lab.kill_user()
+        lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED")
+    assert lab.locked() != []
+
+    assert_complete(lab, f"job-{job}", goes_on(lab, f"job-{job}", repeats=40), repeats=40)
+
     assert_nothing_is_left(lab)
 
 
@@ -139,7 +166,7 @@ def test_a_node_that_loses_power_is_left_out_and_the_study_ends_on_the_others(la
     try:
         assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "COMPLETED", lab.log(job)
         assert_nothing_is_left(lab)
-        assert_complete(lab, f"job-{job}", job, repeats=60)
+        assert_complete(lab, f"job-{job}", lab.log(job), repeats=60)
     finally:
         lab.give_power("n3")
 
@@ -158,7 +185,7 @@ def test_a_job_whose_first_node_loses_power_is_queued_again_and_goes_on(lab):
     assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "COMPLETED", lab.log(job)
     assert_nothing_is_left(lab)
     assert before <= {each.measurement_id for each in lab.store(f"job-{job}").read()}
-    assert_complete(lab, f"job-{job}", job, repeats=60)
+    assert_complete(lab, f"job-{job}", lab.log(job), repeats=60)
 
 
 def test_a_job_whose_time_is_up_is_queued_again_and_goes_on_with_the_same_study(lab):
@@ -179,7 +206,7 @@ def test_a_job_whose_time_is_up_is_queued_again_and_goes_on_with_the_same_study(
     assert_nothing_is_left(lab)
     assert lab.job(job)["Restarts"] == "1"
     assert before <= {each.measurement_id for each in lab.store(f"job-{job}").read()}
-    assert_complete(lab, f"job-{job}", job, repeats=200)
+    assert_complete(lab, f"job-{job}", lab.log(job), repeats=200)
 
 
 def test_a_job_whose_head_finds_its_port_taken_takes_others(lab):
@@ -194,7 +221,7 @@ def test_a_job_whose_head_finds_its_port_taken_takes_others(lab):
     other.wait()
     assert_nothing_is_left(lab)
     assert ended == "COMPLETED", lab.log(job)
-    assert_complete(lab, f"job-{job}", job, repeats=2)
+    assert_complete(lab, f"job-{job}", lab.log(job), repeats=2)
     head = (lab.home / f"joulelab/.run/{job}/head").read_text()
     assert head.startswith("10.77.0.11:")
     assert not head.endswith(f":{first}")
@@ -212,7 +239,19 @@ def test_two_jobs_at_once_each_measure_on_nodes_of_their_own(lab):
     assert ended == ["COMPLETED", "COMPLETED"], lab.log(large) + lab.log(small)
     hosts = []
     for job in (large, small):
-        assert_complete(lab, f"job-{job}", job, repeats=20)
+        assert_complete(lab, f"job-{job}", lab.log(job), repeats=20)
         hosts.append({each.provenance.hostname for each in lab.store(f"job-{job}").read()})
     assert sorted(hosts[0] | hosts[1]) == lab.nodes
     assert not hosts[0] & hosts[1]
+
+
+def test_an_allocation_is_worked_in_from_the_login_node(lab):
+    """The login node is no part of the cluster, whose interface answered on the head alone."""
+    nodes = "srun --output .run/by-hand.log cluster/ray_node.sh &"
+    run = f"cluster/ray_run.sh {sweep(repeats=2, num_gpus=2, study='by-hand')}"
+    stop = 'scancel --signal=TERM "$SLURM_JOB_ID.0"; wait'
+
+    said = lab.user(f"salloc --nodes 2 --gpus-per-node 2 bash -c '{nodes} {run}; {stop}' 2>&1")
+
+    assert_nothing_is_left(lab)
+    assert_complete(lab, "by-hand", said, repeats=2)

@@ -29,8 +29,7 @@ UNTRACKED = ["--tracking-uri", "none"]
 LONG_SWEEP = [*(word.replace("1", "500") for word in SWEEP), *UNTRACKED]
 
 # SLURM's commands as far as ray.sbatch needs them: a step of one leader per node, on this machine.
-SRUN = """#!/bin/bash
-for script; do :; done
+SRUN = """for script; do :; done
 for ((rank = 0; rank < SLURM_JOB_NUM_NODES; rank++)); do
     SLURM_PROCID=$rank "$script" >"$RUN_DIR/node-$rank.log" 2>&1 &
     echo $! >>"$RUN_DIR/leaders"
@@ -38,12 +37,8 @@ done
 [[ $* != *--kill-on-bad-exit=1* ]] || wait -n || kill -KILL $(cat "$RUN_DIR/leaders")
 wait
 """
-SCANCEL = """#!/bin/bash
-kill -TERM $(cat "$RUN_DIR/leaders")
-"""
-SCONTROL = """#!/bin/bash
-echo "$@" >"$RUN_DIR/requeued"
-"""
+SCANCEL = 'kill -TERM $(cat "$RUN_DIR/leaders")'
+SCONTROL = 'echo "$@" >"$RUN_DIR/requeued"'
 
 
 @contextmanager
@@ -179,10 +174,7 @@ def test_a_head_whose_ports_are_taken_goes_on_to_free_ones(place, environment):
     del environment["RAY_PORT"]
     environment["SLURM_JOB_ID"] = str(random.randrange(638))
     first = int(shell(". cluster/env.sh; echo $RAY_PORT", environment).stdout)
-    (place / "bin").mkdir()
-    (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
-    (place / "bin/ray").write_text('#!/bin/bash\nprintf "%s\\n" "$@"')
-    (place / "bin/ray").chmod(0o755)
+    install(place, ray='printf "%s\\n" "$@"', joulelab="exit")
 
     with socket.create_server(("127.0.0.1", first + 1)):
         started = shell("cluster/ray_node.sh", environment | {"VENV": str(place)})
@@ -195,6 +187,38 @@ def test_a_head_whose_ports_are_taken_goes_on_to_free_ones(place, environment):
     assert options["--dashboard-port"] == str(port + 1)
     assert Path(environment["RUN_DIR"], "head").read_text().endswith(f":{port}")
     assert Path(environment["RUN_DIR"], "api").read_text().endswith(f":{port + 1}")
+
+
+@pytest.mark.parametrize(("node", "requeued"), [("n2", True), ("n3", False)])
+def test_the_first_node_left_of_a_job_whose_script_is_gone_queues_it_again(
+    place, environment, node, requeued
+):
+    """It held its nodes, with nothing on them, until its time was up."""
+    install(
+        place,
+        ray="[ $1 = health-check ]",
+        joulelab="exit",
+        squeue='echo "n[2-3]"',
+        scontrol=f'[ $1 = requeue ] && echo "$2" >{place}/requeued || printf "n2\\nn3\\n"',
+    )
+    (place / "run").mkdir()
+    (place / "run/head").write_text("10.77.0.11:20000")
+    (place / "run/api").touch()
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "1", "SCRIPT_HOST": "n1", "SLURMD_NODENAME": node}
+
+    ended = shell("cluster/ray_node.sh", environment | slurm | {"VENV": str(place)})
+
+    assert "ended with 1" in (place / "run/failed").read_text(), ended.stderr
+    assert (place / "requeued").exists() is requeued
+
+
+def install(place, **commands):
+    """Put commands before all others for who activates ``place``."""
+    (place / "bin").mkdir()
+    (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
+    for name, does in commands.items():
+        (place / "bin" / name).write_text(f"#!/bin/bash\n{does}\n")
+        (place / "bin" / name).chmod(0o755)
 
 
 def wait_for_measurements(results, count=6, limit_s=120):
@@ -266,18 +290,12 @@ def test_a_job_that_is_stopped_concludes_from_what_it_has(head):
 
 def make_job(place, environment, program):
     """Start a job on one node without Ray, whose experiment is ``program``, and wait for it."""
-    (place / "bin").mkdir()
-    (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
     ready = f'[ "$1" = -m ] || exec {sys.executable} "$@"\n'
     nodes = '[[ $* != *joulelab* ]] || exec echo "$@" >$RUN_DIR/restored\n'
     nodes += "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
     no_time = '[ "$2" != tail ] || exit 124\nshift\nexec "$@"\n'
-    for name, does in (
-        ("python", ready), ("srun", nodes), ("scancel", SCANCEL), ("scontrol", SCONTROL),
-        ("timeout", no_time),
-    ):  # fmt: skip
-        (place / "bin" / name).write_text(f"#!/bin/bash\n{does}")
-        (place / "bin" / name).chmod(0o755)
+    commands = {"python": ready, "srun": nodes, "timeout": no_time}
+    install(place, scancel=SCANCEL, scontrol=SCONTROL, **commands)
     job = subprocess.Popen(
         ["bash", "cluster/ray.sbatch", "-c", program],
         cwd=ROOT,
@@ -294,13 +312,9 @@ def make_job(place, environment, program):
 @pytest.fixture
 def allocation(place, environment):
     """What a shell holds in an allocation of two nodes."""
-    commands = place / "bin"
-    commands.mkdir()
-    for name, text in (("srun", SRUN), ("scancel", SCANCEL), ("scontrol", SCONTROL)):
-        (commands / name).write_text(text)
-        (commands / name).chmod(0o755)
+    install(place, srun=SRUN, scancel=SCANCEL, scontrol=SCONTROL)
     return environment | {
-        "PATH": f"{commands}:{environment['PATH']}",
+        "PATH": f"{place / 'bin'}:{environment['PATH']}",
         "SLURM_JOB_ID": "7",
         "SLURM_JOB_NUM_NODES": "2",
         "SLURM_SUBMIT_DIR": str(ROOT),

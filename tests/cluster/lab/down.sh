@@ -1,5 +1,5 @@
 #!/bin/bash
-# down.sh DIR: end every process of the lab in DIR, and remove its cgroups and DIR. Safe to call again.
+# down.sh DIR: end all processes of the lab in DIR, remove its cgroups and DIR. Safe to call again.
 lab=$(realpath -m "$1")
 [ -e "$lab/settings" ] || exit 0
 # Networks and mounts end with the processes that are in them.

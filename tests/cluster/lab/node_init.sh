@@ -42,7 +42,8 @@ if [ "$name" = login ]; then
     ip addr add 10.77.0.1/24 dev br0
     ip link set br0 up
     munged --force --key-file="$LAB/etc/munge.key" --socket="$LAB/run/munge.sock" \
-        --pid-file="$LAB/run/munged.pid" --log-file="$LAB/log/munged.log" --seed-file="$LAB/run/munge.seed"
+        --pid-file="$LAB/run/munged.pid" --seed-file="$LAB/run/munge.seed" \
+        --log-file="$LAB/log/munged.log"
     slurmctld -c -f "$SLURM_CONF"
 else
     until ip -brief address show dev eth0 2>/dev/null | grep -q "UP.*10\.77\."; do sleep 0.05; done

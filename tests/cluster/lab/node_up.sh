@@ -1,5 +1,5 @@
 #!/bin/bash
-# node_up.sh NAME: start a node, or start it again. "login" is the one with slurmctld and the network's bridge.
+# node_up.sh NAME: start a node, or start it again. "login" has slurmctld and the network's bridge.
 # SIGKILL to the process in run/NAME.launcher is a power cut.
 set -euo pipefail
 . "$(dirname "$(realpath "$0")")/settings"
@@ -7,12 +7,15 @@ name=$1
 # Without the cpu controller, in which each node would count as one process against all others.
 groups=()
 for controller in cpuacct cpuset memory devices freezer; do
-    group=/sys/fs/cgroup/$controller/$(basename "$LAB")/$name
-    mkdir -p "$group"
-    groups+=("$group")
-done
-for folder in "$(dirname "/sys/fs/cgroup/cpuset/$(basename "$LAB")/$name")" "/sys/fs/cgroup/cpuset/$(basename "$LAB")/$name"; do
-    for what in cpus mems; do cat /sys/fs/cgroup/cpuset/cpuset.$what >"$folder/cpuset.$what"; done
+    for group in "$(basename "$LAB")" "$(basename "$LAB")/$name"; do
+        folder=/sys/fs/cgroup/$controller/$group
+        mkdir -p "$folder"
+        [ "$controller" = cpuset ] || continue
+        for what in cpus mems; do # a new one has none, and admits nobody
+            cat "/sys/fs/cgroup/cpuset/cpuset.$what" >"$folder/cpuset.$what"
+        done
+    done
+    groups+=("$folder")
 done
 setsid bash -c '
     name=$1 init=$2
@@ -30,13 +33,13 @@ echo "$pid" >"$LAB/run/$name.pid"
 [ "$name" != login ] || exit 0
 
 router=$(cat "$LAB/run/login.pid") number=${name#n}
-ip() { nsenter --net="/proc/$router/ns/net" ip "$@"; }
+ip_at() { nsenter --net="/proc/$1/ns/net" ip "${@:2}"; }
 for _ in $(seq 100); do
-    nsenter --net="/proc/$router/ns/net" ip link show br0 >/dev/null 2>&1 && break
+    ip_at "$router" link show br0 >/dev/null 2>&1 && break
     sleep 0.05
 done
-ip link del "v$number" 2>/dev/null || : # of the node's earlier life
-ip link add "v$number" type veth peer name eth0 netns "$pid"
-ip link set "v$number" master br0 up
-nsenter --net="/proc/$pid/ns/net" ip addr add "10.77.0.$((10 + number))/24" dev eth0
-nsenter --net="/proc/$pid/ns/net" ip link set eth0 up
+ip_at "$router" link del "v$number" 2>/dev/null || : # of the node's earlier life
+ip_at "$router" link add "v$number" type veth peer name eth0 netns "$pid"
+ip_at "$router" link set "v$number" master br0 up
+ip_at "$pid" addr add "10.77.0.$((10 + number))/24" dev eth0
+ip_at "$pid" link set eth0 up

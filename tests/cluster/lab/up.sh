@@ -1,11 +1,11 @@
 #!/bin/bash
 # up.sh DIR [NODES]: a SLURM of its own on this machine. Root; DIR is a new folder with a short path.
 #
-# Each node has a network, host name, processes, /tmp, /run, /dev/shm and cgroups of its own, so that it
-# can be cut off and lose power. DIR is the file system that they share; the code is copied there, to
-# be measured and written to by a user who is not root. Everything ends with down.sh.
+# Each node has a network, host name, processes, /tmp, /run, /dev/shm and cgroups of its own, so that
+# it can lose power. DIR is the file system that they share, with a copy of the code for a user who is
+# not root. `down.sh DIR` ends everything.
 #
-# VENV is the environment with joulelab; PYTHON_HOME holds its interpreter. They may lie under /root.
+# VENV is the environment with joulelab, PYTHON_HOME has its interpreter; both may lie under /root.
 set -euo pipefail
 lab=$(realpath -m "$1") nodes=${2:-3} here=$(dirname "$(realpath "$0")")
 repo=$(realpath "$here/../../..")
@@ -33,7 +33,8 @@ chown -R "$LAB_UID:$LAB_UID" "$home"
     for i in $(seq "$nodes"); do echo "10.77.0.$((10 + i)) n$i"; done
 } >"$lab/etc/hosts"
 for i in 0 1; do mknod -m 666 "$lab/dev/nvidia$i" c 1 3; done # null devices stand in for GPUs
-sed -e "s|@LAB@|$lab|g" -e "s|@N@|$nodes|g" -e "s|@LAST@|$((10 + nodes))|g" "$here/slurm.conf" >"$lab/etc/slurm.conf"
+sed -e "s|@LAB@|$lab|g" -e "s|@N@|$nodes|g" -e "s|@LAST@|$((10 + nodes))|g" \
+    "$here/slurm.conf" >"$lab/etc/slurm.conf"
 echo "NodeName=n[1-$nodes] Name=gpu Type=h200 File=$lab/dev/nvidia[0-1]" >"$lab/etc/gres.conf"
 cp "$here/cgroup.conf" "$lab/etc"
 (umask 077; head -c 128 /dev/urandom >"$lab/etc/munge.key")
