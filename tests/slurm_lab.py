@@ -109,9 +109,10 @@ class SlurmLab:
         """Return the GPUs on which a setting is in force, as ``node:uuid``."""
         return [f"{n}:{uuid}" for n in self.nodes for uuid in self.driver(n).locked_uuids()]
 
-    def driver(self, node):
-        """Return the state of a node's simulated driver."""
-        return DriverStore(Path(f"/proc/{self._pid(node)}/root/tmp/joulelab-{self.uid}/driver"))
+    def driver(self, node, store=None):
+        """Return the state of a node's simulated driver, the user's own or that of ``store``."""
+        where = store or f"/tmp/joulelab-{self.uid}/driver"
+        return DriverStore(Path(f"/proc/{self._pid(node)}/root{where}"))
 
     def processes(self):
         """Return the user's processes on the nodes, as ``node:name``."""
@@ -135,6 +136,15 @@ class SlurmLab:
         for node in self.nodes:
             self.on(node, f"pkill -KILL -u {self.uid} || true")
 
+    @contextmanager
+    def cut_off(self, node):
+        """Take a node's network away for a while; it goes on without."""
+        link = f"ip link set v{node.removeprefix('n')}"
+        self.on("login", f"{link} down")
+        yield
+        self.on("login", f"{link} up")
+        self.await_idle(node)
+
     def cut_power(self, node):
         """End a node at once, and what its memory held: its /tmp and the clocks it had set."""
         os.kill(int((self.folder / "run" / f"{node}.launcher").read_text()), 9)
@@ -142,6 +152,9 @@ class SlurmLab:
     def give_power(self, node):
         """Start a node again, and wait until SLURM may use it."""
         self._run([self.folder / "node_up.sh", node])
+        self.await_idle(node)
+
+    def await_idle(self, node):
         idle = f"sinfo -h -n {node} -t idle -o %n"
         self.until(lambda: self.on("login", idle), f"{node} to be up")
 

@@ -156,6 +156,30 @@ def test_clocks_that_nobody_could_restore_are_restored_before_the_next_study_mea
     assert_nothing_is_left(lab)
 
 
+def test_a_node_whose_ray_dies_is_left_out_and_the_study_ends_on_the_others(lab):
+    """It ended all nodes, and those that were well kept the clocks that they had."""
+    job = lab.submit(sweep(repeats=60), *ON_ALL)
+    lab.await_measurements(f"job-{job}", 5)
+
+    lab.on("n3", "pkill -KILL -x raylet")
+
+    assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "COMPLETED", lab.log(job)
+    assert_nothing_is_left(lab)
+    assert_complete(lab, f"job-{job}", lab.log(job), repeats=60)
+
+
+def test_a_node_that_is_cut_off_is_left_out_and_the_study_ends_on_the_others(lab):
+    job = lab.submit(sweep(repeats=60), *ON_ALL)
+    lab.await_measurements(f"job-{job}", 5)
+
+    with lab.cut_off("n3"):
+        ended = lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED")
+
+    assert ended == "COMPLETED", lab.log(job)
+    assert_nothing_is_left(lab)
+    assert_complete(lab, f"job-{job}", lab.log(job), repeats=60)
+
+
 def test_a_node_that_loses_power_is_left_out_and_the_study_ends_on_the_others(lab):
     """Its actor could not be placed anywhere, and each of its trials was given up."""
     job = lab.submit(sweep(repeats=60), *ON_ALL)
@@ -243,6 +267,26 @@ def test_two_jobs_at_once_each_measure_on_nodes_of_their_own(lab):
         hosts.append({each.provenance.hostname for each in lab.store(f"job-{job}").read()})
     assert sorted(hosts[0] | hosts[1]) == lab.nodes
     assert not hosts[0] & hosts[1]
+
+
+def test_two_jobs_on_one_node_share_a_guard_and_the_second_goes_on_when_the_first_ends(lab):
+    options = "--exclusive=user --nodes 1 --nodelist n1 --gpus-per-node 1 --cpus-per-task 1"
+    stores = "/tmp/first-gpu", "/tmp/second-gpu"
+    first, second = (
+        lab.submit(f"{sweep(repeats=repeats, num_gpus=1)} --store {store}", options)
+        for repeats, store in zip((10, 100), stores, strict=True)
+    )
+    lab.await_state(first, "COMPLETED", "FAILED", "CANCELLED")
+    num_before = lab.num_lines(f"job-{second}")
+
+    ended = [lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") for job in (first, second)]
+
+    assert_nothing_is_left(lab)
+    assert [lab.driver("n1", store).locked_uuids() for store in stores] == [(), ()]
+    assert ended == ["COMPLETED", "COMPLETED"], lab.log(first) + lab.log(second)
+    assert_complete(lab, f"job-{first}", lab.log(first), repeats=10)
+    assert_complete(lab, f"job-{second}", lab.log(second), repeats=100)
+    assert num_before < lab.num_lines(f"job-{second}"), "they did not run at the same time"
 
 
 def test_an_allocation_is_worked_in_from_the_login_node(lab):
