@@ -6,6 +6,11 @@
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 JOB=${SLURM_JOB_ID:-local-$UID}
 export REPO JOB
+# A job has the variables of the shell that submitted it, which may be those of another cluster.
+if [ "${ENV_OF:-$JOB}" != "$JOB" ]; then
+    unset RUN_DIR RAY_TMPDIR RAY_PORT GIVEN_PORT RAY_ADDRESS RAY_API_SERVER_ADDRESS
+fi
+export ENV_OF=$JOB
 
 # On the shared file system: where the cluster is, and the token that lets one use it.
 export RUN_DIR=${RUN_DIR:-$REPO/.run/$JOB}
@@ -13,7 +18,7 @@ export RUN_DIR=${RUN_DIR:-$REPO/.run/$JOB}
 export RAY_TMPDIR=${RAY_TMPDIR:-/tmp/ray-$JOB}
 
 # Ports by job, so that two jobs can share a node, in blocks below those that the system hands out
-# (32768 and up). ray_node.sh goes on to the next block if they are taken, unless RAY_PORT was set.
+# (32768 and up). If they are taken, ray_node.sh of a job goes on to the next, unless RAY_PORT was set.
 export GIVEN_PORT=${GIVEN_PORT-${RAY_PORT:-}}
 set_ports() {
     export RAY_PORT=$1 DASHBOARD_PORT=$(($1 + 1)) CLIENT_PORT=$(($1 + 2))

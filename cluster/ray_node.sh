@@ -39,11 +39,12 @@ my_address() {
 # Another Ray that answers there would be taken for this job's, and refuse its token.
 taken() { (: <>"/dev/tcp/$address/$1") 2>/dev/null || (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# Move on to ports of which none is taken; those at the offsets $@ from the first are needed.
+# Move on to ports of which none is taken; those at the offsets $@ from the first are needed. Outside
+# of SLURM, what has them may be this very cluster, started before.
 find_ports() {
     local port
     while port=$(first_taken "$@"); do
-        [ -z "$GIVEN_PORT" ] || refuse "$port"
+        [ -z "$GIVEN_PORT" ] && [ -n "${SLURM_JOB_ID:-}" ] || refuse "$port"
         set_ports "$(block_of_ports $(((RAY_PORT - 20000) / 20 + 1)))"
     done
 }

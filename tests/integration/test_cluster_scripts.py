@@ -154,6 +154,18 @@ def test_a_port_that_another_program_has_is_refused_before_anyone_is_told_of_it(
     assert not Path(environment["RUN_DIR"], "head").exists()
 
 
+def test_a_second_start_of_a_cluster_of_this_machine_leaves_the_first_its_place(environment):
+    port = int(environment.pop("RAY_PORT"))
+    own = {"RAY_PORT": str(port), "GIVEN_PORT": ""}  # as if it followed from the machine
+
+    with socket.create_server(("", port)):
+        started = shell("cluster/ray_node.sh", environment | own)
+
+    assert started.returncode == 1
+    assert f"Port {port} of " in started.stderr
+    assert not Path(environment["RUN_DIR"], "head").exists()
+
+
 def test_every_job_has_ports_below_those_that_the_system_hands_out(environment):
     """Those of jobs 1,000 apart were the same, and many were among the ephemeral ones."""
     del environment["RAY_PORT"]
@@ -167,6 +179,22 @@ def test_every_job_has_ports_below_those_that_the_system_hands_out(environment):
     ports = [int(line) for line in said.stdout.split()]
     assert len(set(ports)) == len(jobs)
     assert all(20000 <= port <= 32768 - 20 for port in ports)
+
+
+def test_a_job_from_the_shell_of_another_cluster_has_places_of_its_own(
+    environment,
+):
+    """It took over folder and ports, and ended in the way of the cluster that it was not."""
+    for name in ("RUN_DIR", "RAY_TMPDIR", "RAY_PORT"):
+        del environment[name]
+    places = "echo $RUN_DIR $RAY_TMPDIR $RAY_PORT"
+    job = f"SLURM_JOB_ID=7 bash -c '. cluster/env.sh; {places}'"
+
+    said = shell(f". cluster/env.sh; {places}; {job}", environment)
+
+    [ours, its] = [line.split() for line in said.stdout.splitlines()]
+    assert its == [f"{ROOT}/.run/7", "/tmp/ray-7", "20140"]
+    assert not set(ours) & set(its)
 
 
 def test_a_head_whose_ports_are_taken_goes_on_to_free_ones(place, environment):
