@@ -181,9 +181,7 @@ def test_every_job_has_ports_below_those_that_the_system_hands_out(environment):
     assert all(20000 <= port <= 32768 - 20 for port in ports)
 
 
-def test_a_job_from_the_shell_of_another_cluster_has_places_of_its_own(
-    environment,
-):
+def test_a_job_from_the_shell_of_another_cluster_has_places_of_its_own(environment):
     """It took over folder and ports, and ended in the way of the cluster that it was not."""
     for name in ("RUN_DIR", "RAY_TMPDIR", "RAY_PORT"):
         del environment[name]
