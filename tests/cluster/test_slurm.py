@@ -2,9 +2,12 @@
 
 However a job ends, nothing of it is left: no process, no clock that is set. What it measured is
 kept, and another job that goes on with its study measures the rest, once, and recommends the same.
+
+What a run that was killed itself left goes with ``tests/cluster/lab/down.sh /var/tmp/jl-...``.
 """
 
 import re
+import shutil
 import tempfile
 import time
 from collections import Counter
@@ -43,6 +46,7 @@ def lab():
         yield cluster
     finally:
         cluster.down()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def recommended(lab, study):
