@@ -237,6 +237,23 @@ def test_a_job_whose_time_is_up_is_queued_again_and_goes_on_with_the_same_study(
     assert_complete(lab, f"job-{job}", lab.log(job), repeats=200)
 
 
+def test_a_job_that_is_queued_again_from_without_goes_on_with_the_same_study(lab):
+    """As an administrator does, and SLURM with a job that gives way to another (preemption)."""
+    job = lab.submit(sweep(repeats=60), *ON_ALL)
+    lab.await_measurements(f"job-{job}", 5)
+
+    lab.user(f"scontrol requeue {job}")
+
+    lab.await_state(job, "PENDING")
+    lab.until(lambda: lab.user("sinfo -h -N -t idle").count("\n") == 3, "the nodes to be free")
+    assert_nothing_is_left(lab)
+    before = {each.measurement_id for each in lab.store(f"job-{job}").read()}
+    assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "COMPLETED", lab.log(job)
+    assert_nothing_is_left(lab)
+    assert before <= {each.measurement_id for each in lab.store(f"job-{job}").read()}
+    assert_complete(lab, f"job-{job}", lab.log(job), repeats=60)
+
+
 def test_a_job_whose_head_finds_its_port_taken_takes_others(lab):
     job = lab.submit(sweep(repeats=2), "--hold", "--nodes 1", "--nodelist n1", "--gpus-per-node 2")
     first = int(lab.user(f"SLURM_JOB_ID={job} . cluster/env.sh; echo $RAY_PORT"))
