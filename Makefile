@@ -12,7 +12,7 @@ CORE_TESTS := $(addprefix tests/unit/,core devices guard hardware monitor sampli
   --deselect=tests/unit/cli/test_devices_doctor.py::test_a_machine_without_a_gpu_is_checked_all_the_same
 ARGS ?=
 
-.PHONY: help setup run ui test test-core lint types docs bench bench-attribution bench-estimator bench-governor bench-models clean
+.PHONY: help setup run ui test test-core test-cluster lint types docs bench bench-attribution bench-estimator bench-governor bench-models clean
 
 help:  ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ $(CORE)/.ready: pyproject.toml constraints.txt constraints-common.txt
 	@test -x $(CORE)/bin/python || $(PYTHON) -m venv $(CORE)
 	@$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@
+
+test-cluster: $(READY)  ## Test jobs in a real SLURM of three nodes on this machine; needs root and its packages
+	@$(BIN)/python -m pytest -n 0 tests/cluster $(ARGS)
 
 lint: $(READY)  ## Check style
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -6,15 +6,25 @@
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 JOB=${SLURM_JOB_ID:-local-$UID}
 export REPO JOB
+# A job has the variables of the shell that submitted it, which may be those of another cluster.
+if [ "${ENV_OF:-$JOB}" != "$JOB" ]; then
+    unset RUN_DIR RAY_TMPDIR RAY_PORT GIVEN_PORT RAY_ADDRESS RAY_API_SERVER_ADDRESS
+fi
+export ENV_OF=$JOB
 
 # On the shared file system: where the cluster is, and the token that lets one use it.
 export RUN_DIR=${RUN_DIR:-$REPO/.run/$JOB}
 # On the node, and short: Ray's sockets have paths of at most 107 bytes.
 export RAY_TMPDIR=${RAY_TMPDIR:-/tmp/ray-$JOB}
 
-# Ports by job, so that two jobs can share a node.
-RAY_PORT=${RAY_PORT:-$((20000 + (${SLURM_JOB_ID:-0} % 1000) * 20))}
-export RAY_PORT DASHBOARD_PORT=$((RAY_PORT + 1)) CLIENT_PORT=$((RAY_PORT + 2)) AGENT_PORT=$((RAY_PORT + 3))
+# Ports by job, so that two jobs can share a node, in blocks below those that the system hands out
+# (32768 and up). If they are taken, ray_node.sh of a job goes on to the next, unless RAY_PORT was set.
+export GIVEN_PORT=${GIVEN_PORT-${RAY_PORT:-}}
+set_ports() {
+    export RAY_PORT=$1 DASHBOARD_PORT=$(($1 + 1)) CLIENT_PORT=$(($1 + 2))
+}
+block_of_ports() { echo $((20000 + $1 % 638 * 20)); }
+set_ports "${RAY_PORT:-$(block_of_ports "${SLURM_JOB_ID:-0}")}"
 
 # Whoever has the token can run code as this user. Ray asks every process for both variables.
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RUN_DIR/token

@@ -37,7 +37,32 @@ my_address() {
 }
 
 # Another Ray that answers there would be taken for this job's, and refuse its token.
-taken() { (: <>"/dev/tcp/$1/$2") 2>/dev/null; }
+taken() { (: <>"/dev/tcp/$address/$1") 2>/dev/null || (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# Move on to ports of which none is taken; those at the offsets $@ from the first are needed. Outside
+# of SLURM, what has them may be this very cluster, started before.
+find_ports() {
+    local port
+    while port=$(first_taken "$@"); do
+        [ -z "$GIVEN_PORT" ] && [ -n "${SLURM_JOB_ID:-}" ] || refuse "$port"
+        set_ports "$(block_of_ports $(((RAY_PORT - 20000) / 20 + 1)))"
+    done
+}
+
+first_taken() {
+    local offset
+    for offset; do
+        ! taken $((RAY_PORT + offset)) || { echo $((RAY_PORT + offset)); return 0; }
+    done
+    return 1
+}
+
+refuse() {
+    local reason="Port $1 of $address is taken. Set RAY_PORT to the first of five free ports."
+    echo "$reason" >&2
+    publish "$RUN_DIR/failed" "$reason"
+    exit 1
+}
 
 # Write a file so that who waits for it never reads half of it.
 publish() {
@@ -61,6 +86,22 @@ stop_ray() {
     timeout 15 tail --pid="$ray" -f /dev/null || kill -KILL "$ray" 2>/dev/null || true
 }
 
+# With --no-kill a job outlives the node of its script, and holds the others until its time is up. Their
+# Ray ends for want of a head; once SLURM has found out, too, the first of them queues the job again.
+queue_orphan() {
+    local nodes
+    while [ -z "$stopped" ]; do
+        mapfile -t nodes < <(scontrol show hostnames "$(squeue -h -j "$SLURM_JOB_ID" -o %N)")
+        if [ "${#nodes[@]}" -gt 0 ] && [[ " ${nodes[*]} " != *" $SCRIPT_HOST "* ]]; then
+            [ "${nodes[0]}" = "$SLURMD_NODENAME" ] || return
+            scontrol requeue "$SLURM_JOB_ID" || scancel "$SLURM_JOB_ID" # refused after --no-requeue
+            return
+        fi
+        sleep 10 &
+        wait $! || kill $! # a signal ends a wait early
+    done
+}
+
 run() {
     local status=0
     stopped=
@@ -73,34 +114,38 @@ run() {
     done
     [ -n "$stopped" ] || publish "$RUN_DIR/failed" "Ray on $(hostname) ended with $status."
     restore_clocks
+    case "${SCRIPT_HOST:-}" in
+        "" | "${SLURMD_NODENAME:-}") ;;
+        *) queue_orphan || true ;;
+    esac
     exit "$status"
 }
 
 mapfile -t gpus < <(my_gpus)
 CUDA_VISIBLE_DEVICES=$(IFS=,; echo "${gpus[*]}")
 export CUDA_VISIBLE_DEVICES
+address=$(my_address)
+agent=$((3 + rank % 16)) # several nodes may be on one machine
+if [ "$rank" = 0 ]; then
+    umask 077
+    mkdir -p "$RUN_DIR"
+    [ -n "${SLURM_JOB_ID:-}" ] || rm -f "$RUN_DIR/failed" # of an earlier life
+    find_ports 0 1 2 "$agent"
+else
+    find_ports "$agent"
+fi
 options=(
     --num-cpus="${SLURM_CPUS_ON_NODE:-$(nproc)}"
     --num-gpus="${#gpus[@]}"
     --resources="$(as_resources "${gpus[@]}")"
-    --dashboard-agent-listen-port="$((AGENT_PORT + rank))"
+    --dashboard-agent-listen-port="$((RAY_PORT + agent))"
     --disable-usage-stats
     --block
 )
 
 if [ "$rank" = 0 ]; then
-    umask 077
-    mkdir -p "$RUN_DIR"
-    [ -n "${SLURM_JOB_ID:-}" ] || rm -f "$RUN_DIR/failed" # of an earlier life
     [ -s "$RAY_AUTH_TOKEN_PATH" ] \
         || publish "$RAY_AUTH_TOKEN_PATH" "$(python -c 'import secrets; print(secrets.token_hex(32))')"
-    address=$(my_address)
-    if taken "$address" "$RAY_PORT"; then
-        reason="Port $RAY_PORT of $address is taken. Set RAY_PORT to the first of five free ports."
-        echo "$reason" >&2
-        publish "$RUN_DIR/failed" "$reason"
-        exit 1
-    fi
     publish "$RUN_DIR/api" "http://127.0.0.1:$DASHBOARD_PORT"
     publish "$RUN_DIR/head" "$address:$RAY_PORT"
     run ray start --head --node-ip-address="$address" --port="$RAY_PORT" \

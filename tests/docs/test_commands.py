@@ -13,7 +13,7 @@ from doc_pages import PAGES, ROOT, commands, mentions, name_of, write_files
 from joulelab.cli import main as joulelab
 from joulelab.cli.study import STUDIES
 
-OUTSIDE = {".", "git", "nvidia-smi", "pip", "scancel", "srun", "cluster/ray_node.sh"}
+OUTSIDE = {".", "git", "nvidia-smi", "pip", "salloc", "scancel", "srun", "cluster/ray_node.sh"}
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 OPTION = re.compile(r"--[a-z][\w.-]*")
 
@@ -29,6 +29,8 @@ def check(words):
         assert {word for word in rest if "=" not in word} <= TARGETS
     elif words[:3] == ["ray", "job", "submit"]:
         check(words[words.index("--") + 1 :] if "--" in words else words[3:])
+    elif head == "cluster/ray_run.sh":
+        check(rest)
     elif head == "sbatch":
         script = words.index("cluster/ray.sbatch")
         check_script(words[script + 1 :] or ["experiments/dvfs_sweep.py"])

@@ -29,8 +29,7 @@ UNTRACKED = ["--tracking-uri", "none"]
 LONG_SWEEP = [*(word.replace("1", "500") for word in SWEEP), *UNTRACKED]
 
 # SLURM's commands as far as ray.sbatch needs them: a step of one leader per node, on this machine.
-SRUN = """#!/bin/bash
-for script; do :; done
+SRUN = """for script; do :; done
 for ((rank = 0; rank < SLURM_JOB_NUM_NODES; rank++)); do
     SLURM_PROCID=$rank "$script" >"$RUN_DIR/node-$rank.log" 2>&1 &
     echo $! >>"$RUN_DIR/leaders"
@@ -38,12 +37,8 @@ done
 [[ $* != *--kill-on-bad-exit=1* ]] || wait -n || kill -KILL $(cat "$RUN_DIR/leaders")
 wait
 """
-SCANCEL = """#!/bin/bash
-kill -TERM $(cat "$RUN_DIR/leaders")
-"""
-SCONTROL = """#!/bin/bash
-echo "$@" >"$RUN_DIR/requeued"
-"""
+SCANCEL = 'kill -TERM $(cat "$RUN_DIR/leaders")'
+SCONTROL = 'echo "$@" >"$RUN_DIR/requeued"'
 
 
 @contextmanager
@@ -159,6 +154,99 @@ def test_a_port_that_another_program_has_is_refused_before_anyone_is_told_of_it(
     assert not Path(environment["RUN_DIR"], "head").exists()
 
 
+def test_a_second_start_of_a_cluster_of_this_machine_leaves_the_first_its_place(environment):
+    port = int(environment.pop("RAY_PORT"))
+    own = {"RAY_PORT": str(port), "GIVEN_PORT": ""}  # as if it followed from the machine
+
+    with socket.create_server(("", port)):
+        started = shell("cluster/ray_node.sh", environment | own)
+
+    assert started.returncode == 1
+    assert f"Port {port} of " in started.stderr
+    assert not Path(environment["RUN_DIR"], "head").exists()
+
+
+def test_every_job_has_ports_below_those_that_the_system_hands_out(environment):
+    """Those of jobs 1,000 apart were the same, and many were among the ephemeral ones."""
+    del environment["RAY_PORT"]
+    jobs = [1, 638, 999, 1000, 1001, 2001, 67_108_863]
+    said = shell(
+        f"for SLURM_JOB_ID in {' '.join(map(str, jobs))}; do "
+        "unset RAY_PORT GIVEN_PORT; . cluster/env.sh; echo $RAY_PORT; done",
+        environment,
+    )
+
+    ports = [int(line) for line in said.stdout.split()]
+    assert len(set(ports)) == len(jobs)
+    assert all(20000 <= port <= 32768 - 20 for port in ports)
+
+
+def test_a_job_from_the_shell_of_another_cluster_has_places_of_its_own(environment):
+    """It took over folder and ports, and ended in the way of the cluster that it was not."""
+    for name in ("RUN_DIR", "RAY_TMPDIR", "RAY_PORT"):
+        del environment[name]
+    places = "echo $RUN_DIR $RAY_TMPDIR $RAY_PORT"
+    job = f"SLURM_JOB_ID=7 bash -c '. cluster/env.sh; {places}'"
+
+    said = shell(f". cluster/env.sh; {places}; {job}", environment)
+
+    [ours, its] = [line.split() for line in said.stdout.splitlines()]
+    assert its == [f"{ROOT}/.run/7", "/tmp/ray-7", "20140"]
+    assert not set(ours) & set(its)
+
+
+def test_a_head_whose_ports_are_taken_goes_on_to_free_ones(place, environment):
+    """Every port of the block counts: Ray dies of any that it is told and cannot have."""
+    del environment["RAY_PORT"]
+    environment["SLURM_JOB_ID"] = str(random.randrange(638))
+    first = int(shell(". cluster/env.sh; echo $RAY_PORT", environment).stdout)
+    install(place, ray='printf "%s\\n" "$@"', joulelab="exit")
+
+    with socket.create_server(("127.0.0.1", first + 1)):
+        started = shell("cluster/ray_node.sh", environment | {"VENV": str(place)})
+
+    assert started.returncode == 0, started.stderr
+    options = dict(word.split("=") for word in started.stdout.split() if word.count("=") == 1)
+    port = int(options["--port"])
+    assert (port - first) % 20 == 0
+    assert port != first
+    assert options["--dashboard-port"] == str(port + 1)
+    assert Path(environment["RUN_DIR"], "head").read_text().endswith(f":{port}")
+    assert Path(environment["RUN_DIR"], "api").read_text().endswith(f":{port + 1}")
+
+
+@pytest.mark.parametrize(("node", "requeued"), [("n2", True), ("n3", False)])
+def test_the_first_node_left_of_a_job_whose_script_is_gone_queues_it_again(
+    place, environment, node, requeued
+):
+    """It held its nodes, with nothing on them, until its time was up."""
+    install(
+        place,
+        ray="[ $1 = health-check ]",
+        joulelab="exit",
+        squeue='echo "n[2-3]"',
+        scontrol=f'[ $1 = requeue ] && echo "$2" >{place}/requeued || printf "n2\\nn3\\n"',
+    )
+    (place / "run").mkdir()
+    (place / "run/head").write_text("10.77.0.11:20000")
+    (place / "run/api").touch()
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "1", "SCRIPT_HOST": "n1", "SLURMD_NODENAME": node}
+
+    ended = shell("cluster/ray_node.sh", environment | slurm | {"VENV": str(place)})
+
+    assert "ended with 1" in (place / "run/failed").read_text(), ended.stderr
+    assert (place / "requeued").exists() is requeued
+
+
+def install(place, **commands):
+    """Put commands before all others for who activates ``place``."""
+    (place / "bin").mkdir()
+    (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
+    for name, does in commands.items():
+        (place / "bin" / name).write_text(f"#!/bin/bash\n{does}\n")
+        (place / "bin" / name).chmod(0o755)
+
+
 def wait_for_measurements(results, count=6, limit_s=120):
     """Wait until more was measured than the sentinels, so that clocks were set by then."""
     deadline_s = time.monotonic() + limit_s
@@ -228,16 +316,12 @@ def test_a_job_that_is_stopped_concludes_from_what_it_has(head):
 
 def make_job(place, environment, program):
     """Start a job on one node without Ray, whose experiment is ``program``, and wait for it."""
-    (place / "bin").mkdir()
-    (place / "bin/activate").write_text(f'PATH="{place}/bin:$PATH"')
     ready = f'[ "$1" = -m ] || exec {sys.executable} "$@"\n'
-    nodes = "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
-    for name, does in (
-        ("python", ready), ("srun", nodes), ("scancel", SCANCEL), ("scontrol", SCONTROL),
-        ("timeout", "exit 124\n"),
-    ):  # fmt: skip
-        (place / "bin" / name).write_text(f"#!/bin/bash\n{does}")
-        (place / "bin" / name).chmod(0o755)
+    nodes = '[[ $* != *joulelab* ]] || exec echo "$@" >$RUN_DIR/restored\n'
+    nodes += "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
+    no_time = '[ "$2" != tail ] || exit 124\nshift\nexec "$@"\n'
+    commands = {"python": ready, "srun": nodes, "timeout": no_time}
+    install(place, scancel=SCANCEL, scontrol=SCONTROL, **commands)
     job = subprocess.Popen(
         ["bash", "cluster/ray.sbatch", "-c", program],
         cwd=ROOT,
@@ -254,13 +338,9 @@ def make_job(place, environment, program):
 @pytest.fixture
 def allocation(place, environment):
     """What a shell holds in an allocation of two nodes."""
-    commands = place / "bin"
-    commands.mkdir()
-    for name, text in (("srun", SRUN), ("scancel", SCANCEL), ("scontrol", SCONTROL)):
-        (commands / name).write_text(text)
-        (commands / name).chmod(0o755)
+    install(place, srun=SRUN, scancel=SCANCEL, scontrol=SCONTROL)
     return environment | {
-        "PATH": f"{commands}:{environment['PATH']}",
+        "PATH": f"{place / 'bin'}:{environment['PATH']}",
         "SLURM_JOB_ID": "7",
         "SLURM_JOB_NUM_NODES": "2",
         "SLURM_SUBMIT_DIR": str(ROOT),
@@ -315,6 +395,27 @@ def test_a_slurm_job_that_was_too_short_to_measure_is_not_queued_again(place, en
     assert job.returncode == 143
     assert "give it more (--time)" in error.decode()
     assert not (place / "run" / "requeued").exists()
+
+
+def test_a_job_whose_nodes_are_killed_ends_at_once_and_restores_their_clocks(place, environment):
+    """It waited half a minute for a Ray that was gone, and clocks stayed set until the epilog."""
+    job = make_job(place, environment, "import time; print(1, flush=True); time.sleep(60)")
+
+    os.kill(int((place / "run" / "leaders").read_text()), signal.SIGKILL)
+    _, error = job.communicate(timeout=20)
+
+    assert job.returncode == 1
+    assert "All nodes have ended" in error.decode()
+    assert "guard --restore" in (place / "run" / "restored").read_text()
+
+
+def test_a_job_that_ends_as_it_should_leaves_restoring_to_its_nodes(place, environment):
+    job = make_job(place, environment, "print(1)")
+
+    job.communicate(timeout=20)
+
+    assert job.returncode == 0
+    assert not (place / "run" / "restored").exists()
 
 
 @pytest.mark.slow

@@ -1,0 +1,7 @@
+#!/bin/sh
+# What SLURM runs as root on a node after a job: the epilog that joulelab ships, with the tool of the
+# simulated driver. With a file named no-epilog the site has none.
+. "$(dirname "$(realpath "$0")")/settings"
+echo "$SLURMD_NODENAME $SLURM_JOB_ID ${SLURM_JOB_GPUS:-}" >>"$LAB/log/epilog.log"
+[ ! -e "$LAB/no-epilog" ] || exit 0
+PATH=$LAB/bin:$PATH exec "$LAB/home/$LAB_USER/joulelab/cluster/epilog_restore_clocks.sh"
