@@ -169,7 +169,8 @@ def _shuffled(
 
 def again(sentinel: Trial, repeat: int) -> Trial:
     """Return a further repeat of a sentinel of a plan."""
-    return _sentinel(sentinel.study, sentinel.configuration, repeat)
+    name = sentinel.name.removesuffix(f"-r{sentinel.repeat}")
+    return replace(sentinel, name=f"{name}-r{repeat}", repeat=repeat)
 
 
 def _sentinel(study: str, configuration: Configuration, repeat: int) -> Trial:
