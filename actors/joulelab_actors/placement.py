@@ -97,23 +97,24 @@ def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
     return _sites(backend, nodes, sightings)
 
 
-def simulated_sites(key: str, num_gpus: int, store: str | None = None) -> tuple[Site, ...]:
-    """Make ``num_gpus`` simulated GPUs and deal them out to the nodes of the cluster.
+def simulated_sites(
+    kinds: str | Sequence[str], num_gpus: int, store: str | None = None
+) -> tuple[Site, ...]:
+    """Make ``num_gpus`` simulated GPUs of each kind and deal them out to the nodes of the cluster.
 
     Args:
-        key: GPU in the catalogue, e.g. ``"h200_sxm"``.
-        num_gpus: How many, at least 1.
+        kinds: GPUs in the catalogue, e.g. ``"h200_sxm"``.
+        num_gpus: How many of each, at least 1.
         store: Folder on each node that holds the state of its GPUs; ``None`` for the default.
 
     Raises:
-        ConfigError: If ``num_gpus`` is below 1 or ``key`` is not in the catalogue.
+        ConfigError: If ``num_gpus`` is below 1 or a kind is not in the catalogue.
     """
     if num_gpus < 1:
         raise ConfigError(f"num_gpus must be at least 1, got {num_gpus}.")
 
     def deal(nodes: Sequence[_Node]) -> list[_Call]:
-        hands = [tuple(range(first, num_gpus, len(nodes))) for first in range(len(nodes))]
-        return [(_simulate, (key, num_gpus, store, hand)) for hand in hands]
+        return [(_simulate, (kinds, num_gpus, store, i, len(nodes))) for i in range(len(nodes))]
 
     nodes, sightings = _ask_all(deal, most=num_gpus)
     return _sites("simulated", nodes, sightings)
@@ -219,11 +220,14 @@ def _look(backend: str, store: str | None) -> _Sighting:
     return _sighting(usable(addresses), choice)
 
 
-def _simulate(key: str, num_gpus: int, store: str | None, mine: Sequence[int]) -> _Sighting:
+def _simulate(
+    kinds: str | Sequence[str], num_gpus: int, store: str | None, node: int, num_nodes: int
+) -> _Sighting:
+    """Make the simulated GPUs, and return every one that is the node's."""
     from joulelab.devices.simulated import fleet
 
-    addresses = fleet(key, num_gpus, store)
-    return _sighting([addresses[index] for index in mine])
+    addresses = fleet(kinds, num_gpus, store)
+    return _sighting([a for i, a in enumerate(addresses) if i % num_gpus % num_nodes == node])
 
 
 def _sighting(addresses: Sequence[DeviceAddress], choice: Choice | None = None) -> _Sighting:
