@@ -25,12 +25,7 @@ from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
 from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
 from joulelab.study.ledger import StudySummary
-from joulelab.study.products import (
-    by_product,
-    counted_products,
-    of_product,
-    require_one_product,
-)
+from joulelab.study.products import of_product, require_enough, require_one_product
 from joulelab.study.progress import announced
 from joulelab.study.search_queue import Check, Search, SearchQueue
 from joulelab.study.worker import WorkerSettings
@@ -44,6 +39,7 @@ from joulelab.workloads.parcel import Parcel, pack
 from joulelab_actors.gpu_actor import NAME_TIMEOUT_S, enlisted
 from joulelab_actors.placement import Site, find_sites, simulated_sites
 from joulelab_actors.pool import RELEASE_S, Pool
+from joulelab_actors.reservation import reserved
 from joulelab_actors.scoring import score_beside
 from joulelab_actors.session import Lifeline, connected
 
@@ -53,6 +49,8 @@ if TYPE_CHECKING:  # it needs SciPy
 
 SCHEDULED_REPEATS = 5
 """Measurements of a configuration under a scheduler that does not stop it."""
+SIMULATED_GPUS = 4
+"""Of each kind, unless another number is asked for."""
 MOST_GPUS = 1024
 """More simulated ones at once are a slip of the hand."""
 
@@ -68,7 +66,8 @@ class Laboratory(AbstractLab[Site]):
         gpu: Products in the catalogue that simulated GPUs imitate.
         gpu_product: Use GPUs of this product alone: a part of its name or of its key in the
             catalogue, e.g. a100; by default all, which only a sweep of clocks takes together.
-        num_gpus: GPUs to use of each product; by default 4 simulated ones, or all real ones.
+        num_gpus: GPUs to use of each product; by default 4 simulated ones, or all real ones. Those
+            that no other study has come first, and it is waited until there are so many.
         store: Folder with the state of simulated GPUs, or with the recordings to replay.
         study: Name of the study. Say the name of an earlier one to go on with it; by default
             a new one named by the time.
@@ -131,7 +130,19 @@ class Laboratory(AbstractLab[Site]):
                 self._check_same_store(self.study)
             with announced(_beginning()):
                 stack.enter_context(connected(dashboard=self.dashboard))
-                sites = self._sites(mixed)
+                found = self._sites(mixed)
+            num_gpus = SIMULATED_GPUS if self._makes_gpus and not self.num_gpus else self.num_gpus
+            choice = reserved(
+                found,
+                num_gpus,
+                study=self.study,
+                guard_socket=self.guard_socket,
+                report=self._report,
+            )
+            sites = stack.enter_context(choice)
+            for host, fallback in {site.hostname: site.fallback for site in sites}.items():
+                if fallback is not None:
+                    self._report(one_line(f"{host}: {fallback}"))
             yield sites
 
     @override
@@ -256,30 +267,23 @@ class Laboratory(AbstractLab[Site]):
 
     def _sites(self, mixed: bool) -> tuple[Site, ...]:
         store = self._store
-        if self.device == "simulated":
-            found = simulated_sites(self.gpu, 4 if self.num_gpus is None else self.num_gpus, store)
+        if self._makes_gpus:
+            num_gpus = self.num_gpus or SIMULATED_GPUS
+            found = simulated_sites(self.gpu, num_gpus, store, others=True)
         else:
             found = find_sites(self.device, store)
         found = of_product(found, self.gpu_product)
         if not mixed:
             require_one_product(found)
-        sites = self._counted(found)
-        for host, fallback in {site.hostname: site.fallback for site in sites}.items():
-            if fallback is not None:
-                note = one_line(f"{host}: {fallback}")
-                self.console().print(note, soft_wrap=True, highlight=False, markup=False)
-        return sites
+        require_enough(found, self.num_gpus)
+        return found
 
-    def _counted(self, sites: Sequence[Site]) -> tuple[Site, ...]:
-        """Return as many GPUs of each product as asked for."""
-        products = by_product(sites).values()
-        fewest = min(map(len, products))
-        if self.num_gpus is not None and self.num_gpus > fewest:
-            raise ConfigError(
-                f"num_gpus must be within 1 and {fewest}, since there are "
-                f"{counted_products(sites)}, got {self.num_gpus}."
-            )
-        return tuple(site for own in products for site in own[: self.num_gpus])
+    @property
+    def _makes_gpus(self) -> bool:
+        return self.device == "simulated"
+
+    def _report(self, line: str) -> None:
+        self.console().print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _beginning() -> str:

@@ -52,6 +52,7 @@ def test_a_sweep_of_a_mixed_cluster_measures_the_plan_on_the_boards_of_each_prod
     planned = [m for m in found.measurements if not m.sentinel]
     assert Counter(m.device.name for m in planned) == {A100: 8, H100: 8}
     assert found.summary.complete
+    assert found.summary.delivery.error is None
     assert [phase.device_name for phase in found.result.phases] == [A100, H100]
     assert [len(phase.boards) for phase in found.result.phases] == [2, 2]
     client = MlflowClient(uri)

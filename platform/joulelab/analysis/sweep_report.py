@@ -40,7 +40,7 @@ def sweep_report(
 ) -> StudyReport:
     """Put a sweep into words, tables and plots."""
     # names of files and of MLflow's metrics
-    names = [re.sub(r"[^\w.=-]+", "-", name) for name in phase_names(result)]
+    names = [re.sub(r"[^\w.-]+", "-", name) for name in phase_names(result)]
     named = dict(zip(names, result.phases, strict=True))
     drawn = {f"sweep-{name}": phase for name, phase in named.items() if can_plot(phase)}
     prefixed = [(f"{name}." if len(named) > 1 else "", phase) for name, phase in named.items()]

@@ -1,6 +1,6 @@
 """Where a study of this process runs, on what, and where its results go."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.choice import find_visible, is_hardware
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
+from joulelab.guard.holders import holders
 from joulelab.sampling.cuda_device import computing_on, current_uuid
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores, score_space
@@ -46,7 +47,8 @@ class Lab(AbstractLab[StudyGpu]):
         device: How to reach the GPUs: ``"auto"`` takes NVML, else DCGM, else ``nvidia-smi``;
             ``"simulated"`` needs no GPU, ``"replay"`` plays recorded ones.
         uuids: Which GPUs. By default PyTorch's current one, else the first ``num_gpus`` that this
-            process may use (``CUDA_VISIBLE_DEVICES``).
+            process may use (``CUDA_VISIBLE_DEVICES``), of which those that others have on loan
+            come last.
         num_gpus: How many, where ``uuids`` does not say which; of each product that is simulated.
         gpu: Product in the catalogue that simulated GPUs imitate, e.g. ``"h200_sxm"``, or several
             of them; for ``"simulated"`` alone.
@@ -166,7 +168,7 @@ class Lab(AbstractLab[StudyGpu]):
     def _addresses(self) -> list[DeviceAddress]:
         store = None if self.store is None else str(Path(self.store).expanduser().absolute())
         there = {address.uuid: address for address in self._there(store)}
-        wanted = self.uuids or _in_use(there) or tuple(there)
+        wanted = self.uuids or _in_use(there) or self._free_first(there)
         if not self.uuids and self.gpu is None:
             wanted = wanted[: self.num_gpus]
         missing = [uuid for uuid in wanted if uuid not in there]
@@ -176,6 +178,12 @@ class Lab(AbstractLab[StudyGpu]):
                 f"process may use: {', '.join(there)}."
             )
         return [there[uuid] for uuid in wanted]
+
+    def _free_first(self, there: Mapping[str, DeviceAddress]) -> tuple[str, ...]:
+        """Return GPUs in the order of choice; guards are asked only where there is a choice."""
+        is_choice = self.gpu is None and self.num_gpus < len(there)
+        held = holders(tuple(there.values()), self.guard_socket) if is_choice else {}
+        return tuple(sorted(there, key=held.__contains__))
 
     def _there(self, store: str | None) -> Sequence[DeviceAddress]:
         """Return what there is to choose from."""

@@ -58,6 +58,20 @@ def require_one_product(gpus: Sequence[StudyGpu]) -> None:
         )
 
 
+def require_enough(gpus: Sequence[StudyGpu], num_gpus: int | None) -> None:
+    """Refuse a number of GPUs that a product does not have; ``None`` is all of them.
+
+    Raises:
+        ConfigError: Says how many there are of each.
+    """
+    fewest = min(map(len, by_product(gpus).values()))
+    if num_gpus is not None and num_gpus > fewest:
+        raise ConfigError(
+            f"num_gpus counts GPUs of each product, and must be within 1 and {fewest}: there are "
+            f"{counted_products(gpus)}, got {num_gpus}."
+        )
+
+
 def counted_products(gpus: Sequence[StudyGpu]) -> str:
     """Count GPUs by product, ``"4 NVIDIA H200 (h200_sxm), 2 NVIDIA A40 (a40)"``."""
     counts = Counter(gpu.identity.name for gpu in gpus)

@@ -1,6 +1,7 @@
 """Several products beside each other: figures, which may be the least, and what is told of them."""
 
 import csv
+import re
 from dataclasses import replace
 from io import StringIO
 
@@ -159,6 +160,18 @@ def test_the_report_has_a_section_for_each_product_and_then_one_table_of_all(sto
         assert "Board power limits differ" in text
     assert "takes 2.00 times as much" in store.read_answer().note
     assert "products.csv" in store.read_answer().files
+
+
+def test_mlflow_takes_the_names_of_all_numbers(store):
+    """Names of products held an equals sign, which MLflow refuses with all that came with it."""
+    conclude_sweep(store)
+    answer = store.read_answer()
+
+    names = [name for point in answer.chart for name, _ in point.values]
+    names += [name for name, _ in answer.summary]
+
+    assert len(set(names)) > 2 * len(CLOCKS_MHZ)
+    assert [name for name in names if not re.fullmatch(r"[\w.:/ -]+", name)] == []
 
 
 def test_the_table_in_si_units_has_both_points_of_each_product(store):
