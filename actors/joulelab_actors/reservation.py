@@ -26,12 +26,13 @@ from joulelab.guard.holders import holders
 from joulelab.study.products import by_product
 from joulelab_actors.gpu_actor import NAME_TIMEOUT_S
 from joulelab_actors.placement import Site
-from joulelab_actors.session import NAMESPACE
+from joulelab_actors.session import NAMESPACE, answers
 
 _LOOK_S = 1.0
 _QUIET_S = 3.0
 """A driver that was killed takes a moment to end, of which nobody need know."""
 _SETTLE_S = 0.2
+_ANSWER_S = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -120,10 +121,13 @@ class Keeper:
         return tuple(chosen)
 
     def release(self) -> None:
-        """Let everything go. Safe to call twice."""
+        """Let everything go, unless Ray has ended, which ends it all. Safe to call twice."""
         kept, self._kept = self._kept, []
+        # Ray waits a minute for a head that is gone, and then ends this process.
+        if not kept or not answers(ray.get_runtime_context().gcs_address, _ANSWER_S):
+            return
         for uuid in kept:
-            if ray.is_initialized() and _entry_of(uuid) == self._entry:
+            if _entry_of(uuid) == self._entry:
                 _internal_kv_del(_key(uuid))
 
     def _take(self, uuid: str) -> bool:

@@ -17,6 +17,8 @@ KINDS = ("a100_sxm", "h100_sxm")
 A100, H100 = (GPUS[key].product_names[0] for key in KINDS)
 CLOCKS_MHZ = (1200, 990, 810)
 
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+
 
 @pytest.fixture
 def make_lab(cluster, tmp_path, guard_socket, monkeypatch):
