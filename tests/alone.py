@@ -36,3 +36,33 @@ def own_guard_socket():
     with suppress(GuardError):  # none answers if it was never needed
         GuardClient(folder / "guard.sock", start=False).stop()
     shutil.rmtree(folder)
+
+
+_BORROWER = """
+import sys
+from pathlib import Path
+from joulelab.core.device import DeviceAddress
+from joulelab.guard import GuardClient
+uuid, store, guard_socket = sys.argv[1:]
+address = DeviceAddress(backend="simulated", uuid=uuid, store=store)
+with GuardClient(Path(guard_socket)).lease(address, note="somebody"):
+    print("lent", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def lent_elsewhere(uuid, store, guard_socket):
+    """Have another process of this machine borrow a simulated GPU; yield its process id."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _BORROWER, uuid, str(store), str(guard_socket)],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "platform")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline().strip() == "lent"
+        yield process.pid
+    finally:
+        process.communicate("\n", timeout=60)

@@ -25,6 +25,7 @@ from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
 from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
 from joulelab.study.ledger import StudySummary
+from joulelab.study.products import of_product, require_enough, require_one_product
 from joulelab.study.progress import announced
 from joulelab.study.search_queue import Check, Search, SearchQueue
 from joulelab.study.worker import WorkerSettings
@@ -38,6 +39,7 @@ from joulelab.workloads.parcel import Parcel, pack
 from joulelab_actors.gpu_actor import NAME_TIMEOUT_S, enlisted
 from joulelab_actors.placement import Site, find_sites, simulated_sites
 from joulelab_actors.pool import RELEASE_S, Pool
+from joulelab_actors.reservation import reserved
 from joulelab_actors.scoring import score_beside
 from joulelab_actors.session import Lifeline, connected
 
@@ -47,6 +49,8 @@ if TYPE_CHECKING:  # it needs SciPy
 
 SCHEDULED_REPEATS = 5
 """Measurements of a configuration under a scheduler that does not stop it."""
+SIMULATED_GPUS = 4
+"""Of each kind, unless another number is asked for."""
 MOST_GPUS = 1024
 """More simulated ones at once are a slip of the hand."""
 
@@ -59,8 +63,11 @@ class Laboratory(AbstractLab[Site]):
         device: How to reach the GPUs: nvml is real ones through NVIDIA's driver; dcgm and smi
             are fallbacks for it; auto takes the best of these on each node; simulated needs no
             GPU; replay plays recorded ones; or a plug-in's.
-        gpu: Product in the catalogue that simulated GPUs imitate.
-        num_gpus: GPUs to use; by default 4 simulated ones, or all real ones.
+        gpu: Products in the catalogue that simulated GPUs imitate.
+        gpu_product: Use GPUs of this product alone: a part of its name or of its key in the
+            catalogue, e.g. a100; by default all, which only a sweep of clocks takes together.
+        num_gpus: GPUs to use of each product; by default 4 simulated ones, or all real ones. Those
+            that no other study has come first, and it is waited until there are so many.
         store: Folder with the state of simulated GPUs, or with the recordings to replay.
         study: Name of the study. Say the name of an earlier one to go on with it; by default
             a new one named by the time.
@@ -78,7 +85,8 @@ class Laboratory(AbstractLab[Site]):
     """
 
     device: str = "simulated"
-    gpu: str = "h200_sxm"
+    gpu: str | tuple[str, ...] = "h200_sxm"
+    gpu_product: str | None = None
     num_gpus: int | None = None
     store: Path | None = None
     study: str | None = None
@@ -99,18 +107,19 @@ class Laboratory(AbstractLab[Site]):
 
     @override
     @contextmanager
-    def open(self, *workloads: str) -> Generator[tuple[Site, ...]]:
+    def open(self, *workloads: str, mixed: bool = False) -> Generator[tuple[Site, ...]]:
         """Take the study, if it is named, hold a connection to Ray, and yield the GPUs to use.
 
         What can be refused without Ray is refused before it starts.
 
         Args:
             workloads: Names of what is to run.
+            mixed: Whether GPUs may be of several products, whose results cannot be compared.
 
         Raises:
             ConfigError: If a program cannot travel to the nodes; if the results cannot be written,
                 delivered, or are those of a study that is under way; if fewer GPUs than asked for
-                are there, or they are of several products, whose results cannot be compared.
+                are there, or they are of other products than they may be.
             DeviceNotFoundError: If there are none.
         """
         with ExitStack() as stack:
@@ -121,7 +130,19 @@ class Laboratory(AbstractLab[Site]):
                 self._check_same_store(self.study)
             with announced(_beginning()):
                 stack.enter_context(connected(dashboard=self.dashboard))
-                sites = self._sites()
+                found = self._sites(mixed)
+            num_gpus = SIMULATED_GPUS if self._makes_gpus and not self.num_gpus else self.num_gpus
+            choice = reserved(
+                found,
+                num_gpus,
+                study=self.study,
+                guard_socket=self.guard_socket,
+                report=self._report,
+            )
+            sites = stack.enter_context(choice)
+            for host, fallback in {site.hostname: site.fallback for site in sites}.items():
+                if fallback is not None:
+                    self._report(one_line(f"{host}: {fallback}"))
             yield sites
 
     @override
@@ -223,7 +244,8 @@ class Laboratory(AbstractLab[Site]):
         if self.store_uri is not None:
             usable_uri(self.store_uri)
         if self.device == "simulated":
-            GPUS[self.gpu]
+            for key in [self.gpu] if isinstance(self.gpu, str) else self.gpu:
+                GPUS[key]
         if os.environ.get("RAY_ADDRESS"):  # what follows may be on other machines
             return
         check_guard_socket(self.guard_socket)
@@ -243,23 +265,25 @@ class Laboratory(AbstractLab[Site]):
     def _store(self) -> str | None:
         return None if self.store is None else str(self.store.expanduser().absolute())
 
-    def _sites(self) -> tuple[Site, ...]:
+    def _sites(self, mixed: bool) -> tuple[Site, ...]:
         store = self._store
-        if self.device == "simulated":
-            return simulated_sites(self.gpu, 4 if self.num_gpus is None else self.num_gpus, store)
-        sites = find_sites(self.device, store)
-        if self.num_gpus is not None and not 1 <= self.num_gpus <= len(sites):
-            raise ConfigError(
-                f"num_gpus must be within 1 and {len(sites)}, the GPUs of the cluster, "
-                f"got {self.num_gpus}."
-            )
-        sites = sites[: self.num_gpus]
-        for host, fallback in {site.hostname: site.fallback for site in sites}.items():
-            if fallback is not None:
-                note = one_line(f"{host}: {fallback}")
-                self.console().print(note, soft_wrap=True, highlight=False, markup=False)
-        self.check_product(sites)
-        return sites
+        if self._makes_gpus:
+            num_gpus = self.num_gpus or SIMULATED_GPUS
+            found = simulated_sites(self.gpu, num_gpus, store, others=True)
+        else:
+            found = find_sites(self.device, store)
+        found = of_product(found, self.gpu_product)
+        if not mixed:
+            require_one_product(found)
+        require_enough(found, self.num_gpus)
+        return found
+
+    @property
+    def _makes_gpus(self) -> bool:
+        return self.device == "simulated"
+
+    def _report(self, line: str) -> None:
+        self.console().print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _beginning() -> str:

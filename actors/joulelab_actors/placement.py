@@ -97,26 +97,31 @@ def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
     return _sites(backend, nodes, sightings)
 
 
-def simulated_sites(key: str, num_gpus: int, store: str | None = None) -> tuple[Site, ...]:
-    """Make ``num_gpus`` simulated GPUs and deal them out to the nodes of the cluster.
+def simulated_sites(
+    kinds: str | Sequence[str], num_gpus: int, store: str | None = None, *, others: bool = False
+) -> tuple[Site, ...]:
+    """Make ``num_gpus`` simulated GPUs of each kind and deal them out to the nodes of the cluster.
 
     Args:
-        key: GPU in the catalogue, e.g. ``"h200_sxm"``.
-        num_gpus: How many, at least 1.
+        kinds: GPUs in the catalogue, e.g. ``"h200_sxm"``.
+        num_gpus: How many of each, at least 1.
         store: Folder on each node that holds the state of its GPUs; ``None`` for the default.
+        others: Whether to return, after these, those of the kinds that are there besides.
 
     Raises:
-        ConfigError: If ``num_gpus`` is below 1 or ``key`` is not in the catalogue.
+        ConfigError: If ``num_gpus`` is below 1 or a kind is not in the catalogue.
     """
     if num_gpus < 1:
         raise ConfigError(f"num_gpus must be at least 1, got {num_gpus}.")
 
     def deal(nodes: Sequence[_Node]) -> list[_Call]:
-        hands = [tuple(range(first, num_gpus, len(nodes))) for first in range(len(nodes))]
-        return [(_simulate, (key, num_gpus, store, hand)) for hand in hands]
+        places = [(node, len(nodes)) for node in range(len(nodes))]
+        return [(_simulate, (keys, num_gpus, store, others, place)) for place in places]
 
+    keys = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     nodes, sightings = _ask_all(deal, most=num_gpus)
-    return _sites("simulated", nodes, sightings)
+    sites = _sites("simulated", nodes, sightings)
+    return tuple(sorted(sites, key=lambda site: max(_index(site.uuid) - num_gpus + 1, 0)))
 
 
 def _ask_all(
@@ -219,11 +224,29 @@ def _look(backend: str, store: str | None) -> _Sighting:
     return _sighting(usable(addresses), choice)
 
 
-def _simulate(key: str, num_gpus: int, store: str | None, mine: Sequence[int]) -> _Sighting:
-    from joulelab.devices.simulated import fleet
+def _simulate(
+    kinds: Sequence[str], num_gpus: int, store: str | None, others: bool, place: tuple[int, int]
+) -> _Sighting:
+    """Make the simulated GPUs, and return those of the node at a place, which is of so many."""
+    from joulelab.devices.simulated import DriverStore, fleet
 
-    addresses = fleet(key, num_gpus, store)
-    return _sighting([addresses[index] for index in mine])
+    uuids = [address.uuid for address in fleet(kinds, num_gpus, store)]
+    if others:
+        states = map(DriverStore(store).state, DriverStore(store).uuids())
+        uuids += [state.uuid for state in states if state.spec.key in kinds]
+    node, num_nodes = place
+    return _sighting(
+        [
+            DeviceAddress(backend="simulated", uuid=uuid, store=store)
+            for uuid in dict.fromkeys(uuids)
+            if _index(uuid) % num_nodes == node
+        ]
+    )
+
+
+def _index(uuid: str) -> int:
+    """Return the place of a simulated GPU among those of its kind."""
+    return int(uuid.rpartition("-")[2])
 
 
 def _sighting(addresses: Sequence[DeviceAddress], choice: Choice | None = None) -> _Sighting:

@@ -5,13 +5,23 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from joulelab.core.configuration import Configuration, KnobValue
-from joulelab.core.plan import SweepMode, check_plan, check_points, plan_sweep, sweep_points
+from joulelab.core.plan import (
+    SweepMode,
+    check_plan,
+    check_points,
+    on_products,
+    plan_sweep,
+    sweep_points,
+)
 from joulelab.core.point import OperatingPoint
+from joulelab.core.trial import Trial
+from joulelab.errors import ConfigError
 from joulelab.extras import ANALYSIS, require
 from joulelab.objectives import without_quality
 from joulelab.study.abstract_lab import AbstractLab
-from joulelab.study.gpu import study_clocks_mhz
+from joulelab.study.gpu import StudyGpu, study_clocks_mhz
 from joulelab.study.lab import Lab
+from joulelab.study.products import by_product
 from joulelab.study.results import MeasureResult, SweepStudy
 from joulelab.study.workload import StudyWorkload
 from joulelab.workloads.program import Cost, Work
@@ -104,6 +114,8 @@ def sweep(
 ) -> SweepStudy:
     """Measure a program over SM clocks, in randomised blocks, and say which to use.
 
+    GPUs of several products are swept each by themselves, over their own clocks.
+
     ::
 
         found = joulelab.sweep(step, every=4)
@@ -143,28 +155,42 @@ def sweep(
     check_plan(repeats, sentinel_every)
     workload = StudyWorkload(program, knobs, unit=unit, work=work, cost=cost)
     found: list[SweepResult] = []
-    with lab.open(workload.name) as gpus:
+    with lab.open(workload.name, mixed=True) as gpus:
         workload.check(gpus)
-        own_mhz = study_clocks_mhz(gpus)
-        points = sweep_points(own_mhz, mode=mode, every=every, clocks_mhz=given_mhz)
         folder = lab.folder(f"dvfs-{workload.name}", gpus)
-        asked = [Configuration.of(workload.name, workload.settings, point) for point in points]
-        trials = plan_sweep(
-            folder.name,
-            asked,
-            repeats=repeats,
-            sentinel=asked[0],
-            sentinel_every=sentinel_every,
-            seed=seed,
-        )
+
+        def plan(own: Sequence[StudyGpu]) -> tuple[Trial, ...]:
+            points = _points_on(own, mode=mode, every=every, clocks_mhz=given_mhz)
+            asked = [Configuration.of(workload.name, workload.settings, point) for point in points]
+            return plan_sweep(
+                folder.name,
+                asked,
+                repeats=repeats,
+                sentinel=asked[0],
+                sentinel_every=sentinel_every,
+                seed=seed,
+            )
+
+        plans = {product: plan(own) for product, own in by_product(gpus).items()}
         summary = lab.carry_out(
-            trials,
+            on_products(plans),
             gpus,
             folder,
             settings=settings or asked_of(workload, objective, lab),
             conclude=lambda store: found.append(conclude_sweep(store, objective)),
         )
     return SweepStudy(folder=folder, summary=summary, result=found[0])
+
+
+def _points_on(
+    gpus: Sequence[StudyGpu], *, mode: SweepMode, every: int, clocks_mhz: Sequence[int]
+) -> tuple[OperatingPoint, ...]:
+    """Return the points of a sweep on GPUs of one product; ConfigError names it."""
+    own_mhz = study_clocks_mhz(gpus)
+    try:
+        return sweep_points(own_mhz, mode=mode, every=every, clocks_mhz=clocks_mhz)
+    except ConfigError as error:
+        raise ConfigError(f"On {gpus[0].identity.name} {error}") from error
 
 
 def asked_of(workload: StudyWorkload, objective: str, lab: AbstractLab[Any]) -> Asked:

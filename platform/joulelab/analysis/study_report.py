@@ -9,8 +9,11 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from joulelab.analysis.closing import Closing
 from joulelab.analysis.compared import Phase
 from joulelab.analysis.listing import Listing
 from joulelab.analysis.methods import uncertainty_statement
@@ -92,6 +95,8 @@ class StudyReport:
         figures: What draws its figures, by the stems of their files.
         panels: What draws single panels for papers, likewise.
         sections: Of the page; a terminal shows their tables.
+        closings: What comes after them.
+        tables: Further tables, by the names of their files.
         overview: Shown in a terminal in place of those.
     """
 
@@ -102,6 +107,8 @@ class StudyReport:
     figures: Mapping[str, Callable[[], Figure]]
     panels: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
     sections: Sequence[Section] = ()
+    closings: Sequence[Closing] = ()
+    tables: Mapping[str, Frame] = field(default_factory=dict)
     measurements: Sequence[Measurement]
     header: StudyHeader | None
     overview: Table | None = None
@@ -117,10 +124,12 @@ class StudyReport:
             for stem, draw in self.figures.items()
             for path in save_png_and_svg(draw(), store.folder / stem)
         ]
-        self.frame.write(store.folder / self.table)
+        tables = {self.table: self.frame, **self.tables}
+        for name, frame in tables.items():
+            frame.write(store.folder / name)
         has_page = self.measurements and self.sections
         pages = [self.write_page(store.folder / REPORT).name] if has_page else []
-        answer = replace(self.answer, files=(*pages, self.table, *plots))
+        answer = replace(self.answer, files=(*pages, *tables, *plots))
         store.write_answer(answer)
         return answer
 
@@ -133,6 +142,7 @@ class StudyReport:
             title=self.measurements[0].study if self.measurements else "",
             answer=self.title.splitlines(),
             sections=self.sections,
+            closings=self.closings,
             drawn=_drawn,
             devices=[boards[uuid] for uuid in sorted(boards)],
             header=self.header,
@@ -172,6 +182,10 @@ class StudyReport:
             more = f"{self.table} has all"
             yield section.listing.fitting(console, max_rows=max_rows, more=more)
             yield from section.beside
+        for closing in self.closings:
+            yield f"\n[bold]{escape(closing.name)}[/]"
+            yield closing.fitting(console)
+            yield from (Text(note) for note in closing.notes)
 
 
 def _drawn(draw: Draw | None, prefix: str) -> Markup | None:

@@ -9,6 +9,13 @@ from pathlib import Path
 from joulelab.analysis.course_plot import courses_figure
 from joulelab.analysis.methods import methods_paragraph
 from joulelab.analysis.plots import can_plot, phase_figure, phase_panels
+from joulelab.analysis.products import side_by_side
+from joulelab.analysis.products_report import (
+    PRODUCTS,
+    closings,
+    products_frame,
+    products_sentences,
+)
 from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.style import panel_figure
 from joulelab.analysis.sweep import PhaseResult, SweepResult
@@ -33,16 +40,18 @@ def sweep_report(
 ) -> StudyReport:
     """Put a sweep into words, tables and plots."""
     # names of files and of MLflow's metrics
-    names = [re.sub(r"[^\w.=-]+", "-", name) for name in phase_names(result)]
+    names = [re.sub(r"[^\w.-]+", "-", name) for name in phase_names(result)]
     named = dict(zip(names, result.phases, strict=True))
     drawn = {f"sweep-{name}": phase for name, phase in named.items() if can_plot(phase)}
     prefixed = [(f"{name}." if len(named) > 1 else "", phase) for name, phase in named.items()]
     settings = dict(header.settings) if header else {}
+    groups = side_by_side(result)
+    answer = "\n".join([sentence(result), *products_sentences(groups)])
 
     return StudyReport(
-        title=sentence(result),
+        title=answer,
         answer=Answer(
-            note=sentence(result),
+            note=answer,
             summary=tuple(pair for prefix, phase in prefixed for pair in _summary(prefix, phase)),
             chart=tuple(
                 point
@@ -62,6 +71,8 @@ def sweep_report(
             _section(name, phase, measurements, settings, traces)
             for name, phase in zip(phase_names(result), result.phases, strict=True)
         ],
+        closings=closings(groups, measurements),
+        tables={PRODUCTS: products_frame(groups, measurements)} if groups else {},
         measurements=measurements,
         header=header,
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from importlib.resources import files
 from inspect import Parameter, Signature
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -113,7 +114,7 @@ def parse_with_workload(
     Raises:
         UnknownNameError: If there is no such workload; names the closest.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = _workload_first(list(sys.argv[1:] if arguments is None else arguments), among)
     config = (tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagCreatePairsOff)
     options = {"prog": study_command(), **options}
     if isinstance(among, Registry) and (at := _place_of_program(words)) is not None:
@@ -145,6 +146,14 @@ def parse_with_workload(
 def workload_name(settings: object) -> str:
     """Return the name of the workload that ``settings`` belong to."""
     return WORKLOADS.name_of(settings)
+
+
+def _workload_first(words: list[str], among: Mapping[str, object]) -> list[str]:
+    """Return ``words`` with a workload's name first: an option of several values would take it."""
+    for index, (before, word) in enumerate(pairwise(words), start=1):
+        if words[0] not in among and word in among and not before.startswith("-"):
+            return [word, *words[:index], *words[index + 1 :]]
+    return words
 
 
 def _place_of_program(words: Sequence[str]) -> int | None:

@@ -6,7 +6,7 @@ its own random order, and the driver's default is measured again and again betwe
 sentinel for drift (randomised complete blocks; Montgomery, "Design and Analysis of Experiments").
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Literal
@@ -83,6 +83,16 @@ def plan_sweep(
         block = _shuffled(configurations, together, random)
         trials += [_trial(study, configuration, repeat) for configuration in block]
     return _with_sentinels(trials, sentinel, sentinel_every)
+
+
+def on_products(plans: Mapping[str, Sequence[Trial]]) -> list[Trial]:
+    """Return the plans of several products as one, each trial for the GPUs of its product.
+
+    ``plans`` has a plan for each product, by the name that the driver gives it. Where there are
+    several, names of trials begin with the product.
+    """
+    trials = [replace(trial, device_name=name) for name, plan in plans.items() for trial in plan]
+    return [trial.beside_others() for trial in trials] if len(plans) > 1 else trials
 
 
 def check_plan(repeats: int, sentinel_every: int = 1, *, num_configurations: int = 1) -> None:
@@ -169,7 +179,8 @@ def _shuffled(
 
 def again(sentinel: Trial, repeat: int) -> Trial:
     """Return a further repeat of a sentinel of a plan."""
-    return _sentinel(sentinel.study, sentinel.configuration, repeat)
+    name = sentinel.name.removesuffix(f"-r{sentinel.repeat}")
+    return replace(sentinel, name=f"{name}-r{repeat}", repeat=repeat)
 
 
 def _sentinel(study: str, configuration: Configuration, repeat: int) -> Trial:

@@ -1,6 +1,6 @@
 """What a study wants measured: one configuration, once, on one device."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from joulelab.core.configuration import Configuration
 
@@ -16,6 +16,7 @@ class Trial:
         repeat: Which repeat of the configuration this is, from 0.
         sentinel: Whether it only watches for drift.
         attempt: 0 for the first try, then 1, 2, ...
+        device_name: Product whose GPUs may measure it, as the driver names it; ``None`` for any.
     """
 
     study: str
@@ -24,3 +25,22 @@ class Trial:
     repeat: int = 0
     sentinel: bool = False
     attempt: int = 0
+    device_name: str | None = None
+
+    def fits(self, device_name: str | None) -> bool:
+        """Whether a GPU of that product may measure it."""
+        return self.device_name is None or self.device_name == device_name
+
+    def beside_others(self) -> "Trial":
+        """Return it under a name that begins with its product, unlike the same of others."""
+        return replace(self, name=f"{product_slug(self.device_name or '')}-{self.name}")
+
+
+def product_slug(device_name: str) -> str:
+    """Return a product as a part of names, ``"h100-80gb-hbm3"``."""
+    return device_name.removeprefix("NVIDIA ").replace(" ", "-").lower()
+
+
+def name_within(name: str, device_name: str | None) -> str:
+    """Return the name of a trial among those of its product."""
+    return name if device_name is None else name.removeprefix(f"{product_slug(device_name)}-")

@@ -6,23 +6,22 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic
 
 from rich.console import Console
 
 from joulelab.core.configuration import Configuration
-from joulelab.core.device import DeviceIdentity
 from joulelab.core.procedure import Procedure
-from joulelab.core.trial import Trial
+from joulelab.core.trial import Trial, product_slug
 from joulelab.errors import ConfigError
 from joulelab.guard.settings import GuardSettings
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
 from joulelab.study.events import StudyEvent
-from joulelab.study.gpu import StudyGpu
 from joulelab.study.ledger import StudySummary
 from joulelab.study.pool import WorkerPool
+from joulelab.study.products import Gpu, by_product
 from joulelab.study.progress import StudyProgress
 from joulelab.study.run import StudySetup, run_trials
 from joulelab.study.search_queue import Check, Search, SearchQueue
@@ -35,14 +34,13 @@ if TYPE_CHECKING:  # it needs SciPy
     from joulelab.attribution.attribution import Attribution
     from joulelab.attribution.session import Asked
 
-Gpu = TypeVar("Gpu", bound=StudyGpu)
-
 
 class AbstractLab(ABC, Generic[Gpu]):
     """GPUs, how to measure on them, and a place for results.
 
     Attributes:
         study: Name of the study; ``None`` for a new one named by the time.
+        gpu_product: Part of the name of the products to use; ``None`` for all.
         results_dir: Folder for the results of all studies.
         observe_only: Whether no setter of a GPU is called, ever.
         guard_socket: Where clock guards listen; ``None`` for each node's own.
@@ -50,22 +48,25 @@ class AbstractLab(ABC, Generic[Gpu]):
     """
 
     study: str | None
+    gpu_product: str | None
     results_dir: str | Path
     observe_only: bool
     guard_socket: Path | None
     procedure: Procedure
 
     @abstractmethod
-    def open(self, *workloads: str) -> AbstractContextManager[tuple[Gpu, ...]]:
-        """Hold what a study needs, and yield the GPUs to use, all of one product.
+    def open(self, *workloads: str, mixed: bool = False) -> AbstractContextManager[tuple[Gpu, ...]]:
+        """Hold what a study needs, and yield the GPUs to use.
 
         What can be refused before they are looked for is refused before.
 
         Args:
             workloads: Names of what is to run.
+            mixed: Whether they may be of several products.
 
         Raises:
-            ConfigError: If results cannot be written, or a workload cannot run there.
+            ConfigError: If results cannot be written, a workload cannot run there, or GPUs are of
+                several products.
             DeviceNotFoundError: If there are too few GPUs.
         """
 
@@ -177,22 +178,10 @@ class AbstractLab(ABC, Generic[Gpu]):
     def console(self) -> Console:
         """Return where progress is shown."""
 
-    def check_product(self, gpus: Sequence[Gpu]) -> None:
-        """Refuse GPUs of several products, whose results cannot be compared.
-
-        Raises:
-            ConfigError: Names the products.
-        """
-        if len(products := sorted({gpu.identity.name for gpu in gpus})) > 1:
-            raise ConfigError(
-                f"One study compares GPUs of one product, but there are {products}; name those of "
-                "one, or restrict the allocation to them."
-            )
-
     def folder(self, kind: str, gpus: Sequence[Gpu]) -> Path:
         """Return the results folder of a study, by its name or one of kind, GPU and time."""
         now = datetime.now().astimezone()
-        return self.study_dir(self.study or study_name(kind, gpus[0].identity, now))
+        return self.study_dir(self.study or study_name(kind, list(by_product(gpus)), now))
 
     def study_dir(self, study: str) -> Path:
         """Return the folder of one study's results."""
@@ -219,9 +208,9 @@ class AbstractLab(ABC, Generic[Gpu]):
             return run_trials(trials, setup, conclude)
 
 
-def study_name(kind: str, gpu: DeviceIdentity, now: datetime) -> str:
-    """Return the name of a study, made of its kind, its GPU and the time."""
-    product = gpu.name.removeprefix("NVIDIA ").replace(" ", "-").lower()
+def study_name(kind: str, products: Sequence[str], now: datetime) -> str:
+    """Return the name of a study, made of its kind, its product if it has one, and the time."""
+    product = product_slug(products[0]) if len(products) == 1 else "mixed"
     return f"{plain(kind)}-{product}-{now:%Y%m%d-%H%M%S}"
 
 

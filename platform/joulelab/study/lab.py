@@ -1,6 +1,6 @@
 """Where a study of this process runs, on what, and where its results go."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.choice import find_visible, is_hardware
 from joulelab.errors import ConfigError, DeviceNotFoundError, MeasurementError
+from joulelab.guard.holders import holders
 from joulelab.sampling.cuda_device import computing_on, current_uuid
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores, score_space
@@ -25,6 +26,7 @@ from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
 from joulelab.study.gpu import StudyGpu
 from joulelab.study.ledger import StudySummary
 from joulelab.study.pool import LocalPool
+from joulelab.study.products import of_product, require_one_product
 from joulelab.study.progress import announced
 from joulelab.study.worker import GpuWorker, WorkerSettings
 from joulelab.tracking.addresses import connectable
@@ -45,10 +47,13 @@ class Lab(AbstractLab[StudyGpu]):
         device: How to reach the GPUs: ``"auto"`` takes NVML, else DCGM, else ``nvidia-smi``;
             ``"simulated"`` needs no GPU, ``"replay"`` plays recorded ones.
         uuids: Which GPUs. By default PyTorch's current one, else the first ``num_gpus`` that this
-            process may use (``CUDA_VISIBLE_DEVICES``).
-        num_gpus: How many, where ``uuids`` does not say which.
-        gpu: Product in the catalogue that simulated GPUs imitate, e.g. ``"h200_sxm"``; for
-            ``"simulated"`` alone.
+            process may use (``CUDA_VISIBLE_DEVICES``), of which those that others have on loan
+            come last.
+        num_gpus: How many, where ``uuids`` does not say which; of each product that is simulated.
+        gpu: Product in the catalogue that simulated GPUs imitate, e.g. ``"h200_sxm"``, or several
+            of them; for ``"simulated"`` alone.
+        gpu_product: Part of the name of the products to choose from, e.g. ``"a100"``; by default
+            all that are there.
         store: Folder with the state of simulated GPUs, or with the recordings to replay.
         study: Name of the study. Say the name of an earlier one to go on with it; by default a
             new one named by the time.
@@ -65,7 +70,8 @@ class Lab(AbstractLab[StudyGpu]):
     device: str = "auto"
     uuids: tuple[str, ...] = ()
     num_gpus: int = 1
-    gpu: str | None = None
+    gpu: str | Sequence[str] | None = None
+    gpu_product: str | None = None
     store: str | Path | None = None
     study: str | None = None
     results_dir: str | Path = "~/joulelab-results"
@@ -88,12 +94,12 @@ class Lab(AbstractLab[StudyGpu]):
 
     @override
     @contextmanager
-    def open(self, *_workloads: str) -> Generator[tuple[StudyGpu, ...]]:
+    def open(self, *_workloads: str, mixed: bool = False) -> Generator[tuple[StudyGpu, ...]]:
         """Yield the GPUs, after the places for results and settings are known to be usable.
 
         Raises:
-            ConfigError: If results cannot be written or delivered, or the GPUs are of several
-                products.
+            ConfigError: If results cannot be written or delivered, there is no such product, or
+                the GPUs are of several products, which only ``mixed`` allows.
             DeviceNotFoundError: If there are too few.
         """
         check_folder(self.root)
@@ -101,7 +107,8 @@ class Lab(AbstractLab[StudyGpu]):
             usable_uri(self.tracking_uri)
         check_guard_socket(self.guard_socket)
         gpus = tuple(map(StudyGpu.of, self._addresses()))
-        self.check_product(gpus)
+        if not mixed:
+            require_one_product(gpus)
         yield gpus
 
     @override
@@ -160,15 +167,10 @@ class Lab(AbstractLab[StudyGpu]):
 
     def _addresses(self) -> list[DeviceAddress]:
         store = None if self.store is None else str(Path(self.store).expanduser().absolute())
-        if self.gpu is not None:
-            from joulelab.devices.simulated import fleet
-
-            found = fleet(self.gpu, self.num_gpus, store)
-        else:
-            found = find_visible(self.device, store)
-        there = {address.uuid: address for address in found}
-        wanted = self.uuids or _in_use(there) or tuple(there)
-        wanted = wanted if self.uuids else wanted[: self.num_gpus]
+        there = {address.uuid: address for address in self._there(store)}
+        wanted = self.uuids or _in_use(there) or self._free_first(there)
+        if not self.uuids and self.gpu is None:
+            wanted = wanted[: self.num_gpus]
         missing = [uuid for uuid in wanted if uuid not in there]
         if missing or (not self.uuids and len(there) < self.num_gpus):
             raise DeviceNotFoundError(
@@ -176,6 +178,25 @@ class Lab(AbstractLab[StudyGpu]):
                 f"process may use: {', '.join(there)}."
             )
         return [there[uuid] for uuid in wanted]
+
+    def _free_first(self, there: Mapping[str, DeviceAddress]) -> tuple[str, ...]:
+        """Return GPUs in the order of choice; guards are asked only where there is a choice."""
+        is_choice = self.gpu is None and self.num_gpus < len(there)
+        held = holders(tuple(there.values()), self.guard_socket) if is_choice else {}
+        return tuple(sorted(there, key=held.__contains__))
+
+    def _there(self, store: str | None) -> Sequence[DeviceAddress]:
+        """Return what there is to choose from."""
+        if self.gpu is not None:
+            from joulelab.devices.simulated import fleet
+
+            found = fleet(self.gpu, self.num_gpus, store)
+        else:
+            found = find_visible(self.device, store)
+        if self.gpu_product is None:
+            return found
+        known = [StudyGpu.of(address) for address in found]
+        return [gpu.address for gpu in of_product(known, self.gpu_product)]
 
 
 def _in_use(there: dict[str, DeviceAddress]) -> tuple[str, ...]:

@@ -65,7 +65,8 @@ class WorkerPool(ABC):
         Raises:
             TrackingError: If results cannot be stored.
         """
-        self._schedule = Schedule(trials, self._uuids, untied=untied)
+        products = {uuid: gpu.identity.name for uuid, gpu in self._gpus.items()}
+        self._schedule = Schedule(trials, self._uuids, untied=untied, products=products)
         self._source = source or NothingMore()
         yield from self._measure(must_stop)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from joulelab.analysis.products import side_by_side
+from joulelab.analysis.products_report import products_sentences
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import score_words, sentence
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow
@@ -54,14 +56,14 @@ class StudyResult(ABC):
     def _report(self, header: StudyHeader | None) -> "StudyReport":
         """Return what the page holds."""
 
-    def _choose(self, phase: str | None, phases: Sequence[str]) -> str:
-        if phase is None and len(phases) == 1:
-            return phases[0]
-        if phase is None:
-            raise ConfigError(f"Say which phase: {', '.join(phases)}.")
-        if phase not in phases:
-            raise unknown_name("phase", phase, phases)
-        return phase
+    def _choose(self, name: str | None, known: Sequence[str], kind: str = "phase") -> str:
+        if name is None and len(known) == 1:
+            return known[0]
+        if name is None:
+            raise ConfigError(f"Say which {kind}: {', '.join(known)}.")
+        if name not in known:
+            raise unknown_name(kind, name, known)
+        return name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,21 +142,29 @@ class SweepStudy(StudyResult):
 
     result: SweepResult
 
-    def phase(self, name: str | None = None) -> PhaseResult:
-        """Return what was found of a phase, by default of the only one.
+    def phase(self, name: str | None = None, *, product: str | None = None) -> PhaseResult:
+        """Return what was found of a phase on a product, by default of the only one.
+
+        Args:
+            name: Name of the phase.
+            product: Name of the product, as the driver has it.
 
         Raises:
-            ConfigError: If there are several phases, and none was named.
-            UnknownNameError: If there is no such phase.
+            ConfigError: If there are several phases or products, and none was named.
+            UnknownNameError: If there is no such phase or product.
         """
-        by_name = {each.phase: each for each in self.result.phases}
+        products = list(dict.fromkeys(each.device_name for each in self.result.phases))
+        chosen = self._choose(product, products, "product")
+        phases = [each for each in self.result.phases if each.device_name == chosen]
+        by_name = {each.phase: each for each in phases}
         return by_name[self._choose(name, list(by_name))]
 
     @property
     def best(self) -> SweepRow:
         """The operating point to use, the fastest of the confidence set of the lowest objective.
 
-        Of several phases see :meth:`phase`, which also tells the lowest and the whole set.
+        Of several phases or products see :meth:`phase`, which also tells the lowest and the whole
+        set.
 
         Raises:
             MeasurementError: If nothing was measured validly.
@@ -170,7 +180,13 @@ class SweepStudy(StudyResult):
 
         return sweep_frame(self.result).to_pandas()
 
-    def plot(self, path: str | Path | None = None, *, phase: str | None = None) -> "Figure":
+    def plot(
+        self,
+        path: str | Path | None = None,
+        *,
+        phase: str | None = None,
+        product: str | None = None,
+    ) -> "Figure":
         """Draw energy, time and objective over the clock; also into ``path``.
 
         Raises:
@@ -178,7 +194,7 @@ class SweepStudy(StudyResult):
         """
         from joulelab.analysis.plots import can_plot, phase_figure
 
-        found = self.phase(phase)
+        found = self.phase(phase, product=product)
         if not can_plot(found):
             raise MeasurementError("A plot needs two points that were measured validly.")
         return drawn(phase_figure(found), path)
@@ -191,7 +207,8 @@ class SweepStudy(StudyResult):
 
     @override
     def __str__(self) -> str:
-        return sweep_sentence(self.result)
+        across = products_sentences(side_by_side(self.result))
+        return "\n".join([sweep_sentence(self.result), *across])
 
 
 def drawn(figure: "Figure", path: str | Path | None) -> "Figure":

@@ -9,9 +9,9 @@ from typing import Any
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Measurement
-from joulelab.core.plan import again, check_on_grid
+from joulelab.core.plan import check_on_grid
 from joulelab.core.record import Record
-from joulelab.core.trial import Trial
+from joulelab.core.trial import Trial, name_within
 from joulelab.errors import ConfigError
 from joulelab.searching.base import Outcome
 from joulelab.study.gpu import StudyGpu
@@ -21,6 +21,9 @@ from joulelab.tracking.durable import read_lines
 from joulelab.tracking.store import ResultStore, measurement_from_json
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload, no_cost
+
+_Name = tuple[str, str | None]
+"""Name of a trial among those of its product, and the product; ``None`` for any."""
 
 
 def check_feasible(
@@ -37,7 +40,7 @@ def check_feasible(
     studies = {trial.study for trial in trials}
     if len(studies) != 1:
         raise ConfigError(f"trials must be of one study, got {sorted(studies) or 'no trials'}.")
-    for trial in {trial.configuration: trial for trial in trials}.values():
+    for trial in {(trial.configuration, trial.device_name): trial for trial in trials}.values():
         check_cost(trial.configuration, gpus)
         point = trial.configuration.point
         if observe_only and point.locks_clocks:
@@ -47,7 +50,8 @@ def check_feasible(
             )
         if point.sm_clock_mhz is not None:
             for gpu in gpus:
-                check_on_grid(point.sm_clock_mhz, gpu.capabilities.sm_clocks_mhz)
+                if trial.fits(gpu.identity.name):
+                    check_on_grid(point.sm_clock_mhz, gpu.capabilities.sm_clocks_mhz)
 
 
 def check_cost(configuration: Configuration, gpus: Sequence[StudyGpu]) -> None:
@@ -65,36 +69,6 @@ def _is_simulated(gpu: StudyGpu) -> bool:
     return gpu.address.backend == "simulated"
 
 
-def ties(
-    trials: Sequence[Trial],
-    rest: Sequence[Trial],
-    known: Sequence[Measurement],
-    uuids: Sequence[str],
-) -> tuple[list[Trial], frozenset[str]]:
-    """Return sentinels to be measured besides, so that every GPU measures one, and who has none.
-
-    GPUs are compared by what all of them measured, and what only one of them measured has no
-    figure. The plan of a study does not know how many GPUs will carry it out, nor whether it
-    will go on on others.
-
-    Args:
-        trials: All trials of the study; without a sentinel among them none is added.
-        rest: Those that are left to do.
-        known: What its results folder holds.
-        uuids: GPUs that carry it out now.
-    """
-    planned = [trial for trial in trials if trial.sentinel]
-    if not planned or not rest:
-        return [], frozenset()
-    tied = {m.device.uuid for m in known if m.sentinel and m.settled}
-    untied = frozenset(uuids) - tied
-    num_missing = min(len(untied), len(rest)) - sum(trial.sentinel for trial in rest)
-    measured = [m.repeat for m in known if m.sentinel]
-    first = 1 + max([*(trial.repeat for trial in planned), *measured])
-    added = [again(planned[0], repeat) for repeat in range(first, first + max(num_missing, 0))]
-    return added, untied
-
-
 def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial]:
     """Return the trials whose every phase is not settled yet, in their order.
 
@@ -105,18 +79,28 @@ def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial
         trials: All trials of the study.
         known: What its results folder holds.
     """
-    phases: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    attempts: defaultdict[str, int] = defaultdict(int)
+    phases: defaultdict[tuple[_Name, str], set[str]] = defaultdict(set)
+    attempts: defaultdict[_Name, int] = defaultdict(int)
     for measurement in known:
-        attempts[measurement.trial] = max(attempts[measurement.trial], measurement.attempt + 1)
-        if measurement.settled:
-            key = measurement.trial, measurement.configuration.config_hash
-            phases[key].add(measurement.phase)
-    return [
-        replace(trial, attempt=attempts[trial.name])
-        for trial in trials
-        if phases[trial.name, trial.configuration.config_hash] != set(workload_of(trial).phases)
-    ]
+        for product in (None, measurement.device.name):
+            name = _name_for(measurement.trial, product)
+            attempts[name] = max(attempts[name], measurement.attempt + 1)
+            if measurement.settled:
+                phases[name, measurement.configuration.config_hash].add(measurement.phase)
+    left = []
+    for trial in trials:
+        name = _name_for(trial.name, trial.device_name)
+        if phases[name, trial.configuration.config_hash] != set(workload_of(trial).phases):
+            left.append(replace(trial, attempt=attempts[name]))
+    return left
+
+
+def _name_for(name: str, device_name: str | None) -> _Name:
+    """Return what tells a trial from others, be it planned beside those of other products or not.
+
+    A study may have begun on one product and go on on several, or the other way round.
+    """
+    return name_within(name, device_name), device_name
 
 
 def workload_of(trial: Trial) -> Workload[Any]:

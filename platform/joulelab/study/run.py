@@ -83,7 +83,7 @@ def run_trials(
         TrackingError: If results cannot be stored.
     """
     check_feasible(trials, setup.gpus, observe_only=setup.observe_only)
-    fixed = FixedTrials(trials)
+    fixed = FixedTrials(trials, {gpu.uuid: gpu.identity.name for gpu in setup.gpus})
     if conclude is None:
         return _carry_out(fixed, setup, None)[0]
     return _carry_out(fixed, setup, lambda store, _stopped_by: conclude(store))[0]

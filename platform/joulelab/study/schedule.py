@@ -7,7 +7,7 @@ done again goes first, to another GPU if there is one.
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,6 +93,7 @@ class Schedule:
         uuids: GPUs in service.
         untied: Those that are to begin with a sentinel, if there are enough: GPUs are compared
             by what all of them measured.
+        products: Product of each GPU, by UUID; trials may be for those of one alone.
         max_tries: How often a trial is tried in all.
         max_strikes: Failures in a row that put a GPU out of service.
 
@@ -106,9 +107,11 @@ class Schedule:
         uuids: Iterable[str],
         *,
         untied: Collection[str] = (),
+        products: Mapping[str, str] | None = None,
         max_tries: int = MAX_TRIES,
         max_strikes: int = 3,
     ) -> None:
+        self._products = products or {}
         self._names: set[str] = set()
         self._waiting: deque[_Waiting] = deque()
         for trial in trials:
@@ -144,8 +147,7 @@ class Schedule:
 
     def take(self, uuid: str) -> Trial | None:
         """Give ``uuid`` the next trial that it may do; ``None`` if there is none for it."""
-        others = len(self._strikes) > 1
-        allowed = [w for w in self._waiting if not (others and w.avoid == uuid)]
+        allowed = [w for w in self._waiting if self._may_do(w, uuid)]
         given = self._first_of(allowed, uuid)
         if given is None:
             return None
@@ -167,9 +169,19 @@ class Schedule:
         sentinels = [waiting for waiting in allowed if waiting.trial.sentinel]
         if uuid in self._untied and sentinels:
             return sentinels[0]
-        are_kept = uuid not in self._untied and len(sentinels) <= len(self._untied)
+        waiting_for = [u for u in self._untied if any(self._fits(w, u) for w in sentinels)]
+        are_kept = uuid not in self._untied and len(sentinels) <= len(waiting_for)
         free = (w for w in allowed if not (are_kept and w.trial.sentinel))
         return next(free, None)
+
+    def _fits(self, waiting: _Waiting, uuid: str) -> bool:
+        return waiting.trial.fits(self._products.get(uuid))
+
+    def _may_do(self, waiting: _Waiting, uuid: str) -> bool:
+        """Whether ``uuid`` may be given a trial, which another is to try again if there is one."""
+        others = (other for other in self._strikes if other != uuid)
+        avoids = waiting.avoid == uuid and any(self._fits(waiting, other) for other in others)
+        return self._fits(waiting, uuid) and not avoids
 
     def put_back(self, trial: Trial) -> None:
         """Take back a trial that was handed out but not begun."""

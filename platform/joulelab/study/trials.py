@@ -1,7 +1,7 @@
 """The trials of a study: how it goes on from what is stored, and where more come from."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from typing_extensions import override
@@ -9,8 +9,9 @@ from typing_extensions import override
 from joulelab.core.measurement import Measurement
 from joulelab.core.trial import Trial
 from joulelab.study.events import PoolEvent
-from joulelab.study.resume import rest_of, ties
+from joulelab.study.resume import rest_of
 from joulelab.study.schedule import NothingMore, TrialSource
+from joulelab.study.ties import ties
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import ChartPoint
 
@@ -71,10 +72,11 @@ class FixedTrials(NothingMore, StudyTrials):
 
     Args:
         trials: In the order in which to measure them; all of one study, with unique names.
+        products: Product of each GPU, by UUID.
     """
 
-    def __init__(self, trials: Sequence[Trial]) -> None:
-        self._trials = trials
+    def __init__(self, trials: Sequence[Trial], products: Mapping[str, str]) -> None:
+        self._trials, self._products = trials, products
         self.study = trials[0].study
 
     @property
@@ -94,7 +96,7 @@ class FixedTrials(NothingMore, StudyTrials):
         plot: Callable[[ChartPoint], None],
     ) -> tuple[Sequence[Trial], frozenset[str]]:
         rest = rest_of(self._trials, known)
-        added, untied = ties(self._trials, rest, known, uuids)
+        added, untied = ties(self._trials, rest, known, self._products)
         self.num_skipped = len(self._trials) - len(rest)
         self.num_trials = len(self._trials) + len(added)
         return [*added, *rest], untied

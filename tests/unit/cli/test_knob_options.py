@@ -21,6 +21,7 @@ def step(device: str = "cuda", batch: int = 2):
 @dataclass(frozen=True, kw_only=True)
 class Lab:
     store: str = "here"
+    gpu: str | tuple[str, ...] = "h200_sxm"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,21 @@ def test_a_program_may_have_a_knob_called_device(tmp_path):
     measure = parsed(f"{path}:step", "--knob.device", "cpu", "--batch", "8", kind=Measure)
 
     assert (measure.device, measure.workload.device, measure.workload.batch) == ("auto", "cpu", 8)
+
+
+def test_an_option_of_several_values_may_stand_before_the_workload():
+    search = parsed("--seed", "3", "--gpu", "a100_sxm", "h100_sxm", "gemm", "--n", "64")
+
+    assert search.lab.gpu == ("a100_sxm", "h100_sxm")
+    assert search.workload == GemmSettings(n=64)
+    assert parsed("--gpu", "a100_sxm", "gemm").lab.gpu == "a100_sxm"
+
+
+def test_a_value_that_is_called_as_a_workload_stays_one():
+    search = parsed("--store", "gemm", "diffusion")
+
+    assert search.lab.store == "gemm"
+    assert isinstance(search.workload, DiffusionSettings)
 
 
 def test_a_knob_that_is_refused_is_refused_under_its_name(capsys):

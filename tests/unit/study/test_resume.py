@@ -4,15 +4,14 @@ import os
 from dataclasses import replace
 
 import pytest
-from actor_fixtures import CLOCKS_MHZ, QUICK, STUDY, gemm, simulated_gpus, trial, trials
+from actor_fixtures import QUICK, gemm, simulated_gpus, trial, trials
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Finding
-from joulelab.core.plan import plan_sweep
 from joulelab.devices import DEVICES
 from joulelab.devices.simulated import fleet
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.study.resume import check_feasible, rest_of, ties
+from joulelab.study.resume import check_feasible, rest_of
 from joulelab.study.worker import WorkerSettings
 from joulelab_actors.gpu_actor import GpuActor
 from joulelab_actors.placement import Site
@@ -118,57 +117,29 @@ def test_a_study_needs_trials(sites):
         check_feasible([], sites, observe_only=False)
 
 
-def planned(num, *, repeats=1):
-    """Return a plan of clocks with a sentinel before every two of them."""
-    clocks = [gemm(clock) for clock in CLOCKS_MHZ[:num]]
-    return plan_sweep(STUDY, clocks, repeats=repeats, sentinel=gemm(), sentinel_every=2)
+def test_a_clock_must_be_on_the_grid_of_the_product_that_it_is_for_alone(sites, tmp_path):
+    [other] = fleet("a40", 1, str(tmp_path / "driver"))
+    both = [*sites, site_of(other)]
+    h200_mhz, a40_mhz = (set(site.capabilities.sm_clocks_mhz) for site in both)
+    of_h200 = max(h200_mhz - a40_mhz)
+
+    check_feasible([trial(of_h200, device_name="NVIDIA H200")], both, observe_only=False)
+    with pytest.raises(ConfigError, match="the nearest"):
+        check_feasible([trial(of_h200, device_name="NVIDIA A40")], both, observe_only=False)
 
 
-def tied(plan, known, uuids):
-    return ties(plan, rest_of(plan, known), known, uuids)
+def test_what_one_product_measured_is_left_to_do_for_another(measured):
+    """A sweep that went on on other GPUs took what the first had measured for done."""
+    ours, theirs = (trial(device_name=name) for name in ("NVIDIA H200", "NVIDIA A40"))
+
+    assert rest_of([ours, theirs], [measured]) == [theirs]
 
 
-def test_every_gpu_of_a_study_has_a_sentinel_to_begin_with():
-    added, untied = tied(planned(4), [], ["a", "b", "c"])
+def test_a_study_goes_on_on_one_product_or_several_however_it_began(measured):
+    alone = trial(device_name="NVIDIA H200")
+    mixed = alone.beside_others()
+    stored = replace(measured, trial=mixed.name)
 
-    [sentinel] = added
-    assert untied == {"a", "b", "c"}
-    assert sentinel.sentinel
-    assert sentinel.configuration == gemm()
-    assert sentinel.name not in {trial.name for trial in planned(4)}
-
-
-def test_a_study_that_goes_on_on_another_gpu_gets_it_a_sentinel_of_its_own(measured):
-    plan = planned(1)
-    done = replace(measured, trial=plan[0].name, configuration=gemm(), sentinel=True, study=STUDY)
-
-    added, untied = tied(plan, [done], [done.device.uuid, "other"])
-
-    assert untied == {"other"}
-    assert [trial.repeat for trial in added] == [1]
-    again, _ = tied(plan, [done, replace(done, trial=added[0].name, repeat=1)], ["third"])
-    assert [trial.repeat for trial in again] == [2]
-
-
-def test_a_sentinel_that_failed_compares_nothing(measured):
-    plan = planned(2)
-    finding = Finding(reason="actor_died", detail="It died.")
-    died = replace(measured, windows=(), findings=(finding,), sentinel=True, trial=plan[0].name)
-
-    _, untied = tied(plan, [died], [died.device.uuid])
-
-    assert untied == {died.device.uuid}
-
-
-def test_no_sentinel_is_added_where_none_is_planned_or_nothing_is_left(measured):
-    plan = planned(1)
-    done = [replace(measured, trial=t.name, configuration=t.configuration) for t in plan]
-
-    assert tied([trial()], [], ["a", "b"]) == ([], frozenset())
-    assert tied(plan, done, ["a", "b"]) == ([], frozenset())
-
-
-def test_no_more_sentinels_are_added_than_there_is_left_to_do():
-    added, _ = tied(planned(1), [], [f"gpu-{i}" for i in range(8)])
-
-    assert len(added) == 1
+    assert mixed.name == f"h200-{alone.name}"
+    assert rest_of([alone, mixed], [measured]) == []
+    assert rest_of([alone, mixed], [stored]) == []

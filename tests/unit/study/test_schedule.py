@@ -1,5 +1,7 @@
 """Which GPU does which trial next."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,6 +152,36 @@ def test_no_sentinel_is_kept_for_a_gpu_that_is_out_of_service():
 def test_two_trials_of_one_name_are_refused():
     with pytest.raises(ConfigError, match="'t0' is double"):
         Schedule(trials(1) * 2, ["a"])
+
+
+def of_products(*names):
+    """Return trials t0, t1, ... for GPUs of these products."""
+    return [replace(t, device_name=name) for t, name in zip(trials(9), names, strict=False)]
+
+
+def test_a_gpu_is_given_trials_of_its_product_alone():
+    schedule = Schedule(of_products("A", "A", "B", None), ["a", "b"], products={"a": "A", "b": "B"})
+
+    taken = [schedule.take(uuid) for uuid in ("b", "b", "b", "a", "a", "a")]
+
+    assert [t and t.name for t in taken] == ["t2", "t3", None, "t0", "t1", None]
+
+
+def test_a_trial_returns_to_its_gpu_if_all_others_are_of_another_product():
+    schedule = Schedule(of_products("A"), ["a", "b"], products={"a": "A", "b": "B"})
+
+    schedule.retry(schedule.take("a"), "a")
+
+    assert schedule.take("b") is None
+    assert schedule.take("a").attempt == 1
+
+
+def test_a_sentinel_is_kept_for_gpus_of_its_product_alone():
+    first, second = of_products("A", "B")
+    plan = [replace(first, sentinel=True), second]
+    schedule = Schedule(plan, ["a", "b"], untied={"b"}, products={"a": "A", "b": "B"})
+
+    assert schedule.take("a").name == "t0"
 
 
 @given(st.data())

@@ -1,6 +1,7 @@
 """A simulated GPU behind the face that a real one shows, and programs as they run on it."""
 
 import os
+from collections.abc import Sequence
 from math import ceil
 from typing import Any, Self
 
@@ -30,14 +31,16 @@ from joulelab.workloads.base import Workload
 from joulelab.workloads.disk_cache import cached_cost
 
 
-def fleet(catalogue_key: str, num_gpus: int, store: str | None = None) -> tuple[DeviceAddress, ...]:
-    """Make ``num_gpus`` simulated GPUs of one kind and return where they are.
+def fleet(
+    kinds: str | Sequence[str], num_gpus: int, store: str | None = None
+) -> tuple[DeviceAddress, ...]:
+    """Make ``num_gpus`` simulated GPUs of each kind, a catalogue key, and return where they are.
 
     Raises:
         UnknownNameError: If the catalogue has no such GPU; names the closest.
     """
-    driver = DriverStore(store)
-    uuids = [driver.create(catalogue_key, index).uuid for index in range(num_gpus)]
+    driver, keys = DriverStore(store), [kinds] if isinstance(kinds, str) else dict.fromkeys(kinds)
+    uuids = [driver.create(key, index).uuid for key in keys for index in range(num_gpus)]
     return tuple(DeviceAddress(backend="simulated", uuid=uuid, store=store) for uuid in uuids)
 
 

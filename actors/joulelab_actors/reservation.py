@@ -1,0 +1,212 @@
+"""GPUs for a study that no other one has: chosen, waited for, and kept for as long as it runs."""
+
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray._private import state
+from ray.exceptions import RayError
+from ray.experimental.internal_kv import (
+    _internal_kv_del,
+    _internal_kv_get,
+    _internal_kv_put,
+)
+from ray.util import list_named_actors
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from joulelab.core.device import DeviceAddress
+from joulelab.guard.holders import holders
+from joulelab.study.products import by_product
+from joulelab_actors.gpu_actor import NAME_TIMEOUT_S
+from joulelab_actors.placement import Site
+from joulelab_actors.session import NAMESPACE, answers
+
+_LOOK_S = 1.0
+_QUIET_S = 3.0
+"""A driver that was killed takes a moment to end, of which nobody need know."""
+_SETTLE_S = 0.2
+_ANSWER_S = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def reserved(
+    sites: Sequence[Site],
+    num_gpus: int | None,
+    *,
+    study: str | None,
+    guard_socket: Path | None,
+    report: Callable[[str], None],
+) -> Generator[tuple[Site, ...]]:
+    """Yield GPUs that no other study has, which no other one takes before the block ends.
+
+    While there are too few, it is waited for them, and reported who has them.
+
+    Args:
+        sites: Those to choose from.
+        num_gpus: How many of each product; ``None`` for all, and then without those that others
+            keep for longer than a driver takes to end.
+        study: Name of the study, if it has one yet.
+        guard_socket: Where the nodes' clock guards listen; ``None`` for each node's own.
+        report: Takes lines for the user.
+    """
+    keeper = Keeper(study)
+    start_s, reported = time.monotonic(), ""
+    try:
+        while True:
+            held = held_by_others(sites, guard_socket)
+            waited_s = time.monotonic() - start_s
+            least = num_gpus or (1 if waited_s > NAME_TIMEOUT_S else None)
+            if chosen := keeper.keep(sites, held, num_gpus, least):
+                break
+            line = _waiting_words(sites, held)
+            if line != reported and waited_s > _QUIET_S:
+                reported = line
+                report(line)
+            time.sleep(_LOOK_S if waited_s > _QUIET_S else _SETTLE_S)
+        if num_gpus is None and len(chosen) < len(sites):
+            report(f"Left out: {_holder_words(sites, held)}.")
+        yield chosen
+    finally:
+        keeper.release()
+
+
+class Keeper:
+    """Keeps GPUs for this driver in the cluster's table of keys, until they are let go.
+
+    The name of an actor is the lock on its GPU; an entry here keeps it until there is the actor. An
+    entry of a driver that has ended counts for nothing.
+
+    Args:
+        study: Name of the study, for others who want the same GPUs.
+    """
+
+    def __init__(self, study: str | None) -> None:
+        self._job = ray.get_runtime_context().get_job_id()
+        what = f"study {study}" if study else Path(sys.argv[0]).stem or "a study"
+        self._entry = f"{self._job} {what} (pid {os.getpid()} on {socket.gethostname()})"
+        self._kept: list[str] = []
+
+    def keep(
+        self, sites: Sequence[Site], held: Collection[str], num_gpus: int | None, least: int | None
+    ) -> tuple[Site, ...]:
+        """Keep GPUs of each product, of those that nobody else has; none if they are too few.
+
+        Args:
+            sites: Those to choose from, in the order of choice.
+            held: UUIDs of those that others have.
+            num_gpus: How many of each product; ``None`` for all.
+            least: With how few of each product to make do; ``None`` for none less than all.
+        """
+        chosen: list[Site] = []
+        for own in by_product(sites).values():
+            kept: list[Site] = []
+            for site in own:
+                if len(kept) == (num_gpus or len(own)):
+                    break
+                if site.uuid not in held and self._take(site.uuid):
+                    kept.append(site)
+            if len(kept) < (least or len(own)):
+                self.release()
+                return ()
+            chosen += kept
+        return tuple(chosen)
+
+    def release(self) -> None:
+        """Let everything go, unless Ray has ended, which ends it all. Safe to call twice."""
+        kept, self._kept = self._kept, []
+        # Ray waits a minute for a head that is gone, and then ends this process.
+        if not kept or not answers(ray.get_runtime_context().gcs_address, _ANSWER_S):
+            return
+        for uuid in kept:
+            if _entry_of(uuid) == self._entry:
+                _internal_kv_del(_key(uuid))
+
+    def _take(self, uuid: str) -> bool:
+        stale = _entry_of(uuid)
+        if stale is not None:
+            if _is_running(stale):
+                return False
+            _internal_kv_del(_key(uuid))
+        if _internal_kv_put(_key(uuid), self._entry.encode(), overwrite=False):
+            return False  # another driver was faster
+        if stale is not None:
+            time.sleep(_SETTLE_S)  # whoever found it stale at the same moment has deleted it by now
+            if _entry_of(uuid) != self._entry:
+                return False
+        self._kept.append(uuid)
+        return True
+
+
+def held_by_others(sites: Sequence[Site], guard_socket: Path | None) -> dict[str, str]:
+    """Return who has GPUs, by UUID: by what is kept, by actors, and by the guards of nodes."""
+    held = _leases(sites, guard_socket)
+    actors = list_named_actors(all_namespaces=True)
+    names = {each["name"] for each in actors if each["namespace"] == NAMESPACE}
+    for site in sites:
+        entry = _entry_of(site.uuid)
+        if entry is not None and _is_running(entry):
+            held[site.uuid] = entry.partition(" ")[2]
+        elif f"joulelab:{site.uuid}" in names:
+            held.setdefault(site.uuid, "another study")
+    return held
+
+
+def _leases(sites: Sequence[Site], guard_socket: Path | None) -> dict[str, str]:
+    """Ask every node who has its GPUs on loan; what does not answer is nobody's."""
+    by_node: dict[str, list[DeviceAddress]] = {}
+    for site in sites:
+        by_node.setdefault(site.node_id, []).append(site.address)
+    make_remote: Any = ray.remote
+    calls = [
+        make_remote(holders)
+        .options(
+            num_cpus=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+        )
+        .remote(addresses, guard_socket)
+        for node_id, addresses in by_node.items()
+    ]
+    found: dict[str, str] = {}
+    for call in calls:
+        try:
+            found |= ray.get(call, timeout=NAME_TIMEOUT_S)
+        except RayError as error:
+            _log.info("A node did not say who has its GPUs on loan: %s", error)
+    return found
+
+
+def _key(uuid: str) -> str:
+    return f"joulelab:kept:{uuid}"
+
+
+def _entry_of(uuid: str) -> str | None:
+    entry: bytes | None = _internal_kv_get(_key(uuid))
+    return None if entry is None else entry.decode()
+
+
+def _is_running(entry: str) -> bool:
+    """Whether the driver of an entry has not ended."""
+    job_id = entry.partition(" ")[0]
+    jobs: list[dict[str, Any]] = state.jobs()  # type: ignore[no-untyped-call]
+    return any(job["JobID"] == job_id and not job["IsDead"] for job in jobs)
+
+
+def _waiting_words(sites: Sequence[Site], held: Mapping[str, str]) -> str:
+    return f"Waiting for GPUs: {_holder_words(sites, held)}."
+
+
+def _holder_words(sites: Sequence[Site], held: Mapping[str, str]) -> str:
+    by_holder: dict[str, list[str]] = {}
+    for site in sites:
+        if site.uuid in held:
+            by_holder.setdefault(held[site.uuid], []).append(f"{site.uuid} on {site.hostname}")
+    return "; ".join(f"{who} has {' and '.join(gpus)}" for who, gpus in by_holder.items())
