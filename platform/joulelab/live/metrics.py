@@ -154,9 +154,9 @@ class Families:
             self.throttled.add_metric((*labels, str(reason.name).lower()), int(holds))
         for sensor in gpu.unread:
             self.unread.add_metric((*labels, sensor), 1)
-        if (loan := view.loans.by_uuid.get(identity.uuid)) is not None:
-            holder = f"pid {loan.lease.pid} of uid {loan.lease.uid}"
-            self.leased.add_metric((*labels, holder, loan.lease.note), 1)
+        if (lease := view.loans.by_uuid.get(identity.uuid)) is not None:
+            holder = f"pid {lease.pid} of uid {lease.uid}"
+            self.leased.add_metric((*labels, holder, lease.note), 1)
         if identity.uuid in view.loans.unrestored:
             self.unrestored.add_metric(labels, 1)
 
