@@ -18,11 +18,10 @@ from joulelab.core.device import DeviceAddress
 from joulelab.errors import JouleLabError
 from joulelab.guard.settings import GuardSettings, user_socket_path
 from joulelab.tracking.durable import write_whole
+from joulelab.tracking.study_lock import still_runs
 
 _FOLDER = "activity"
 _MOST_B = 65536
-_SAME_START_S = 1.0
-"""The system's clock may be set between two looks at when a process began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +93,8 @@ class Activity:
     def is_current(self) -> bool:
         """Whether its process, and of that user, is still there."""
         with suppress(psutil.Error):
-            process = psutil.Process(self.pid)
-            began_s = abs(process.create_time() - self.process_start_unix_s)
-            is_same = began_s < _SAME_START_S and process.uids().real == self.uid
-            return is_same and process.status() != psutil.STATUS_ZOMBIE
+            is_theirs = psutil.Process(self.pid).uids().real == self.uid
+            return is_theirs and still_runs(self.pid, self.process_start_unix_s)
         return False
 
     def is_on(self, address: DeviceAddress) -> bool:
