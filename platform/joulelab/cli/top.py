@@ -118,6 +118,10 @@ def _notes(gpu: LiveReading, view: LiveView) -> Iterator[str]:
         yield "not throttled" if not held else f"throttled: {', '.join(held)}"
     if (activity := view.activities.get(uuid)) is not None:
         yield from activity_in_words(activity, time.time())
+        if (state := view.studies.get(activity.study or "")) is not None:
+            total = "" if state.num_trials is None else f" of {state.num_trials}"
+            failed = f", {len(state.failed)} given up" if state.failed else ""
+            yield f"{state.num_done}{total} trials of the study done{failed}"
     if (lease := loans.by_uuid.get(uuid)) is not None:
         yield f"lent to {loan_in_words(lease)}"
     if (why := loans.unrestored.get(uuid)) is not None:

@@ -1,8 +1,9 @@
 """Several GPUs of this machine, looked at together for as long as somebody watches."""
 
+import os
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ from joulelab.guard.protocol import HeldLease
 from joulelab.guard.settings import default_socket_path
 from joulelab.live.activity import Activity, read_activities
 from joulelab.live.reading import LiveGpu, LiveReading
+from joulelab.tracking.study_state import StudyState, read_state
 
 _PATIENCE_S = 1.0
 
@@ -55,6 +57,7 @@ class LiveView:
         gpus: A reading of each, in the driver's order.
         loans: What the clock guard has on loan.
         activities: What a study does on each GPU that one measures on, by UUID.
+        studies: How far the studies of this user's are that do so, by name.
         core_share: Processor time that this process has used since it began to watch, as a share
             of one core; ``None`` at the first look.
     """
@@ -62,6 +65,7 @@ class LiveView:
     gpus: tuple[LiveReading, ...]
     loans: Loans
     activities: dict[str, Activity]
+    studies: dict[str, StudyState]
     core_share: float | None
 
 
@@ -100,10 +104,12 @@ class LiveSession:
 
     def look(self) -> LiveView:
         """Read every GPU once, who holds it, and what a study does there."""
+        activities = self._activities()
         return LiveView(
             gpus=tuple(gpu.read() for gpu in self._gpus),
             loans=read_loans(self._socket),
-            activities=self._activities(),
+            activities=activities,
+            studies=_states(activities.values()),
             core_share=self._core_share(),
         )
 
@@ -137,3 +143,13 @@ class LiveSession:
             self._began = now
             return None
         return (now[1] - self._began[1]) / (now[0] - self._began[0])
+
+
+def _states(activities: Iterable[Activity]) -> dict[str, StudyState]:
+    """Read how far studies are; another user's folder is not read, since it may be any path."""
+    found = {}
+    for folder in {each.folder for each in activities if each.uid == os.getuid()}:
+        with suppress(JouleLabError):
+            if (state := read_state(Path(folder))) is not None:
+                found[state.study] = state
+    return found
