@@ -15,6 +15,8 @@ from joulelab.errors import ConfigError, TrackingError
 _logger = logging.getLogger(__name__)
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,150}")
 _SHOWN = 200
+LEAST_FREE_B = 2 * 10**9
+"""Free space below which a study may find no room for its results and traces, in bytes."""
 
 
 def check_file_name(what: str, name: str) -> None:
