@@ -7,6 +7,8 @@ from fake_tools import FakeSmi
 
 from joulelab.cli.main import main
 from joulelab.devices.simulated import DriverStore, Fault
+from joulelab_actors import cluster_doctor
+from joulelab_actors.placement import alive_nodes, call_on
 
 
 @pytest.fixture
@@ -89,6 +91,31 @@ def test_a_fallback_without_an_energy_counter_is_a_warning(doctor, node_tools):
     assert found["status"] == "warn"
     assert "sampled power" in found["advice"]
     assert nodes[0]["GPUs"]["found"].endswith("through smi")
+
+
+def cannot_be_found_there():
+    """Be a function of a module that no node has."""
+
+
+def test_a_node_that_fails_is_a_row_and_the_rest_are_looked_at(
+    doctor, store, simulated, monkeypatch
+):
+    store.create("h200_sxm", 0)
+    broken, *_ = alive_nodes()
+
+    def call(node, function, arguments):
+        if node["NodeID"] == broken["NodeID"]:
+            function, arguments = cannot_be_found_there, ()
+        return call_on(node, function, arguments)
+
+    monkeypatch.setattr(cluster_doctor, "call_on", call)
+
+    code, nodes = doctor(*simulated)
+
+    assert code == 1
+    assert [list(each) for each in nodes].count(["GPUs"]) == 1
+    assert "No module named" in nodes[0]["GPUs"]["found"]
+    assert {each["GPUs"]["status"] for each in nodes[1:]} == {"ok"}
 
 
 def test_the_table_says_what_to_do_once(cluster, store, simulated, tmp_path, capsys):

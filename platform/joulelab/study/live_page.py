@@ -24,7 +24,7 @@ from joulelab.errors import ConfigError, MeasurementError
 from joulelab.study.resume import history_of
 from joulelab.study.search_queue import lookup, scored
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.study_lock import holder_of
+from joulelab.tracking.study_lock import Holder, holder_of
 from joulelab.tracking.study_state import StudyState, read_state
 
 _TEMPLATE = "live.html.j2"
@@ -39,9 +39,10 @@ def live_page(folder: Path) -> str:
     Raises:
         TrackingError: If the results cannot be read.
     """
-    store, state = ResultStore(folder, "watch"), read_state(folder)
+    store, state, holder = ResultStore(folder, "watch"), read_state(folder), holder_of(folder)
     shown = {
-        "progress": list(_progress(folder, state)),
+        "under_way": holder is not None,
+        "progress": list(_progress(holder, state)),
         "running": None if state is None else _running(state),
         "troubles": None if state is None else _troubles(state),
     }
@@ -127,8 +128,7 @@ def _without_report(
     )
 
 
-def _progress(folder: Path, state: StudyState | None) -> Iterator[tuple[str, str]]:
-    holder = holder_of(folder)
+def _progress(holder: Holder | None, state: StudyState | None) -> Iterator[tuple[str, str]]:
     now = "ended: no process has it" if holder is None else f"under way: {holder.words}"
     yield "study", now
     if state is None:

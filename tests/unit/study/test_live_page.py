@@ -96,6 +96,7 @@ def test_a_search_that_goes_on_has_front_and_course_of_what_is_there(under_way):
 
     assert f"under way: process {os.getpid()} on " in page
     assert "The search goes on, and may find better." in page
+    assert "holds for what was measured so far" in page
     assert page.count("<svg") >= 2
     assert "5 of " in page  # trials of configurations
 
