@@ -13,6 +13,7 @@ from actor_fixtures import QUICK
 
 import joulelab
 from joulelab.analysis import search_result
+from joulelab.analysis.conclude import report_anew
 from joulelab.analysis.knob_grid import (
     ASKED,
     Axis,
@@ -22,6 +23,7 @@ from joulelab.analysis.knob_grid import (
     write_knob_log,
 )
 from joulelab.core.plan import plan_sweep
+from joulelab.errors import TrackingError
 from joulelab.study.live_page import live_page, search_so_far
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study_lock import StudyLock, holder_of
@@ -140,6 +142,8 @@ def test_a_study_whose_process_was_killed_has_ended(under_way):
     assert holder_of(folder) is None
     assert "ended: no process has it" in live_page(folder)
     assert "ended by the end of its process" in text_of(folder)
+    with pytest.raises(TrackingError, match="joulelab watch"):  # and no report of a mere sweep
+        report_anew(ResultStore(folder))
 
 
 def test_a_search_that_has_ended_says_what_ended_it(search):
