@@ -8,7 +8,15 @@ import tyro
 from rich.console import Console
 
 from joulelab.analysis.conclude import conclude_knobs, report_of
-from joulelab.analysis.knob_grid import Axis, KnobGrid, KnobStudy, knob_grid
+from joulelab.analysis.knob_grid import (
+    ASKED,
+    Axis,
+    KnobGrid,
+    KnobLog,
+    KnobStudy,
+    knob_grid,
+    write_knob_log,
+)
 from joulelab.analysis.knob_study import KnobResult
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.plan import check_plan, plan_sweep
@@ -90,7 +98,14 @@ class KnobOptions(Generic[Settings]):
                 seed=self.order_seed,
                 together=network_of,
             )
-            summary = lab.carry_out(trials, sites, folder, settings=self, conclude=conclude)
+            summary = lab.carry_out(
+                trials,
+                sites,
+                folder,
+                settings=self,
+                begin=lambda store: write_knob_log(store, KnobLog(study=study), name=ASKED),
+                conclude=conclude,
+            )
         report_of(ResultStore(folder), results[-1]).print(folder)
         tracked = lab.where_tracked(summary)
         Console().print(f"\n{tracked}", soft_wrap=True, highlight=False, markup=False)

@@ -132,29 +132,32 @@ def _ask_all(
     Ray takes a node that vanished for alive until it has missed it for some seconds.
     """
     while True:
-        nodes = _alive_nodes()[:most]
+        nodes = alive_nodes()[:most]
         try:
             return nodes, _ask(nodes, calls_for(nodes))
         except ray.exceptions.TaskUnschedulableError as error:
-            alive = {node["NodeID"] for node in _alive_nodes()}
+            alive = {node["NodeID"] for node in alive_nodes()}
             if alive.issuperset(node["NodeID"] for node in nodes):
                 raise DeviceError(f"A node cannot be asked for its GPUs: {error}") from error
 
 
-def _alive_nodes() -> list[_Node]:
+def alive_nodes() -> list[_Node]:
+    """Return what Ray says of the nodes that it takes for alive, sorted by hostname."""
     nodes: list[_Node] = ray.nodes()  # type: ignore[no-untyped-call]
     alive = [node for node in nodes if node["Alive"]]
     return sorted(alive, key=lambda node: (node["NodeManagerHostname"], node["NodeID"]))
 
 
+def call_on(node: _Node, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Call ``function`` in a process on ``node`` that takes no resource; return Ray's reference."""
+    strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    remote = ray.remote(function).options(num_cpus=0, scheduling_strategy=strategy)
+    return remote.remote(*arguments)
+
+
 def _ask(nodes: Sequence[_Node], calls: Sequence[_Call]) -> list[_Sighting]:
     refs = [
-        ray.remote(function)
-        .options(
-            num_cpus=0,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
-        )
-        .remote(*arguments)
+        call_on(node, function, arguments)
         for node, (function, arguments) in zip(nodes, calls, strict=True)
     ]
     try:

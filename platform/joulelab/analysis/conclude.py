@@ -146,6 +146,11 @@ def _result_of(store: ResultStore) -> SweepResult | KnobResult | SearchResult:
         log = read_knob_log(store)
         write_knob_log(store, log)
         return analyse_knobs(measurements, log.study.grid, quality=log.quality)
+    if (store.folder / search_result.ASKED).exists():
+        raise TrackingError(
+            f"{store.folder} must hold a search that has ended, but it has not: `joulelab watch` "
+            "shows what it has so far; go on with it with --study."
+        )
     objective = None if header is None else dict(header.settings).get("objective")
     if isinstance(objective, str):
         return analyse_sweep(measurements, objective)

@@ -154,6 +154,8 @@ def _case(
 
 
 LOG = "knobs.json"
+ASKED = "asked_knobs.json"
+"""What a study that may not have ended is asked for: its log without quality."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +184,7 @@ class KnobLog:
     """What a study of knobs was to measure, and what its outputs are worth if they were scored."""
 
     study: KnobStudy
-    quality: tuple[tuple[Quality, ...], ...]
+    quality: tuple[tuple[Quality, ...], ...] = ()
 
     @property
     def panels(self) -> tuple[Panel, ...]:
@@ -191,19 +193,19 @@ class KnobLog:
         return (*panels[:-1], "quality") if any(self.quality) else panels
 
 
-def write_knob_log(store: ResultStore, log: KnobLog) -> None:
+def write_knob_log(store: ResultStore, log: KnobLog, *, name: str = LOG) -> None:
     """Write ``log`` into a study's results folder, over an earlier one."""
-    write_whole(store.folder / LOG, f"{to_json(log)}\n".encode())
+    write_whole(store.folder / name, f"{to_json(log)}\n".encode())
 
 
-def read_knob_log(store: ResultStore) -> KnobLog:
+def read_knob_log(store: ResultStore, *, name: str = LOG) -> KnobLog:
     """Read the log of a study of knobs from its results folder.
 
     Raises:
         FileNotFoundError: If there is none.
         TrackingError: If it is none.
     """
-    path = store.folder / LOG
+    path = store.folder / name
     try:
         return from_json(KnobLog, path.read_bytes())
     except (ValueError, TrackingError) as error:

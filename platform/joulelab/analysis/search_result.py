@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from joulelab.analysis.compared import Counts, Exclusion, drifts_of, exclusion
@@ -182,6 +182,7 @@ def _place(row: SearchRow) -> tuple[bool, bool, bool, float]:
 
 
 LOG = "search.json"
+ASKED = "asked_search.json"  # a log without trials, of a search that may not have ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,13 +210,12 @@ class SearchLog:
     confidence: float
     qualities: tuple[tuple[Cell, Kept], ...]
     method: SearchMethod
-    trials: tuple[LoggedTrial, ...]
-    spent_j: float
+    trials: tuple[LoggedTrial, ...] = ()
+    spent_j: float = 0.0
 
 
-def log_of(result: SearchResult) -> SearchLog:
-    """Return the log of the search that ``result`` came of."""
-    problem = result.problem
+def asked_log(problem: Problem, method: SearchMethod) -> SearchLog:
+    """Return the log of a search without its trials."""
     return SearchLog(
         workload=problem.space.workload,
         axes=tuple(problem.space.axes.items()),
@@ -224,10 +224,15 @@ def log_of(result: SearchResult) -> SearchLog:
         constraints=problem.constraints,
         confidence=problem.confidence,
         qualities=tuple(problem.qualities.items()),
-        method=result.method,
-        trials=tuple(
-            LoggedTrial(outcome=each.outcome, spent_j=each.spent_j) for each in result.steps
-        ),
+        method=method,
+    )
+
+
+def log_of(result: SearchResult) -> SearchLog:
+    """Return the log of the search that ``result`` came of."""
+    return replace(
+        asked_log(result.problem, result.method),
+        trials=tuple(LoggedTrial(outcome=s.outcome, spent_j=s.spent_j) for s in result.steps),
         spent_j=result.answer.spent_j,
     )
 
@@ -260,9 +265,9 @@ def result_of(log: SearchLog, measurements: Sequence[Measurement]) -> SearchResu
     )
 
 
-def write_log(store: ResultStore, log: SearchLog) -> None:
+def write_log(store: ResultStore, log: SearchLog, *, name: str = LOG) -> None:
     """Write ``log`` into a search's results folder, over an earlier one."""
-    write_whole(store.folder / LOG, f"{to_json(log)}\n".encode())
+    write_whole(store.folder / name, f"{to_json(log)}\n")
 
 
 def _as_now(log: Any) -> Any:
@@ -281,14 +286,14 @@ def _as_now(log: Any) -> Any:
     return log
 
 
-def read_log(store: ResultStore) -> SearchLog:
-    """Read the log of a search that has ended from its results folder.
+def read_log(store: ResultStore, *, name: str = LOG) -> SearchLog:
+    """Read the log of a search from its results folder.
 
     Raises:
         FileNotFoundError: If there is none.
         TrackingError: If it is none.
     """
-    path = store.folder / LOG
+    path = store.folder / name
     try:
         return from_json(SearchLog, json.dumps(_as_now(json.loads(path.read_bytes()))))
     except (ValueError, TypeError, KeyError, TrackingError) as error:

@@ -26,6 +26,8 @@ _AXES = {
 
 SETTLED = "the strategy"
 """What ends a search that has nothing more to measure."""
+UNDER_WAY = "nothing yet"
+"""What has ended a search that goes on."""
 
 
 def configuration_name(configuration: Configuration, space: SearchSpace) -> str:
@@ -94,7 +96,9 @@ def _nearest(found: Answer, problem: Problem) -> str:
 def remarks(found: Answer, problem: Problem, *, stopped_by: str = SETTLED) -> list[str]:
     """Say what is fastest, what the search took and when that pays, and what may be missed."""
     sentences = [*_fastest(found, problem), _price(found, problem)]
-    if stopped_by != SETTLED:
+    if stopped_by == UNDER_WAY:
+        sentences.append("The search goes on, and may find better.")
+    elif stopped_by != SETTLED:
         sentences.append(
             f"It was ended by {stopped_by} before it was settled; a longer one may find better."
         )

@@ -135,10 +135,15 @@ class StudyReport:
 
     def write_page(self, path: Path) -> Path:
         """Write one HTML file that needs nothing else to ``path`` and return it."""
+        write_whole(path, self.page())
+        return path
+
+    def page(self, template: str = "report.html.j2", **values: object) -> str:
+        """Return the page, by a template that may take further ``values``."""
         found = [section.found for section in self.sections]
         boards = {board.uuid: board for each in found for board in each.boards}
-        text = render(
-            "report.html.j2",
+        return render(
+            template,
             title=self.measurements[0].study if self.measurements else "",
             answer=self.title.splitlines(),
             sections=self.sections,
@@ -148,9 +153,8 @@ class StudyReport:
             header=self.header,
             origin=_origin(self.measurements),
             not_hardware=any(board.backend in NOT_HARDWARE for board in boards.values()),
+            **values,
         )
-        write_whole(path, text)
-        return path
 
     def write_panels(self, folder: Path) -> tuple[Path, ...]:
         """Write every panel for papers as PDF into ``folder`` and return their paths."""

@@ -1,25 +1,21 @@
 """What must be right before a number is believed, checked on one device."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from joulelab.analysis.quantities import PLUS_MINUS
 from joulelab.cli.devices import clocks_in_words, duration_in_words, tick_in_words
+from joulelab.core.check import Check, Verdict, run_checks
 from joulelab.core.device import Capabilities, DeviceAddress, EventReason
 from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import wrong_settings
 from joulelab.devices.base import Device
 from joulelab.devices.nvml_library import HOW_TO_GET_PERMISSION
-from joulelab.errors import JouleLabError
 from joulelab.guard import GuardClient, default_socket_path
 from joulelab.guard.control import owed_on
 from joulelab.guard.start import may_start, nobody_listens
 from joulelab.sampling import calibration
-
-Status = Literal["ok", "warn", "fail"]
 
 SLOWEST_TICK_S = 0.2
 SLOWEST_READ_S = 0.05
@@ -27,30 +23,6 @@ LARGEST_EFFECT_W = 1.0
 LONGEST_SILENCE_S = 5.0
 LARGEST_SAMPLER_SHARE = 0.02
 _HEAT = EventReason.SW_THERMAL | EventReason.HW_THERMAL | EventReason.HW_SLOWDOWN
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One line of the preflight: "fail" means wrong results, "warn" that they could be better."""
-
-    what: str
-    status: Status
-    found: str
-    advice: str = ""
-
-
-Verdict = tuple[Status, str, str]
-"""Status, what was found, and advice; see :class:`Check`."""
-
-
-def run_checks(checks: Mapping[str, Callable[[], Verdict]]) -> Iterator[Check]:
-    """Run ``checks``, by what they look at; one that cannot be made fails and the rest go on."""
-    for what, check in checks.items():
-        try:
-            status, found, advice = check()
-        except JouleLabError as error:
-            status, found, advice = "fail", str(error), "Mend this first."
-        yield Check(what=what, status=status, found=found, advice=advice)
 
 
 def check_device(device: Device, address: DeviceAddress) -> Iterator[Check]:

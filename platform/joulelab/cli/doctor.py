@@ -1,27 +1,30 @@
 """``joulelab doctor``: whether results of this machine can be believed."""
 
+import importlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.cli.checks import Check, Status, Verdict, check_device, run_checks, who_guards
+from joulelab.cli.checks import check_device, who_guards
 from joulelab.cli.selection import find_addresses, open_device
+from joulelab.cli.terminal import terminal
+from joulelab.core.check import Check, Status, Verdict, run_checks
 from joulelab.core.device import DeviceAddress
-from joulelab.errors import DeviceError
+from joulelab.errors import ConfigError, DeviceError
 from joulelab.guard import default_socket_path
-from joulelab.tracking.durable import check_folder
+from joulelab.tracking.durable import LEAST_FREE_B, check_folder
 from joulelab.tracking.store import DEFAULT_RESULTS
 
 _STYLES: dict[Status, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
-_LEAST_FREE_B = 2 * 10**9
 _LIBRARIES = {
     "torch": "runs the workloads",
     "ray": "runs studies on several GPUs",
@@ -40,17 +43,56 @@ class Doctor:
         device: How to talk to them: nvml, dcgm, smi, simulated or replay; auto takes the best.
         uuid: Only these devices.
         store: Folder of driver state or recordings, for devices that are not hardware.
-        json: Print one JSON object, devices and "machine" to checks, instead of tables.
+        results_dir: Folder for the results of studies.
+        cluster: Look at every node of the Ray cluster at RAY_ADDRESS instead: its GPUs, guard,
+            versions, system clock and results folder; no device is calibrated.
+        json: Print one JSON object, devices and "machine" or nodes to checks, instead of tables.
     """
 
     device: str = "auto"
     uuid: tuple[str, ...] = ()
     store: str | None = None
+    results_dir: Path = DEFAULT_RESULTS
+    cluster: bool = False
     json: bool = False
 
     def run(self) -> int:
         """Check the machine and every device at once, and print it; 1 if something failed."""
-        machine, addresses = list(run_checks(_MACHINE)), list[DeviceAddress]()
+        every = self._nodes() if self.cluster else self._here()
+        if self.json:
+            found = {name: [asdict(each) for each in checks] for name, checks in every.items()}
+            print(json.dumps(found, indent=2))
+        elif self.cluster:
+            console = terminal()
+            console.print(_cluster_table(every))
+            for line in _advice(every):
+                console.print(line, soft_wrap=True)
+        else:
+            console = Console()
+            for name, checks in every.items():
+                console.print(_table("this machine" if name == "machine" else name, checks))
+        return int(any(check.status == "fail" for each in every.values() for check in each))
+
+    def _nodes(self) -> dict[str, list[Check]]:
+        if self.uuid:
+            raise ConfigError("--cluster looks at every GPU of every node; leave --uuid out.")
+        # By name: Ray is no part of this package.
+        doctor = importlib.import_module("joulelab_actors.cluster_doctor")
+        found: dict[str, list[Check]] = doctor.check_cluster(
+            self.device, self.store, self.results_dir
+        )
+        return found
+
+    def _machine(self) -> dict[str, Callable[[], Verdict]]:
+        """Return the checks that need no GPU."""
+        return {
+            "clock guard": lambda: ("ok", who_guards(default_socket_path()), ""),
+            "results": lambda: _check_results(self.results_dir.expanduser()),
+            "libraries": _check_libraries,
+        }
+
+    def _here(self) -> dict[str, list[Check]]:
+        machine, addresses = list(run_checks(self._machine())), list[DeviceAddress]()
         try:
             addresses = find_addresses(self.device, self.store, self.uuid)
         except DeviceError as error:
@@ -59,18 +101,7 @@ class Doctor:
             machine.insert(0, Check(what="GPU", status="fail", found=str(error)))
         with ThreadPoolExecutor(max(1, len(addresses))) as pool:
             checked = dict(zip(addresses, pool.map(_examine, addresses), strict=True))
-        every = {"machine": machine, **{a.uuid: checks for a, checks in checked.items()}}
-        if self.json:
-            found_by_name = {
-                name: [asdict(each) for each in checks] for name, checks in every.items()
-            }
-            print(json.dumps(found_by_name, indent=2))
-        else:
-            console = Console()
-            console.print(_table("this machine", machine))
-            for address, checks in checked.items():
-                console.print(_table(f"{address.uuid} through {address.backend}", checks))
-        return int(any(check.status == "fail" for each in every.values() for check in each))
+        return {"machine": machine, **{a.uuid: checks for a, checks in checked.items()}}
 
 
 def _examine(address: DeviceAddress) -> list[Check]:
@@ -81,7 +112,8 @@ def _examine(address: DeviceAddress) -> list[Check]:
             Check(what="opening it", status="fail", found=str(error), advice="Mend this first.")
         ]
     with closing(device):
-        return list(check_device(device, address))
+        backend = Check(what="backend", status="ok", found=address.backend)
+        return [backend, *check_device(device, address)]
 
 
 def _table(title: str, checks: list[Check]) -> Table:
@@ -94,13 +126,36 @@ def _table(title: str, checks: list[Check]) -> Table:
     return table
 
 
-def _check_results() -> Verdict:
-    folder = DEFAULT_RESULTS.expanduser()
+def _cluster_table(every: Mapping[str, Sequence[Check]]) -> Table:
+    """Draw one row per node, with a column for whatever was checked on any."""
+    columns = list(dict.fromkeys(check.what for checks in every.values() for check in checks))
+    table = Table("node", *columns, show_lines=True)
+    for name, checks in every.items():
+        cells = {each.what: Text(each.found, style=_STYLES[each.status]) for each in checks}
+        table.add_row(Text(name), *(cells.get(column, Text("")) for column in columns))
+    return table
+
+
+def _advice(every: Mapping[str, Sequence[Check]]) -> Iterator[Text]:
+    """Say what to do, once for all nodes on which it is the same."""
+    nodes: dict[Check, list[str]] = {}
+    for name, checks in every.items():
+        for check in checks:
+            if check.status != "ok":
+                nodes.setdefault(replace(check, found=""), []).append(name)
+    for check, names in nodes.items():
+        head = f"{check.status} {check.what}"
+        yield Text.assemble(
+            (head, _STYLES[check.status]), f" on {', '.join(names)}: {check.advice}"
+        )
+
+
+def _check_results(folder: Path) -> Verdict:
     check_folder(folder)
     there = next(each for each in (folder, *folder.parents) if each.exists())
     free_b = shutil.disk_usage(there).free
     found = f"{folder} can be written, {free_b / 1e9:.0f} GB are free"
-    if free_b >= _LEAST_FREE_B:
+    if free_b >= LEAST_FREE_B:
         return "ok", found, ""
     return "warn", found, "Make room, or name another folder with --results-dir."
 
@@ -117,11 +172,3 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-_MACHINE: dict[str, Callable[[], Verdict]] = {
-    "clock guard": lambda: ("ok", who_guards(default_socket_path()), ""),
-    "results": _check_results,
-    "libraries": _check_libraries,
-}
-"""Checks that need no GPU."""

@@ -13,14 +13,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from joulelab.analysis.quantities import brief
 from joulelab.cli.devices import plain
 from joulelab.cli.selection import choose_addresses
 from joulelab.cli.terminal import terminal
 from joulelab.core.bounds import DAY_S, check_positive, check_range
 from joulelab.core.device import GpuProcess
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, one_line
+from joulelab.guard.protocol import HeldLease
+from joulelab.live.activity import Activity, EndedTrial
 from joulelab.live.reading import THROTTLES, LiveReading
-from joulelab.live.session import LiveSession, LiveView, Loan, Loans
+from joulelab.live.session import LiveSession, LiveView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +62,38 @@ def live_table(view: LiveView) -> Table:
         table.add_column(heading, justify="right")
     table.add_column("state", overflow="fold")
     for gpu in view.gpus:
-        table.add_row(*map(Text, _cells(gpu, view.loans)))
+        table.add_row(*map(Text, _cells(gpu, view)))
     return table
 
 
-def loan_in_words(loan: Loan) -> str:
-    """Say who holds a GPU, at which point, and for which study."""
-    lease = loan.lease
-    held = f"pid {lease.pid} of uid {lease.uid} at {lease.point}: {lease.note or 'no note'}"
-    if loan.study is None:
-        return held
-    trial = "none measured here yet" if loan.last_trial is None else f"last {loan.last_trial}"
-    return f"{held}; {loan.study}, {trial}"
+def loan_in_words(lease: HeldLease) -> str:
+    """Say who holds a GPU, at which point, and what for."""
+    note = one_line(lease.note) or "no note"
+    return f"pid {lease.pid} of uid {lease.uid} at {lease.point}: {note}"
 
 
-def _cells(gpu: LiveReading, loans: Loans) -> tuple[str, ...]:
+def activity_in_words(activity: Activity, now_unix_s: float) -> Iterator[str]:
+    """Say which trial of which study a GPU measures, what the last one took, and what is saved."""
+    if activity.study is not None:
+        since = f"for {max(now_unix_s - activity.since_unix_s, 0.0):.0f} s"
+        doing = f"between trials {since}" if activity.trial is None else f"{activity.trial} {since}"
+        yield one_line(f"{activity.study}: {doing}")
+    if activity.last is not None:
+        yield one_line(f"last {activity.last.trial}: {_ended_in_words(activity.last)}")
+    if (saving := activity.saving) is not None:
+        yield one_line(
+            f"least energy so far at {saving.point}: {100 * (saving.energy_ratio - 1):+.1f} % "
+            f"energy, {100 * (saving.time_ratio - 1):+.1f} % time of the driver's clocks"
+        )
+
+
+def _ended_in_words(last: EndedTrial) -> str:
+    if last.energy_j is None or last.energy_per_unit_j is None:
+        return f"invalid, {last.reason}"
+    return f"{brief(last.energy_j, 'J')}, {brief(last.energy_per_unit_j, f'J/{last.unit}')}"
+
+
+def _cells(gpu: LiveReading, view: LiveView) -> tuple[str, ...]:
     state = gpu.state
     limit_w = None if state is None else state.power_limit_w
     clocks_mhz = (None, None) if state is None else (state.sm_clock_mhz, state.mem_clock_mhz)
@@ -87,17 +107,24 @@ def _cells(gpu: LiveReading, loans: Loans) -> tuple[str, ...]:
         "\n".join(_number(clock, "d") for clock in clocks_mhz),
         _number(None if state is None else state.temperature_c, ".0f"),
         f"{_number(share, '.0%')}\n{_number(None if used_b is None else used_b / _GIB, '.1f')} GiB",
-        "\n".join(_notes(gpu, loans)),
+        "\n".join(_notes(gpu, view)),
     )
 
 
-def _notes(gpu: LiveReading, loans: Loans) -> Iterator[str]:
+def _notes(gpu: LiveReading, view: LiveView) -> Iterator[str]:
+    uuid, loans = gpu.identity.uuid, view.loans
     if gpu.throttles is not None:
         held = [THROTTLES[reason] for reason, holds in gpu.throttles.items() if holds]
         yield "not throttled" if not held else f"throttled: {', '.join(held)}"
-    if (loan := loans.by_uuid.get(gpu.identity.uuid)) is not None:
-        yield f"lent to {loan_in_words(loan)}"
-    if (why := loans.unrestored.get(gpu.identity.uuid)) is not None:
+    if (activity := view.activities.get(uuid)) is not None:
+        yield from activity_in_words(activity, time.time())
+        if (state := view.studies.get(activity.study or "")) is not None:
+            total = "" if state.num_trials is None else f" of {state.num_trials}"
+            failed = f", {len(state.failed)} given up" if state.failed else ""
+            yield f"{state.num_done}{total} trials of the study done{failed}"
+    if (lease := loans.by_uuid.get(uuid)) is not None:
+        yield f"lent to {loan_in_words(lease)}"
+    if (why := loans.unrestored.get(uuid)) is not None:
         yield f"NOT RESTORED after a loan: {why}"
     if gpu.processes:
         yield f"used by {', '.join(map(_process_in_words, gpu.processes))}"
@@ -125,7 +152,7 @@ def _caption(view: LiveView) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Top(LiveOptions):
-    """Watch the GPUs of this machine: power, energy, clocks, heat, throttling, who holds them.
+    """Watch the GPUs of this machine: power, energy, clocks, heat, throttling, loans, trials.
 
     It only reads, and calls no setter. Ctrl-C ends it.
 

@@ -15,6 +15,7 @@ from typing_extensions import override
 from joulelab.core.device import DeviceState
 from joulelab.live.reading import LiveReading
 from joulelab.live.session import LiveSession, LiveView
+from joulelab.live.trial_metrics import TrialFamilies
 
 SLOW_PERIOD_S = 1.4
 """Period of the energy counter; with :data:`FRESH_S` no value is older than two seconds."""
@@ -154,9 +155,9 @@ class Families:
             self.throttled.add_metric((*labels, str(reason.name).lower()), int(holds))
         for sensor in gpu.unread:
             self.unread.add_metric((*labels, sensor), 1)
-        if (loan := view.loans.by_uuid.get(identity.uuid)) is not None:
-            holder = f"pid {loan.lease.pid} of uid {loan.lease.uid}"
-            self.leased.add_metric((*labels, holder, loan.lease.note), 1)
+        if (lease := view.loans.by_uuid.get(identity.uuid)) is not None:
+            holder = f"pid {lease.pid} of uid {lease.uid}"
+            self.leased.add_metric((*labels, holder, lease.note), 1)
         if identity.uuid in view.loans.unrestored:
             self.unrestored.add_metric(labels, 1)
 
@@ -180,6 +181,7 @@ class LiveCollector(Collector):
         """Return all families, without samples."""
         yield from (gauge.family() for gauge in GAUGES)
         yield from Families.empty()
+        yield from TrialFamilies.empty(GPU_LABELS)
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -195,6 +197,16 @@ class LiveCollector(Collector):
             families.add(gpu, view, self._labels(gpu))
         families.guard.add_metric((self._hostname,), int(view.loans.unread is None))
         yield from families
+        yield from self._trials(view)
+
+    def _trials(self, view: LiveView) -> TrialFamilies:
+        trials = TrialFamilies.empty(GPU_LABELS)
+        for gpu in view.gpus:
+            if (activity := view.activities.get(gpu.identity.uuid)) is not None:
+                trials.add(activity, self._labels(gpu))
+        for state in view.studies.values():
+            trials.add_study(state, self._hostname)
+        return trials
 
     def _labels(self, gpu: LiveReading) -> tuple[str, ...]:
         return str(gpu.index), gpu.identity.uuid, self._hostname

@@ -2,41 +2,24 @@
 
 import os
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from joulelab.core.device import DeviceAddress
-from joulelab.core.measurement import Measurement
 from joulelab.devices import DEVICES
 from joulelab.errors import JouleLabError
 from joulelab.guard.client import GuardClient
-from joulelab.guard.protocol import STUDY_NOTE, HeldLease
+from joulelab.guard.protocol import HeldLease
 from joulelab.guard.settings import default_socket_path
+from joulelab.live.activity import Activity, read_activities
 from joulelab.live.reading import LiveGpu, LiveReading
-from joulelab.tracking.durable import last_line
-from joulelab.tracking.store import ResultStore, parsed
+from joulelab.tracking.study_state import StudyState, read_state
 
 _PATIENCE_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loan:
-    """A GPU on loan from the clock guard.
-
-    Attributes:
-        lease: Who holds it, what for, and at which operating point.
-        study: Name of the study that holds it; ``None`` if it is none, or another user's.
-        last_trial: Trial that the study measured last on it, likewise; what it measures now is
-            known to its own process alone.
-    """
-
-    lease: HeldLease
-    study: str | None = None
-    last_trial: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +27,12 @@ class Loans:
     """What a clock guard has on loan.
 
     Attributes:
-        by_uuid: Loan of each GPU that has one.
+        by_uuid: Who holds each GPU that is lent, what for, and at which operating point.
         unrestored: Why the settings of a GPU that was on loan could not be restored yet.
         unread: Why the guard could not be asked; ``None`` if it answered.
     """
 
-    by_uuid: dict[str, Loan] = field(default_factory=dict)
+    by_uuid: dict[str, HeldLease] = field(default_factory=dict)
     unrestored: dict[str, str] = field(default_factory=dict)
     unread: str | None = None
 
@@ -61,40 +44,9 @@ def read_loans(socket_path: Path) -> Loans:
     except JouleLabError as error:
         return Loans(unread=str(error))
     return Loans(
-        by_uuid={lease.address.uuid: loan_of(lease) for lease in status.leases},
+        by_uuid={lease.address.uuid: lease for lease in status.leases},
         unrestored={each.address.uuid: each.error for each in status.pending},
     )
-
-
-def loan_of(lease: HeldLease) -> Loan:
-    """Look up the study of a lease of this user's.
-
-    Another user's note may name any path: nothing is read from there.
-    """
-    if not lease.note.startswith(STUDY_NOTE) or lease.uid != os.getuid():
-        return Loan(lease=lease)
-    folder = Path(lease.note.removeprefix(STUDY_NOTE))
-    try:
-        header = ResultStore(folder).read_study()
-        last = _last_measurement(folder, lease.address.uuid)
-    except (JouleLabError, OSError):
-        return Loan(lease=lease)
-    return Loan(
-        lease=lease,
-        study=None if header is None else header.name,
-        last_trial=None if last is None else last.trial,
-    )
-
-
-def _last_measurement(folder: Path, uuid: str) -> Measurement | None:
-    """Return what the newest of the GPU's files in a study's results folder ends with."""
-    files = list((folder / "measurements").glob(f"{uuid}@*.jsonl"))
-    if not files:
-        return None
-    newest = max(files, key=lambda path: path.stat().st_mtime_ns)
-    line = last_line(newest)
-    found = None if line is None else parsed(str(newest), line)
-    return found if isinstance(found, Measurement) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +56,16 @@ class LiveView:
     Attributes:
         gpus: A reading of each, in the driver's order.
         loans: What the clock guard has on loan.
+        activities: What a study does on each GPU that one measures on, by UUID.
+        studies: How far the studies of this user's are that do so, by name.
         core_share: Processor time that this process has used since it began to watch, as a share
             of one core; ``None`` at the first look.
     """
 
     gpus: tuple[LiveReading, ...]
     loans: Loans
+    activities: dict[str, Activity]
+    studies: dict[str, StudyState]
     core_share: float | None
 
 
@@ -133,6 +89,8 @@ class LiveSession:
         slow_period_s: float = 5.0,
     ) -> None:
         some = next(iter(addresses.values()))
+        self._addresses = tuple(addresses.values())
+        self._guard_socket = guard_socket
         self._socket = guard_socket or default_socket_path(some)
         self._open = ExitStack()
         self._gpus: list[LiveGpu] = []
@@ -145,10 +103,15 @@ class LiveSession:
         self._began: tuple[float, float] | None = None
 
     def look(self) -> LiveView:
-        """Read every GPU once, and who holds it."""
-        gpus = tuple(gpu.read() for gpu in self._gpus)
-        loans = read_loans(self._socket)
-        return LiveView(gpus=gpus, loans=loans, core_share=self._core_share())
+        """Read every GPU once, who holds it, and what a study does there."""
+        activities = self._activities()
+        return LiveView(
+            gpus=tuple(gpu.read() for gpu in self._gpus),
+            loans=read_loans(self._socket),
+            activities=activities,
+            studies=_states(activities.values()),
+            core_share=self._core_share(),
+        )
 
     def close(self) -> None:
         """Let go of the GPUs. Safe to call twice."""
@@ -165,9 +128,28 @@ class LiveSession:
     ) -> None:
         self.close()
 
+    def _activities(self) -> dict[str, Activity]:
+        found = read_activities(self._guard_socket)
+        return {
+            address.uuid: each
+            for each in found
+            for address in self._addresses
+            if each.is_on(address)
+        }
+
     def _core_share(self) -> float | None:
         now = (time.monotonic(), time.process_time())
         if self._began is None:
             self._began = now
             return None
         return (now[1] - self._began[1]) / (now[0] - self._began[0])
+
+
+def _states(activities: Iterable[Activity]) -> dict[str, StudyState]:
+    """Read how far studies are; another user's folder is not read, since it may be any path."""
+    found = {}
+    for folder in {each.folder for each in activities if each.uid == os.getuid()}:
+        with suppress(JouleLabError):
+            if (state := read_state(Path(folder))) is not None:
+                found[state.study] = state
+    return found

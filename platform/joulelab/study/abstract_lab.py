@@ -4,6 +4,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic
@@ -199,13 +200,14 @@ class AbstractLab(ABC, Generic[Gpu]):
         folder: Path,
         *,
         settings: object,
+        begin: Callable[[ResultStore], object] = lambda store: None,
         conclude: Callable[[ResultStore], object] | None = None,
     ) -> StudySummary:
         """Measure ``trials`` and show how far it is; see :func:`~joulelab.study.run.run_trials`."""
         workloads = {trial.configuration.workload for trial in trials}
         with StudyProgress(self.console()) as progress:
             setup = self.setup(gpus, folder, workloads, settings=settings, on_event=progress)
-            return run_trials(trials, setup, conclude)
+            return run_trials(trials, replace(setup, begin=begin), conclude)
 
 
 def study_name(kind: str, products: Sequence[str], now: datetime) -> str:

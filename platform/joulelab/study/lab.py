@@ -149,6 +149,7 @@ class Lab(AbstractLab[StudyGpu]):
         folder: Path,
         *,
         settings: object,
+        begin: Callable[[ResultStore], object] = lambda store: None,
         conclude: Callable[[ResultStore], object] | None = None,
     ) -> StudySummary:
         """Measure ``trials`` and show how far it is; see :func:`~joulelab.study.run.run_trials`.
@@ -156,7 +157,9 @@ class Lab(AbstractLab[StudyGpu]):
         Raises:
             MeasurementError: If not a single one could be measured; says why.
         """
-        summary = super().carry_out(trials, gpus, folder, settings=settings, conclude=conclude)
+        summary = super().carry_out(
+            trials, gpus, folder, settings=settings, begin=begin, conclude=conclude
+        )
         if summary.failed and len(summary.failed) == len(trials):
             raise MeasurementError(f"Nothing was measured. {next(iter(summary.failed.values()))}")
         return summary

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -22,6 +22,7 @@ from joulelab.study.ledger import Ledger, SearchSummary, StudySummary
 from joulelab.study.pool import WorkerPool
 from joulelab.study.resume import check_feasible
 from joulelab.study.search_queue import Check, Search, SearchQueue
+from joulelab.study.state_keeper import StateKeeper
 from joulelab.study.trials import FixedTrials, StudyTrials
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader, discreet_header, flat_settings
@@ -45,6 +46,7 @@ class StudySetup:
         make_queue: Makes the queue of a search, which hands out what the strategy asks for.
         observe_only: Whether no setter is called, ever.
         settings: Settings dataclass of the experiment, for the study's header.
+        begin: Writes what is asked for into the study's store, before anything is measured.
         watch: Makes what watches over the study of that name while it runs.
         on_event: Told what happens, in the driver's thread, as it happens.
     """
@@ -56,6 +58,7 @@ class StudySetup:
     make_queue: Callable[[Search, Check], SearchQueue] = SearchQueue
     observe_only: bool = False
     settings: object = None
+    begin: Callable[[ResultStore], object] = lambda store: None
     watch: Callable[[str], AbstractContextManager[object]] = nullcontext
     on_event: Callable[[StudyEvent], None] = lambda event: None
 
@@ -129,7 +132,10 @@ def _carry_out(
         closing(driver_store(setup.folder)) as store,
     ):
         header = open_study(store, trials.study, setup)
-        with _tracker(setup, store, header) as tracker:
+        setup.begin(store)
+        keeper = StateKeeper(trials.study, setup.folder, setup.on_event)
+        setup = replace(setup, on_event=keeper)
+        with closing(keeper), _tracker(setup, store, header) as tracker:
             ledger = Ledger(store, setup.gpus, tracker, setup.on_event)
             with Interruption() as interruption:
                 unfinished = _measure(

@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from joulelab.analysis.conclude import write_search
-from joulelab.analysis.search_result import SearchMethod, SearchResult, search_result
+from joulelab.analysis.search_result import (
+    ASKED,
+    SearchMethod,
+    SearchResult,
+    asked_log,
+    search_result,
+    write_log,
+)
+from joulelab.analysis.search_wording import UNDER_WAY
 from joulelab.core.bounds import MOST_SEED, check_range
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
@@ -92,6 +100,8 @@ def run_race(
     progress = SearchProgress(problem, race.budget, lab.console())
     with progress:
         setup = lab.setup(gpus, folder, {baseline.workload}, settings=settings, on_event=progress)
+        asked = asked_log(problem, race.method(UNDER_WAY))
+        setup = replace(setup, begin=lambda store: write_log(store, asked, name=ASKED))
         search = Search(
             study=folder.name,
             strategy=strategy,

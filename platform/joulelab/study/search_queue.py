@@ -271,11 +271,16 @@ class SearchQueue(StudyTrials):
 
     def scored(self, outcome: Outcome) -> Outcome:
         """Return an outcome with what is known of the quality of its outputs."""
-        if outcome.figures is None or (found := self._search.score(outcome.candidate)) is None:
-            return outcome
-        retention, retention_u = found
-        figures = replace(outcome.figures, retention=retention, retention_u=retention_u)
-        return replace(outcome, figures=figures)
+        return scored(outcome, self._search.score)
+
+
+def scored(outcome: Outcome, score: Scorer) -> Outcome:
+    """Return ``outcome`` with what ``score`` knows of the quality of its outputs."""
+    if outcome.figures is None or (found := score(outcome.candidate)) is None:
+        return outcome
+    retention, retention_u = found
+    figures = replace(outcome.figures, retention=retention, retention_u=retention_u)
+    return replace(outcome, figures=figures)
 
 
 def lookup(qualities: Qualities) -> Scorer:

@@ -23,6 +23,7 @@ from joulelab.errors import ConfigError, JouleLabError, TrackingError
 from joulelab.guard import ObserveOnly
 from joulelab.guard.control import GuardedControl
 from joulelab.guard.protocol import STUDY_NOTE
+from joulelab.study.telling import Teller
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.parcel import Parcel, unpack
@@ -96,6 +97,7 @@ class GpuWorker:
         self._check = check
         self.writer = f"{address.uuid}@{socket.gethostname()}-{os.getpid()}"
         self._store = ResultStore(settings.results_dir, self.writer)
+        self._teller = Teller(address, settings.results_dir, settings.guard_socket)
         self._storing = threading.Lock()
         self._is_abandoned = False
         self._control: GuardedControl | None = None
@@ -122,11 +124,13 @@ class GpuWorker:
             TrackingError: If it cannot be stored, or is no longer to be.
         """
         bench = self._open_bench()
-        start_s = time.monotonic()
-        between_s = None if self._measured_s is None else start_s - self._measured_s
-        records = bench.measure(trial)
-        self._measured_s = time.monotonic()
-        self._keep(records)
+        with self._teller.measuring(trial) as ended:
+            start_s = time.monotonic()
+            between_s = None if self._measured_s is None else start_s - self._measured_s
+            records = bench.measure(trial)
+            self._measured_s = time.monotonic()
+            self._keep(records)
+            ended([record.measurement for record in records])
         if any(f.reason == "device_lost" for r in records for f in r.measurement.findings):
             self._let_go()
         return Report(
@@ -155,6 +159,7 @@ class GpuWorker:
     def close(self) -> None:
         """Give the device back at its former settings. Safe to call twice."""
         self._let_go()
+        self._teller.close()
         self._store.close()
 
     def _keep(self, records: tuple[Record, ...]) -> None:

@@ -15,7 +15,8 @@ from joulelab.errors import ConfigError, TrackingError
 _logger = logging.getLogger(__name__)
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,150}")
 _SHOWN = 200
-_TAIL_B = 2**20
+LEAST_FREE_B = 2 * 10**9
+"""Free space below which a study may find no room for its results and traces, in bytes."""
 
 
 def check_file_name(what: str, name: str) -> None:
@@ -144,24 +145,11 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         _logger.warning("%s:%d was cut short and is left out.", path, len(lines) + 1)
 
 
-def last_line(path: Path) -> bytes | None:
-    """Read the last whole line of a :class:`LineFile`, and little else of it.
+def write_whole(path: Path, data: bytes | str, *, durable: bool = True) -> None:
+    """Make ``path`` hold ``data``; a reader sees the old file or the new, never half.
 
-    Returns:
-        The line, or ``None`` if the file has none, or one that is too long.
-    """
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_B))
-        is_cut = file.tell() > 0
-        whole, _ = _split_tail(file.read())
-    lines = whole.splitlines()
-    return lines[-1] if len(lines) > is_cut else None
-
-
-def write_whole(path: Path, data: bytes | str) -> None:
-    """Make ``path`` hold ``data``, durably; a reader sees the old file or the new, never half.
-
-    Text is written in UTF-8, its ends of lines as they are.
+    Text is written in UTF-8, its ends of lines as they are. If ``durable``, return only once it
+    is on disk.
 
     Raises:
         TrackingError: If it cannot be written.
@@ -173,9 +161,11 @@ def write_whole(path: Path, data: bytes | str) -> None:
             with temporary.open("wb") as file:
                 file.write(data.encode() if isinstance(data, str) else data)
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
             temporary.replace(path)
-            _sync_folder(path.parent)
+            if durable:
+                _sync_folder(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:

@@ -25,6 +25,8 @@ from joulelab.tracking.addresses import discreet
 
 _NAME = "lock"
 _MOST_B = 65536
+_SAME_START_S = 1.0
+"""The system's clock may be set between two looks at when a process began."""
 _logger = logging.getLogger(__name__)
 
 
@@ -144,6 +146,29 @@ class StudyLock(AbstractContextManager["StudyLock"]):
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def holder_of(folder: Path) -> Holder | None:
+    """Return the process that has the study in ``folder``; ``None`` if it has none.
+
+    The lock is not tried, which could keep a study from starting just then: of a process of this
+    machine it is known whether it is there, of another's it is taken for granted.
+    """
+    with suppress(OSError, ValueError, TrackingError):
+        holder = from_json(Holder, (folder / _NAME).read_bytes())
+        here = holder.host == socket.gethostname()
+        if not here or still_runs(holder.pid, holder.process_start_s):
+            return holder
+    return None
+
+
+def still_runs(pid: int, process_start_s: float) -> bool:
+    """Whether process ``pid``, which began at a time in seconds since 1970, has not ended."""
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        is_same = abs(process.create_time() - process_start_s) < _SAME_START_S
+        return is_same and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def this_process() -> Holder:

@@ -1,7 +1,10 @@
 """What is there, and whether it is fit to measure on."""
 
 import json
+import os
 import socket
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 
@@ -321,3 +324,13 @@ def test_clocks_and_durations_are_short_in_words():
     assert clocks_in_words(()) == "none can be set"
     assert duration_in_words(0.1) == "100.0 ms"
     assert duration_in_words(3e-6) == "3 us"
+
+
+def test_a_cluster_that_is_not_named_is_not_looked_at():
+    unnamed = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    command = [sys.executable, "-m", "joulelab.cli.main", "doctor", "--cluster"]
+
+    done = subprocess.run(command, env=unnamed, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "RAY_ADDRESS names, which is not set" in done.stderr

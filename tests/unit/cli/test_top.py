@@ -3,15 +3,22 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from joulelab.cli.main import main
+from joulelab.core.device import DeviceAddress
 from joulelab.devices.simulated import DriverStore, Fault
+from joulelab.live.activity import ActivityFile, EndedTrial, Saving
 
 
 @pytest.fixture
@@ -58,6 +65,34 @@ def test_a_gpu_that_is_lost_is_shown_as_such_and_fails(store, where, capsys):
 
     assert code == 1
     assert "fallen off the bus" in capsys.readouterr().out
+
+
+def test_the_trial_that_is_measured_is_shown_with_the_last_one(store, tmp_path, capsys):
+    state, folder = store.create("h200_sxm", 0), Path(tempfile.mkdtemp(prefix="top", dir="/tmp"))
+    address = DeviceAddress(backend="simulated", uuid=state.uuid, store=str(store.root))
+    where = ["--device", "simulated", "--store", str(store.root)]
+    where += ["--guard-socket", str(folder / "g/guard.sock")]
+    told = {
+        "study": "edp \x1b[31m",
+        "trial": "810MHz-r0",
+        "last": EndedTrial(trial="990MHz-r0", energy_j=5e3, energy_per_unit_j=0.25, unit="token"),
+        "saving": Saving(point="990MHz", energy_ratio=0.7, time_ratio=1.1),
+    }
+    with closing(ActivityFile(address, tmp_path, folder / "g/guard.sock")) as file:
+        file.tell(replace(file.activity, **told))
+        main(["top", "--once", *where])
+        table = capsys.readouterr().out
+        main(["top", "--once", "--json", *where])
+        seen = json.loads(capsys.readouterr().out)["activities"][state.uuid]
+    shutil.rmtree(folder)
+
+    words = " ".join(line.rpartition("│")[0].rpartition("│")[2] for line in table.splitlines())
+    words = " ".join(words.split())
+    assert "810MHz-r0 for" in words
+    assert "990MHz-r0: 5 kJ, 250 mJ/token" in words
+    assert "-30.0 % energy, +10.0 % time" in words
+    assert "\x1b" not in table
+    assert (seen["trial"], seen["last"]["energy_j"]) == ("810MHz-r0", 5e3)
 
 
 @pytest.mark.parametrize(

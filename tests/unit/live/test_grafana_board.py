@@ -7,12 +7,17 @@ import pytest
 from doc_pages import ROOT
 
 from joulelab.live.metrics import GAUGES, GPU_LABELS, Families
+from joulelab.live.trial_metrics import TrialFamilies
 
 BOARD = json.loads((ROOT / "cluster/grafana_gpus.json").read_text())
-FAMILIES = [*(gauge.family() for gauge in GAUGES), *Families.empty()]
+FAMILIES = [
+    *(gauge.family() for gauge in GAUGES),
+    *Families.empty(),
+    *TrialFamilies.empty(GPU_LABELS),
+]
 ENDINGS = {"counter": "_total", "info": "_info"}
 EXPORTED = {family.name + ENDINGS.get(family.type, ""): family for family in FAMILIES}
-LABELS = {*GPU_LABELS, "reason"}
+LABELS = {*GPU_LABELS, "reason", "study"}
 GRAFANA_UNITS = {
     "watts": "watt",
     "hertz": "hertz",
@@ -20,6 +25,7 @@ GRAFANA_UNITS = {
     "ratio": "percentunit",
     "bytes": "bytes",
     "joules": "joule",
+    "seconds": "s",
 }
 VARIABLES = [v for v in BOARD["templating"]["list"] if v["type"] == "query"]
 EXPRESSIONS = [

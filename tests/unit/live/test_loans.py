@@ -1,28 +1,16 @@
-"""Who holds a GPU, for which study."""
+"""Who holds a GPU."""
 
-import os
 import shutil
 import tempfile
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from guard_fakes import FakeDriver, serving, until
-from synthetic_results import header, measurement
 
-from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
-from joulelab.core.record import Record
-from joulelab.core.trial import Trial
-from joulelab.devices.simulated import DriverStore
-from joulelab.guard.client import GuardClient
-from joulelab.guard.protocol import STUDY_NOTE, HeldLease
 from joulelab.guard.settings import GuardSettings
-from joulelab.live.session import loan_of, read_loans
-from joulelab.study.worker import GpuWorker, WorkerSettings
-from joulelab.tracking.store import ResultStore
+from joulelab.live.session import read_loans
 
 ADDRESS = DeviceAddress(backend="nvml", uuid="GPU-a")
 
@@ -41,12 +29,6 @@ def client(folder):
         yield client
 
 
-def append(store, name):
-    made = measurement()
-    made = replace(made, trial=name, measurement_id=name, device=replace(made.device, uuid="GPU-a"))
-    store.append(Record(measurement=made, trace=None))
-
-
 def test_without_a_guard_the_reason_is_known():
     found = read_loans(Path("/tmp/joulelab-no-such-guard/guard.sock"))
 
@@ -59,9 +41,8 @@ def test_a_lease_shows_its_holder_and_its_point(client):
         lease.apply(OperatingPoint(sm_clock_mhz=1095))
         found = read_loans(client.socket_path)
 
-    (loan,) = found.by_uuid.values()
-    assert (loan.lease.note, loan.lease.point) == ("joulelab measure", "1095MHz")
-    assert (loan.study, loan.last_trial) == (None, None)
+    (lease,) = found.by_uuid.values()
+    assert (lease.note, lease.point) == ("joulelab measure", "1095MHz")
     until(lambda: read_loans(client.socket_path).by_uuid == {})
 
 
@@ -78,70 +59,3 @@ def test_what_could_not_be_restored_is_named(folder):
     assert before.unrestored == {}
     assert list(after.unrestored) == ["GPU-a"]
     assert after.by_uuid == {}
-
-
-def test_a_study_is_known_by_its_folder_and_its_newest_measurement(client, folder):
-    with closing(ResultStore(folder / "results", writer="GPU-a@node-1")) as store:
-        store.write_study(header())
-        with client.lease(ADDRESS, f"{STUDY_NOTE}{folder / 'results'}"):
-            before = read_loans(client.socket_path).by_uuid["GPU-a"]
-            append(store, "1095MHz-r0")
-            append(store, "1410MHz-r0")
-            after = read_loans(client.socket_path).by_uuid["GPU-a"]
-
-    assert (before.study, before.last_trial) == (header().name, None)
-    assert (after.study, after.last_trial) == (header().name, "1410MHz-r0")
-
-
-def test_nothing_is_read_from_where_another_users_note_points(folder):
-    with closing(ResultStore(folder, writer="GPU-a@node-1")) as store:
-        store.write_study(header())
-    own = HeldLease(
-        address=ADDRESS,
-        pid=1,
-        uid=os.getuid(),
-        note=f"{STUDY_NOTE}{folder}",
-        expires_in_s=1.0,
-        point="default",
-    )
-
-    studies = [loan_of(lease).study for lease in (own, replace(own, uid=own.uid + 1))]
-
-    assert studies == [header().name, None]
-
-
-def test_a_folder_without_a_study_names_none(client, folder):
-    with client.lease(ADDRESS, f"{STUDY_NOTE}{folder / 'gone'}"):
-        loan = read_loans(client.socket_path).by_uuid["GPU-a"]
-
-    assert (loan.study, loan.last_trial) == (None, None)
-
-
-def test_a_study_that_measures_is_seen_with_its_trials(folder):
-    """Through what a study's GPU itself writes: its note, its file, its measurements."""
-    state = DriverStore(folder / "driver").create("h200_sxm", 0)
-    address = DeviceAddress(backend="simulated", uuid=state.uuid, store=str(folder / "driver"))
-    socket_path, results = folder / "g.sock", folder / "results"
-    with closing(ResultStore(results)) as store:
-        store.write_study(header())
-    settings = WorkerSettings(results_dir=results, guard_socket=socket_path)
-    worker = GpuWorker(address, settings)
-    try:
-        seen = []
-        for clock_mhz in (1095, 1410):
-            point = OperatingPoint(sm_clock_mhz=clock_mhz)
-            configuration = Configuration.of("idle", {}, point)
-            worker.measure(
-                Trial(study=header().name, name=point.label, configuration=configuration)
-            )
-            seen.append(read_loans(socket_path).by_uuid[state.uuid])
-        worker.close()
-        after = read_loans(socket_path)
-    finally:
-        worker.close()
-        GuardClient(socket_path, start=False).stop()
-
-    assert [loan.study for loan in seen] == [header().name] * 2
-    assert [loan.last_trial for loan in seen] == ["1095MHz", "1410MHz"]
-    assert {loan.lease.pid for loan in seen} == {os.getpid()}
-    assert (after.by_uuid, after.unread) == ({}, None)

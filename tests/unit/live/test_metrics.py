@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -22,6 +23,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.simulated import DriverStore, Fault
 from joulelab.guard.client import GuardClient
+from joulelab.live.activity import ActivityFile, EndedTrial, Saving
+from joulelab.tracking.study_state import StudyState, Trouble, write_state
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -202,6 +205,79 @@ def test_a_loan_is_shown_while_it_lasts(tmp_path):
     assert "joulelab_gpu_leased" not in after
     answers = [only(found, "joulelab_guard_answers")[1] for found in (unasked, during, after)]
     assert answers == [0, 1, 1]
+
+
+@pytest.fixture
+def telling(tmp_path):
+    """A simulated GPU on which this process measures for a study, as its worker would tell."""
+    folder = Path(tempfile.mkdtemp(prefix="live", dir="/tmp"))
+    state = DriverStore(tmp_path / "driver").create("h200_sxm", 0)
+    address = DeviceAddress(backend="simulated", uuid=state.uuid, store=str(tmp_path / "driver"))
+    socket_path, results = folder / "g/guard.sock", tmp_path / "results"
+    results.mkdir()
+    with closing(ActivityFile(address, results, socket_path)) as file:
+        words = ("--device", "simulated", "--store", address.store, "--guard-socket", socket_path)
+        yield file, results, words
+    shutil.rmtree(folder)
+
+
+def test_the_trial_and_the_energy_of_the_last_one_are_shown(telling):
+    file, results, words = telling
+    last = EndedTrial(trial="990MHz-r0", energy_j=5e3, energy_per_unit_j=0.25, unit="token")
+    saving = Saving(point="990MHz", energy_ratio=0.7, time_ratio=1.1)
+    file.tell(
+        replace(
+            file.activity,
+            study='a "sweep"',
+            trial="810MHz-r0",
+            since_unix_s=1.75e9,
+            num_measured=3,
+            last=last,
+            saving=saving,
+        )
+    )
+    failed = (Trouble(what="705MHz-r0", detail="it died"),)
+    write_state(
+        results,
+        StudyState(
+            study='a "sweep"',
+            num_trials=90,
+            num_done=37,
+            since_unix_s=0.0,
+            updated_unix_s=0.0,
+            failed=failed,
+        ),
+    )
+
+    with exporting(*words) as (_, url):
+        samples = scrape(url)
+        file.tell(replace(file.activity, trial=None, last=EndedTrial(trial="x", reason="lost: it")))
+        time.sleep(0.6)
+        between = scrape(url)
+        file.close()
+        time.sleep(0.6)
+        after = scrape(url)
+
+    labels, _ = only(samples, "joulelab_trial_info")
+    assert (labels["study"], labels["trial"], labels["gpu"]) == ('a "sweep"', "810MHz-r0", "0")
+    values = {
+        "trial_start_timestamp_seconds": 1.75e9,
+        "trials_ended_total": 3,
+        "trial_energy_joules": 5e3,
+        "trial_unit_energy_joules": 0.25,
+        "study_trials": 90,
+        "study_trials_done": 37,
+        "study_trials_failed": 1,
+    }
+    assert {name: only(samples, f"joulelab_{name}")[1] for name in values} == values
+    assert only(samples, "joulelab_trial_unit_energy_joules")[0]["unit"] == "token"
+    saved_labels, saved = only(samples, "joulelab_trial_energy_saved_ratio")
+    assert (saved_labels["point"], saved) == ("990MHz", pytest.approx(0.3))
+    assert only(samples, "joulelab_trial_time_added_ratio")[1] == pytest.approx(0.1)
+    assert only(between, "joulelab_trial_invalid")[0]["reason"] == "lost"
+    gone = {"joulelab_trial_info", "joulelab_trial_energy_joules"}
+    assert gone.isdisjoint(between)
+    assert [name for name in after if re.match("joulelab_(trial|study)", name)] == []
 
 
 def test_ctrl_c_ends_it_while_a_client_is_connected(driver, nvml):

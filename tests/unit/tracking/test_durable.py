@@ -3,7 +3,7 @@
 import pytest
 
 from joulelab.errors import TrackingError
-from joulelab.tracking.durable import LineFile, last_line, write_whole
+from joulelab.tracking.durable import LineFile, write_whole
 
 
 def test_who_reads_the_old_file_reads_it_to_its_end_while_another_takes_its_place(tmp_path):
@@ -57,19 +57,9 @@ def test_lines_that_need_not_be_durable_are_not_waited_for(tmp_path, synced):
     assert [path for path, _ in synced] == [tmp_path]
 
 
-@pytest.mark.parametrize(
-    ("text", "last"),
-    [
-        (b"", None),
-        (b'{"cut sho', None),
-        (b"1\n22\n", b"22"),
-        (b'1\n22\n{"cut sho', b"22"),
-        (b"x" * 2**21 + b"\n333\n", b"333"),
-        (b"1\n" + b"x" * 2**21 + b"\n", None),
-        (b"x" * (2**20 - 1) + b"\n", b"x" * (2**20 - 1)),
-    ],
-)
-def test_the_last_line_is_a_whole_one_or_none(tmp_path, text, last):
-    (tmp_path / "lines.jsonl").write_bytes(text)
+def test_a_file_that_need_not_be_durable_is_whole_and_not_waited_for(tmp_path, synced):
+    write_whole(tmp_path / "now.json", "1", durable=False)
 
-    assert last_line(tmp_path / "lines.jsonl") == last
+    assert synced == []
+    assert (tmp_path / "now.json").read_text() == "1"
+    assert [path.name for path in tmp_path.iterdir()] == ["now.json"]

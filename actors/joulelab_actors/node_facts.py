@@ -1,0 +1,269 @@
+"""What a node of a cluster says about itself, for ``joulelab doctor --cluster``; no Ray in here."""
+
+import fcntl
+import os
+import platform
+import re
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import psutil
+
+from joulelab.core.device import DeviceAddress
+from joulelab.devices import DEVICES
+from joulelab.devices.base import Device
+from joulelab.devices.choice import choose_backend, is_hardware, usable
+from joulelab.errors import GuardError, JouleLabError, one_line
+from joulelab.guard import GuardClient, default_socket_path
+from joulelab.guard.control import owed_on
+from joulelab.guard.start import may_start, nobody_listens
+from joulelab.provenance import joulelab_version
+from joulelab.tracking.durable import check_folder
+from joulelab_actors.code_version import code_version
+
+_PATIENCE_S = 5.0
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFacts:
+    """A GPU as its node sees it.
+
+    Attributes:
+        uuid: Which GPU.
+        name: Product; ``""`` if it could not be opened.
+        backend: How it is reached.
+        is_hardware: Whether programs run on it.
+        driver_version: Version of the driver; ``""`` if unread.
+        reads: Sensors that could be read just now.
+        lacks: Those that could not.
+        can_set_clocks: Whether a process there may set clocks; ``None`` if only a try would tell.
+        owed: Why it has settings that a guard must still restore; ``""`` if it has none.
+        trouble: Why it cannot be used; ``""`` if it can.
+    """
+
+    uuid: str
+    backend: str
+    is_hardware: bool
+    name: str = ""
+    driver_version: str = ""
+    reads: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    can_set_clocks: bool | None = None
+    owed: str = ""
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardFacts:
+    """The clock guard of a node.
+
+    Attributes:
+        pid: The one that answers; ``None`` if one starts when it is needed.
+        is_root: Whether it has the rights of root.
+        outlives_job: Whether it goes on, or would, when SLURM ends this job with all its
+            processes; ``None`` outside a job.
+        trouble: Why there is none to be had; ``""`` if there is.
+    """
+
+    pid: int | None = None
+    is_root: bool = False
+    outlives_job: bool | None = None
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderFacts:
+    """The results folder as a node sees it.
+
+    Attributes:
+        path: Where it is there, as an absolute path.
+        kind: Kind of its file system, such as ``"nfs4"``; ``""`` if unknown.
+        free_b: Free space, in bytes.
+        has_locks: Whether a file in it can be locked.
+        sees_mark: Whether it holds the file that the driver has put there.
+        trouble: Why it cannot be used; ``""`` if it can.
+    """
+
+    path: str
+    kind: str = ""
+    free_b: int = 0
+    has_locks: bool = False
+    sees_mark: bool = False
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """What a node says about itself; :attr:`versions` are by package, ``None`` where absent."""
+
+    hostname: str
+    gpus: tuple[GpuFacts, ...]
+    gpu_trouble: str
+    guard: GuardFacts
+    folder: FolderFacts
+    versions: dict[str, str | None]
+
+
+def facts_of_node(backend: str, store: str | None, results_dir: Path, mark: str) -> NodeFacts:
+    """Look at the machine that this process runs on; nothing on it is changed.
+
+    Args:
+        backend: Registry name of the device class, or ``"auto"``.
+        store: Folder of state or recordings, for devices that are not hardware.
+        results_dir: Results folder.
+        mark: Name of the file that the driver has put there.
+    """
+    gpus, trouble = _find_gpus(backend, store)
+    return NodeFacts(
+        hostname=socket.gethostname(),
+        gpus=gpus,
+        gpu_trouble=trouble,
+        guard=_guard_facts(None if not gpus or gpus[0].is_hardware else gpus[0], store),
+        folder=_folder_facts(results_dir.expanduser().absolute(), mark),
+        versions=versions_here(),
+    )
+
+
+def unix_time_s() -> float:
+    """Return the time of this machine's clock, in seconds since 1970."""
+    return time.time()
+
+
+def versions_here() -> dict[str, str | None]:
+    """Return the versions that this process runs, by package; ``None`` where one is absent."""
+    return {
+        "joulelab": joulelab_version(),
+        "code": code_version(),
+        "Python": platform.python_version(),
+        "torch": _version("torch"),
+        "ray": _version("ray"),
+    }
+
+
+def _find_gpus(backend: str, store: str | None) -> tuple[tuple[GpuFacts, ...], str]:
+    try:
+        name = choose_backend().name if backend == "auto" else backend
+        addresses = usable(DEVICES[name].discover(store))
+    except JouleLabError as error:
+        return (), one_line(error)
+    return tuple(map(_gpu_facts, addresses)), ""
+
+
+def _gpu_facts(address: DeviceAddress) -> GpuFacts:
+    backend, hardware = address.backend, is_hardware(address)
+    try:
+        with closing(DEVICES[backend].open(address)) as device:
+            known, reads = device.identity(), tuple(_readable(device))
+            return GpuFacts(
+                uuid=address.uuid,
+                backend=backend,
+                is_hardware=hardware,
+                name=known.name,
+                driver_version=known.driver_version,
+                reads=reads,
+                lacks=tuple(each for each in _SENSORS if each not in reads),
+                can_set_clocks=device.capabilities().can_set_clocks,
+                owed=_owed(address),
+            )
+    except JouleLabError as error:
+        trouble = one_line(error)
+        return GpuFacts(uuid=address.uuid, backend=backend, is_hardware=hardware, trouble=trouble)
+
+
+_SENSORS = ("power", "state", "energy", "samples", "memory power", "activity")
+
+
+def _readable(device: Device) -> Iterator[str]:
+    able = device.capabilities()
+    calls = {"power": device.read_power_w, "state": device.read_state}
+    if able.has_energy_counter:
+        calls |= {"energy": device.read_energy_j}
+    if able.has_power_samples:
+        calls |= {"samples": device.read_power_samples}
+    if able.has_memory_power:
+        calls |= {"memory power": device.read_memory_power_w}
+    for name, read in calls.items():
+        with suppress(JouleLabError):
+            read()
+            yield name
+    if able.has_activity:
+        yield "activity"
+
+
+def _owed(address: DeviceAddress) -> str:
+    entry = owed_on(address)
+    return "" if entry is None else f"pid {entry.pid} set it at {entry.time}"
+
+
+def _guard_facts(simulated: GpuFacts | None, store: str | None) -> GuardFacts:
+    address = None
+    if simulated is not None:
+        address = DeviceAddress(backend=simulated.backend, uuid=simulated.uuid, store=store)
+    socket_path = default_socket_path(address)
+    try:
+        if nobody_listens(socket_path) and may_start(socket_path):
+            return GuardFacts(is_root=os.getuid() == 0, outlives_job=_outlives_job("self"))
+        status = GuardClient(socket_path, start=False).status(timeout_s=_PATIENCE_S)
+        is_root = socket_path.stat().st_uid == 0
+    except (GuardError, OSError) as error:
+        return GuardFacts(trouble=one_line(error))
+    return GuardFacts(
+        pid=status.pid,
+        is_root=is_root,
+        outlives_job=_outlives_job(str(status.pid)),
+    )
+
+
+def _outlives_job(pid: str) -> bool | None:
+    """Whether a process is in no cgroup of this SLURM job, which SLURM kills whole at its end."""
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is None:
+        return None
+    with suppress(OSError):
+        return re.search(rf"\bjob_{job}\b", (_PROC / pid / "cgroup").read_text()) is None
+    return False
+
+
+def _folder_facts(folder: Path, mark: str) -> FolderFacts:
+    try:
+        check_folder(folder)
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        return FolderFacts(
+            path=str(folder),
+            kind=_kind_of(there),
+            free_b=shutil.disk_usage(there).free,
+            has_locks=_has_locks(there),
+            sees_mark=(folder / mark).exists(),
+        )
+    except (JouleLabError, OSError) as error:
+        return FolderFacts(path=str(folder), trouble=one_line(error))
+
+
+def _kind_of(path: Path) -> str:
+    mounts = {Path(each.mountpoint): each.fstype for each in psutil.disk_partitions(all=True)}
+    real = path.resolve()
+    return next((mounts[each] for each in (real, *real.parents) if each in mounts), "")
+
+
+def _has_locks(folder: Path) -> bool:
+    with NamedTemporaryFile(dir=folder) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

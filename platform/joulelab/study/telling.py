@@ -1,0 +1,117 @@
+"""Tell other processes of the node which trial a GPU measures; never while it measures."""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from joulelab.core.configuration import Configuration
+from joulelab.core.device import DeviceAddress
+from joulelab.core.measurement import Measurement
+from joulelab.core.point import OperatingPoint
+from joulelab.core.trial import Trial
+from joulelab.errors import JouleLabError
+from joulelab.live.activity import Activity, ActivityFile, EndedTrial, Saving
+from joulelab.searching.base import Outcome
+from joulelab.study.outcomes import outcome_of
+
+_log = logging.getLogger(__name__)
+Done = Callable[[Sequence[Measurement]], None]
+
+
+class Teller:
+    """Tells what this process does on a GPU; where it cannot, the log says so once.
+
+    Args:
+        address: The GPU.
+        folder: Results folder of the study.
+        guard_socket: Clock guard beside which to tell it; ``None`` for the user's own.
+    """
+
+    def __init__(
+        self, address: DeviceAddress, folder: Path, guard_socket: Path | None = None
+    ) -> None:
+        self._where = (address, folder, guard_socket)
+        self._file: ActivityFile | None = None
+        self._is_mute = False
+        self._savings = Savings()
+
+    @contextmanager
+    def measuring(self, trial: Trial) -> Generator[Done]:
+        """Tell of ``trial`` for the ``with`` block, which calls what it gets once it has ended."""
+        self._tell(lambda now: replace(now, study=trial.study, trial=trial.name))
+        measured: list[Measurement] = []
+        try:
+            yield measured.extend
+        finally:
+            self._tell(lambda now: self._ended(now, measured))
+
+    def close(self) -> None:
+        """Tell nothing any longer. Safe to call twice."""
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+    def _ended(self, now: Activity, measured: Sequence[Measurement]) -> Activity:
+        if not measured:
+            return replace(now, trial=None)
+        outcome = outcome_of(measured)
+        return replace(
+            now,
+            trial=None,
+            num_measured=now.num_measured + 1,
+            last=_ended_trial(measured, outcome),
+            saving=self._savings.add(outcome),
+        )
+
+    def _tell(self, change: Callable[[Activity], Activity]) -> None:
+        if self._is_mute:
+            return
+        try:
+            self._file = self._file or ActivityFile(*self._where)
+            self._file.tell(replace(change(self._file.activity), since_unix_s=time.time()))
+        except (JouleLabError, OSError) as error:  # nobody's measurement is to fail for that
+            self._is_mute = True
+            _log.warning("Other processes cannot be told what is measured here: %s", error)
+
+
+class Savings:
+    """What the clocks tried on one board save there, of programs that differ in the clock alone."""
+
+    def __init__(self) -> None:
+        self._seen: defaultdict[Configuration, list[tuple[float, float]]] = defaultdict(list)
+
+    def add(self, outcome: Outcome) -> Saving | None:
+        """Take in what came of a trial; return what is saved with its knobs, if that is known."""
+        if outcome.figures is not None:
+            pair = (outcome.figures.energy_j, outcome.figures.time_s)
+            self._seen[outcome.candidate].append(pair)
+        default = replace(outcome.candidate, point=OperatingPoint())
+        alike = {
+            each.point: tuple(map(fmean, zip(*pairs, strict=True)))
+            for each, pairs in self._seen.items()
+            if replace(each, point=OperatingPoint()) == default
+        }
+        if default.point not in alike:
+            return None
+        best = min(alike, key=lambda point: alike[point])
+        (energy_j, time_s), (usual_j, usual_s) = alike[best], alike[default.point]
+        return Saving(
+            point=best.label, energy_ratio=energy_j / usual_j, time_ratio=time_s / usual_s
+        )
+
+
+def _ended_trial(measured: Sequence[Measurement], outcome: Outcome) -> EndedTrial:
+    trial, unit = measured[0].trial, measured[0].unit
+    if outcome.figures is None:
+        return EndedTrial(trial=trial, unit=unit, reason=outcome.reason)
+    return EndedTrial(
+        trial=trial,
+        unit=unit,
+        energy_j=sum(window.energy_j for m in measured for window in m.windows),
+        energy_per_unit_j=outcome.figures.energy_j,
+    )
