@@ -6,14 +6,12 @@ from itertools import product
 from typing import Any, Literal
 
 from joulelab.analysis.compared import Phase
-from joulelab.core.codec import from_json, to_json
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.quality import Quality
-from joulelab.errors import ConfigError, TrackingError
+from joulelab.errors import ConfigError
 from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.evaluation import evaluate
 from joulelab.registry import Registry
-from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 
@@ -191,23 +189,13 @@ class KnobLog:
         return (*panels[:-1], "quality") if any(self.quality) else panels
 
 
-def write_knob_log(store: ResultStore, log: KnobLog) -> None:
-    """Write ``log`` into a study's results folder, over an earlier one."""
-    write_whole(store.folder / LOG, f"{to_json(log)}\n".encode())
-
-
-def read_knob_log(store: ResultStore) -> KnobLog:
-    """Read the log of a study of knobs from its results folder.
+def read_knob_log(store: ResultStore) -> KnobLog | None:
+    """Read the log of a study of knobs that has ended; ``None`` where there is none.
 
     Raises:
-        FileNotFoundError: If there is none.
         TrackingError: If it is none.
     """
-    path = store.folder / LOG
-    try:
-        return from_json(KnobLog, path.read_bytes())
-    except (ValueError, TrackingError) as error:
-        raise TrackingError(f"{path} is no log of a study of knobs: {error}") from error
+    return store.read_file(LOG, KnobLog, told="log of a study of knobs")
 
 
 def scored(grid: KnobGrid) -> tuple[tuple[Quality, ...], ...]:

@@ -1,6 +1,5 @@
 """What a search found, with everything that tells it: in words, tables, plots and a report."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +7,10 @@ from typing import Any
 
 from joulelab.analysis.compared import Counts, Exclusion, drifts_of, exclusion
 from joulelab.analysis.search_wording import configuration_name, sentence
-from joulelab.core.codec import from_json, to_json
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
-from joulelab.errors import TrackingError
 from joulelab.hardware import spec_for
 from joulelab.objectives import Objective
 from joulelab.searching.answer import Answer, answer
@@ -23,7 +20,6 @@ from joulelab.searching.course import Course, Step
 from joulelab.searching.evidence import Evidence, Kept, Problem
 from joulelab.searching.space import Cell, SearchSpace
 from joulelab.searching.standing import Compared
-from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 
@@ -260,11 +256,6 @@ def result_of(log: SearchLog, measurements: Sequence[Measurement]) -> SearchResu
     )
 
 
-def write_log(store: ResultStore, log: SearchLog) -> None:
-    """Write ``log`` into a search's results folder, over an earlier one."""
-    write_whole(store.folder / LOG, f"{to_json(log)}\n".encode())
-
-
 def _as_now(log: Any) -> Any:
     """Return a log as it is written now.
 
@@ -281,15 +272,10 @@ def _as_now(log: Any) -> Any:
     return log
 
 
-def read_log(store: ResultStore) -> SearchLog:
-    """Read the log of a search that has ended from its results folder.
+def read_log(store: ResultStore) -> SearchLog | None:
+    """Read the log of a search that has ended; ``None`` where there is none.
 
     Raises:
-        FileNotFoundError: If there is none.
         TrackingError: If it is none.
     """
-    path = store.folder / LOG
-    try:
-        return from_json(SearchLog, json.dumps(_as_now(json.loads(path.read_bytes()))))
-    except (ValueError, TypeError, KeyError, TrackingError) as error:
-        raise TrackingError(f"{path} is no log of a search: {error}") from error
+    return store.read_file(LOG, SearchLog, told="log of a search", as_now=_as_now)
