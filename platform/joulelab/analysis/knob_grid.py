@@ -195,7 +195,7 @@ def read_knob_log(store: ResultStore) -> KnobLog | None:
     Raises:
         TrackingError: If it is none.
     """
-    return store.read_file(LOG, KnobLog, told="log of a study of knobs")
+    return store.read_file(LOG, KnobLog, called="log of a study of knobs")
 
 
 def scored(grid: KnobGrid) -> tuple[tuple[Quality, ...], ...]:

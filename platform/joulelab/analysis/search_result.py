@@ -278,4 +278,4 @@ def read_log(store: ResultStore) -> SearchLog | None:
     Raises:
         TrackingError: If it is none.
     """
-    return store.read_file(LOG, SearchLog, told="log of a search", as_now=_as_now)
+    return store.read_file(LOG, SearchLog, called="log of a search", as_now=_as_now)

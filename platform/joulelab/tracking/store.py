@@ -190,7 +190,7 @@ class ResultStore:
         name: str,
         kind: type[T],
         *,
-        told: str = "",
+        called: str = "",
         as_now: AsNow | None = None,
     ) -> T | None:
         """Read what :meth:`write_file` wrote; ``None`` where nothing was.
@@ -198,7 +198,7 @@ class ResultStore:
         ``as_now`` turns the JSON of an earlier version into that of this one.
 
         Raises:
-            TrackingError: If it is no ``kind``, which is ``told`` to users as this.
+            TrackingError: If it is no ``kind``, which is ``called`` this.
         """
         path = self.folder / name
         try:
@@ -207,7 +207,7 @@ class ResultStore:
         except FileNotFoundError:
             return None
         except (*_BROKEN, LookupError, TypeError, AttributeError, OSError) as error:
-            raise TrackingError(f"{path} is no {told or kind.__name__}: {error}") from error
+            raise TrackingError(f"{path} is no {called or kind.__name__}: {error}") from error
 
     def close(self) -> None:
         """Close the files; what was appended is already on disk. Safe to call twice."""
