@@ -22,9 +22,6 @@ class Interruption(AbstractContextManager["Interruption"]):
 
     What is ignored stays ignored. Outside the main thread, to which Python hands all signals, it
     notes nothing.
-
-    Attributes:
-        noted: Whether a signal came.
     """
 
     def __init__(self) -> None:

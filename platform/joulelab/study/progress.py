@@ -31,12 +31,9 @@ _log = logging.getLogger(__name__)
 class StudyProgress(AbstractContextManager["StudyProgress"]):
     """A live line for the whole study; call it with every event.
 
-    What makes measurements invalid is told once for every reason, and counted at the end. On
-    a terminal it is a moving bar; elsewhere (a job's log) a line at every tenth of the way.
-
-    Args:
-        console: Where to show it; standard error by default, so that results stay alone on
-            standard output.
+    What makes measurements invalid is told once for every reason, and counted at the end. On a
+    terminal it is a moving bar; elsewhere (a job's log) a line at every tenth of the way. It is on
+    standard error by default, so that results stay alone on standard output.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -162,12 +159,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
 
 @contextmanager
 def announced(text: str, console: Console | None = None) -> Generator[None]:
-    """Say at once what is waited for: on a terminal as long as it takes, elsewhere as a line.
-
-    Args:
-        text: What is being done.
-        console: Where to say it; standard error by default.
-    """
+    """Say at once what is waited for: on a terminal as long as it takes, elsewhere as a line."""
     console = console or Console(stderr=True)
     if console.is_terminal:
         with console.status(text):

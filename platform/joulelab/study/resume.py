@@ -74,14 +74,8 @@ def ties(
     """Return sentinels to be measured besides, so that every GPU measures one, and who has none.
 
     GPUs are compared by what all of them measured, and what only one of them measured has no
-    figure. The plan of a study does not know how many GPUs will carry it out, nor whether it
-    will go on on others.
-
-    Args:
-        trials: All trials of the study; without a sentinel among them none is added.
-        rest: Those that are left to do.
-        known: What its results folder holds.
-        uuids: GPUs that carry it out now.
+    figure. The plan of a study does not know how many GPUs will carry it out, nor whether it will
+    go on on others. A study without sentinels among its ``trials`` gets none.
     """
     planned = [trial for trial in trials if trial.sentinel]
     if not planned or not rest:
@@ -96,14 +90,10 @@ def ties(
 
 
 def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial]:
-    """Return the trials whose every phase is not settled yet, in their order.
+    """Return the trials whose every phase is not settled in what is ``known``, in their order.
 
     A clock that the power cap holds down is settled without being valid. A trial that was tried
     before goes on counting its attempts from there.
-
-    Args:
-        trials: All trials of the study.
-        known: What its results folder holds.
     """
     phases: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     attempts: defaultdict[str, int] = defaultdict(int)
@@ -159,18 +149,15 @@ def _with_trace(store: ResultStore, measurement: Measurement) -> Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What a search goes on from.
+    """What a search goes on from; ``energy_j`` includes what ``unfinished`` trials took.
 
     Attributes:
         trials: Trials that have ended, in the order in which they were asked for.
-        outcomes: What came of each.
         energies_j: What each took, all its attempts together.
         unfinished: Trials that must be tried again, with their next attempt.
         repeats: Number of the next repeat of each configuration; trials that a kill cut short
             left nothing, so that lower numbers may be missing.
         since_sentinel: Trials that each GPU has measured since its last sentinel, by UUID.
-        next_number: Number of the next trial.
-        energy_j: Energy spent, that of unfinished trials included.
     """
 
     trials: tuple[Trial, ...] = ()
