@@ -82,10 +82,8 @@ def beside_the_driver() -> NodeAffinitySchedulingStrategy:
 def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
     """Find the GPUs of ``backend`` on every node of the connected cluster.
 
-    Args:
-        backend: Registry name of the device class, or ``"auto"`` for the best that finds a GPU,
-            node by node.
-        store: Folder of state or recordings, for backends that are not hardware.
+    ``"auto"`` is the best that finds a GPU, node by node. ``store`` is the folder of state or
+    recordings, for backends that are not hardware.
 
     Raises:
         UnknownNameError: If there is no such backend.
@@ -100,10 +98,8 @@ def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
 def simulated_sites(key: str, num_gpus: int, store: str | None = None) -> tuple[Site, ...]:
     """Make ``num_gpus`` simulated GPUs and deal them out to the nodes of the cluster.
 
-    Args:
-        key: GPU in the catalogue, e.g. ``"h200_sxm"``.
-        num_gpus: How many, at least 1.
-        store: Folder on each node that holds the state of its GPUs; ``None`` for the default.
+    ``key`` is of the catalogue, e.g. ``"h200_sxm"``. ``store`` is the folder on each node that
+    holds the state of its GPUs.
 
     Raises:
         ConfigError: If ``num_gpus`` is below 1 or ``key`` is not in the catalogue.

@@ -48,15 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class Pool(WorkerPool):
-    """One actor per GPU, for as long as the pool is open.
-
-    Args:
-        sites: The GPUs.
-        settings: How the actors measure, and where they write.
-
-    Raises:
-        ConfigError: If there are no sites.
-    """
+    """One actor per GPU, for as long as the pool is open."""
 
     def __init__(self, sites: Sequence[Site], settings: WorkerSettings) -> None:
         super().__init__(sites)

@@ -109,12 +109,7 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase(Generic[RowT_co]):
-    """One phase of one workload, on boards of one product.
-
-    Attributes:
-        unit: Unit of work, in the singular.
-        drifts: Trend of the sentinels on each board.
-    """
+    """One phase of one workload, on boards of one product; ``drifts`` are of its sentinels."""
 
     workload: str
     phase: str

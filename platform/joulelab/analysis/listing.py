@@ -30,11 +30,8 @@ class Quantity(Generic[FoundT]):
 class Line(Generic[FoundT]):
     """A row in words.
 
-    Attributes:
-        mark: It begins with ``*`` for the best, and with ``=`` or ``<`` for what may be as good.
-        named: What stands under the heads that name a row.
-        found: What its quantities are written of; ``None`` without figures.
-        why: What stands in place of its energy then.
+    ``mark`` begins with ``*`` for the best, and with ``=`` or ``<`` for what may be as good. Of
+    ``found`` its quantities are written; without figures ``why`` stands in place of its energy.
     """
 
     mark: str

@@ -63,12 +63,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
-    """One phase of one cell.
-
-    Attributes:
-        phase: The phase; ``""`` where the workload refuses the cell.
-        seen: What was measured; ``None`` where nothing was tried.
-    """
+    """One phase of one cell, ``""`` where it is refused; ``seen`` is ``None`` if not tried."""
 
     workload: str
     variant: str

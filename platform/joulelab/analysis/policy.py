@@ -33,11 +33,7 @@ _MOST_CHOICES = 400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What an application costs at every operating point, on one product of GPU.
-
-    Attributes:
-        fit: Logarithms of its cost by the point's label.
-    """
+    """What an application costs at every operating point on one product, by its label."""
 
     name: str
     fit: AdditiveFit

@@ -17,13 +17,7 @@ from joulelab.searching.standing import LEVEL, Compared, Standing, compared, sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A configuration with what was measured of it, repeats taken together.
-
-    Attributes:
-        configuration: The configuration.
-        figures: Its energy and time on the average board and its quality, with standard
-            uncertainties.
-    """
+    """A configuration, with its figures on the average board, repeats taken together."""
 
     configuration: Configuration
     figures: Figures
@@ -32,12 +26,9 @@ class Choice:
 def pareto_front(choices: Sequence[Choice], *, level: float = LEVEL) -> tuple[Choice, ...]:
     """Return what no other of ``choices`` beats in energy, time and quality, the fastest first.
 
-    Quality counts if all were evaluated, and where its difference is significant: what costs more
-    in energy and in time is on the front only if it surely keeps more quality than what costs less.
-
-    Args:
-        choices: What to choose from.
-        level: Confidence at which two qualities differ.
+    Quality counts if all were evaluated, and where its difference is significant at ``level``: what
+    costs more in energy and in time is on the front only if it surely keeps more quality than what
+    costs less.
     """
     front: list[Choice] = []
     has_quality = _has_quality(choices)
@@ -144,12 +135,7 @@ class Answer:
 
 
 def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answer:
-    """Return what the evidence comes to.
-
-    Args:
-        evidence: What was measured.
-        spent_j: Energy that all trials took, those included that failed.
-        level: Confidence of the intervals and of the set.
+    """Return what the evidence comes to; ``spent_j`` is of all trials, also of those that failed.
 
     Raises:
         ConfigError: If ``spent_j`` is negative.

@@ -213,14 +213,7 @@ def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer of a few sentences and tables.
-
-    Attributes:
-        content: The JSON object.
-        frame: Lines of the CSV, in SI units.
-        sentences: What Markdown and HTML begin with.
-        tables: As the terminal shows them.
-    """
+    """An answer of a few sentences and tables, as JSON, and as lines of a CSV in SI units."""
 
     content: Mapping[str, object]
     frame: Frame

@@ -50,11 +50,7 @@ class Spread:
 
 
 class CellKernel:
-    """The correlations between the cells of a space, knob by knob.
-
-    Args:
-        cells: All cells.
-    """
+    """The correlations between the cells of a space, knob by knob."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         columns = [
@@ -107,14 +103,8 @@ def field(
 ) -> tuple[Array, Array]:
     """Return what is expected of every cell's logarithm, and its standard deviation.
 
-    Before anything is known it is expected to be 0.
-
-    Args:
-        kernel: What cells have in common.
-        spread: By how much they differ.
-        cell: Numbers of the cells that were measured; shape ``(n,)``.
-        logs: What was found there.
-        u: Its standard uncertainty.
+    Before anything is known it is expected to be 0. ``logs`` with uncertainties ``u`` were found at
+    the numbers ``cell``, all of shape ``(n,)``.
     """
     prior = kernel.covariance(spread)
     if not len(cell):
@@ -144,13 +134,10 @@ _LENGTHS = np.array([0.15, 0.25])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missed:
-    """What the law misses of logarithms of time and power.
+    """Standard deviations of what the law misses of logarithms of time and power.
 
-    Attributes:
-        time: Standard deviation of what it misses of time.
-        power: The same of power.
-        alike: Where it is alike: nearby, also in other cells; at all operating points of a cell,
-            and in no other; or in repeats of a configuration alone.
+    They are ``alike`` nearby, also in other cells; at all operating points of a cell, and in no
+    other; or in repeats of a configuration alone.
     """
 
     time: float
@@ -201,10 +188,8 @@ class Sums:
 class Seen:
     """Quantities of some configurations, and what measurements tell of them.
 
-    Attributes:
-        sums: The quantities.
-        known: Covariances with what was measured, in whose terms these are one each; shape
-            ``(2 m, n)``.
+    ``known`` are covariances with what was measured, in whose terms these are one each; shape ``(2
+    m, n)``.
     """
 
     sums: Sums
@@ -220,11 +205,7 @@ class Seen:
 
 
 class Covariances:
-    """Covariances of the quantities of a space before anything is measured.
-
-    Args:
-        cells: All cells of the space.
-    """
+    """Covariances of the quantities of a space before anything is measured."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         kernel = CellKernel(cells)

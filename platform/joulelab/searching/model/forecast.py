@@ -85,11 +85,9 @@ class Forecast:
         return np.asarray(np.sqrt(np.maximum(variance + own, 0.0)))
 
     def spread(self, weights: tuple[float, float], out: Sequence[int] = ()) -> Array:
-        """Return the standard deviation of a sum of logarithms of time and power of each.
+        """Return the standard deviation of a weighed sum of logarithms of time and power of each.
 
-        Args:
-            weights: Of time and of power in the sum.
-            out: Places that will have been measured as well.
+        Places in ``out`` will have been measured as well.
         """
         sums = self.belief.quantities(self.rows, weights)
         variance = self.belief.variance(sums, sums)
@@ -109,11 +107,7 @@ class Forecast:
 
 
 class Forecaster:
-    """Turns evidence into forecasts.
-
-    Args:
-        evidence: What was measured; it may grow.
-    """
+    """Turns evidence, which may grow, into forecasts."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence

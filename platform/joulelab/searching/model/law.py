@@ -61,13 +61,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Observed:
-    """What was measured at some rows.
-
-    Attributes:
-        rows: Where.
-        logs: Logarithms of time and power; shape ``(n, 2)``.
-        u: Their stated standard uncertainties; shape ``(n, 2)``.
-    """
+    """Logarithms of time and power at some rows, and their uncertainties; shape ``(n, 2)``."""
 
     rows: Rows
     logs: Array
