@@ -24,11 +24,8 @@ class Share:
     """One part of a phase, per execution of its program.
 
     Attributes:
-        name: Which part.
         energy_j: Energy, in joules, the static power over its time on the device included.
-        energy_u_j: Standard uncertainty (k = 1).
         time_s: Time; ``None`` of what is not explained.
-        calls: Calls of operators.
         estimated_j: What the estimator says of it; ``None`` where it says nothing.
         is_supposed: Whether most of it was not measured, but priced by its like.
     """
@@ -52,13 +49,10 @@ class PhaseAttribution:
     """Where the energy of one phase went; all figures are of one execution of its program.
 
     Attributes:
-        profile: The calls.
         energy_j: What the meter read.
-        energy_u_j: Its standard uncertainty.
         time_s: What an execution took while it was metered.
         closure: Sum of all parts over what the meter read, less one, before the reading was used.
         deviation: Standard deviations between the two.
-        prices: What calls were priced at.
         prior: Prices before the meter's reading was used.
         solution: Prices after.
         estimated: What the estimator says of its own trace of the program.
@@ -181,16 +175,10 @@ class Attribution:
     """Where the energy of a program went.
 
     Attributes:
-        program: Its name.
-        knobs: Its knobs.
-        device: Where it was metered.
         method: How kernels were priced.
         static_w: Power of the device at rest, in the same process at the same clock.
-        static_u_w: Its standard uncertainty.
-        phases: One entry per phase.
         measured: What the meter read, by phase.
         replays: What replays of kernels read, by kernel; empty without any.
-        provenance: Where it came from.
         seconds: What it took of the device.
         notes: What could not be told, in sentences.
     """

@@ -27,9 +27,7 @@ class EstimatedCall:
     """What the estimator says of one operator call.
 
     Attributes:
-        operator: The call.
         energy_j: Energy while it is on the device, static power included.
-        device_s: Time on the device.
     """
 
     operator: Operator
@@ -64,7 +62,6 @@ class Estimated(Pricing):
     """Prices seconds on the device by the estimator's power above static, kind by kind.
 
     Args:
-        calls: What the estimator says, by phase.
         static_w: What it takes for static power.
     """
 

@@ -36,18 +36,14 @@ class Signature(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Launches:
-    """What ran on GPUs, in the order of its start; columns of shape ``(n,)``.
+    """What ran on GPUs, in the order of its start, from the first on; columns of shape ``(n,)``.
 
     Attributes:
-        signatures: Distinct kernels.
         signature: Which of them each is.
-        start_s: When it began, from the first on.
-        duration_s: How long it took.
         range: Index into ``ranges`` of the innermost named range in which it was launched; -1
             where none was.
         ranges: Names of the ranges that the program marked, each time they were entered.
         operator: Index into ``operators`` of the operator that launched it; -1 where unknown.
-        operators: Names of operators.
         lost: Launches that the trace tells of without a kernel, where buffers ran over.
     """
 

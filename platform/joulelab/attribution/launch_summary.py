@@ -55,13 +55,8 @@ class KernelSummary:
     """One distinct kernel: alike in name, grid, block, shared memory, stream and device.
 
     Attributes:
-        signature: What makes it distinct.
         tier: Where it comes from.
         operator: Operator that launched it most often; empty where none is known.
-        num_launches: How often it ran.
-        total_s: Time of all launches, in seconds.
-        shortest_s: Time of the shortest.
-        longest_s: Time of the longest.
     """
 
     signature: Signature
@@ -83,14 +78,11 @@ class DeviceSummary:
     """What one GPU did from its first launch to its last.
 
     Attributes:
-        device: Its number.
         span_s: From the start of the first launch to the end of the last.
         busy_s: Time in which at least one kernel ran.
         kernel_s: Time of all launches; beyond ``busy_s`` where they overlap.
         communication_s: Time in which only communication ran.
         num_gaps: Pauses of more than a microsecond.
-        longest_gap_s: The longest of them.
-        num_streams: Streams that something ran on.
     """
 
     device: int

@@ -19,10 +19,8 @@ class Metered:
     """Energy and time per unit of work.
 
     Attributes:
-        energy_j: Energy per unit, in joules.
         energy_u_j: Its standard uncertainty where its time is known: windows that took longer used
             more static energy, which is no scatter of what kernels take.
-        time_s: Time per unit, in seconds.
         note: What is not as it should be, in a sentence; empty if all is.
     """
 

@@ -61,7 +61,6 @@ class Run:
     Attributes:
         weights: How much of each price it holds, shape ``(k,)``.
         energy_j: What the meter read.
-        energy_u_j: Its standard uncertainty.
     """
 
     weights: Array
@@ -76,7 +75,6 @@ class Reconciled:
     Attributes:
         solution: Prices after the runs were used.
         deviations: For each run, standard deviations between the meter and the priced parts.
-        used: Whether each run was used.
     """
 
     solution: Solution
@@ -178,10 +176,6 @@ class Pricing(ABC):
         self, profiles: Sequence[PhaseProfile], measured: Mapping[str, Measurement]
     ) -> Prices:
         """Return prices of all calls of ``profiles``.
-
-        Args:
-            profiles: The phases.
-            measured: What the meter read of them, by phase.
 
         Raises:
             MeasurementError: If they cannot be priced; says why.

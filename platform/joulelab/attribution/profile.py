@@ -15,7 +15,6 @@ class KernelCall:
     """One operator call that launches a kernel, or several that always go together.
 
     Attributes:
-        operator: What computes, and in which module.
         kernel: Name of the distinct kernel: alike in operator, shapes, strides and formats.
         device_s: Time on the device as it ran within the program, in seconds.
         launched: Kernels as the driver names them; empty where nothing told.
@@ -32,10 +31,8 @@ class PhaseProfile:
     """One execution of a phase's program.
 
     Attributes:
-        phase: Name of the phase.
         executions: Executions of the program in one execution of the phase, such as the steps of
             a decode.
-        unit: Unit of its work, in the singular.
         work: Units that one execution of the program does.
         calls: In the order in which they ran.
         stray_s: Time on the device of kernels that no call of an operator launched.

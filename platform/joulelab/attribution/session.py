@@ -44,7 +44,6 @@ class Session:
     """Attributes the energy of programs on one device.
 
     Args:
-        device: The device.
         control: Who may turn its knobs; ``None`` for this process itself.
         procedure: How the whole is metered.
         report: Is told what is being done.

@@ -56,11 +56,8 @@ class RecordedCall:
     """One call of an operator that launches kernels.
 
     Attributes:
-        operator: What it computes, and where.
-        kernel: Name of the distinct kernel.
         function: What PyTorch calls.
         args: Its arguments, tensors as :class:`TensorLike`; empty unless they were asked for.
-        kwargs: The same by name.
     """
 
     operator: Operator

@@ -31,8 +31,9 @@ _RUN_S = 0.03
 class TorchPlayer:
     """Replays the distinct kernels of a workload that is prepared on this process's GPU.
 
+    It is run once for every phase, and may be closed afterwards.
+
     Args:
-        workload: The workload; it is run once for every phase, and may be closed afterwards.
         chosen: Whether the kernels of a phase are to be replayed.
     """
 

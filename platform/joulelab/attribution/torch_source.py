@@ -33,11 +33,7 @@ _OVERLAP = 1.02
 
 
 class TorchSource(ProfileSource):
-    """Profiles a workload that is prepared on this process's GPU.
-
-    Args:
-        workload: The workload.
-    """
+    """Profiles a workload that is prepared on this process's GPU."""
 
     def __init__(self, workload: Workload[Any]) -> None:
         self._workload = workload
@@ -95,7 +91,6 @@ class MarkedLaunches:
         names: The kernel's name of each launch.
         owner: The call of each launch; -1 where none was marked around it.
         duration_s: Time of each, at the pace of a marked execution.
-        lost: Launches whose kernels were lost.
     """
 
     calls: Mapping[int, RecordedCall]

@@ -57,15 +57,10 @@ class Question:
     """All combinations of models, devices, number formats and batch sizes.
 
     Attributes:
-        models: Names, as :func:`joulelab.estimator.models.trace_model` takes them.
-        devices: Catalogue keys or aliases.
         precisions: Number formats; empty takes the usual one of each device.
-        batches: Samples per execution.
         mode: How kernels are launched.
         point: Clock and power limit.
         num_devices: Processors that share each model by tensor parallelism.
-        training: Whether to take a training step instead of inference.
-        knobs: Settings of the models, such as the length of a prompt.
         host: Host that launches kernels one by one: a name in the catalogue, or a file; ``None``
             where it is not known.
         events: Whether to break energies down to architectural events.

@@ -6,11 +6,7 @@ from joulelab.governor.observing import Observation
 
 
 class Account:
-    """Sums up the last minute.
-
-    Args:
-        horizon_s: How far back it goes.
-    """
+    """Sums up the last minute."""
 
     def __init__(self, horizon_s: float = 60.0) -> None:
         self._horizon_s = horizon_s

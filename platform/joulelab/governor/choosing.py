@@ -83,14 +83,7 @@ _RENEW_S = 1.0
 
 
 class Chooser:
-    """Asks a strategy about the phase that runs, with what is expected of it.
-
-    Args:
-        rules: What is asked for.
-        strategy: Who chooses.
-        outlook: What is expected of phases.
-        account: What was lost lately.
-    """
+    """Asks a strategy about the phase that runs, with what is expected of it."""
 
     def __init__(
         self, rules: Rules, strategy: Strategy, outlook: Outlook, account: Account

@@ -26,13 +26,7 @@ SETTLE_S = 0.3
 
 @dataclass(slots=True, kw_only=True)
 class Sums:
-    """Of one phase in one block.
-
-    Attributes:
-        duration_s: Its time.
-        work: Its work, in units of the phase.
-        energy_j: Its energy.
-    """
+    """Of one phase in one block."""
 
     duration_s: float = 0.0
     work: float = 0.0
@@ -50,12 +44,9 @@ class Block:
     """A block.
 
     Attributes:
-        is_on: Whether it is governed.
-        start_s: When it begins.
         by_phase: What was done in it, by the number of the phase.
         progress: Units of work that the program reported in it.
         duration_s: Time that was looked at.
-        energy_j: Energy of that time.
         spoilt: Why it does not count; empty if it does.
     """
 
@@ -133,13 +124,7 @@ _WHOLE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A relative change by governing, with its 95 % interval; -0.2 is a saving of 20 %.
-
-    Attributes:
-        value: The change.
-        lower: Lower end of the interval.
-        upper: Upper end.
-    """
+    """A relative change by governing, with its 95 % interval; -0.2 is a saving of 20 %."""
 
     value: float
     lower: float
@@ -151,11 +136,7 @@ class Comparison:
     """What governing changed.
 
     Attributes:
-        energy: Energy per work.
         time: Time per work: the slowdown.
-        cost: The objective.
-        num_on: Blocks that were governed.
-        num_off: Blocks that were left to the driver.
         by_progress: Whether work is what the program reported, and not what counters show.
         unknown_share: Share of the time that is in neither, since its work is not known.
     """

@@ -33,7 +33,6 @@ class BoardFigures:
         knee_mhz: Clock below which memory is starved.
         ridge_mhz: Clock up to which the voltage is at its least.
         slope_per_ghz: How the voltage over its least grows from there.
-        curvature_per_ghz2: Its second term.
         doubt: Standard deviations of logarithms: of constant power, knee, ridge and voltage.
     """
 
@@ -71,8 +70,6 @@ class Counters:
     """What is known of a phase at the driver's own clock.
 
     Attributes:
-        sm_clock_mhz: Clock that the driver chose.
-        power_w: Power there.
         engine_active: Share of the time in which a kernel ran.
         dram_active: Share of the memory's cycles that moved data; ``None`` if unread.
     """

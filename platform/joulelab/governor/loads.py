@@ -26,8 +26,6 @@ class Stage:
     """A phase of a load, and how long it takes at the driver's own clocks.
 
     Attributes:
-        phase: A name of :data:`PHASES`.
-        mean_s: Mean time.
         spread: Standard deviation of the logarithm of the time.
     """
 
@@ -114,9 +112,7 @@ class Spell:
     """A stretch of one phase as it was played.
 
     Attributes:
-        phase: Its name.
         start_s: When it began, on the device's clock.
-        stop_s: When it ended.
         executions: How often the phase was executed.
     """
 
@@ -133,9 +129,6 @@ class SimulatedLoad:
     idle one is a time. So a lower clock makes the load slower, as it does a program.
 
     Args:
-        device: The GPU.
-        stages: What is played.
-        seed: Seed of the times.
         board: In what the board differs from its kind; ``None`` for nothing that is known.
 
     Raises:

@@ -18,9 +18,6 @@ class Observation:
     """A GPU between two looks.
 
     Attributes:
-        start_s: First look, on the device's clock.
-        stop_s: Second look.
-        power_w: Mean board power.
         activity: Mean activity of the units.
         sm_clock_mhz: Mean of the SM clock at both looks.
         is_settled: Whether both looks saw one SM clock.
@@ -52,11 +49,7 @@ class Observation:
 
 
 class Observer:
-    """Reads one device, window after window.
-
-    Args:
-        device: The device.
-    """
+    """Reads one device, window after window."""
 
     def __init__(self, device: Device) -> None:
         self._device = device

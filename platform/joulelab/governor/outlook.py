@@ -26,10 +26,8 @@ class Curves:
 
     Attributes:
         points: What could be set.
-        sm_clock_mhz: SM clock that is expected.
         time: Expected time of the same work over that at the driver's own point.
         time_upper: What that does not exceed with 95 % probability.
-        power_w: Expected board power.
         cost_u: Standard deviation of the logarithm of a point's energy and time.
     """
 

@@ -144,9 +144,6 @@ class Tally:
 
     Attributes:
         speed: How fast its work went, over the phase's first window.
-        power_w: Board power.
-        sm_clock_mhz: Clock that was seen.
-        last_s: When it was seen last.
     """
 
     speed: Average = field(default_factory=Average)
@@ -170,7 +167,6 @@ class Phase:
     """One phase of a load.
 
     Args:
-        number: Its number, from 1.
         signature: Of its first windows, at the driver's own clock.
     """
 

@@ -45,11 +45,6 @@ class GovernorReport:
     """What a governor did.
 
     Attributes:
-        uuid: The GPU.
-        gpu: Its name.
-        strategy: Who chose.
-        rules: What was asked for.
-        duration_s: How long it looked.
         comparison: What that changed; ``None`` where :attr:`reason` says why it is not known.
         reason: Why not; empty if it is.
         observing_only: Why nothing was set, or nothing more; empty if clocks were.

@@ -27,8 +27,6 @@ class Situation:
 
     Attributes:
         now_s: Time on the device's clock.
-        phase: What runs.
-        curves: What is expected of it.
         allowed: Whether a point keeps the slowdown within its limit; the driver's own always does.
         price_w: What a second costs, in joules.
         wake_s: Seconds that are lost per second of the phase when another begins at the point's
@@ -60,9 +58,6 @@ class Strategy(ABC):
 
     A strategy is asked after every look while a phase is known, and answers with a position in the
     curves of the situation. What is not allowed is not set, whatever it answers.
-
-    Args:
-        rules: What is asked for.
     """
 
     name: ClassVar[str]

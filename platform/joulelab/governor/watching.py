@@ -15,7 +15,6 @@ class Looking:
     Args:
         period_s: Time between looks that is asked for.
         budget: Share of one core that they may take.
-        now_s: When they begin.
     """
 
     def __init__(self, period_s: float, budget: float, now_s: float) -> None:
@@ -77,7 +76,6 @@ class Tenants:
     """Looks for processes that are not those that are governed.
 
     Args:
-        device: The GPU.
         own: Which processes are governed; ``None`` for those that are there at the first look
             that finds any.
     """

@@ -21,7 +21,6 @@ class Peer:
 
     Attributes:
         pid: Its process id; 0 if it lives where the guard cannot see it.
-        uid: Its user.
     """
 
     pid: int
@@ -120,10 +119,6 @@ _TURN_S = 0.001
 
 class Link:
     """A connection to a guard.
-
-    Args:
-        socket_path: Where the guard listens.
-        timeout_s: Longest wait for a reply.
 
     Raises:
         FileNotFoundError: If no guard listens there.

@@ -22,7 +22,6 @@ class GuardedControl:
     it back) fails the measurement under it; the next point takes a new one.
 
     Args:
-        address: The device.
         socket_path: Where the guard listens; ``None`` for the node's own.
         note: What others who ask for the device are told.
     """
@@ -75,8 +74,6 @@ class ObserveOnly:
     has to believe, and not by what the driver tells.
 
     Args:
-        device: What is measured.
-        address: Where it is.
         guard_socket: Where a clock guard listens; ``None`` for the usual places alone.
     """
 

@@ -28,12 +28,10 @@ class Entry:
 
     Attributes:
         event: What it says of the device.
-        address: The device.
         detail: Why, in words.
         prior: What was in force before the first of the ``set`` lines that are not yet undone.
         requested: What is about to be set; ``None`` except on a ``set`` line.
         pid: Process that asked; ``None`` where the guard acts by itself.
-        uid: User of that process.
         time: When, UTC, ISO 8601.
         boot_id: Which boot of the machine; hardware forgets its locks at the next one.
     """
@@ -64,9 +62,6 @@ class Journal:
     A process that dies while it appends leaves a torn last line. What that line was about had
     not been done yet, so the line is cut off and the one before it holds. Everybody on the
     machine may read the files: whoever measures must know whether somebody's lock is left.
-
-    Args:
-        folder: Where the files are.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -43,9 +43,6 @@ class KeptDevice:
     again, ever more slowly, for as long as the guard lives, and by the next guard after that.
 
     Args:
-        address: The device.
-        journal: Where to write what is about to be set.
-        open_device: How to open a device.
         owed: The journal's last ``set`` line, if a guard before this one left it.
     """
 

@@ -31,9 +31,7 @@ class Grant:
     """A lease as the guard keeps it.
 
     Attributes:
-        kept: The device.
         note: What the holder said it is for.
-        ttl_s: How long it lasts without renewal.
         deadline_s: When it ends, on the monotonic clock.
     """
 
@@ -53,12 +51,7 @@ def open_registered(address: DeviceAddress) -> Device:
 
 
 class Lending:
-    """The leases in force and the devices in keeping; knows nothing of sockets.
-
-    Args:
-        journal: Where to write what is about to be set.
-        open_device: How to open a device.
-    """
+    """The leases in force and the devices in keeping; knows nothing of sockets."""
 
     def __init__(self, journal: Journal, open_device: OpenDevice) -> None:
         self._journal = journal

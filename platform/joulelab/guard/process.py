@@ -81,7 +81,6 @@ class WatchdogWatch:
 
     Args:
         server: Whose event loop hears of the death.
-        settings: For the next watchdog.
         pid: The watchdog, which is the parent of this process.
     """
 

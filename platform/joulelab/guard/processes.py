@@ -43,11 +43,7 @@ MUTE_S = 30.0
 
 
 class Heartbeat:
-    """Writes into a file when this process was last alive, on the clock that all processes share.
-
-    Args:
-        path: The file.
-    """
+    """Writes into a file when this process was last alive, on the clock that all share."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -27,9 +27,6 @@ class HeldLease:
     """A lease in force.
 
     Attributes:
-        address: The device.
-        pid: Process that holds it.
-        uid: User of that process.
         note: What the holder said it is for.
         expires_in_s: Time left without renewal.
         point: Label of the operating point that was set, ``"default"`` if none was.
@@ -45,13 +42,7 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRestore:
-    """A device that could not be restored yet and is being tried again.
-
-    Attributes:
-        address: The device.
-        attempts: How often it was tried.
-        error: What the last try said.
-    """
+    """A device that could not be restored yet and is being tried again."""
 
     address: DeviceAddress
     attempts: int
@@ -63,9 +54,7 @@ class GuardStatus:
     """What a guard is doing.
 
     Attributes:
-        pid: The guard.
         watchdog_pid: The process that revives it; ``None`` without one.
-        leases: Who holds what.
         pending: What still has to be restored.
     """
 

@@ -44,8 +44,6 @@ class GuardServer:
     request, or by idleness.
 
     Args:
-        settings: Where to listen and whom to serve.
-        open_device: How to open a device.
         beat: Called about once a second while the loop turns.
     """
 

@@ -30,7 +30,6 @@ class Gauge(NamedTuple):
     Attributes:
         name: Without the unit, which follows it.
         unit: OpenMetrics unit, in the plural; empty for none.
-        help: What it is.
         value: Takes it from a reading, in that unit; ``None`` if it is not there.
         is_total: Whether it only grows, but for new starts.
     """
@@ -162,12 +161,7 @@ class Families:
 
 
 class LiveCollector(Collector):
-    """Looks at GPUs when it is scraped, and never in between.
-
-    Args:
-        session: The GPUs.
-        hostname: Name of this machine, for the labels.
-    """
+    """Looks at GPUs when it is scraped, and never in between."""
 
     def __init__(self, session: LiveSession, hostname: str | None = None) -> None:
         self._session = session

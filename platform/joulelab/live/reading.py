@@ -30,7 +30,6 @@ class LiveReading:
 
     Attributes:
         index: Place of the GPU in the driver's order, from 0.
-        identity: Which GPU.
         power_w: Board power now, in watts.
         mean_power_w: Mean between the last two reads of the energy counter, in watts; ``None``
             before the second.
@@ -38,7 +37,6 @@ class LiveReading:
         energy_j: The energy counter when last read, in joules since an origin of the driver's.
         energy_since_start_j: What it advanced by since the first reading, in joules.
         state: Clocks, temperature, limit, what holds the clocks down, utilisation, memory in use.
-        processes: Processes that hold a compute context on it.
         unread: Reason of each of these that is missing, by its name.
         cost_s: How long the reading took, in seconds.
     """

@@ -44,12 +44,10 @@ class Span:
 
     Attributes:
         start_s: When it began, on the GPU's clock.
-        stop_s: When it ended; infinity while it is open.
         counted_s: Up to when it was counted.
         counted_j: Energy up to then.
         counted_u_j2: Square of its standard uncertainty.
         source: Where the last of it came from.
-        peak_w: Highest power sample up to then.
         seen: Whether this program was seen on the GPU.
         early: Whether it may begin with the samples, if those begin after it.
         findings: What was found up to then.

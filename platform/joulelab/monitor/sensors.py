@@ -140,7 +140,6 @@ class Sensors:
     """Samples one GPU in the background while at least one monitor listens.
 
     Attributes:
-        sampler: Samples of power and state since the first listener.
         meter: Reads of the counter since then; ``None`` where there is none.
     """
 

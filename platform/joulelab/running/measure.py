@@ -53,7 +53,6 @@ class Use:
         gpus: The GPUs that count: those named, else those that what ran was seen on.
         others: What other GPUs that were watched drew meanwhile.
         cpu: What the processors of the machine used.
-        requested: What was put in force on the GPUs that count.
         receipts: What was read back when it was.
         notes: What else a reader must know.
         missing: Why no GPU counts; empty if one does.
@@ -82,10 +81,7 @@ class ProgramUse(Use):
     """What a program used from its start to its end.
 
     Attributes:
-        command: The program and its arguments.
-        exit_code: Its exit code; 128 and the number of the signal that ended it.
         signal_name: That signal, if one did.
-        duration_s: How long it ran, in seconds.
     """
 
     command: tuple[str, ...]
@@ -134,9 +130,7 @@ class Settings:
     """What is in force while a program runs: clocks on loan, or a look that nothing is set.
 
     Attributes:
-        point: What was asked for.
         receipts: What was read back of it, for each GPU.
-        leases: The loans, which end with the run.
     """
 
     point: OperatingPoint = field(default_factory=OperatingPoint)

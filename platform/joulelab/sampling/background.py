@@ -12,7 +12,6 @@ class Background(ABC):
     """Does something again and again until it is stopped, or an error ends it.
 
     Args:
-        device: What it reads.
         failed: What did not work, to stand before the reason.
     """
 

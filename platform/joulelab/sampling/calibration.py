@@ -35,7 +35,6 @@ class CounterTick:
             spacing of the polls explains; ``None`` without a period.
         resolution_s: Standard uncertainty of the time of one tick, from the spacing of the
             polls; jitter below it is not seen. ``None`` without a period.
-        num_ticks: Ticks seen.
     """
 
     period_s: float | None
@@ -46,14 +45,7 @@ class CounterTick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLatency:
-    """How long one of the device's reads takes.
-
-    Attributes:
-        call: The method, e.g. ``"read_energy_j"``.
-        median_s: Median over the calls.
-        p95_s: 95th percentile.
-        num_calls: Calls timed.
-    """
+    """How long one of the device's reads takes."""
 
     call: str
     median_s: float
@@ -63,13 +55,7 @@ class CallLatency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleBuffer:
-    """The driver's buffer of power samples.
-
-    Attributes:
-        period_s: Median time between samples.
-        num_samples: Samples in the buffer.
-        span_s: Time from the oldest to the newest.
-    """
+    """The driver's buffer of power samples."""
 
     period_s: float
     num_samples: int
@@ -101,14 +87,7 @@ class ObserverEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Everything measured; ``None`` where the device lacks the sensor.
-
-    Attributes:
-        tick: The energy counter.
-        latencies: One entry per read that the device answers.
-        samples: The buffered power samples.
-        observer: What the sampler costs the device and the machine.
-    """
+    """Everything measured; ``None`` where the device lacks the sensor."""
 
     tick: CounterTick | None
     latencies: tuple[CallLatency, ...]

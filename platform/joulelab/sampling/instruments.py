@@ -21,7 +21,6 @@ class Instruments(Edges):
     """The sampler and, where the device has an energy counter, the meter; both see an edge.
 
     Args:
-        device: What to watch.
         procedure: How; only its sampling is used.
         tracker: What is known of the counter's ticks from earlier; ``None`` for nothing.
     """

@@ -52,7 +52,6 @@ class Meter(Background, Edges):
     """Polls the energy counter of a device in the background, on the device's own clock.
 
     Args:
-        device: A device with an energy counter.
         tracker: What earlier meters of the device have learnt of its ticks; ``None`` for
             nothing yet.
     """

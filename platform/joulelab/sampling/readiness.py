@@ -90,7 +90,6 @@ class WarmUp:
     """What a warm-up came to.
 
     Attributes:
-        duration_s: How long it took.
         steady: Whether unit time, power and temperature were steady at its end.
     """
 

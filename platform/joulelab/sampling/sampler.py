@@ -71,7 +71,6 @@ class Sampler(Background):
     is never taken for a quiet device.
 
     Args:
-        device: What to watch.
         period_s: Period of polled power, 0.01 to 1; ``None`` takes the driver's own samples
             and polls at the period of the looks where there are none.
         budget: Share of one core that sampling may take before it doubles its period.

@@ -36,7 +36,6 @@ class Treatment:
     Attributes:
         point: What the trial asks for.
         in_force: The same, with a limit that the procedure sets.
-        capabilities: Of the device.
         since_s: Since when it was in force, and nothing else.
     """
 

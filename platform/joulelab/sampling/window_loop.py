@@ -20,8 +20,6 @@ class Interval:
 
     Attributes:
         start_s: When the first unit began, on the device's clock.
-        stop_s: When the last one ended.
-        work: Units of work done in between.
     """
 
     start_s: float
@@ -36,7 +34,6 @@ class WindowLoop:
     device is never left waiting for the one who measures it.
 
     Args:
-        clock: The device's clock.
         run_unit: Does one unit to completion, and returns the work it did.
         edges: Whoever times the windows' edges.
         check: Called after every unit; raises if measuring has become pointless.

@@ -41,14 +41,10 @@ class Served:
     """What some load on a server came to.
 
     Attributes:
-        num_requests: Requests that were sent.
-        num_failed: Those that failed.
         failures: Why, each reason once, with how often.
         duration_s: From the first request to the last answer, in seconds.
-        output_tokens: Tokens of all answers.
         has_token_counts: Whether the server told how many; else pieces of its stream were counted.
         ttft_s: Time to the first token.
-        tpot_s: Time per output token after the first.
         latency_s: Time to the end of an answer.
         good_per_s: Answers per second that kept the limits.
     """
@@ -108,12 +104,9 @@ class ServerUse(Use):
     The processors' use holds that of the load itself.
 
     Attributes:
-        url: Address of the server.
         command: What started it; empty if it ran already.
         model: Which model was asked.
-        load: How requests came.
         limits: Latencies that a good answer keeps.
-        served: What it came to.
     """
 
     url: str

@@ -26,7 +26,6 @@ class Answer:
         due_s: When the request was due; latencies count from here.
         first_s: When the first piece of text came; ``None`` if none did.
         last_s: When the last one came.
-        stop_s: When the answer had ended.
         output_tokens: How many tokens it had; ``None`` if it failed.
         is_counted: Whether the server told that number; else it is the number of pieces.
         failure: Why it failed; empty if it did not.

@@ -30,7 +30,6 @@ class Storage:
     """One storage that is alive.
 
     Attributes:
-        role: Where it comes from.
         value: Identifier of what it holds.
         is_written: Whether anything was written to it; what was passed in was.
     """

@@ -56,12 +56,10 @@ class Pyfunc:
     Attributes:
         loader: Module of this package that MLflow loads it with.
         files: Name of the folder that ``save`` is given.
-        save: Writes the model into a folder.
         signature: What it is asked and answers.
         example: A table as it is asked.
         tags: Of the run, the version and the pyfunc.
         domain: Training domain.
-        metrics: Scores on what was held out.
     """
 
     loader: str

@@ -23,7 +23,6 @@ class Board:
     power 4 % over eight V100; the rest is estimated.
 
     Attributes:
-        seed: Seed of everything random on this board.
         gain: Shown power over true power.
         offset_w: Shown power at no power.
         phase_s: When the sensor's ticks fall, 0 to 1 second.

@@ -67,7 +67,6 @@ class KernelLoads:
     Attributes:
         device_s: Time on the device.
         on_sms_s: Time in which units are busy, weighted with the share that has work.
-        flop: Operations by pipe.
         cache_b: Bytes that pass through the last cache.
         memory_b: Bytes that reach the device memory.
     """
@@ -84,9 +83,6 @@ class Load:
 
     Attributes:
         host_s: Time that the host takes to reach and launch them.
-        flop: Operations by pipe.
-        cache_b: Bytes that pass through the last cache.
-        memory_b: Bytes that reach the device memory.
 
     Raises:
         ConfigError: If a kernel needs a pipe that the GPU lacks; names those it has.

@@ -86,8 +86,6 @@ class GroupWork:
     Attributes:
         operators: Of one run, each with the pipe on which this processor runs it.
         count: Runs, >= 1. All figures below are for all of them.
-        read_b: Activations read from outside of the group, >= 0.
-        weight_b: Parameters read, >= 0.
         written_b: Values written for others to read, >= 0.
         moved_b: Bytes by name of the memory level, as far as they were predicted.
         waiting_mhz: Core clock while it waits.

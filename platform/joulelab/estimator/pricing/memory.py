@@ -22,7 +22,6 @@ class MemoryEstimate:
     """Device memory that a program needs.
 
     Attributes:
-        weight_b: Parameters and buffers.
         activation_b: Peak of values made while it runs.
         input_b: Inputs, without the cache.
         workspace_b: Scratch space of kernels.

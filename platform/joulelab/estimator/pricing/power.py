@@ -29,8 +29,6 @@ class Settled:
     """Groups at the clock at which they run, as arrays (points, groups).
 
     Attributes:
-        core_s: Time that the units alone would take.
-        memory_s: Time that the memories alone would take.
         power_w: Mean power meanwhile; that of all together is never above the cap.
         compute_j: Energy of operations and of the units that they keep busy.
         memory_j: Energy of moving bytes and of the units that this keeps busy.

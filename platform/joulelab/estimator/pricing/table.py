@@ -125,19 +125,15 @@ class WorkTable:
     Attributes:
         operators: One operator of each row, for what cannot be a column.
         classes: What each operator row runs like, as :func:`kernel_class` says.
-        flop: Operations of each operator row.
         element_b: Bytes of one operand of each operator row.
         shapes: Shapes of the operator rows; ones where there is none.
         has_shape: Whether the operator row is matrix work with a shape of its own.
         member_group: Group row of each membership.
         member_row: Operator row of each membership.
-        read_b: Activations that each group row reads.
-        weight_b: Parameters that each group row reads.
         written_b: What each group row writes.
         reduced_b: Bytes that each group row sums over all devices.
         main: Operator row that names each group row: its matrix work, else its largest.
         sequence: Group rows in the order in which they run.
-        parameter_b: Parameters of the whole program.
     """
 
     operators: tuple[Operator, ...]
