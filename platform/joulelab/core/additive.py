@@ -31,13 +31,7 @@ _EM_STEPS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate with a confidence interval.
-
-    Attributes:
-        value: The estimate.
-        low: Lower end.
-        high: Upper end.
-    """
+    """An estimate with a confidence interval."""
 
     value: float
     low: float

@@ -42,12 +42,7 @@ class BestSet:
 
 
 def best_set(fit: AdditiveFit, *, level: float = 0.95) -> BestSet:
-    """Return the configuration of the lowest value and those that may be as low.
-
-    Args:
-        fit: Estimates of what is to be minimised.
-        level: Confidence that the truly lowest is in the set.
-    """
+    """Return the configuration of the lowest value and those that may be as low."""
     order = np.argsort(fit.estimate, kind="stable")
     members = [int(i) for i in order if _may_be_best(fit, int(i), level)]
     return BestSet(

@@ -40,12 +40,7 @@ COURSES = (*OF_LOOKS, "memory_power_w", *ACTIVITIES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """The looks at a device during a measurement, in order.
-
-    Attributes:
-        looks: Looks at its clocks, temperatures, limits and utilisation.
-        slow_looks: Looks at its memory's power and its units' activity.
-    """
+    """The looks at a device during a measurement, in order."""
 
     looks: tuple[Look, ...] = ()
     slow_looks: tuple[SlowLook, ...] = ()

@@ -36,14 +36,7 @@ class Drift:
 def fit_drift(
     board: str, times_s: Sequence[float], logarithms: Sequence[float], *, level: float = 0.95
 ) -> Drift:
-    """Fit a line through the logarithms of a board's sentinels.
-
-    Args:
-        board: UUID of the board.
-        times_s: When each was measured, in seconds.
-        logarithms: Natural logarithm of what it found.
-        level: Confidence level of the interval of the change.
-    """
+    """Fit a line through the logarithms of a board's sentinels."""
     t, y = np.asarray(times_s, dtype=np.float64), np.asarray(logarithms, dtype=np.float64)
     num, span_s = len(t), float(np.ptp(t)) if len(t) else 0.0
     if num < 3 or span_s == 0:

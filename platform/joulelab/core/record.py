@@ -18,9 +18,7 @@ class Record:
     """What the measuring procedure hands on.
 
     Attributes:
-        measurement: The result.
         trace: Power samples of the measured windows; ``None`` where there were none.
-        course: What else was seen of the device meanwhile.
     """
 
     measurement: Measurement
@@ -33,11 +31,7 @@ class Session:
     """What all phases of one trial on one device share.
 
     Attributes:
-        trial: What is measured.
-        unit: Unit of the workload's work.
-        device: Where.
         provenance: What the results came from.
-        idle: Energy of the idle device; ``None`` where none was measured.
         receipt: What the guard set; ``None`` without one.
         pace: From rest, or right after the same program ran at another point.
     """
@@ -57,10 +51,7 @@ class Verdict:
 
     Attributes:
         windows: Energy of every interval; empty where the source does not span them all.
-        observed: What the device did meanwhile.
-        findings: What the validity contract found wrong.
         trace: Power samples of the windows; ``None`` where there were none.
-        course: What else was seen of the device meanwhile.
     """
 
     windows: tuple[EnergyWindow, ...] = ()

@@ -86,13 +86,7 @@ def foreign_setting(what: str) -> Finding:
 
 
 def unexplained_mhz(states: Sequence[DeviceState], knob: str, unlocked_mhz: int) -> list[int]:
-    """Return the clocks below ``unlocked_mhz`` for which the driver names no reason.
-
-    Args:
-        states: Looks at the device.
-        knob: Name of the clock.
-        unlocked_mhz: Where it is on an unlocked board under load.
-    """
+    """Return the clocks below ``unlocked_mhz`` for which the driver names no reason."""
     return [
         clock_mhz
         for state in states

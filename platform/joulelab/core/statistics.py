@@ -91,13 +91,7 @@ def log_ratio(value: float, reference: float) -> float:
 
 
 def log_ratio_interval(center: float, u: float, factor: float) -> tuple[float, float]:
-    """Return the interval of a ratio whose logarithm is ``center`` with uncertainty ``u``.
-
-    Args:
-        center: Natural logarithm of the ratio.
-        u: Its standard uncertainty.
-        factor: Coverage factor, e.g. from :func:`student_t`.
-    """
+    """Return the interval of a ratio whose logarithm is ``center`` with uncertainty ``u``."""
     return exp(center - factor * u), exp(center + factor * u)
 
 

@@ -27,9 +27,6 @@ def time_is_steady(units_s: Sequence[float]) -> bool:
 
     Short units are first averaged in ten blocks, so that the jitter of a launch does not
     count as a trend of the load.
-
-    Args:
-        units_s: Durations of the latest units, in order.
     """
     if len(units_s) < 3:
         return False

@@ -10,9 +10,7 @@ class Trial:
     """A request for one measurement per phase of a configured workload.
 
     Attributes:
-        study: Name of the study.
         name: Name within the study, e.g. ``"1095MHz-r2"``; the same after a retry.
-        configuration: What to measure.
         repeat: Which repeat of the configuration this is, from 0.
         sentinel: Whether it only watches for drift.
         attempt: 0 for the first try, then 1, 2, ...

@@ -33,11 +33,7 @@ class Control(Protocol):
 
 
 class OwnControl:
-    """A process that turns the knobs of a device itself, and has nobody who restores them for it.
-
-    Args:
-        device: The device.
-    """
+    """A process that turns the knobs of a device itself, which nobody restores for it."""
 
     def __init__(self, device: Device) -> None:
         self._device = device

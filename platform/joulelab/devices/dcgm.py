@@ -96,11 +96,7 @@ _FIELDS = {
 
 
 class DcgmActivities:
-    """The activities of one GPU, from a ``dcgmi`` that runs from the first probe on.
-
-    Args:
-        entity: DCGM's number of the GPU.
-    """
+    """The activities of one GPU, from a ``dcgmi`` that runs from the first probe on."""
 
     def __init__(self, entity: int) -> None:
         self._entity = entity

@@ -51,11 +51,7 @@ class Alignment:
 
 
 class PowerSamples:
-    """Reads the buffer of one device.
-
-    Args:
-        handle: NVML handle of the device.
-    """
+    """Reads the buffer of one device."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

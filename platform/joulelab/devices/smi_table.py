@@ -88,10 +88,6 @@ def check_exit(what: str, done: CompletedProcess[str]) -> None:
     """Raise the package's error for an ``nvidia-smi`` that failed.
 
     A setting that the board lacks is "treated as a warning", with exit code 0.
-
-    Args:
-        what: What was being done, for the message.
-        done: The finished process.
     """
     output = " ".join(f"{done.stdout} {done.stderr}".split())
     if done.returncode:

@@ -118,12 +118,7 @@ class ObserveOnly:
 
 
 def owed_on(address: DeviceAddress, guard_socket: Path | None = None) -> Entry | None:
-    """Return what a clock guard has set on a device, or left set; ``None`` if nothing is known.
-
-    Args:
-        address: The device.
-        guard_socket: Where a clock guard listens, besides the usual places.
-    """
+    """Return what a clock guard has set on a device, or left set; ``None`` if nothing is known."""
     address = with_store(address)
     sockets = [
         guard_socket,

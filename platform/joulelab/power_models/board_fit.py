@@ -41,13 +41,11 @@ class BoardFit:
         values: Coefficients by name, as :data:`NAMES`.
         top_clock_mhz: The highest clock of the sweep.
         rise: Voltage there over its least, less 1.
-        rise_u: Its standard uncertainty, from what the fit leaves.
         constant_u_w: That of the constant power.
         error: Mean absolute relative error of power, of the runs that were fitted.
         held_out: That of each application when the curve and the constant come from the others,
             and its own part from its runs at the highest and the lowest clock, on its other
             runs; empty with one application.
-        num_runs: Runs that were fitted.
         num_capped: Runs that were left out, since a power limit held their clock.
     """
 

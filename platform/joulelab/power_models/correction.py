@@ -78,7 +78,6 @@ class Corrections:
     """All corrections of a model.
 
     Attributes:
-        pairs: By GPU label and application.
         boards: Mean offset by GPU label, for GPUs that the model was not trained on: their
             unanchored applications take it.
     """

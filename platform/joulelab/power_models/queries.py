@@ -24,7 +24,6 @@ class Profile:
     Power is not part of it: a measured power is an anchor, see ``PowerModel.adapt``.
 
     Attributes:
-        application: Its name.
         gpu: Label of the board or set of boards.
         board: Which GPU of the catalogue that is.
         clock_mhz: SM clock of the run.

@@ -200,10 +200,6 @@ def measure_observer_effect(device: Device, *, window_s: float = 2.0) -> Observe
 
     The windows run quiet, watched, watched, quiet, so that a steady drift falls out of the
     difference.
-
-    Args:
-        device: A device with an energy counter, at rest.
-        window_s: Length of each window.
     """
     first = _quiet_power(device, window_s)
     sampler = Sampler(device)

@@ -16,11 +16,7 @@ _NUM_RECENT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Whole units of work between two boundaries.
-
-    Attributes:
-        start_s: When the first unit began, on the device's clock.
-    """
+    """Whole units of work between two boundaries."""
 
     start_s: float
     stop_s: float

@@ -21,7 +21,6 @@ class Schedule:
     """What runs in each of ``n`` steps.
 
     Attributes:
-        step_s: Length of a step.
         phase: Name of what runs; shape ``(n,)``.
         inputs: How busy units are, 0 to 1, by name; each of shape ``(n,)``. ``"clock_ratio"`` is
             the SM clock over the GPU's highest.
