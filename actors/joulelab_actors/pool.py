@@ -20,11 +20,7 @@ from joulelab.study.events import (
 )
 from joulelab.study.pool import WorkerPool
 from joulelab.study.resume import stored_records
-from joulelab.study.schedule import (
-    after_failing,
-    after_measuring,
-    struck,
-)
+from joulelab.study.schedule import after_failing, after_measuring, struck
 from joulelab.study.worker import Report, WorkerSettings
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.code_version import code_version

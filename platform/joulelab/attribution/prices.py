@@ -16,13 +16,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import (  # type: ignore[import-untyped]
-    block_diag,
-    cho_factor,
-    cho_solve,
-    cholesky,
-    solve_triangular,
-)
+from scipy.linalg import block_diag, cho_factor, cho_solve, cholesky, solve_triangular  # type: ignore[import-untyped]
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 from scipy.sparse import csr_array  # type: ignore[import-untyped]
 

@@ -14,12 +14,7 @@ from joulelab.core.measurement import Finding
 from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import setting_findings
 from joulelab.core.trace import PowerTrace
-from joulelab.core.validity import (
-    conduct_findings,
-    conduct_of,
-    process_findings,
-    trace_findings,
-)
+from joulelab.core.validity import conduct_findings, conduct_of, process_findings, trace_findings
 from joulelab.devices.base import Device
 from joulelab.errors import DeviceLostError, MeasurementError
 from joulelab.monitor.sensors import OwnProcesses, Sensors

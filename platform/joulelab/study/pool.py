@@ -7,12 +7,7 @@ from typing_extensions import override
 
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError, JouleLabError, TrackingError
-from joulelab.study.events import (
-    DeviceQuarantined,
-    DeviceReady,
-    PoolEvent,
-    TrialStarted,
-)
+from joulelab.study.events import DeviceQuarantined, DeviceReady, PoolEvent, TrialStarted
 from joulelab.study.gpu import StudyGpu
 from joulelab.study.schedule import (
     NothingMore,
