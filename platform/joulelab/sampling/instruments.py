@@ -1,6 +1,5 @@
 """All that watches a device during a measurement, and the windows read off it."""
 
-from types import TracebackType
 from typing import Self
 
 from typing_extensions import override
@@ -47,12 +46,7 @@ class Instruments(Edges):
             self.meter.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.meter is not None:
             self.meter.stop()
         self.sampler.stop()

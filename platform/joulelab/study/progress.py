@@ -4,7 +4,6 @@ import logging
 from collections import Counter
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
@@ -50,12 +49,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
         for reason, count in self._invalid.most_common():
             if count > 1:

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 
@@ -85,12 +84,7 @@ class StudyLock(AbstractContextManager["StudyLock"]):
         os.register_at_fork(after_in_child=self._let_go)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._descriptor is not None:
             self._path.unlink(missing_ok=True)
             self._let_go()
