@@ -19,20 +19,15 @@ _LOOK_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site(StudyGpu):
-    """A GPU and its place in the cluster.
+    """A GPU and its place in the cluster."""
 
-    Attributes:
-        node_id: Ray's id of the node.
-        resource: Custom resource that the node declares for this GPU; an actor that asks for
-            it follows the GPU to a node that replaces this one. ``None`` if undeclared.
-        counted: Whether Ray counts this GPU among the node's.
-        fallback: What is lost on this node, whose best way to talk to GPUs failed; ``None``
-            where it did not, or where the way was asked for.
-    """
-
-    node_id: str
+    node_id: str  # Ray's id of the node
+    # Custom resource that the node declares for this GPU; an actor that asks for it follows the GPU
+    # to a node that replaces this one. None if undeclared.
     resource: str | None = None
-    counted: bool = False
+    counted: bool = False  # whether Ray counts this GPU among the node's
+    # What is lost on this node, whose best way to talk to GPUs failed; None where it did not, or
+    # where the way was asked for.
     fallback: str | None = None
 
     def actor_options(self) -> dict[str, Any]:

@@ -59,18 +59,14 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Points for a set of applications.
-
-    Attributes:
-        mean_regret: Geometric mean of the regrets.
-        equals: Single points indistinguishable from the best single one, that one first; empty
-            for policies of several points.
-    """
+    """Points for a set of applications."""
 
     points: tuple[OperatingPoint, ...]
     served: tuple[Served, ...]
-    mean_regret: float
+    mean_regret: float  # geometric mean of the regrets
     worst_regret: float
+    # Single points indistinguishable from the best single one, that one first; empty for policies
+    # of several points.
     equals: tuple[OperatingPoint, ...]
 
 

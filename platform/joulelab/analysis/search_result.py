@@ -26,20 +26,14 @@ from joulelab.workloads import WORKLOADS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchMethod:
-    """How a search went about it.
-
-    Attributes:
-        budget: Its bounds in words; ``""`` for none.
-        most_repeats: Measurements of one configuration at most, as long as it may be the best.
-        num_confirming: Trials at the end of its budget that were kept for repeats of the best
-            and the knee.
-    """
+    """How a search went about it."""
 
     algorithm: str
     seed: int
-    budget: str
-    most_repeats: int
+    budget: str  # its bounds in words; "" for none
+    most_repeats: int  # measurements of one configuration at most, as long as it may be the best
     stopped_by: str
+    # Trials at the end of its budget that were kept for repeats of the best and the knee.
     num_confirming: int = 0
 
 
@@ -190,23 +184,18 @@ class LoggedTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLog:
-    """What a search was asked for, how it went about it, and its trials.
-
-    Attributes:
-        goal: The objective, under the name that it was first stored by.
-        spent_j: Joules spent on all trials, those included that are in no log.
-    """
+    """What a search was asked for, how it went about it, and its trials."""
 
     workload: str
     axes: tuple[tuple[str, tuple[KnobValue, ...]], ...]
     knobs: tuple[tuple[str, KnobValue], ...]
-    goal: Objective
+    goal: Objective  # the objective, under the name that it was first stored by
     constraints: tuple[Constraint, ...]
     confidence: float
     qualities: tuple[tuple[Cell, Kept], ...]
     method: SearchMethod
     trials: tuple[LoggedTrial, ...]
-    spent_j: float
+    spent_j: float  # joules spent on all trials, those included that are in no log
 
 
 def log_of(result: SearchResult) -> SearchLog:

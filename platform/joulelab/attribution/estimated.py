@@ -24,14 +24,10 @@ all classes from it: one standard deviation each, relative."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatedCall:
-    """What the estimator says of one operator call.
-
-    Attributes:
-        energy_j: Energy while it is on the device, static power included.
-    """
+    """What the estimator says of one operator call."""
 
     operator: Operator
-    energy_j: float
+    energy_j: float  # energy while it is on the device, static power included
     device_s: float
 
 

@@ -16,18 +16,14 @@ per unit drift, by static power over longer gaps, which attribution tells apart.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metered:
-    """Energy and time per unit of work.
-
-    Attributes:
-        energy_u_j: Its standard uncertainty where its time is known: windows that took longer used
-            more static energy, which is no scatter of what kernels take.
-        note: What is not as it should be, in a sentence; empty if all is.
-    """
+    """Energy and time per unit of work."""
 
     energy_j: float
+    # Its standard uncertainty where its time is known: windows that took longer used more static
+    # energy, which is no scatter of what kernels take.
     energy_u_j: float
     time_s: float
-    note: str = ""
+    note: str = ""  # what is not as it should be, in a sentence; empty if all is
 
     @classmethod
     def of(cls, read: Measurement, static_w: float) -> "Metered":

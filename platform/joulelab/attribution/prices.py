@@ -32,15 +32,10 @@ CONTRADICTION = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution:
-    """Prices and how sure they are.
+    """Prices and how sure they are."""
 
-    Attributes:
-        prices: Shape ``(k,)``.
-        covariance: Shape ``(k, k)``.
-    """
-
-    prices: Array
-    covariance: Array
+    prices: Array  # shape (k,)
+    covariance: Array  # shape (k, k)
 
     def of(self, weights: Array) -> tuple[float, float]:
         """Return the energy of a part with ``weights`` ``(k,)`` of the prices, and its u."""
@@ -50,28 +45,19 @@ class Solution:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """A metered run.
+    """A metered run."""
 
-    Attributes:
-        weights: How much of each price it holds, shape ``(k,)``.
-        energy_j: What the meter read.
-    """
-
-    weights: Array
-    energy_j: float
+    weights: Array  # how much of each price it holds, shape (k,)
+    energy_j: float  # what the meter read
     energy_u_j: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reconciled:
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-        solution: Prices after the runs were used.
-        deviations: For each run, standard deviations between the meter and the priced parts.
-    """
-
-    solution: Solution
+    solution: Solution  # prices after the runs were used
+    # For each run, standard deviations between the meter and the priced parts.
     deviations: tuple[float, ...]
     used: tuple[bool, ...]
 

@@ -84,19 +84,12 @@ class TorchSource(ProfileSource):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MarkedLaunches:
-    """The kernels of one execution, in order.
+    """The kernels of one execution, in order."""
 
-    Attributes:
-        calls: The calls, by the number in their marks.
-        names: The kernel's name of each launch.
-        owner: The call of each launch; -1 where none was marked around it.
-        duration_s: Time of each, at the pace of a marked execution.
-    """
-
-    calls: Mapping[int, RecordedCall]
-    names: list[str]
-    owner: NDArray[np.intp]
-    duration_s: NDArray[np.float64]
+    calls: Mapping[int, RecordedCall]  # the calls, by the number in their marks
+    names: list[str]  # the kernel's name of each launch
+    owner: NDArray[np.intp]  # the call of each launch; -1 where none was marked around it
+    duration_s: NDArray[np.float64]  # time of each, at the pace of a marked execution
     lost: int
 
 

@@ -67,15 +67,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """One GPU as the library knows it.
+    """One GPU as the library knows it."""
 
-    Attributes:
-        uuid: Its UUID.
-        native: NVML's own handle.
-    """
-
-    uuid: str
-    native: Any
+    uuid: str  # its UUID
+    native: Any  # NVML's own handle
 
     def ask(self, what: str, function: Callable[..., T], *arguments: Any) -> T:
         """Call ``function(native, *arguments)``."""

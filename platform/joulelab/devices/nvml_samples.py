@@ -37,17 +37,11 @@ _CLOCKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """How the driver's stamps relate to the monotonic clock.
+    """How the driver's stamps relate to the monotonic clock."""
 
-    Attributes:
-        clock: What the driver stamps in, e.g. ``"wall time"``.
-        offset_s: Lead of that clock over the monotonic one, in seconds.
-        at_s: When it was found, on the monotonic clock.
-    """
-
-    clock: str
-    offset_s: float
-    at_s: float
+    clock: str  # what the driver stamps in, e.g. "wall time"
+    offset_s: float  # lead of that clock over the monotonic one, in seconds
+    at_s: float  # when it was found, on the monotonic clock
 
 
 class PowerSamples:

@@ -41,22 +41,16 @@ class Sums:
 
 @dataclass(slots=True, kw_only=True)
 class Block:
-    """A block.
-
-    Attributes:
-        by_phase: What was done in it, by the number of the phase.
-        progress: Units of work that the program reported in it.
-        duration_s: Time that was looked at.
-        spoilt: Why it does not count; empty if it does.
-    """
+    """A block."""
 
     is_on: bool
     start_s: float
+    # What was done in it, by the number of the phase.
     by_phase: dict[int, Sums] = field(default_factory=lambda: defaultdict(Sums))
-    progress: float = 0.0
-    duration_s: float = 0.0
+    progress: float = 0.0  # units of work that the program reported in it
+    duration_s: float = 0.0  # time that was looked at
     energy_j: float = 0.0
-    spoilt: str = ""
+    spoilt: str = ""  # why it does not count; empty if it does
 
     def holds(self, seen: Observation) -> bool:
         """Whether a window counts: its begin is when the point changes, and left out."""

@@ -23,15 +23,11 @@ from joulelab.workloads.program import PHASE, workload_type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A phase of a load, and how long it takes at the driver's own clocks.
-
-    Attributes:
-        spread: Standard deviation of the logarithm of the time.
-    """
+    """A phase of a load, and how long it takes at the driver's own clocks."""
 
     phase: str
     mean_s: float
-    spread: float = 0.0
+    spread: float = 0.0  # standard deviation of the logarithm of the time
 
 
 PHASES = ("prefill", "decode", "communication", "idle", "update")
@@ -109,17 +105,12 @@ def phase_cost(phase: str, spec: GpuSpec) -> PhaseCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spell:
-    """A stretch of one phase as it was played.
-
-    Attributes:
-        start_s: When it began, on the device's clock.
-        executions: How often the phase was executed.
-    """
+    """A stretch of one phase as it was played."""
 
     phase: str
-    start_s: float
+    start_s: float  # when it began, on the device's clock
     stop_s: float
-    executions: float
+    executions: float  # how often the phase was executed
 
 
 class SimulatedLoad:

@@ -22,21 +22,14 @@ _STEPS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curves:
-    """A phase at every point, the driver's own first; shape ``(n,)`` each.
+    """A phase at every point, the driver's own first; shape ``(n,)`` each."""
 
-    Attributes:
-        points: What could be set.
-        time: Expected time of the same work over that at the driver's own point.
-        time_upper: What that does not exceed with 95 % probability.
-        cost_u: Standard deviation of the logarithm of a point's energy and time.
-    """
-
-    points: tuple[OperatingPoint, ...]
+    points: tuple[OperatingPoint, ...]  # what could be set
     sm_clock_mhz: Array
-    time: Array
-    time_upper: Array
+    time: Array  # expected time of the same work over that at the driver's own point
+    time_upper: Array  # what that does not exceed with 95 % probability
     power_w: Array
-    cost_u: Array
+    cost_u: Array  # standard deviation of the logarithm of a point's energy and time
 
     def time_at(self, sm_clock_mhz: Array) -> Array:
         """Return expected time at any clock, as long as at the nearest one beyond the ends."""

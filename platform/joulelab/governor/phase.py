@@ -29,19 +29,12 @@ _TOLERANCE, _ENGINE_TOLERANCE = 0.3, 1.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """Rates of a window, over those of units that are always busy at the highest clock.
+    """Rates of a window, over those of units that are always busy at the highest clock."""
 
-    Attributes:
-        tensor: Of operations of tensor units.
-        plain: Of operations of plain units.
-        dram: Of bytes of the memory.
-        engine: Share of the time in which a kernel ran.
-    """
-
-    tensor: float
-    plain: float
-    dram: float
-    engine: float
+    tensor: float  # of operations of tensor units
+    plain: float  # of operations of plain units
+    dram: float  # of bytes of the memory
+    engine: float  # share of the time in which a kernel ran
 
     @classmethod
     def of(cls, seen: Observation, top_mhz: float) -> "Signature":

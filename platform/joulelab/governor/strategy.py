@@ -24,23 +24,18 @@ class Situation:
     time at the price of a second. That price makes the phases of one load add up: the product
     ``E^a T^b`` of a whole run is least where ``E_i + (b / a) P T_i`` is least in every phase, with
     ``P`` the mean power of the run.
-
-    Attributes:
-        now_s: Time on the device's clock.
-        allowed: Whether a point keeps the slowdown within its limit; the driver's own always does.
-        price_w: What a second costs, in joules.
-        wake_s: Seconds that are lost per second of the phase when another begins at the point's
-            clock, until it is recognised.
-        before: Position that was chosen for the phase last; 0 at first.
     """
 
-    now_s: float
+    now_s: float  # time on the device's clock
     phase: Phase
     curves: Curves
+    # Whether a point keeps the slowdown within its limit; the driver's own always does.
     allowed: NDArray[np.bool_]
-    price_w: float
+    price_w: float  # what a second costs, in joules
+    # Seconds that are lost per second of the phase when another begins at the point's clock, until
+    # it is recognised.
     wake_s: Array
-    before: int
+    before: int  # position that was chosen for the phase last; 0 at first
 
     def costs_j(self, doubt: float = 0.0) -> Array:
         """Return the cost of each point, in joules.

@@ -17,13 +17,9 @@ from joulelab.guard.settings import require_trusted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """The process at the other end, as the kernel says.
+    """The process at the other end, as the kernel says."""
 
-    Attributes:
-        pid: Its process id; 0 if it lives where the guard cannot see it.
-    """
-
-    pid: int
+    pid: int  # its process id; 0 if it lives where the guard cannot see it
     uid: int
 
 

@@ -28,17 +28,12 @@ Key = tuple[str, str | None]
 
 @dataclass(slots=True, kw_only=True)
 class Grant:
-    """A lease as the guard keeps it.
-
-    Attributes:
-        note: What the holder said it is for.
-        deadline_s: When it ends, on the monotonic clock.
-    """
+    """A lease as the guard keeps it."""
 
     kept: KeptDevice
-    note: str
+    note: str  # what the holder said it is for
     ttl_s: float
-    deadline_s: float
+    deadline_s: float  # when it ends, on the monotonic clock
 
     def renew(self) -> None:
         """Let it last for another :attr:`ttl_s` from now."""

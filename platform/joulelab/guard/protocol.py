@@ -24,20 +24,14 @@ _NAME = re.compile(r"[\w.:@+-]{1,100}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLease:
-    """A lease in force.
-
-    Attributes:
-        note: What the holder said it is for.
-        expires_in_s: Time left without renewal.
-        point: Label of the operating point that was set, ``"default"`` if none was.
-    """
+    """A lease in force."""
 
     address: DeviceAddress
     pid: int
     uid: int
-    note: str
-    expires_in_s: float
-    point: str
+    note: str  # what the holder said it is for
+    expires_in_s: float  # time left without renewal
+    point: str  # label of the operating point that was set, "default" if none was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +45,12 @@ class PendingRestore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardStatus:
-    """What a guard is doing.
-
-    Attributes:
-        watchdog_pid: The process that revives it; ``None`` without one.
-        pending: What still has to be restored.
-    """
+    """What a guard is doing."""
 
     pid: int
-    watchdog_pid: int | None
+    watchdog_pid: int | None  # the process that revives it; None without one
     leases: tuple[HeldLease, ...]
-    pending: tuple[PendingRestore, ...]
+    pending: tuple[PendingRestore, ...]  # what still has to be restored
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

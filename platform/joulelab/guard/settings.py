@@ -43,18 +43,13 @@ def user_socket_path(uid: int) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSettings:
-    """How a guard runs.
+    """How a guard runs."""
 
-    Attributes:
-        socket_path: Unix socket to listen on; one guard per path.
-        group: Group whose members may connect too; ``None`` admits the guard's user alone.
-        max_ttl_s: Longest time for which a lease may go without renewal.
-        idle_exit_s: Exit after so long without a client and with nothing set; ``None``: never.
-    """
-
-    socket_path: Path
+    socket_path: Path  # Unix socket to listen on; one guard per path
+    # Group whose members may connect too; None admits the guard's user alone.
     group: str | None = None
-    max_ttl_s: float = 600.0
+    max_ttl_s: float = 600.0  # longest time for which a lease may go without renewal
+    # Exit after so long without a client and with nothing set; None: never.
     idle_exit_s: float | None = None
 
     def __post_init__(self) -> None:

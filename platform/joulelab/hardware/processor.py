@@ -65,24 +65,17 @@ class VoltageCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLevel:
-    """One level of the memory hierarchy, the whole device together.
+    """One level of the memory hierarchy, the whole device together."""
 
-    Attributes:
-        name: E.g. ``"register file"``, ``"L1"``, ``"shared memory"``, ``"unified buffer"``.
-        bandwidth_b_per_s: Its peak at the default clock.
-        byte_j: Energy of moving one byte to or from it, beyond what is always on, at minimum
-            voltage. That of the last cache and the main memory adds to power, and a byte of the
-            main memory passes the last cache as well; that of levels nearer to the units is
-            contained in ``flop_j`` and serves to share it out. 0 where measurements cannot
-            separate it.
-        on_core_clock: Whether its bandwidth goes with the core clock and its energy with the
-            core voltage squared.
-    """
-
-    name: str
+    name: str  # e.g. "register file", "L1", "shared memory", "unified buffer"
     size_b: float
-    bandwidth_b_per_s: float
+    bandwidth_b_per_s: float  # its peak at the default clock
+    # Energy of moving one byte to or from it, beyond what is always on, at minimum voltage. That of
+    # the last cache and the main memory adds to power, and a byte of the main memory passes the
+    # last cache as well; that of levels nearer to the units is contained in flop_j and serves to
+    # share it out. 0 where measurements cannot separate it.
     byte_j: float
+    # Whether its bandwidth goes with the core clock and its energy with the core voltage squared.
     on_core_clock: bool
 
 
@@ -110,23 +103,17 @@ class ProcessorPower:
     ``P = constant + v^2 (f (clock + busy a) + operations + on-die bytes) + memory bytes``
     with the voltage curve v(f), the core clock f and the busy share a: 1 while a large kernel
     runs, 0 while the device waits.
-
-    Attributes:
-        idle_w: At rest, without any program.
-        constant_w: What no clock changes while a program is loaded, memory refresh included.
-        clock_w_per_ghz: Clock distribution while a program is loaded, busy or waiting.
-        busy_w_per_ghz: All cores busy, whatever they do.
-        flop_j: Energy of one operation on each pipe, on random data, with what feeds it: registers
-            and the caches nearer than the last one.
-        zeros_factor: What is left of operation energy when all operands are zero, 0..1: the low
-            end of the band that data alone opens.
     """
 
-    idle_w: float
-    constant_w: float
-    clock_w_per_ghz: float
-    busy_w_per_ghz: float
+    idle_w: float  # at rest, without any program
+    constant_w: float  # what no clock changes while a program is loaded, memory refresh included
+    clock_w_per_ghz: float  # clock distribution while a program is loaded, busy or waiting
+    busy_w_per_ghz: float  # all cores busy, whatever they do
+    # Energy of one operation on each pipe, on random data, with what feeds it: registers and the
+    # caches nearer than the last one.
     flop_j: Mapping[Pipe, float]
+    # What is left of operation energy when all operands are zero, 0..1: the low end of the band
+    # that data alone opens.
     zeros_factor: float
 
 
@@ -206,43 +193,33 @@ class ProcessorTiming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """One processor.
+    """One processor."""
 
-    Attributes:
-        key: Its name in the catalogue, e.g. ``"xeon_8490h"``.
-        node_nm: Process node, as marketed.
-        tier: How far its figures are calibrated.
-        clocks_mhz: Lowest, default and highest core clock; the default is where it runs unlocked
-            under sustained load.
-        num_cores: SMs of a GPU, cores of a CPU or TPU, tiles of a KPU.
-        flop_per_clock: Dense operations per clock of the whole device, for each pipe it has. The
-            ``tensor_`` pipes are its matrix or dot-product units of whatever name.
-        levels: Memory levels, nearest to the units first; the last is the main memory.
-        power_limits_w: Lowest and highest power limit.
-        default_power_limit_w: Power limit unless another is set.
-        link_b_per_s: Bandwidth per direction to its peers, for tensor parallelism; 0 if none.
-        link_byte_j: Energy of moving one byte to a peer.
-        figures: Every figure of its data file with its source, as ``"section.name"``.
-    """
-
-    key: str
+    key: str  # its name in the catalogue, e.g. "xeon_8490h"
     product_name: str
     family: Family
     architecture: str
-    node_nm: float
-    tier: Tier
+    node_nm: float  # process node, as marketed
+    tier: Tier  # how far its figures are calibrated
+    # Lowest, default and highest core clock; the default is where it runs unlocked under sustained
+    # load.
     clocks_mhz: tuple[float, float, float]
-    num_cores: int
+    num_cores: int  # SMs of a GPU, cores of a CPU or TPU, tiles of a KPU
+    # Dense operations per clock of the whole device, for each pipe it has. The tensor_ pipes are
+    # its matrix or dot-product units of whatever name.
     flop_per_clock: Mapping[Pipe, float]
     engine: MatrixEngine
+    # Memory levels, nearest to the units first; the last is the main memory.
     levels: tuple[MemoryLevel, ...]
-    power_limits_w: tuple[float, float]
-    default_power_limit_w: float
+    power_limits_w: tuple[float, float]  # lowest and highest power limit
+    default_power_limit_w: float  # power limit unless another is set
     voltage: VoltageCurve
     power: ProcessorPower
     timing: ProcessorTiming
+    # Bandwidth per direction to its peers, for tensor parallelism; 0 if none.
     link_b_per_s: float = 0.0
-    link_byte_j: float = 0.0
+    link_byte_j: float = 0.0  # energy of moving one byte to a peer
+    # Every figure of its data file with its source, as "section.name".
     figures: Mapping[str, Figure] = field(default_factory=dict)
 
     @property

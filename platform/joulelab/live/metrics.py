@@ -25,20 +25,14 @@ GPU_LABELS = ("gpu", "uuid", "hostname")
 
 
 class Gauge(NamedTuple):
-    """One number per GPU.
+    """One number per GPU."""
 
-    Attributes:
-        name: Without the unit, which follows it.
-        unit: OpenMetrics unit, in the plural; empty for none.
-        value: Takes it from a reading, in that unit; ``None`` if it is not there.
-        is_total: Whether it only grows, but for new starts.
-    """
-
-    name: str
-    unit: str
+    name: str  # without the unit, which follows it
+    unit: str  # OpenMetrics unit, in the plural; empty for none
     help: str
+    # Takes it from a reading, in that unit; None if it is not there.
     value: Callable[[LiveReading], float | None]
-    is_total: bool = False
+    is_total: bool = False  # whether it only grows, but for new starts
 
     def family(self) -> Metric:
         """Make its family, without samples."""

@@ -40,17 +40,12 @@ class Loan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loans:
-    """What a clock guard has on loan.
+    """What a clock guard has on loan."""
 
-    Attributes:
-        by_uuid: Loan of each GPU that has one.
-        unrestored: Why the settings of a GPU that was on loan could not be restored yet.
-        unread: Why the guard could not be asked; ``None`` if it answered.
-    """
-
-    by_uuid: dict[str, Loan] = field(default_factory=dict)
+    by_uuid: dict[str, Loan] = field(default_factory=dict)  # loan of each GPU that has one
+    # Why the settings of a GPU that was on loan could not be restored yet.
     unrestored: dict[str, str] = field(default_factory=dict)
-    unread: str | None = None
+    unread: str | None = None  # why the guard could not be asked; None if it answered
 
 
 def read_loans(socket_path: Path) -> Loans:
@@ -98,17 +93,12 @@ def _last_measurement(folder: Path, uuid: str) -> Measurement | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveView:
-    """What the GPUs of a machine are doing now.
+    """What the GPUs of a machine are doing now."""
 
-    Attributes:
-        gpus: A reading of each, in the driver's order.
-        loans: What the clock guard has on loan.
-        core_share: Processor time that this process has used since it began to watch, as a share
-            of one core; ``None`` at the first look.
-    """
-
-    gpus: tuple[LiveReading, ...]
-    loans: Loans
+    gpus: tuple[LiveReading, ...]  # a reading of each, in the driver's order
+    loans: Loans  # what the clock guard has on loan
+    # Processor time that this process has used since it began to watch, as a share of one core;
+    # None at the first look.
     core_share: float | None
 
 

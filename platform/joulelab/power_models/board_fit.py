@@ -35,29 +35,20 @@ _LEAST_CURVATURE = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardFit:
-    """What a sweep tells of a GPU.
+    """What a sweep tells of a GPU."""
 
-    Attributes:
-        values: Coefficients by name, as :data:`NAMES`.
-        top_clock_mhz: The highest clock of the sweep.
-        rise: Voltage there over its least, less 1.
-        constant_u_w: That of the constant power.
-        error: Mean absolute relative error of power, of the runs that were fitted.
-        held_out: That of each application when the curve and the constant come from the others,
-            and its own part from its runs at the highest and the lowest clock, on its other
-            runs; empty with one application.
-        num_capped: Runs that were left out, since a power limit held their clock.
-    """
-
-    values: Mapping[str, float]
-    top_clock_mhz: float
-    rise: float
+    values: Mapping[str, float]  # coefficients by name, as NAMES
+    top_clock_mhz: float  # the highest clock of the sweep
+    rise: float  # voltage there over its least, less 1
     rise_u: float
-    constant_u_w: float
-    error: float
+    constant_u_w: float  # that of the constant power
+    error: float  # mean absolute relative error of power, of the runs that were fitted
+    # That of each application when the curve and the constant come from the others, and its own
+    # part from its runs at the highest and the lowest clock, on its other runs; empty with one
+    # application.
     held_out: Mapping[str, float]
     num_runs: int
-    num_capped: int
+    num_capped: int  # runs that were left out, since a power limit held their clock
 
     @property
     def knows_curve(self) -> bool:

@@ -127,14 +127,10 @@ UNSEEN_START_S = 0.05
 
 @dataclass(slots=True, kw_only=True)
 class Settings:
-    """What is in force while a program runs: clocks on loan, or a look that nothing is set.
-
-    Attributes:
-        receipts: What was read back of it, for each GPU.
-    """
+    """What is in force while a program runs: clocks on loan, or a look that nothing is set."""
 
     point: OperatingPoint = field(default_factory=OperatingPoint)
-    receipts: tuple[Receipt, ...] = ()
+    receipts: tuple[Receipt, ...] = ()  # what was read back of it, for each GPU
     leases: tuple[Lease, ...] = ()
 
     @property

@@ -64,20 +64,14 @@ class SampleBuffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverEffect:
-    """What watching a resting device does to it.
+    """What watching a resting device does to it."""
 
-    Attributes:
-        quiet_power_w: Mean power while nobody looks.
-        watched_power_w: Mean power under the sampler.
-        difference_u_w: Standard uncertainty of their difference, from the counter's ticks and
-            from how far the two windows of each kind disagree.
-        sampler_share: Share of one core (0 to 1) that the sampler took.
-    """
-
-    quiet_power_w: float
-    watched_power_w: float
+    quiet_power_w: float  # mean power while nobody looks
+    watched_power_w: float  # mean power under the sampler
+    # Standard uncertainty of their difference, from the counter's ticks and from how far the two
+    # windows of each kind disagree.
     difference_u_w: float
-    sampler_share: float
+    sampler_share: float  # share of one core (0 to 1) that the sampler took
 
     @property
     def difference_w(self) -> float:

@@ -31,18 +31,12 @@ from joulelab.sampling.window_loop import Interval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
-    """What was to be in force of a device while it was measured.
+    """What was to be in force of a device while it was measured."""
 
-    Attributes:
-        point: What the trial asks for.
-        in_force: The same, with a limit that the procedure sets.
-        since_s: Since when it was in force, and nothing else.
-    """
-
-    point: OperatingPoint
-    in_force: OperatingPoint
+    point: OperatingPoint  # what the trial asks for
+    in_force: OperatingPoint  # the same, with a limit that the procedure sets
     capabilities: Capabilities
-    since_s: float
+    since_s: float  # since when it was in force, and nothing else
 
 
 def judge(

@@ -72,17 +72,11 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """How a configuration stands with regard to all constraints.
+    """How a configuration stands with regard to all constraints."""
 
-    Attributes:
-        violation: By how much bounds are missed, relative and summed; 0 if none is.
-        probability: Of keeping to all of them, were their errors independent.
-        confidence: Probability from which on it counts as feasible.
-    """
-
-    violation: float
-    probability: float
-    confidence: float = CONFIDENCE
+    violation: float  # by how much bounds are missed, relative and summed; 0 if none is
+    probability: float  # of keeping to all of them, were their errors independent
+    confidence: float = CONFIDENCE  # probability from which on it counts as feasible
 
     @property
     def is_feasible(self) -> bool:

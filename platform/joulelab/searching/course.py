@@ -22,25 +22,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Where a search stood after one more trial; the counts include it.
+    """Where a search stood after one more trial; the counts include it."""
 
-    Attributes:
-        number: How many trials had ended.
-        spent_j: Energy that the search had taken.
-        cost_ratio: Cost that this trial found over the baseline's; ``None`` without figures,
-            before the baseline was measured, and where it has no bound.
-        best: The best configuration so far; ``None`` before the baseline was measured.
-        best_cost_ratio: Its cost over the baseline's, likewise.
-        is_feasible: Whether it keeps to the constraints with the confidence asked for.
-    """
-
-    number: int
+    number: int  # how many trials had ended
     outcome: Outcome
-    spent_j: float
+    spent_j: float  # energy that the search had taken
+    # Cost that this trial found over the baseline's; None without figures, before the baseline was
+    # measured, and where it has no bound.
     cost_ratio: float | None
+    # The best configuration so far; None before the baseline was measured.
     best: Configuration | None
-    best_cost_ratio: float | None
-    is_feasible: bool
+    best_cost_ratio: float | None  # its cost over the baseline's, likewise
+    is_feasible: bool  # whether it keeps to the constraints with the confidence asked for
     num_valid: int
     num_capped: int
     num_failed: int

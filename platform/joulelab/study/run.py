@@ -35,25 +35,19 @@ _NICENESS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySetup:
-    """What a study is carried out with, be its trials fixed or asked for.
-
-    Attributes:
-        folder: Results folder of the study, absolute.
-        make_pool: Makes those who measure; not called if nothing is left to do.
-        tracking_uri: That store, with its password; ``None`` for none.
-        settings: Settings dataclass of the experiment, for the study's header.
-        watch: Makes what watches over the study of that name while it runs.
-        on_event: Told what happens, in the driver's thread, as it happens.
-    """
+    """What a study is carried out with, be its trials fixed or asked for."""
 
     gpus: Sequence[StudyGpu]
-    folder: Path
+    folder: Path  # results folder of the study, absolute
+    # Makes those who measure; not called if nothing is left to do.
     make_pool: Callable[[], WorkerPool]
-    tracking_uri: str | None = None
+    tracking_uri: str | None = None  # that store, with its password; None for none
     make_queue: Callable[[Search, Check], SearchQueue] = SearchQueue
     observe_only: bool = False
-    settings: object = None
+    settings: object = None  # settings dataclass of the experiment, for the study's header
+    # Makes what watches over the study of that name while it runs.
     watch: Callable[[str], AbstractContextManager[object]] = nullcontext
+    # Told what happens, in the driver's thread, as it happens.
     on_event: Callable[[StudyEvent], None] = lambda event: None
 
 

@@ -32,21 +32,13 @@ _LENGTH = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """By how much a quantity differs between cells: standard deviations.
+    """By how much a quantity differs between cells: standard deviations."""
 
-    Attributes:
-        shared: Of what all cells have in common, around the prior mean.
-        named: Of the effect of a knob with names.
-        number: Of the effect of a knob with numbers.
-        together: Of the interaction of all knobs.
-        rest: Of what no knob explains.
-    """
-
-    shared: float
-    named: float = 0.0
-    number: float = 0.0
-    together: float = 0.0
-    rest: float = 0.0
+    shared: float  # of what all cells have in common, around the prior mean
+    named: float = 0.0  # of the effect of a knob with names
+    number: float = 0.0  # of the effect of a knob with numbers
+    together: float = 0.0  # of the interaction of all knobs
+    rest: float = 0.0  # of what no knob explains
 
 
 class CellKernel:
@@ -152,21 +144,13 @@ class Missed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sums:
-    """Quantities of some configurations.
+    """Quantities of some configurations."""
 
-    Attributes:
-        weights: Of the logarithms of time and of power in the sum; shape ``(n, 2)``.
-        cell: Number of the cell; shape ``(n,)``.
-        place: Where they are on the axes of the operating point; shape ``(n, 2)``.
-        of_cell: Derivatives by the parameters of the cell; shape ``(n, 7)``.
-        shared: Derivatives by what is common to all; shape ``(n, q)``.
-    """
-
-    weights: Array
-    cell: Index
-    place: Array
-    of_cell: Array
-    shared: Array
+    weights: Array  # of the logarithms of time and of power in the sum; shape (n, 2)
+    cell: Index  # number of the cell; shape (n,)
+    place: Array  # where they are on the axes of the operating point; shape (n, 2)
+    of_cell: Array  # derivatives by the parameters of the cell; shape (n, 7)
+    shared: Array  # derivatives by what is common to all; shape (n, q)
 
     def at(self, places: Index) -> "Sums":
         """Return some of them."""

@@ -109,18 +109,12 @@ def excess_k(power_w: Array, temperature_c: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardPrior:
-    """What is expected of the parameters of a board; all are logarithms.
+    """What is expected of the parameters of a board; all are logarithms."""
 
-    Attributes:
-        mean: Expectation of constant power, knee, ridge, voltage, bend and
-            steepness (see :mod:`law`).
-        sd: Standard deviations.
-        is_absolute: Whether constant power is in watts, rather than over the first measurement.
-    """
-
+    # Expectation of constant power, knee, ridge, voltage, bend and steepness (see law).
     mean: tuple[float, float, float, float, float, float]
-    sd: tuple[float, float, float, float, float, float]
-    is_absolute: bool
+    sd: tuple[float, float, float, float, float, float]  # standard deviations
+    is_absolute: bool  # whether constant power is in watts, rather than over the first measurement
 
 
 _LOG_STEEPNESS, _LOG_STEEPNESS_SD = log(8.0), 0.6
