@@ -42,18 +42,14 @@ class Application:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """How a policy serves one application.
-
-    Attributes:
-        regret: Cost at ``point`` over that at ``own``, less 1, with its confidence interval.
-        change: Cost at ``point`` over that at the driver's own point, less 1; ``None`` if that
-            point was not measured.
-    """
+    """How a policy serves one application."""
 
     name: str
     point: OperatingPoint
     own: OperatingPoint
-    regret: Interval
+    regret: Interval  # cost at point over that at own, less 1, with its confidence interval
+    # Cost at point over that at the driver's own point, less 1; None if that point was not
+    # measured.
     change: Interval | None
 
 

@@ -108,15 +108,10 @@ def visible(addresses: Sequence[DeviceAddress], setting: str | None) -> list[Dev
 
 
 class Choice(NamedTuple):
-    """A backend, and the sentence to say about it.
+    """A backend, and the sentence to say about it."""
 
-    Attributes:
-        name: Registry name of the device class.
-        why: Why this one, and what is lost by it; to be said aloud where it is a fallback.
-    """
-
-    name: str
-    why: str
+    name: str  # registry name of the device class
+    why: str  # why this one, and what is lost by it; to be said aloud where it is a fallback
 
     @property
     def is_fallback(self) -> bool:

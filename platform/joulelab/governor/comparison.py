@@ -127,21 +127,15 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What governing changed.
-
-    Attributes:
-        time: Time per work: the slowdown.
-        by_progress: Whether work is what the program reported, and not what counters show.
-        unknown_share: Share of the time that is in neither, since its work is not known.
-    """
+    """What governing changed."""
 
     energy: Estimate
-    time: Estimate
+    time: Estimate  # time per work: the slowdown
     cost: Estimate
     num_on: int
     num_off: int
-    by_progress: bool
-    unknown_share: float
+    by_progress: bool  # whether work is what the program reported, and not what counters show
+    unknown_share: float  # share of the time that is in neither, since its work is not known
 
 
 def compare(blocks: Sequence[Block], objective: Objective) -> Comparison:

@@ -28,28 +28,20 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a search stands.
+    """Where a search stands."""
 
-    Attributes:
-        best: The configuration to choose now.
-        members: Itself, those that are statistically indistinguishable from it, and those that may
-            cost less and of which it is open whether they keep to the constraints.
-        possible_regret: By how much the best of them may cost less than ``best``, relative.
-        open_regret: The same as far as more repeats can tell, were the quality exactly known.
-        is_feasible: Whether ``best`` keeps to the constraints with the confidence asked for.
-        level: Confidence that the best measured configuration is among ``members``.
-        scatter: By how much the logarithm of a cost scatters between repeats; ``None`` without any.
-            Of recordings that do not repeat, about smooth curves.
-        is_open: Whether nothing tells how recordings scatter, so that any may be the best.
-    """
-
-    best: Configuration
+    best: Configuration  # the configuration to choose now
+    # Itself, those that are statistically indistinguishable from it, and those that may cost less
+    # and of which it is open whether they keep to the constraints.
     members: tuple[Configuration, ...]
-    possible_regret: float
-    open_regret: float
-    is_feasible: bool
-    level: float
+    possible_regret: float  # by how much the best of them may cost less than best, relative
+    open_regret: float  # the same as far as more repeats can tell, were the quality exactly known
+    is_feasible: bool  # whether best keeps to the constraints with the confidence asked for
+    level: float  # confidence that the best measured configuration is among members
+    # By how much the logarithm of a cost scatters between repeats; None without any. Of recordings
+    # that do not repeat, about smooth curves.
     scatter: float | None = None
+    # Whether nothing tells how recordings scatter, so that any may be the best.
     is_open: bool = False
 
 

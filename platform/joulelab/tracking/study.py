@@ -83,21 +83,13 @@ class RunMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a finished study found.
+    """What a finished study found."""
 
-    Attributes:
-        note: The answer in words.
-        summary: The answer in numbers.
-        files: Report, plots and tables, as paths within the results folder.
-        chart: The course of the study; empty where it has none.
-        runs: What is known of single measurements now.
-    """
-
-    note: str
-    summary: tuple[tuple[str, float], ...] = ()
-    files: tuple[str, ...] = ()
-    chart: tuple[ChartPoint, ...] = ()
-    runs: tuple[RunMetrics, ...] = ()
+    note: str  # the answer in words
+    summary: tuple[tuple[str, float], ...] = ()  # the answer in numbers
+    files: tuple[str, ...] = ()  # report, plots and tables, as paths within the results folder
+    chart: tuple[ChartPoint, ...] = ()  # the course of the study; empty where it has none
+    runs: tuple[RunMetrics, ...] = ()  # what is known of single measurements now
 
     def __post_init__(self) -> None:
         for file in self.files:

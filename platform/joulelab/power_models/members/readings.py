@@ -142,15 +142,11 @@ class Readings:
 
 
 class Fit(NamedTuple):
-    """A law fitted to readings.
+    """A law fitted to readings."""
 
-    Attributes:
-        moved: Parameters of each profile, as multiples of their doubts away from what is guessed.
-        scatter: Relative standard deviation of one reading of each profile.
-    """
-
+    # Parameters of each profile, as multiples of their doubts away from what is guessed.
     moved: Array
-    scatter: Array
+    scatter: Array  # relative standard deviation of one reading of each profile
 
 
 def met(readings: Readings) -> Array:
