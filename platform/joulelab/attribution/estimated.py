@@ -55,11 +55,7 @@ def estimated_calls(
 
 
 class Estimated(Pricing):
-    """Prices seconds on the device by the estimator's power above static, kind by kind.
-
-    Args:
-        static_w: What it takes for static power.
-    """
+    """Prices seconds on the device by the estimator's power above static, kind by kind."""
 
     method = "classes"
 

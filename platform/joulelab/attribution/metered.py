@@ -55,9 +55,7 @@ def require_metered(read: Measurement) -> None:
 def static_power(measured: Mapping[str, Measurement], u: float) -> tuple[float, float]:
     """Return the power at rest, in watts, and its standard uncertainty.
 
-    Args:
-        measured: What was measured, by phase.
-        u: How far power at rest is from static power under load, relative.
+    ``u`` is how far power at rest is from static power under load, relative.
 
     Raises:
         MeasurementError: If a phase could not be metered, or power at rest was not measured.

@@ -141,9 +141,8 @@ def _decode(generation: Generation, new_tokens: int, shared: Mapping[str, Any]) 
 class CallRecorder(Recorder):  # type: ignore[no-untyped-call]
     """Records every call that launches kernels, and marks it for the profiler.
 
-    Args:
-        network: Names the modules.
-        with_data: Whether to look at what tensors hold, which waits for the device.
+    ``network`` names the modules; ``with_data`` looks at what tensors hold, which waits for the
+    device.
     """
 
     def __init__(self, network: torch.nn.Module | None, *, with_data: bool) -> None:

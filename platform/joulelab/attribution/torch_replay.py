@@ -31,10 +31,8 @@ _RUN_S = 0.03
 class TorchPlayer:
     """Replays the distinct kernels of a workload that is prepared on this process's GPU.
 
-    It is run once for every phase, and may be closed afterwards.
-
-    Args:
-        chosen: Whether the kernels of a phase are to be replayed.
+    It is run once for every phase, of which the kernels of those ``chosen`` are replayed, and may
+    be closed afterwards.
     """
 
     def __init__(self, workload: Workload[Any], chosen: Callable[[str], bool]) -> None:

@@ -44,12 +44,9 @@ class Transitions:
         return None if self._before is None else self._follower(self._before.number)
 
     def wake_s(self, phase: Phase, curves: Curves, known: Mapping[int, Curves | None]) -> Array:
-        """Return seconds that are lost per second of ``phase``, at each of its points.
+        """Return seconds that are lost per second of ``phase``, at each point of its curves.
 
-        Args:
-            phase: What runs.
-            curves: What is expected of it.
-            known: What is expected of all phases, by their numbers.
+        ``known`` is what is expected of all phases, by their numbers.
         """
         clocks_mhz = curves.sm_clock_mhz
         lost = _UNSEEN * REACTION_S * _lost_share(clocks_mhz[0] / clocks_mhz)

@@ -57,13 +57,7 @@ class Block:
         return seen.start_s >= self.start_s + SETTLE_S
 
     def add(self, seen: Observation, phase: Phase, speed: float | None) -> None:
-        """Take in a window of a phase.
-
-        Args:
-            seen: The window.
-            phase: What ran.
-            speed: How fast its work went, over the driver's own point; ``None`` if unknown.
-        """
+        """Take in a window of a phase, with its speed over the driver's point if known."""
         if not self.holds(seen):
             return
         self.duration_s += seen.duration_s
@@ -76,13 +70,9 @@ class Block:
 
 
 class Schedule:
-    """Deals blocks: in each round one, at random, is left to the driver.
+    """Deals blocks from ``start_s`` on: in each round one, at random, is left to the driver.
 
-    Args:
-        start_s: When the first begins.
-        block_s: How long each is.
-        off_share: Share of blocks that are left to the driver; 0 for none.
-        seed: Seed of the order.
+    ``off_share`` is the share of these; 0 for none.
     """
 
     def __init__(self, start_s: float, *, block_s: float, off_share: float, seed: int) -> None:

@@ -89,11 +89,7 @@ def draw_prior(figures: BoardFigures, counters: Counters, clocks_mhz: Array) -> 
 def conditioned(prior: Prior, at: NDArray[np.intp], logs: Array, u: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of all logarithms, given some.
 
-    Args:
-        prior: What was expected.
-        at: Positions of what was measured; shape ``(m,)``.
-        logs: What was found there.
-        u: Standard uncertainties of it.
+    ``logs`` with standard uncertainties ``u`` were found ``at`` positions, of shape ``(m,)`` each.
     """
     across = prior.covariance[:, at]
     gain = np.linalg.solve(across[at] + np.diag(u**2), across.T).T

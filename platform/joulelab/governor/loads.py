@@ -117,10 +117,8 @@ class SimulatedLoad:
     """Plays stages on a simulated GPU, one after the other and again from the first.
 
     A stage is as much work as its time at the driver's own clocks is worth, whatever the clock; the
-    idle one is a time. So a lower clock makes the load slower, as it does a program.
-
-    Args:
-        board: In what the board differs from its kind; ``None`` for nothing that is known.
+    idle one is a time. So a lower clock makes the load slower, as it does a program. ``board`` says
+    in what the board differs from its kind, if that is known.
 
     Raises:
         ConfigError: If the device plays nothing.

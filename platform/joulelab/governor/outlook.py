@@ -42,10 +42,8 @@ def candidate_points(
 ) -> tuple[OperatingPoint, ...]:
     """Return the points that are considered besides the driver's own, the highest first.
 
-    Args:
-        clocks_mhz: Settable SM clocks, where clocks are turned; else empty.
-        limits_w: Lowest and highest power limit, where that is turned; else ``None``.
-        fixed: A value that must be among them.
+    Clocks, or lowest and highest limit, are given where these are turned; ``fixed`` must be among
+    the points.
     """
     if limits_w is not None:
         watts = {*np.linspace(limits_w[1], limits_w[0], _STEPS).round(), fixed or limits_w[1]}
@@ -56,12 +54,9 @@ def candidate_points(
 
 
 class Outlook:
-    """Predicts phases at all points, from what was seen of them at some.
+    """Predicts phases at all points besides the driver's, from what was seen of them at some.
 
-    Args:
-        figures: What is expected of the board.
-        points: What could be set besides the driver's own point.
-        grid_mhz: SM clocks at which the law is evaluated.
+    The law is evaluated at the SM clocks ``grid_mhz``.
     """
 
     def __init__(

@@ -157,11 +157,7 @@ DEFAULT = OperatingPoint()
 
 
 class Phase:
-    """One phase of a load.
-
-    Args:
-        signature: Of its first windows, at the driver's own clock.
-    """
+    """One phase of a load, with the signature of its first windows, at the driver's own clock."""
 
     def __init__(self, number: int, signature: Signature) -> None:
         self.number = number
@@ -232,10 +228,8 @@ class Recogniser:
     A change point is a window that may not be of the phase before it: another proportion of
     operations and bytes, or a speed that the clock does not explain. A window in which the phase
     changed is mostly of neither, and then nobody's. A phase is new when two such windows in a row
-    are alike, both at the driver's own clock, which everything else is compared with.
-
-    Args:
-        top_mhz: The highest SM clock.
+    are alike, both at the driver's own clock, which everything else is compared with. ``top_mhz``
+    is the highest SM clock.
     """
 
     def __init__(self, top_mhz: float) -> None:

@@ -38,11 +38,7 @@ class Situation:
     before: int  # position that was chosen for the phase last; 0 at first
 
     def costs_j(self, doubt: float = 0.0) -> Array:
-        """Return the cost of each point, in joules.
-
-        Args:
-            doubt: By how many standard deviations it is taken to be lower than expected.
-        """
+        """Return the cost of each point, in joules, less so many standard deviations."""
         curves = self.curves
         power_w = curves.power_w * np.exp(-doubt * curves.cost_u)
         return np.asarray((curves.time + self.wake_s) * (power_w + self.price_w))
@@ -76,10 +72,7 @@ class Strategy(ABC):
     def note(self, phase: Phase, point: OperatingPoint, cost_j: float) -> None:
         """Take note of what a window at a point cost, per second of work; by default ignored.
 
-        Args:
-            phase: What ran.
-            point: What was in force.
-            cost_j: Cost as :meth:`Situation.costs_j` has it, without waking.
+        ``cost_j`` is as :meth:`Situation.costs_j` has it, without waking.
         """
 
 

@@ -171,12 +171,7 @@ class Link:
         return peer_of(self._socket)
 
     def request(self, do: str, *, any_version: bool = False, **arguments: Any) -> Any:
-        """Ask for ``do`` and wait for the answer.
-
-        Args:
-            do: What to do.
-            any_version: Whether an answer in another version of the protocol is good, too.
-            arguments: What it needs to know.
+        """Ask for ``do`` and wait for the answer, which may be in ``any_version`` of the protocol.
 
         Raises:
             ConnectionError: If the guard is gone.

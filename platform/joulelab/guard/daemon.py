@@ -53,12 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def watch_over(settings: GuardSettings, guard_pid: int | None = None) -> int:
-    """Keep a guard alive; a guard that ends on purpose ends this process first.
-
-    Args:
-        settings: For the guards to come.
-        guard_pid: A guard that is this process's parent; ``None`` forks one.
-    """
+    """Keep a guard, by default a forked one, alive; its end on purpose ends this process."""
     _name_process("joulelab-watch")
     quick_deaths = 0
     while True:

@@ -77,12 +77,7 @@ def run_guard(settings: GuardSettings, *, watchdog_pid: int | None = None) -> in
 
 
 class WatchdogWatch:
-    """The guard's eye on its watchdog: starts another when it dies, and ends it at the end.
-
-    Args:
-        server: Whose event loop hears of the death.
-        pid: The watchdog, which is the parent of this process.
-    """
+    """The guard's eye on its watchdog, its parent: replaces it when it dies, ends it last."""
 
     def __init__(self, server: GuardServer, settings: GuardSettings, pid: int) -> None:
         self._server = server

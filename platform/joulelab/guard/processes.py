@@ -104,9 +104,7 @@ def notify_systemd(text: str) -> None:
 def is_readable(file: int, timeout_s: float | None = 0.0) -> bool:
     """Whether ``file`` can be read, or its process has ended if it is a pidfd.
 
-    Args:
-        file: A descriptor.
-        timeout_s: How long to wait for that; ``None`` waits for ever.
+    It is waited for; ``None`` waits for ever.
     """
     waiting = select.poll()
     waiting.register(file, select.POLLIN)

@@ -22,9 +22,6 @@ def default_socket_path(address: DeviceAddress | None = None) -> Path:
 
     A device that is no hardware is always for the user's own: its state is in files of the user's,
     which a guard that serves others does not touch.
-
-    Args:
-        address: What is to be lent; ``None`` for hardware.
     """
     lends_hardware = address is None or is_hardware(address)
     if lends_hardware and SYSTEM_SOCKET.parent.is_dir():

@@ -19,9 +19,7 @@ from joulelab.sampling.window_loop import Interval
 class Instruments(Edges):
     """The sampler and, where the device has an energy counter, the meter; both see an edge.
 
-    Args:
-        procedure: How; only its sampling is used.
-        tracker: What is known of the counter's ticks from earlier; ``None`` for nothing.
+    ``tracker`` is what is known of the counter's ticks from earlier.
     """
 
     def __init__(
@@ -99,12 +97,7 @@ class Instruments(Edges):
 
 
 class Readings:
-    """What the instruments have seen, and the energy of intervals within it.
-
-    Args:
-        counter: The energy counter; ``None`` where the device has none.
-        log: What the sampler has seen.
-    """
+    """What the instruments have seen, and the energy of intervals within it."""
 
     def __init__(self, counter: EnergyCounter | None, log: SampleLog) -> None:
         self.counter = counter
