@@ -76,13 +76,10 @@ class Ticks:
 
 
 def find_ticks(polls: CounterPolls) -> Ticks:
-    """Find when the counter took each value that ``polls`` saw it take.
+    """Find when the counter, which never decreases, took each value that ``polls`` saw it take.
 
-    Polls may be dense in places and sparse in others. A counter that updates at every read is
-    found to have no period, and each read is then its own tick.
-
-    Args:
-        polls: Reads in which the counter never decreases.
+    Polls may be dense in places and sparse in others. A counter that updates at every read is found
+    to have no period, and each read is then its own tick.
     """
     new = 1 + np.flatnonzero(np.diff(polls.energy_j))
     earliest_s, latest_s = polls.before_s[new - 1], polls.after_s[new]

@@ -106,14 +106,9 @@ def take_receipt(
     set_by: SetBy,
     unlocked: bool = False,
 ) -> Receipt:
-    """Read ``device`` back after ``point`` was put in force.
+    """Read ``device`` back after ``set_by`` put ``point`` in force, in place of what was ``prior``.
 
-    Args:
-        device: The device.
-        point: What was asked for.
-        prior: What was in force before.
-        set_by: Who brought it there.
-        unlocked: Whether all locks that were not asked for were undone just before.
+    If ``unlocked``, all locks that were not asked for were undone just before.
 
     Raises:
         ForeignSettingError: If it holds something else, as far as the driver tells.

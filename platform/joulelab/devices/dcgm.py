@@ -26,10 +26,7 @@ ENERGY_FIELD = 156
 
 
 class DcgmDevice(SmiDevice):
-    """One GPU, found by its UUID.
-
-    Args:
-        uuid: UUID of the whole GPU, ``"GPU-..."``.
+    """One GPU, found by the UUID of the whole of it, ``"GPU-..."``.
 
     Raises:
         DeviceNotFoundError: If there is no such GPU; names those that there are.

@@ -81,10 +81,7 @@ class PowerSamples:
 
 
 def align(newest_s: float) -> Alignment:
-    """Find the clock that stamped a sample a moment ago, and its lead over the monotonic one.
-
-    Args:
-        newest_s: Stamp of the newest sample, in seconds on the unknown clock.
+    """Find the clock that stamped the newest sample, and its lead over the monotonic one.
 
     Raises:
         DeviceError: If no clock of this machine fits.

@@ -58,13 +58,11 @@ class _Count(NamedTuple):
 
 
 class LiveGpu:
-    """Reads one GPU again and again.
+    """Reads one GPU, which stays the caller's to close, again and again.
 
-    Args:
-        index: Its place in the driver's order.
-        device: The GPU, which stays the caller's to close.
-        slow_period_s: Shortest time between two reads of what the driver is slow to tell: the
-            energy counter, 3 ms on an H200, and the processes.
+    ``index`` is its place in the driver's order; ``slow_period_s`` the shortest time between two
+    reads of what the driver is slow to tell: the energy counter, 3 ms on an H200, and the
+    processes.
     """
 
     def __init__(self, index: int, device: Device, *, slow_period_s: float = 5.0) -> None:

@@ -105,10 +105,8 @@ class LiveView:
 class LiveSession:
     """Opens GPUs for reading only, in the program's time, and looks at them when asked.
 
-    Args:
-        addresses: The GPUs, by their place in the driver's order.
-        guard_socket: Where to ask who holds what; ``None`` takes the guard that studies take.
-        slow_period_s: As for :class:`LiveGpu`.
+    They are given by their place in the driver's order. The guard at ``guard_socket``, by default
+    the one that studies take, is asked who holds what.
 
     Raises:
         DeviceError: If a GPU cannot be opened.

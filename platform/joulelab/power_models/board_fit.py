@@ -88,11 +88,7 @@ class _Application:
 
 
 def fit_board(runs: Runs, limit_w: float) -> BoardFit:
-    """Fit the voltage curve and the constant power of one GPU.
-
-    Args:
-        runs: Of one GPU; power limits that are not known are ``limit_w``.
-        limit_w: Its default power limit.
+    """Fit voltage curve and constant power of one GPU, whose default power limit is ``limit_w``.
 
     Raises:
         ConfigError: If there are runs of several GPUs, or no application has clocks enough.

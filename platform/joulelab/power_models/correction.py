@@ -107,11 +107,9 @@ class Corrections:
     ) -> "Corrections":
         """Return these and those of new anchors, which replace older ones of the same pair.
 
-        Args:
-            queries: Where the anchors are.
-            log_error: Log of measured over predicted at each.
-            trained_on: Labels of GPUs whose unanchored applications take no offset.
-            scatter: Relative scatter of single anchors of each profile; ``None`` meets two.
+        ``log_error`` is that of measured over predicted at each; GPUs ``trained_on`` have
+        unanchored applications that take no offset; ``scatter`` is the relative one of single
+        anchors of each profile, ``None`` meeting two.
         """
         log_ratio = np.log(queries.clock_ratio)
         scatter = np.zeros(len(queries.profiles)) if scatter is None else scatter

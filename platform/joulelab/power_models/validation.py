@@ -138,12 +138,9 @@ def validate(
 ) -> list[Validated]:
     """Score a model on what it was not shown, once per entry of ``anchors``.
 
-    Args:
-        make: Makes an unfitted model.
-        runs: Everything that is known.
-        kind: What to hold out: ``"application"``, ``"gpu"`` or ``"clocks"``.
-        anchors: For each score, at which clock ratios held-out applications are measured.
-        level: Of the intervals; ``None`` asks for none.
+    ``make`` makes an unfitted one. ``"application"``, ``"gpu"`` or ``"clocks"`` are held out,
+    applications measured at the clock ratios of the entry; without a ``level`` there are no
+    intervals.
 
     Raises:
         ConfigError: If the model cannot learn from such a table.

@@ -82,9 +82,7 @@ class Problem:
 class Evidence:
     """Outcomes of the configurations of one problem.
 
-    Attributes:
-        outcomes: What came of every trial.
-        observations: The same without recordings that had been played before, which tell nothing.
+    ``observations`` leave out recordings that had been played before, which tell nothing.
     """
 
     def __init__(self, problem: Problem) -> None:

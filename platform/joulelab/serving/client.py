@@ -67,14 +67,10 @@ class _Place(NamedTuple):
 
 
 class Client:
-    """Asks one server.
+    """Asks one server, at an address such as ``http://127.0.0.1:8000``, without a path.
 
-    Raises ConfigError if the address is none.
-
-    Args:
-        url: Its address, ``http://127.0.0.1:8000`` or ``https://...``; without a path.
-        timeout_s: How long an answer may take in all.
-        key: Sent as a bearer token; ``None`` for none.
+    An answer may take ``timeout_s`` in all; ``key`` is sent as a bearer token. Raises ConfigError
+    if the address is none.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 600.0, key: str | None = None) -> None:

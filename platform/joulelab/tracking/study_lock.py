@@ -55,11 +55,8 @@ class StudyLock(AbstractContextManager["StudyLock"]):
     """Keeps a results folder to this process while it is entered; within it, it is entered freely.
 
     Processes that this one starts do not inherit it. Where the file system has no locks, the log
-    says so and nothing is kept to anybody.
-
-    Args:
-        folder: Results folder of the study; made if it is absent, and taken away again if nothing
-            is in it in the end.
+    says so and nothing is kept to anybody. The folder is made if it is absent, and taken away again
+    if nothing is in it in the end.
     """
 
     def __init__(self, folder: Path) -> None:
