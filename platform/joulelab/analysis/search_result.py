@@ -39,28 +39,19 @@ class SearchMethod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRow(Counts):
-    """One configuration that a search tried.
-
-    Attributes:
-        values: Its value on each axis; ``None`` is the driver's own.
-        found: What it costs; ``None`` without figures that compare with the baseline's.
-        is_capped: Whether the power cap held its clock down.
-        is_feasible: Whether it keeps to the constraints with the confidence asked for.
-        on_front: Whether no other allowed one beats it in energy, time and quality.
-        is_knee: Whether it is the balanced one of those.
-    """
+    """One configuration that a search tried."""
 
     configuration: Configuration
-    values: tuple[KnobValue, ...]
-    found: Compared | None
+    values: tuple[KnobValue, ...]  # its value on each axis; None is the driver's own
+    found: Compared | None  # what it costs; None without figures that compare with the baseline's
     reason: str
-    is_capped: bool
-    is_feasible: bool
+    is_capped: bool  # whether the power cap held its clock down
+    is_feasible: bool  # whether it keeps to the constraints with the confidence asked for
     is_baseline: bool
     is_best: bool
     in_set: bool
-    on_front: bool
-    is_knee: bool
+    on_front: bool  # whether no other allowed one beats it in energy, time and quality
+    is_knee: bool  # whether it is the balanced one of those
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,19 +18,14 @@ from joulelab.objectives import ENERGY, TIME, Objective, without_quality
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRow(compared.Row):
-    """One operating point of a sweep.
-
-    Attributes:
-        is_recommended: Whether it is the point to use.
-        is_lowest: Whether its objective is the lowest.
-        reported: What the workload reported of its own work, such as a server's latencies: means
-            of the measurements that count, by name.
-    """
+    """One operating point of a sweep."""
 
     point: OperatingPoint
     reasons: tuple[str, ...]
-    is_recommended: bool
-    is_lowest: bool
+    is_recommended: bool  # whether it is the point to use
+    is_lowest: bool  # whether its objective is the lowest
+    # What the workload reported of its own work, such as a server's latencies: means of the
+    # measurements that count, by name.
     reported: tuple[tuple[str, float], ...] = ()
 
     @property
