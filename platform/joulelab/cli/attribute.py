@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import tyro
 from rich.console import RenderableType
@@ -134,10 +135,8 @@ def _write(found: Attribution, path: Path) -> None:
     write_whole(path, page(found).encode())
 
 
-def parse(arguments: Sequence[str]) -> Attribute[Any]:
-    """Read the command line; each workload's settings become its options."""
-    found: Attribute[Any] = parse_with_workload(Attribute, arguments, prog="joulelab attribute")
-    return found
+parse = partial(parse_with_workload, Attribute, prog="joulelab attribute")
+"""Reads the command line; each workload's settings become its options."""
 
 
 WHOLE = "all together"

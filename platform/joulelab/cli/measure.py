@@ -4,7 +4,8 @@ import json
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, TypeVar
+from functools import partial
+from typing import Annotated, Generic, TypeVar
 
 import tyro
 
@@ -80,10 +81,8 @@ def control_of(
         yield lease
 
 
-def parse(arguments: Sequence[str]) -> Measure[Any]:
-    """Read the command line; each workload's settings become its options."""
-    measure: Measure[Any] = parse_with_workload(Measure, arguments, prog="joulelab measure")
-    return measure
+parse = partial(parse_with_workload, Measure, prog="joulelab measure")
+"""Reads the command line; each workload's settings become its options."""
 
 
 def _as_json(records: Sequence[Record]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -142,12 +143,8 @@ class Quality(Printing, Generic[Settings]):
                 return [_cost(bench, Configuration.of(name, each)) for each in settings]
 
 
-def parse(arguments: Sequence[str]) -> Quality[Any]:
-    """Read the command line; each workload's settings become its options."""
-    quality: Quality[Any] = parse_with_workload(
-        Quality, arguments, among=SUBJECTS, prog="joulelab quality"
-    )
-    return quality
+parse = partial(parse_with_workload, Quality, among=SUBJECTS, prog="joulelab quality")
+"""Reads the command line; each workload's settings become its options."""
 
 
 def _cost(bench: Bench, configuration: Configuration) -> tuple[Record, ...] | str:
