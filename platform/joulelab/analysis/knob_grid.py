@@ -35,19 +35,15 @@ CONCLUSIONS: Registry[Conclude] = Registry(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A knob and the values that it takes.
-
-    Attributes:
-        title: Name of the knob in words, with its unit.
-        places: Where the values stand on the axis of a plot, where they are no numbers
-            themselves; ``None`` puts them side by side.
-        phrase: How a number is written in a sentence, ``"{} steps"``; by default after the title.
-    """
+    """A knob and the values that it takes."""
 
     knob: str
     values: tuple[KnobValue, ...]
-    title: str
+    title: str  # name of the knob in words, with its unit
+    # Where the values stand on the axis of a plot, where they are no numbers themselves; None puts
+    # them side by side.
     places: tuple[float, ...] | None = None
+    # How a number is written in a sentence, "{} steps"; by default after the title.
     phrase: str = ""
 
     def __post_init__(self) -> None:
@@ -87,19 +83,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobGrid:
-    """Every combination of the values of one or more knobs, made by :func:`knob_grid`.
-
-    Attributes:
-        axes: The knobs; the last one is the axis of plots, the others tell curves apart.
-        cases: The combinations, the last axis varying fastest. The first is what the others
-            are compared with.
-        whole: Name of the sum of all phases, where they count the same unit; ``""`` for none.
-    """
+    """Every combination of the values of one or more knobs, made by :func:`knob_grid`."""
 
     workload: str
+    # The knobs; the last one is the axis of plots, the others tell curves apart.
     axes: tuple[Axis, ...]
+    # The combinations, the last axis varying fastest. The first is what the others are compared
+    # with.
     cases: tuple[Case, ...]
-    whole: str = ""
+    whole: str = ""  # name of the sum of all phases, where they count the same unit; "" for none
 
     @property
     def configurations(self) -> tuple[Configuration, ...]:

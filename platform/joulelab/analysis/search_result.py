@@ -56,22 +56,18 @@ class SearchRow(Counts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """A search from what was asked to what was found.
-
-    Attributes:
-        rows: Every configuration that was tried: the baseline, then by cost, then those without
-            figures.
-        drifts: Trend of the baseline on each board; empty for a workload of several phases.
-    """
+    """A search from what was asked to what was found."""
 
     study: str
     problem: Problem
     method: SearchMethod
     answer: Answer
+    # Every configuration that was tried: the baseline, then by cost, then those without figures.
     rows: tuple[SearchRow, ...]
     steps: tuple[Step, ...]
     boards: tuple[DeviceIdentity, ...]
     exclusions: tuple[Exclusion, ...]
+    # Trend of the baseline on each board; empty for a workload of several phases.
     drifts: tuple[Drift, ...]
     source: str
 

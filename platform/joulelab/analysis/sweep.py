@@ -52,26 +52,21 @@ class SweepRow(compared.Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseResult(compared.Phase[SweepRow]):
-    """One phase of a sweep; its operating points are the default, then by descending clock.
-
-    Attributes:
-        members: The confidence set: labels of the points that are statistically
-            indistinguishable from the lowest, itself included, the lowest objective first.
-        repeat_sd: Relative standard deviation of one measurement's energy about the fit;
-            ``None`` if nothing was repeated.
-        source: Where energies come from, ``"counter"`` or ``"samples"``; ``""`` for none.
-        is_replayed: Whether recordings were replayed, each of which is one observation.
-        is_open: Whether nothing tells how the measurements scatter: there is no set, and
-            intervals have no end.
-    """
+    """One phase of a sweep; its operating points are the default, then by descending clock."""
 
     knobs: tuple[tuple[str, KnobValue], ...]
     objective: str
+    # The confidence set: labels of the points that are statistically indistinguishable from the
+    # lowest, itself included, the lowest objective first.
     members: tuple[str, ...]
+    # Relative standard deviation of one measurement's energy about the fit; None if nothing was
+    # repeated.
     repeat_sd: float | None
     dof: int
-    source: str
-    is_replayed: bool
+    source: str  # where energies come from, "counter" or "samples"; "" for none
+    is_replayed: bool  # whether recordings were replayed, each of which is one observation
+    # Whether nothing tells how the measurements scatter: there is no set, and intervals have no
+    # end.
     is_open: bool
 
     @property

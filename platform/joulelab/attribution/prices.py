@@ -107,18 +107,14 @@ Method = Literal["replay", "classes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prices:
-    """Prior prices, and which calls hold how much of which.
+    """Prior prices, and which calls hold how much of which."""
 
-    Attributes:
-        names: What is priced: a distinct kernel, a kind of kernel; shape ``(k,)``.
-        prior: Prices and their covariance: joules of a launch above static, or watts of a kind.
-        holds: For each phase, how much of each price each call holds; shape ``(calls, k)``.
-        supposed: Places of prices that were not measured, but taken from their like.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # what is priced: a distinct kernel, a kind of kernel; shape (k,)
+    # Prices and their covariance: joules of a launch above static, or watts of a kind.
     prior: Solution
+    # For each phase, how much of each price each call holds; shape (calls, k).
     holds: Mapping[str, csr_array]
+    # Places of prices that were not measured, but taken from their like.
     supposed: frozenset[int] = frozenset()
 
     def with_static(self, static_w: float, static_u_w: float) -> Solution:

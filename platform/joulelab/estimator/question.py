@@ -41,14 +41,11 @@ class Combination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell(Combination):
-    """A combination with its answer, or why there is none.
-
-    Attributes:
-        opportunities: What would save energy, the largest saving first, if it was looked for.
-    """
+    """A combination with its answer, or why there is none."""
 
     estimate: Estimate | None = None
     problem: str = ""
+    # What would save energy, the largest saving first, if it was looked for.
     opportunities: tuple[Opportunity, ...] = ()
 
 

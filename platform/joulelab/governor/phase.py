@@ -133,12 +133,9 @@ class Average:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What a phase did at one point.
+    """What a phase did at one point."""
 
-    Attributes:
-        speed: How fast its work went, over the phase's first window.
-    """
-
+    # How fast its work went, over the phase's first window.
     speed: Average = field(default_factory=Average)
     power_w: Average = field(default_factory=Average)
     sm_clock_mhz: Average = field(default_factory=Average)

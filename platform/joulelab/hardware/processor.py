@@ -81,19 +81,14 @@ class MemoryLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixEngine:
-    """The shape in which matrix work fills the device.
+    """The shape in which matrix work fills the device."""
 
-    Attributes:
-        num_engines: Engines that work side by side: SMs of a GPU, cores of a CPU, arrays of a
-            TPU, tiles of a KPU.
-        tiles: Result blocks (rows, columns, relative speed at full use 0..1) that one engine works
-            on at a time, of which the best fitting is taken.
-        depth: Steps to fill and drain an engine, in rows streamed; 0 where that is hidden.
-    """
-
+    # Engines that work side by side: SMs of a GPU, cores of a CPU, arrays of a TPU, tiles of a KPU.
     num_engines: int
+    # Result blocks (rows, columns, relative speed at full use 0..1) that one engine works on at a
+    # time, of which the best fitting is taken.
     tiles: tuple[tuple[int, int, float], ...]
-    depth: int = 0
+    depth: int = 0  # steps to fill and drain an engine, in rows streamed; 0 where that is hidden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,53 +114,43 @@ class ProcessorPower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorTiming:
-    """How far programs get to the peaks, and what launching them takes.
+    """How far programs get to the peaks, and what launching them takes."""
 
-    Attributes:
-        pipe_efficiency: Share of each pipe's peak that large, well-shaped work reaches.
-        memory_efficiency: Share of the main memory's bandwidth that a stream reaches.
-        memory_knee_mhz: Core clock below which that bandwidth falls in proportion.
-        kernel_overhead_s: Least time on the device of a kernel: filling and draining it.
-        stream_overhead_s: The same of kernels that multiply no matrices, where it is known to
-            differ: they have no long pipeline to fill.
-        least_s: Least time of a kernel within a network, by its class, in place of these two.
-        eager_launch_s: Host time to launch one kernel from eager PyTorch, by kind or class of
-            kernel; ``"default"`` for those that are not named.
-        module_s: Host time that entering a module takes.
-        view_s: Host time of a call that launches no kernel.
-        training_launch: Host time of a step of training over that of its kernels in inference.
-        graph_launch_s: Time between kernels of a captured graph or a compiled program.
-        kind_efficiency: Further factor on the reached peak for kinds that stay behind a large
-            GEMM or, where they compute little, behind a copy, e.g. ``{"conv": 0.7}``, or for
-            classes within networks, e.g. ``{"layer_norm": 0.3}``, which come first; with a number
-            format for that one alone: ``"conv_float32"``; 1 where absent.
-        cache_flop_per_b: Operations per byte of main-memory traffic that blocking in the last
-            cache allows a product of two-byte elements whose operands exceed it.
-        tensor_ceiling_start: Share of the matrix peak beyond which the clock drops though the
-            power limit is far; ``None`` where none was seen.
-        tensor_ceiling_mhz: By how much per unit of that share beyond it.
-        layout_efficiency: Share of a stream's bandwidth at which activations of convolutions are
-            brought into the layout of the matrix units, and back; ``None`` if they need not be.
-        window_s: Least time of a convolution on matrix units for each element of a window (input
-            channels times kernel size), over which its sums run one after the other.
-    """
-
+    # Share of each pipe's peak that large, well-shaped work reaches.
     pipe_efficiency: Mapping[Pipe, float]
-    memory_efficiency: float
-    memory_knee_mhz: float
-    kernel_overhead_s: float
+    memory_efficiency: float  # share of the main memory's bandwidth that a stream reaches
+    memory_knee_mhz: float  # core clock below which that bandwidth falls in proportion
+    kernel_overhead_s: float  # least time on the device of a kernel: filling and draining it
+    # Host time to launch one kernel from eager PyTorch, by kind or class of kernel; "default" for
+    # those that are not named.
     eager_launch_s: Mapping[str, float]
-    graph_launch_s: float
+    graph_launch_s: float  # time between kernels of a captured graph or a compiled program
+    # Further factor on the reached peak for kinds that stay behind a large GEMM or, where they
+    # compute little, behind a copy, e.g. {"conv": 0.7}, or for classes within networks, e.g.
+    # {"layer_norm": 0.3}, which come first; with a number format for that one alone:
+    # "conv_float32"; 1 where absent.
     kind_efficiency: Mapping[str, float] = field(default_factory=dict)
+    # Operations per byte of main-memory traffic that blocking in the last cache allows a product of
+    # two-byte elements whose operands exceed it.
     cache_flop_per_b: float = math.inf
+    # Share of the matrix peak beyond which the clock drops though the power limit is far; None
+    # where none was seen.
     tensor_ceiling_start: float | None = None
-    tensor_ceiling_mhz: float = 0.0
+    tensor_ceiling_mhz: float = 0.0  # by how much per unit of that share beyond it
+    # kernel_overhead_s of kernels that multiply no matrices, where it is known to differ: they have
+    # no long pipeline to fill.
     stream_overhead_s: float | None = None
+    # Share of a stream's bandwidth at which activations of convolutions are brought into the layout
+    # of the matrix units, and back; None if they need not be.
     layout_efficiency: float | None = None
+    # Least time of a convolution on matrix units for each element of a window (input channels times
+    # kernel size), over which its sums run one after the other.
     window_s: float = 0.0
+    # Least time of a kernel within a network, by its class, in place of the two overheads.
     least_s: Mapping[str, float] = field(default_factory=dict)
-    module_s: float = 0.0
-    view_s: float = 0.0
+    module_s: float = 0.0  # host time that entering a module takes
+    view_s: float = 0.0  # host time of a call that launches no kernel
+    # Host time of a step of training over that of its kernels in inference.
     training_launch: float = 1.0
 
     def launch_s(self, *kinds: str) -> float:

@@ -63,25 +63,20 @@ class PowerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingSpec(ProcessorTiming):
-    """The timing of a GPU, and what besides a simulated one needs.
+    """The timing of a GPU, and what besides a simulated one needs."""
 
-    Attributes:
-        switch_latency_s: Median time until a clock change takes effect.
-        set_call_s: Median time that the setter blocks.
-        host_python: Time that Python takes on the host over what it takes on the host whose launch
-            times these are; it moves apart from launching, which is compiled.
-        elementwise_slowdown: Time of the elementwise kernels and copies of a network over that of
-            a stream of as many bytes: they broadcast, convert, take strided operands and compute
-            functions, where a stream only adds.
-        reread_slowdown: Time of bytes that a kernel's own small blocks read again over that at
-            the bandwidth of the last cache (H200: 4-bit products of many rows, in prefills of
-            Llama-2-7B and in ViT-L, 1.7 to 1.8).
-    """
-
-    switch_latency_s: float
-    set_call_s: float
+    switch_latency_s: float  # median time until a clock change takes effect
+    set_call_s: float  # median time that the setter blocks
+    # Time that Python takes on the host over what it takes on the host whose launch times these
+    # are; it moves apart from launching, which is compiled.
     host_python: float = 1.0
+    # Time of the elementwise kernels and copies of a network over that of a stream of as many
+    # bytes: they broadcast, convert, take strided operands and compute functions, where a stream
+    # only adds.
     elementwise_slowdown: float = 1.0
+    # Time of bytes that a kernel's own small blocks read again over that at the bandwidth of the
+    # last cache (H200: 4-bit products of many rows, in prefills of Llama-2-7B and in ViT-L, 1.7 to
+    # 1.8).
     reread_slowdown: float = 1.75
 
 

@@ -24,17 +24,13 @@ _PATIENCE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loan:
-    """A GPU on loan from the clock guard.
+    """A GPU on loan from the clock guard."""
 
-    Attributes:
-        lease: Who holds it, what for, and at which operating point.
-        study: Name of the study that holds it; ``None`` if it is none, or another user's.
-        last_trial: Trial that the study measured last on it, likewise; what it measures now is
-            known to its own process alone.
-    """
-
-    lease: HeldLease
+    lease: HeldLease  # who holds it, what for, and at which operating point
+    # Name of the study that holds it; None if it is none, or another user's.
     study: str | None = None
+    # Trial that the study measured last on it, likewise; what it measures now is known to its own
+    # process alone.
     last_trial: str | None = None
 
 

@@ -40,7 +40,7 @@ class BoardFit:
     values: Mapping[str, float]  # coefficients by name, as NAMES
     top_clock_mhz: float  # the highest clock of the sweep
     rise: float  # voltage there over its least, less 1
-    rise_u: float
+    rise_u: float  # its standard uncertainty, from what the fit leaves
     constant_u_w: float  # that of the constant power
     error: float  # mean absolute relative error of power, of the runs that were fitted
     # That of each application when the curve and the constant come from the others, and its own

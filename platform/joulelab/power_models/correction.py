@@ -75,14 +75,11 @@ def _nearness(log_ratio: Array, anchors: Sequence[float]) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corrections:
-    """All corrections of a model.
-
-    Attributes:
-        boards: Mean offset by GPU label, for GPUs that the model was not trained on: their
-            unanchored applications take it.
-    """
+    """All corrections of a model."""
 
     pairs: Mapping[tuple[str, str], Correction] = field(default_factory=dict)
+    # Mean offset by GPU label, for GPUs that the model was not trained on: their unanchored
+    # applications take it.
     boards: Mapping[str, float] = field(default_factory=dict)
 
     def log_factor(self, queries: Queries) -> Array:

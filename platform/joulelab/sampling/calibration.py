@@ -27,18 +27,14 @@ SETTLE_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterTick:
-    """How the energy counter advances.
+    """How the energy counter advances."""
 
-    Attributes:
-        period_s: Time between ticks; ``None`` if the counter changes at every read.
-        jitter_s: Standard deviation of the ticks about a strict period, beyond what the
-            spacing of the polls explains; ``None`` without a period.
-        resolution_s: Standard uncertainty of the time of one tick, from the spacing of the
-            polls; jitter below it is not seen. ``None`` without a period.
-    """
-
-    period_s: float | None
+    period_s: float | None  # time between ticks; None if the counter changes at every read
+    # Standard deviation of the ticks about a strict period, beyond what the spacing of the polls
+    # explains; None without a period.
     jitter_s: float | None
+    # Standard uncertainty of the time of one tick, from the spacing of the polls; jitter below it
+    # is not seen. None without a period.
     resolution_s: float | None
     num_ticks: int
 

@@ -149,22 +149,17 @@ def _with_trace(store: ResultStore, measurement: Measurement) -> Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What a search goes on from; ``energy_j`` includes what ``unfinished`` trials took.
+    """What a search goes on from; ``energy_j`` includes what ``unfinished`` trials took."""
 
-    Attributes:
-        trials: Trials that have ended, in the order in which they were asked for.
-        energies_j: What each took, all its attempts together.
-        unfinished: Trials that must be tried again, with their next attempt.
-        repeats: Number of the next repeat of each configuration; trials that a kill cut short
-            left nothing, so that lower numbers may be missing.
-        since_sentinel: Trials that each GPU has measured since its last sentinel, by UUID.
-    """
-
+    # Trials that have ended, in the order in which they were asked for.
     trials: tuple[Trial, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
-    energies_j: tuple[float, ...] = ()
-    unfinished: tuple[Trial, ...] = ()
+    energies_j: tuple[float, ...] = ()  # what each took, all its attempts together
+    unfinished: tuple[Trial, ...] = ()  # trials that must be tried again, with their next attempt
+    # Number of the next repeat of each configuration; trials that a kill cut short left nothing, so
+    # that lower numbers may be missing.
     repeats: Counter[Configuration] = field(default_factory=Counter)
+    # Trials that each GPU has measured since its last sentinel, by UUID.
     since_sentinel: Mapping[str, int] = field(default_factory=dict)
     next_number: int = 0
     energy_j: float = 0.0

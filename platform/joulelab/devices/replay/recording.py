@@ -52,14 +52,11 @@ class Take:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Program:
-    """One configured workload, recorded at some operating points.
-
-    Attributes:
-        takes: What was recorded, by phase and operating point.
-    """
+    """One configured workload, recorded at some operating points."""
 
     workload: str
     knobs: Knobs
+    # What was recorded, by phase and operating point.
     takes: Mapping[tuple[str, OperatingPoint], tuple[Take, ...]]
 
     @property

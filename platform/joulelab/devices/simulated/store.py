@@ -58,7 +58,7 @@ class Settings:
     locked_mem_mhz: tuple[int, int] | None = None
     power_limit_w: float | None = None  # power limit; None for the default
     restricted: bool = False
-    administrators: frozenset[int] = frozenset()  # process ids that have it
+    administrators: frozenset[int] = frozenset()  # processes that may set all the same
     faults: tuple[Fault, ...] = ()
 
     @property

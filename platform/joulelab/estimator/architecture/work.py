@@ -17,16 +17,12 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """Matrix products of one shape on one pipe.
-
-    Attributes:
-        repeats: How often that shape is computed: runs of the group, times two products of
-            attention or of a backward convolution. So ``2 batch m n k repeats`` is the number of
-            operations that was traced.
-    """
+    """Matrix products of one shape on one pipe."""
 
     pipe: Pipe
     shape: MatrixShape
+    # How often that shape is computed: runs of the group, times two products of attention or of a
+    # backward convolution. So 2 batch m n k repeats is the number of operations that was traced.
     repeats: float
 
     @property
