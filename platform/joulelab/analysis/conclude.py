@@ -79,15 +79,6 @@ def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]
     return rows
 
 
-def conclude_baseline(store: ResultStore) -> None:
-    """Write answer, plot and table of a baseline into its results folder.
-
-    Raises:
-        TrackingError: If the results cannot be read or the answer not be written.
-    """
-    baseline_of(store).write(store)
-
-
 def baseline_of(store: ResultStore) -> "StudyReport":
     """Return the report of a baseline, of which nothing is written yet."""
     from joulelab.analysis.cell_report import baseline_report

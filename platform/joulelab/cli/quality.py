@@ -12,7 +12,7 @@ import tyro
 from joulelab.bench import Bench
 from joulelab.cli.quality_report import Case, as_json, fitting_quality_table, whole_width
 from joulelab.cli.selection import choose_address, open_device
-from joulelab.cli.study import parse_with_workload, workload_name
+from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.cli.words import KnobWords, Variants, names, read_variants
 from joulelab.core.configuration import Configuration, KnobValue
@@ -73,7 +73,7 @@ class Quality(Printing, Generic[Settings]):
 
     def run(self) -> int:
         """Score, measure and print; 1 if a score or an energy is missing."""
-        name = workload_name(self.workload)
+        name = WORKLOADS.name_of(self.workload)
         kind = SUBJECTS[name]
         settings = self._settings(name)
         metrics = self._metrics(kind.metrics)

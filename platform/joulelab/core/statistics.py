@@ -110,9 +110,7 @@ def line_slope(x: Sequence[float], y: Sequence[float]) -> float:
 def line_slope_and_u(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     """Return the slope of the least-squares line and its standard error from the scatter.
 
-    Args:
-        x: At least three places, not all equal, shape ``(n,)``.
-        y: What was found there, shape ``(n,)``.
+    At least three places ``x``, not all equal, and ``y`` there have shape ``(n,)``.
     """
     places, found = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     centred = places - places.mean()

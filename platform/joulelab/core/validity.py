@@ -44,11 +44,8 @@ def conduct_of(
 ) -> Conduct | None:
     """Condense the looks between two instants; ``None`` if there are none.
 
-    Args:
-        looks: Looks in order; those outside the interval bound its throttle counters.
-        point: What was requested.
-        start_s: Start of the first window.
-        stop_s: End of the last one.
+    ``point`` was requested. Looks are in order; those outside the interval bound its throttle
+    counters.
     """
     inside = [look for look in looks if start_s <= look.at_s <= stop_s]
     if not inside:

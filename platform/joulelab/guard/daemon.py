@@ -103,14 +103,10 @@ def _fork_guard(settings: GuardSettings) -> int:
 
 
 def await_end(pid: int, heartbeat: Path) -> int | None:
-    """Wait for the end of a guard, and bring it about if it stands still.
-
-    Args:
-        pid: The guard: a child, or the parent of this process.
-        heartbeat: The file that tells that it is alive.
+    """Wait for the end of a guard, and bring it about if it stands still, as its heartbeat tells.
 
     Returns:
-        The exit status of a child; ``None`` of a parent.
+        The exit status of a child; ``None`` of the parent of this process.
     """
     with suppress(ProcessLookupError), os.fdopen(os.pidfd_open(pid), "rb") as pidfd:
         # A parent may have ended before, and its number may be another's by now.

@@ -40,10 +40,8 @@ _log = logging.getLogger(__name__)
 def run_guard(settings: GuardSettings, *, watchdog_pid: int | None = None) -> int:
     """Run a guard in this process until it is told to end; return the exit status.
 
-    Args:
-        settings: Where to listen and whom to serve.
-        watchdog_pid: The process that revives this one, and is revived by it; ``None`` if
-            something else (systemd, a person) sees to that.
+    ``watchdog_pid`` revives this process, and is revived by it; ``None`` if something else
+    (systemd, a person) sees to that.
 
     Returns:
         0 if everything was given back; 1 if a device could not be restored, which the

@@ -66,12 +66,9 @@ def author_of(path: Path) -> int | None:
 
 
 def stands_still(pid: int, path: Path, *, mute_s: float = MUTE_S) -> bool:
-    """Whether process ``pid`` is stopped, or its file tells that it has been mute for long.
+    """Whether process ``pid`` is stopped, or its file tells that it has been mute for ``mute_s``.
 
-    Args:
-        pid: A process.
-        path: The file of its :class:`Heartbeat`; one of another process tells nothing.
-        mute_s: How long it may be mute.
+    The file is that of its :class:`Heartbeat`; one of another process tells nothing.
     """
     if is_stopped(pid):
         return True

@@ -138,11 +138,7 @@ def require_trusted(socket_path: Path) -> None:
 
 
 def require_own_store(store: str | None, uid: int) -> None:
-    """Refuse to write into a folder of state that the one who asks has not made.
-
-    Args:
-        store: The folder.
-        uid: User who asks.
+    """Refuse to write into a folder of state that the user who asks has not made.
 
     Raises:
         GuardError: If this process serves others, or the folder, or for root one above it, is not

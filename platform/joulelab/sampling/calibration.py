@@ -88,9 +88,7 @@ class Calibration:
 def calibrate(device: Device, *, observer_s: float = 2.0) -> Calibration:
     """Measure everything; takes some twelve seconds of an otherwise idle device.
 
-    Args:
-        device: What to calibrate.
-        observer_s: Length of each of the four windows of the observer effect; 0 leaves it out.
+    Each of the four windows of the observer effect takes ``observer_s``; 0 leaves it out.
 
     Raises:
         MeasurementError: If the energy counter stands still or runs backwards.

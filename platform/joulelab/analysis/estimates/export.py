@@ -123,7 +123,7 @@ def _cell(cell: Cell, *, with_groups: bool) -> dict[str, Any]:
     estimate = cell.estimate
     asked = {
         "model": cell.model,
-        "device": _device(cell.processor),
+        "device": device_fields(cell.processor),
         "precision": cell.precision,
         "batch": cell.batch,
     }
@@ -144,7 +144,8 @@ def _cell(cell: Cell, *, with_groups: bool) -> dict[str, Any]:
     }
 
 
-def _device(processor: Processor) -> dict[str, Any]:
+def device_fields(processor: Processor) -> dict[str, Any]:
+    """Return which processor it is, as JSON has it."""
     return {
         "key": processor.key,
         "product_name": processor.product_name,
