@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 import tyro
 
 from joulelab import Configuration
-from joulelab.analysis.conclude import baseline_of, conclude_baseline
+from joulelab.analysis.conclude import baseline_of
 from joulelab.cli.study import parse_study
 from joulelab.core.plan import check_plan, plan_sweep
 from joulelab.tracking.store import ResultStore
@@ -85,7 +85,11 @@ def main(config: Baseline) -> int:
     with lab.open(*named) as sites:
         folder = lab.folder(f"baseline-{kind}", sites)
         trials = plan_sweep(folder.name, asked, repeats=config.repeats, seed=config.seed)
-        summary = lab.carry_out(trials, sites, folder, settings=config, conclude=conclude_baseline)
+
+        def conclude(store: ResultStore) -> None:
+            baseline_of(store).write(store)
+
+        summary = lab.carry_out(trials, sites, folder, settings=config, conclude=conclude)
     baseline_of(ResultStore(folder)).print(folder)
     return summary.exit_code or int(not summary.complete)
 

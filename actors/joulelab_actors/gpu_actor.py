@@ -30,15 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """What an actor that is ready to measure says about itself.
-
-    Attributes:
-        identity: The device that it holds.
-        hostname: Machine that it runs on.
-        pid: Its process.
-        writer: Its file in the results store.
-        code_version: The code that it runs.
-    """
+    """What an actor that is ready to measure says about itself and the code that it runs."""
 
     identity: DeviceIdentity
     hostname: str
@@ -49,14 +41,7 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorStatus:
-    """What an actor is doing.
-
-    Attributes:
-        trial: Name of the trial that it is measuring; ``None`` between trials.
-        since_s: Seconds since that trial began.
-        num_measured: Trials measured since the process began.
-        pid: Its process.
-    """
+    """What an actor is doing, and since when; ``trial`` is ``None`` between trials."""
 
     trial: str | None
     since_s: float
@@ -73,10 +58,6 @@ class GpuActor:
 
     The class is plain: :mod:`joulelab_actors.pool` puts it on the cluster. Making one opens
     nothing, so that what is wrong with a device is said by :meth:`ready`, as the error it is.
-
-    Args:
-        address: The device.
-        settings: How to measure, and where to write.
     """
 
     def __init__(self, address: DeviceAddress, settings: WorkerSettings) -> None:
@@ -104,10 +85,8 @@ class GpuActor:
     def measure(self, trial: Trial, pid: int) -> Report:
         """Measure ``trial`` and append its records to the store before returning them.
 
-        Args:
-            trial: What to measure.
-            pid: The process that said that it is ready. A call that reaches Ray after its death
-                waits for the next process, where the driver has planned the trial again by then.
+        ``pid`` is the process that said that it is ready. A call that reaches Ray after its death
+        waits for the next process, where the driver has planned the trial again by then.
 
         Raises:
             ActorReplacedError: If it is not this process.
@@ -161,10 +140,6 @@ READY_TIMEOUT_S = 180.0
 
 class Member:
     """A GPU's actor, its trials in order, and the question whether it is ready, if one is open.
-
-    Args:
-        site: The GPU.
-        settings: How its actor measures.
 
     Raises:
         ValueError: If the GPU has an actor already; Ray's answer to a name that is taken.
@@ -240,10 +215,7 @@ NAME_TIMEOUT_S = 15.0
 def enlisted(site: Site, settings: WorkerSettings, deadline_s: float) -> Member:
     """Start the actor of a GPU; one of a driver that was just killed takes a moment to end.
 
-    Args:
-        site: The GPU.
-        settings: How its actor measures.
-        deadline_s: How long to wait for that, on the monotonic clock.
+    It is waited for until ``deadline_s`` on the monotonic clock.
 
     Raises:
         DeviceError: If another study has the GPU.

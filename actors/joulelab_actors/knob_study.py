@@ -15,7 +15,6 @@ from joulelab.analysis.knob_grid import (
     KnobLog,
     KnobStudy,
     knob_grid,
-    write_knob_log,
 )
 from joulelab.analysis.knob_study import KnobResult
 from joulelab.core.configuration import Configuration, KnobValue
@@ -64,11 +63,7 @@ class KnobOptions(Generic[Settings]):
         What a GPU cannot run becomes a row with its reason. The first configuration that the
         workload takes is measured again between the others, so that drift is seen and boards are
         comparable. Those that run the same network follow each other, so that it is loaded once.
-
-        Args:
-            study: What to measure, and how to tell it.
-            kind: First part of the study's name.
-            score: Called once all is measured.
+        ``kind`` begins the study's name; ``score`` is called once all is measured.
 
         Returns:
             The exit code: 0 if every combination has figures or cannot have any, 130 if it was
@@ -103,7 +98,7 @@ class KnobOptions(Generic[Settings]):
                 sites,
                 folder,
                 settings=self,
-                begin=lambda store: write_knob_log(store, KnobLog(study=study), name=ASKED),
+                begin=lambda store: store.write_file(ASKED, KnobLog(study=study)),
                 conclude=conclude,
             )
         report_of(ResultStore(folder), results[-1]).print(folder)

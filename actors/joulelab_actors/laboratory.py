@@ -112,10 +112,6 @@ class Laboratory(AbstractLab[Site]):
 
         What can be refused without Ray is refused before it starts.
 
-        Args:
-            workloads: Names of what is to run.
-            mixed: Whether GPUs may be of several products, whose results cannot be compared.
-
         Raises:
             ConfigError: If a program cannot travel to the nodes; if the results cannot be written,
                 delivered, or are those of a study that is under way; if fewer GPUs than asked for
@@ -216,11 +212,7 @@ class Laboratory(AbstractLab[Site]):
         return Console(stderr=True)
 
     def where_tracked(self, summary: StudySummary) -> str:
-        """Return where all studies can be compared, as a line to print; empty without such a place.
-
-        Args:
-            summary: The study's, which knows what MLflow has got.
-        """
+        """Return where all studies can be compared, as a line to print; empty without a place."""
         if self.store_uri is None:
             return ""
         report = summary.delivery

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from rich.console import Console
 
@@ -14,7 +15,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.core.plan import check_plan
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
-from joulelab.errors import ConfigError
+from joulelab.errors import INTERRUPTED, ConfigError
 from joulelab.study.schedule import MACHINERY
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study_lock import StudyLock
@@ -51,14 +52,8 @@ def measure_matrix(
 
     No setter of a GPU is called. Repeats of a cell follow each other, since a network is prepared
     as long as it is measured. A cell that cannot be prepared or run is a row with its reason.
-
-    Args:
-        matrix: What to measure.
-        lab: Where it runs; name its study to go on with it.
-        settings: Settings of the experiment, for the study's header.
-        repeats: Trials of each cell.
-        again: Whether to try cells again that gave no valid measurement.
-        budget_s: Seconds to fill with cells, by their estimates; ``None`` for all.
+    ``lab`` names the study to go on with, ``again`` tries what gave no valid measurement once more,
+    and ``budget_s`` is filled with cells by their estimates.
 
     Returns:
         The exit code: 0 if every cell has figures or cannot have any, 130 if it was interrupted.
@@ -69,22 +64,16 @@ def measure_matrix(
     lab = replace(lab, observe_only=True)
     check_positive("budget_s", budget_s, MOST_S)
     _trials("", matrix, repeats)  # refused, if at all, before Ray starts
-
-    def conclude(store: ResultStore) -> None:
-        conclude_matrix(store, matrix)
-
+    conclude, interrupted = partial(conclude_matrix, matrix=matrix), False
     with lab.open() as sites:
         folder = lab.folder("workloads", sites)
         known = ResultStore(folder).read()
         todo = rest_of_matrix(_trials(folder.name, matrix, repeats), known, again=again)
-        chosen = _within(todo, matrix, lab.procedure, budget_s)
-        ended = (
-            lab.carry_out(chosen, sites, folder, settings=settings, conclude=conclude)
-            if chosen
-            else None
-        )
+        if chosen := _within(todo, matrix, lab.procedure, budget_s):
+            ended = lab.carry_out(chosen, sites, folder, settings=settings, conclude=conclude)
+            interrupted = ended.interrupted
     code = report_matrix(matrix, replace(lab, study=folder.name))
-    return ended.exit_code if ended is not None and ended.interrupted else code
+    return INTERRUPTED if interrupted else code
 
 
 def report_matrix(matrix: Matrix, lab: Laboratory, *, console: Console | None = None) -> int:

@@ -19,20 +19,15 @@ _LOOK_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site(StudyGpu):
-    """A GPU and its place in the cluster.
+    """A GPU and its place in the cluster."""
 
-    Attributes:
-        node_id: Ray's id of the node.
-        resource: Custom resource that the node declares for this GPU; an actor that asks for
-            it follows the GPU to a node that replaces this one. ``None`` if undeclared.
-        counted: Whether Ray counts this GPU among the node's.
-        fallback: What is lost on this node, whose best way to talk to GPUs failed; ``None``
-            where it did not, or where the way was asked for.
-    """
-
-    node_id: str
+    node_id: str  # Ray's id of the node
+    # Custom resource that the node declares for this GPU; an actor that asks for it follows the GPU
+    # to a node that replaces this one. None if undeclared.
     resource: str | None = None
-    counted: bool = False
+    counted: bool = False  # whether Ray counts this GPU among the node's
+    # What is lost on this node, whose best way to talk to GPUs failed; None where it did not, or
+    # where the way was asked for.
     fallback: str | None = None
 
     def actor_options(self) -> dict[str, Any]:
@@ -82,10 +77,8 @@ def beside_the_driver() -> NodeAffinitySchedulingStrategy:
 def find_sites(backend: str, store: str | None = None) -> tuple[Site, ...]:
     """Find the GPUs of ``backend`` on every node of the connected cluster.
 
-    Args:
-        backend: Registry name of the device class, or ``"auto"`` for the best that finds a GPU,
-            node by node.
-        store: Folder of state or recordings, for backends that are not hardware.
+    ``"auto"`` is the best that finds a GPU, node by node. ``store`` is the folder of state or
+    recordings, for backends that are not hardware.
 
     Raises:
         UnknownNameError: If there is no such backend.
@@ -102,11 +95,8 @@ def simulated_sites(
 ) -> tuple[Site, ...]:
     """Make ``num_gpus`` simulated GPUs of each kind and deal them out to the nodes of the cluster.
 
-    Args:
-        kinds: GPUs in the catalogue, e.g. ``"h200_sxm"``.
-        num_gpus: How many of each, at least 1.
-        store: Folder on each node that holds the state of its GPUs; ``None`` for the default.
-        others: Whether to return, after these, those of the kinds that are there besides.
+    ``kinds`` are of the catalogue, e.g. ``"h200_sxm"``. ``store`` is the folder on each node that
+    holds the state of its GPUs. With ``others`` those of the kinds that are there besides follow.
 
     Raises:
         ConfigError: If ``num_gpus`` is below 1 or a kind is not in the catalogue.

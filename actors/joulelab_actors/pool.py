@@ -20,11 +20,7 @@ from joulelab.study.events import (
 )
 from joulelab.study.pool import WorkerPool
 from joulelab.study.resume import stored_records
-from joulelab.study.schedule import (
-    after_failing,
-    after_measuring,
-    struck,
-)
+from joulelab.study.schedule import after_failing, after_measuring, struck
 from joulelab.study.worker import Report, WorkerSettings
 from joulelab.tracking.store import ResultStore
 from joulelab_actors.code_version import code_version
@@ -48,15 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class Pool(WorkerPool):
-    """One actor per GPU, for as long as the pool is open.
-
-    Args:
-        sites: The GPUs.
-        settings: How the actors measure, and where they write.
-
-    Raises:
-        ConfigError: If there are no sites.
-    """
+    """One actor per GPU, for as long as the pool is open."""
 
     def __init__(self, sites: Sequence[Site], settings: WorkerSettings) -> None:
         super().__init__(sites)

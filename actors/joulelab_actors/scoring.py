@@ -23,15 +23,11 @@ def score_beside(
 ) -> Scores:
     """Score what every cell of ``space`` puts out, each kind of outputs once.
 
-    It is done in a process of its own beside the GPU, which ends with it: what computes while a
-    GPU is measured would be measured with it. Scores are kept on that node's disk for all studies;
-    those of a user's program, which may read files that nobody knows of, for this study alone.
-
-    Args:
-        site: The GPU that computes, where it is a real one; else the processor of its node does.
-        space: What is searched.
-        metric: Registry name of the metric; ``None`` for the first one of the workload.
-        folder: Results folder of the study, as every node sees it.
+    It is done in a process of its own beside the GPU, which ends with it: what computes while a GPU
+    is measured would be measured with it. A simulated GPU leaves it to the processor of its node.
+    Scores are kept on that node's disk for all studies; those of a user's program, which may read
+    files that nobody knows of, for this study alone, in its ``folder``. ``metric`` is as for
+    :func:`score_space`.
 
     Raises:
         ConfigError: If the outputs cannot be scored, or the baseline's have no score; or if they

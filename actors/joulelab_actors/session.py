@@ -11,7 +11,6 @@ import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import ray
@@ -32,13 +31,10 @@ _HOST_AND_PORT = re.compile(r"\[?[\w.:-]+\]?:\d+")
 def connected(*, num_cpus: int | None = None, dashboard: bool = False) -> Generator[None]:
     """Hold a connection to Ray for the length of a ``with`` block.
 
-    In a Ray job, or where ``RAY_ADDRESS`` says so, it is the cluster's. Elsewhere a Ray is
-    started here and ended at the end, with a token of its own, so that nobody else on the
-    machine can use it. A connection that exists already is used and left as it is.
-
-    Args:
-        num_cpus: CPUs of a Ray that is started here; ``None`` for those of the machine.
-        dashboard: Whether a Ray that is started here serves its dashboard, on this machine alone.
+    In a Ray job, or where ``RAY_ADDRESS`` says so, it is the cluster's. Elsewhere a Ray is started
+    here and ended at the end, with a token of its own, so that nobody else on the machine can use
+    it. A connection that exists already is used and left as it is. ``num_cpus``, by default those
+    of the machine, and ``dashboard``, on this machine alone, are of a Ray that is started here.
 
     Raises:
         DeviceError: If no Ray could be joined or started.
@@ -162,14 +158,11 @@ _HEAD_PATIENCE_S = 30.0
 
 
 class Lifeline(AbstractContextManager["Lifeline"]):
-    """Watches over Ray from a thread of its own while a study runs.
+    """Watches over Ray from a thread of its own while a study runs, which its last line names.
 
     Whatever waits for a Ray that is gone waits for ever, or is ended by Ray's own library from
     within. So this ends the process first: results are durable, and leases of clocks end with the
     processes that hold them.
-
-    Args:
-        study: Name of the study, for the line.
     """
 
     def __init__(self, study: str) -> None:
@@ -181,12 +174,7 @@ class Lifeline(AbstractContextManager["Lifeline"]):
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

@@ -105,11 +105,7 @@ def algorithm(name: str) -> MakeStrategy:
 
 
 def scheduler(name: str | None, most_repeats: int) -> TrialScheduler | None:
-    """Return the scheduler of Tune's called ``name``, which counts measurements.
-
-    Args:
-        name: Tune's name of it, or asha; ``None`` for none.
-        most_repeats: Measurements of a trial at most.
+    """Return Tune's scheduler called ``name``, or asha, for so many measurements of a trial.
 
     Raises:
         UnknownNameError: If there is none; names the closest ones.

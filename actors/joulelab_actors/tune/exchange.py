@@ -21,13 +21,9 @@ MOST_WAITING = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A measurement that a trial of Tune's asks for.
+    """A measurement that a trial of Tune's asks for after ``iteration`` reported results.
 
-    Attributes:
-        name: Tune's trial and the number of its iteration; a trial that is started again asks by
-            the same name.
-        config: The configuration of the trial, as Tune has it.
-        iteration: Results that the trial has reported before.
+    ``name`` is the trial and that number; a trial that is started again asks by the same name.
     """
 
     name: str

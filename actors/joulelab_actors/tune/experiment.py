@@ -49,14 +49,10 @@ _queues: dict[str, TuneQueue] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steering:
-    """How Ray Tune carries out a search.
+    """How Ray Tune carries out a search; ``folder`` is where it keeps its own tables.
 
-    Attributes:
-        folder: Where Tune keeps its own tables.
-        objective: What it compares trials by.
-        num_gpus: GPUs of the search.
-        scheduler: Name of what stops trials early, if anything; each repeat is an iteration.
-        most_repeats: Iterations of a trial that no scheduler stops.
+    ``scheduler`` names what stops trials early, if anything; each repeat is an iteration, of which
+    a trial that is not stopped has ``most_repeats``.
     """
 
     folder: Path
@@ -145,11 +141,7 @@ class Steering:
 
 
 class QueueSearcher(Searcher):
-    """Suggests to Tune what a search of this process asks for.
-
-    Args:
-        study: The search's.
-    """
+    """Suggests to Tune what a search of this process asks for."""
 
     def __init__(self, study: str) -> None:
         super().__init__()
@@ -193,11 +185,7 @@ class QueueSearcher(Searcher):
 
 
 class Ended(tune.Stopper):
-    """Stops all trials of a search that was interrupted.
-
-    Args:
-        study: The search's.
-    """
+    """Stops all trials of a search that was interrupted."""
 
     def __init__(self, study: str) -> None:
         self._study = study

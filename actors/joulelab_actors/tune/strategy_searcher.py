@@ -21,12 +21,8 @@ class StrategySearcher(Searcher):
     """Suggests what a strategy asks for, and tells it what the trials of Tune's came to.
 
     It saves what it was told, and is told it again when it is restored: strategies are
-    deterministic. What was under way then, Tune starts again.
-
-    Args:
-        problem: What is searched for.
-        strategy: Name of one of :data:`~joulelab.searching.strategies.STRATEGIES`.
-        seed: Its seed.
+    deterministic. What was under way then, Tune starts again. ``strategy`` is the name of one of
+    :data:`~joulelab.searching.strategies.STRATEGIES`.
     """
 
     def __init__(self, problem: Problem, strategy: str = "model-guided", *, seed: int = 0) -> None:

@@ -65,15 +65,10 @@ class MeasuredTrial(tune.Trainable):
         most_repeats: int = 1,
         must_be_valid: bool = True,
     ) -> None:
-        """Take what Tune passes on.
+        """Take what Tune passes on: a configuration, and in ``base`` what it leaves out.
 
-        Args:
-            config: The trial's configuration.
-            exchange: Where to ask.
-            base: What the configuration leaves out.
-            most_repeats: Iterations after which the trial is over.
-            must_be_valid: Whether a trial without figures is an error, so that an algorithm of
-                Tune's is told that it failed.
+        The trial is over after ``most_repeats`` iterations. If it ``must_be_valid``, one without
+        figures is an error, so that an algorithm of Tune's is told that it failed.
         """
         self._exchange, self._base = exchange, base or {}
         self._most_repeats, self._must_be_valid = most_repeats, must_be_valid

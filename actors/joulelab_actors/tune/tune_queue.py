@@ -33,13 +33,8 @@ class TuneQueue(SearchQueue):
 
     A trial is what the strategy asks for, or what a trial of Tune's asks for besides: a further
     iteration, or one of an earlier run. What the results store holds is answered from there. Tune
-    asks in a thread of its own, everybody else in the pool's.
-
-    Args:
-        search: What asks, and until when.
-        check: Raises if a trial cannot be carried out.
-        steer: Makes what holds while Tune runs.
-        most_repeats: Iterations of a trial that nothing stops.
+    asks in a thread of its own, everybody else in the pool's. ``steer`` makes what holds while Tune
+    runs; a trial that nothing stops has ``most_repeats`` iterations.
     """
 
     def __init__(

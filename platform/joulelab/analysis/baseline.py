@@ -23,13 +23,6 @@ class BaselineRow:
     Uncertainties are standard ones (k = 1): the larger of the scatter of the repeats and of
     what the readings alone explain. The sensor's own class (some 5 % between boards) is not
     in them. Fields without a valid measurement are ``None``.
-
-    Attributes:
-        energy_per_unit_j: Energy per unit of work, in joules (gross, idle power included).
-        idle_power_w: Idle power in the same process at the same clock, in watts.
-        temperature_c: GPU temperature at the end, in degrees Celsius.
-        power_cap_share: Share of the time (0 to 1) that the power cap held the clocks down.
-        samples_over_counter: Energy from the power samples over that from the counter.
     """
 
     device: str
@@ -42,16 +35,18 @@ class BaselineRow:
     reasons: tuple[str, ...]
     power_w: float | None
     power_u_w: float | None
+    # Energy per unit of work, in joules (gross, idle power included).
     energy_per_unit_j: float | None
     energy_per_unit_u_j: float | None
     time_per_unit_s: float | None
     time_per_unit_u_s: float | None
-    idle_power_w: float | None
+    idle_power_w: float | None  # idle power in the same process at the same clock, in watts
     sm_clock_mhz: float | None
-    temperature_c: float | None
+    temperature_c: float | None  # GPU temperature at the end, in degrees Celsius
+    # Share of the time (0 to 1) that the power cap held the clocks down.
     power_cap_share: float | None
     memory_power_w: float | None
-    samples_over_counter: float | None
+    samples_over_counter: float | None  # energy from the power samples over that from the counter
 
 
 COLUMNS: Columns = {field.name: field.name for field in fields(BaselineRow)}

@@ -79,18 +79,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Counts):
-    """What is compared, in one phase.
+    """What is compared, in one phase."""
 
-    Attributes:
-        observed_clock_mhz: Median SM clock under load; ``None`` if unread.
-        power_cap_share: Mean share of the time (0 to 1) that the power cap held the clocks
-            down; ``None`` if unread.
-        figures: What it costs; ``None`` without a valid measurement.
-    """
-
-    observed_clock_mhz: float | None
+    observed_clock_mhz: float | None  # median SM clock under load; None if unread
+    # Mean share of the time (0 to 1) that the power cap held the clocks down; None if unread.
     power_cap_share: float | None
-    figures: Figures | None
+    figures: Figures | None  # what it costs; None without a valid measurement
 
 
 RowT_co = TypeVar("RowT_co", bound=Row, covariant=True)
@@ -109,12 +103,7 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase(Generic[RowT_co]):
-    """One phase of one workload, on boards of one product.
-
-    Attributes:
-        unit: Unit of work, in the singular.
-        drifts: Trend of the sentinels on each board.
-    """
+    """One phase of one workload, on boards of one product; ``drifts`` are of its sentinels."""
 
     workload: str
     phase: str

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from joulelab.analysis import knob_grid, search_result
-from joulelab.analysis.knob_grid import KnobLog, KnobStudy, read_knob_log, write_knob_log
+from joulelab.analysis.knob_grid import KnobLog, KnobStudy, read_knob_log
 from joulelab.analysis.knob_study import KnobResult, analyse_knobs
 from joulelab.analysis.matrix import Matrix, MatrixRow, matrix_rows
-from joulelab.analysis.search_result import SearchResult, log_of, read_log, result_of, write_log
+from joulelab.analysis.search_result import SearchResult, log_of, read_log, result_of
 from joulelab.analysis.sweep import SweepResult, analyse_sweep
 from joulelab.core.quality import Quality
 from joulelab.errors import TrackingError
@@ -46,7 +46,7 @@ def conclude_knobs(
         TrackingError: If the results cannot be read or the answer not be written.
     """
     result = analyse_knobs(store.read(), study.grid, quality=quality)
-    write_knob_log(store, KnobLog(study=study, quality=tuple(quality)))
+    store.write_file(knob_grid.LOG, KnobLog(study=study, quality=tuple(quality)))
     report_of(store, result).write(store)
     return result
 
@@ -65,7 +65,7 @@ def write_search(
         RunMetrics(measurement_id=name, values=tuple(values.items()))
         for name, values in runs.items()
     )
-    write_log(store, log_of(result))
+    store.write_file(search_result.LOG, log_of(result))
     return report_of(store, result, known).write(store)
 
 
@@ -77,15 +77,6 @@ def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]
     rows = matrix_rows(matrix, measurements)
     matrix_report(matrix, rows, measurements, store.read_study()).write(store)
     return rows
-
-
-def conclude_baseline(store: ResultStore) -> None:
-    """Write answer, plot and table of a baseline into its results folder.
-
-    Raises:
-        TrackingError: If the results cannot be read or the answer not be written.
-    """
-    baseline_of(store).write(store)
 
 
 def baseline_of(store: ResultStore) -> "StudyReport":
@@ -109,7 +100,9 @@ def report_of(
     if isinstance(result, KnobResult):
         from joulelab.analysis.knob_report import knob_report
 
-        return knob_report(result, read_knob_log(store), measurements, header=header)
+        if (log := read_knob_log(store)) is None:
+            raise TrackingError(f"{store.folder} must hold {knob_grid.LOG}, which was not written.")
+        return knob_report(result, log, measurements, header=header)
     from joulelab.analysis.search_report import search_report
 
     return search_report(result, measurements, header=header, traces=store.traces, runs=runs)
@@ -138,14 +131,13 @@ def report_anew(store: ResultStore, *, max_rows: int = 20, paper: bool = False) 
 def _result_of(store: ResultStore) -> SweepResult | KnobResult | SearchResult:
     """Analyse a study anew, and write its log as it is written now."""
     measurements, header = store.read(), store.read_study()
-    if (store.folder / search_result.LOG).exists():
-        found = result_of(read_log(store), measurements)
-        write_log(store, log_of(found))
+    if (search := read_log(store)) is not None:
+        found = result_of(search, measurements)
+        store.write_file(search_result.LOG, log_of(found))
         return found
-    if (store.folder / knob_grid.LOG).exists():
-        log = read_knob_log(store)
-        write_knob_log(store, log)
-        return analyse_knobs(measurements, log.study.grid, quality=log.quality)
+    if (knobs := read_knob_log(store)) is not None:
+        store.write_file(knob_grid.LOG, knobs)
+        return analyse_knobs(measurements, knobs.study.grid, quality=knobs.quality)
     if (store.folder / search_result.ASKED).exists():
         raise TrackingError(
             f"{store.folder} must hold a search that has ended, but it has not: `joulelab watch` "

@@ -6,14 +6,12 @@ from itertools import product
 from typing import Any, Literal
 
 from joulelab.analysis.compared import Phase
-from joulelab.core.codec import from_json, to_json
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.quality import Quality
-from joulelab.errors import ConfigError, TrackingError
+from joulelab.errors import ConfigError
 from joulelab.quality import METRICS, SUBJECTS
 from joulelab.quality.evaluation import evaluate
 from joulelab.registry import Registry
-from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 
@@ -37,19 +35,15 @@ CONCLUSIONS: Registry[Conclude] = Registry(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A knob and the values that it takes.
-
-    Attributes:
-        title: Name of the knob in words, with its unit.
-        places: Where the values stand on the axis of a plot, where they are no numbers
-            themselves; ``None`` puts them side by side.
-        phrase: How a number is written in a sentence, ``"{} steps"``; by default after the title.
-    """
+    """A knob and the values that it takes."""
 
     knob: str
     values: tuple[KnobValue, ...]
-    title: str
+    title: str  # name of the knob in words, with its unit
+    # Where the values stand on the axis of a plot, where they are no numbers themselves; None puts
+    # them side by side.
     places: tuple[float, ...] | None = None
+    # How a number is written in a sentence, "{} steps"; by default after the title.
     phrase: str = ""
 
     def __post_init__(self) -> None:
@@ -89,19 +83,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobGrid:
-    """Every combination of the values of one or more knobs, made by :func:`knob_grid`.
-
-    Attributes:
-        axes: The knobs; the last one is the axis of plots, the others tell curves apart.
-        cases: The combinations, the last axis varying fastest. The first is what the others
-            are compared with.
-        whole: Name of the sum of all phases, where they count the same unit; ``""`` for none.
-    """
+    """Every combination of the values of one or more knobs, made by :func:`knob_grid`."""
 
     workload: str
+    # The knobs; the last one is the axis of plots, the others tell curves apart.
     axes: tuple[Axis, ...]
+    # The combinations, the last axis varying fastest. The first is what the others are compared
+    # with.
     cases: tuple[Case, ...]
-    whole: str = ""
+    whole: str = ""  # name of the sum of all phases, where they count the same unit; "" for none
 
     @property
     def configurations(self) -> tuple[Configuration, ...]:
@@ -193,23 +183,13 @@ class KnobLog:
         return (*panels[:-1], "quality") if any(self.quality) else panels
 
 
-def write_knob_log(store: ResultStore, log: KnobLog, *, name: str = LOG) -> None:
-    """Write ``log`` into a study's results folder, over an earlier one."""
-    write_whole(store.folder / name, f"{to_json(log)}\n".encode())
-
-
-def read_knob_log(store: ResultStore, *, name: str = LOG) -> KnobLog:
-    """Read the log of a study of knobs from its results folder.
+def read_knob_log(store: ResultStore, *, name: str = LOG) -> KnobLog | None:
+    """Read the log of a study of knobs; ``None`` where there is none.
 
     Raises:
-        FileNotFoundError: If there is none.
         TrackingError: If it is none.
     """
-    path = store.folder / name
-    try:
-        return from_json(KnobLog, path.read_bytes())
-    except (ValueError, TrackingError) as error:
-        raise TrackingError(f"{path} is no log of a study of knobs: {error}") from error
+    return store.read_file(name, KnobLog, called="log of a study of knobs")
 
 
 def scored(grid: KnobGrid) -> tuple[tuple[Quality, ...], ...]:

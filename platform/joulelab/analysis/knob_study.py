@@ -20,8 +20,7 @@ from joulelab.objectives import ENERGY, TIME, Objective
 class KnobRow(compared.Row):
     """What one combination of values costs in one phase, savings being against the reference.
 
-    Attributes:
-        is_unsupported: Whether that is because the workload or the GPU cannot do it.
+    It ``is_unsupported`` where the workload or the GPU cannot do it.
     """
 
     case: Case
@@ -44,9 +43,8 @@ class KnobRow(compared.Row):
 class KnobPhase(compared.Phase[KnobRow]):
     """One phase of the workload over the grid, in whose order the combinations are.
 
-    Attributes:
-        reference: Label of the row that the others are compared with: the first that could be
-            measured; ``None`` if none could.
+    ``reference`` is the label of the row that the others are compared with: the first that could be
+    measured; ``None`` if none could.
     """
 
     axes: tuple[Axis, ...]

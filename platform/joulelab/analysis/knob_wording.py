@@ -18,11 +18,9 @@ Measured = tuple[KnobRow, Figures]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A narrower format that takes more energy than a wider one.
+    """A narrower format that takes more energy than the wider one of the lowest energy there.
 
-    Attributes:
-        to: The wider one of the lowest energy there.
-        ratio: Energy of the narrower over the wider one; its interval excludes 1.
+    The interval of ``ratio``, of their energies, excludes 1.
     """
 
     row: KnobRow

@@ -30,11 +30,8 @@ class Quantity(Generic[FoundT]):
 class Line(Generic[FoundT]):
     """A row in words.
 
-    Attributes:
-        mark: It begins with ``*`` for the best, and with ``=`` or ``<`` for what may be as good.
-        named: What stands under the heads that name a row.
-        found: What its quantities are written of; ``None`` without figures.
-        why: What stands in place of its energy then.
+    ``mark`` begins with ``*`` for the best, and with ``=`` or ``<`` for what may be as good. Of
+    ``found`` its quantities are written; without figures ``why`` stands in place of its energy.
     """
 
     mark: str
@@ -45,27 +42,20 @@ class Line(Generic[FoundT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(Generic[RowT, FoundT]):
-    """Rows, and how they are put under heads, which are a name and a unit each.
-
-    Attributes:
-        noun: What the rows are, in the plural.
-        heads: Those of what names a row.
-        quantities: Returns the other columns, with SI prefixes that suit the rows that are shown.
-        line: Puts a row into words.
-        choose: Returns the rows that tell the story in at most so many; ``None`` takes all.
-        legend: Says what marks and columns mean. A line that begins with a head and a colon goes
-            with its column.
-        minor: Heads of columns that go where there is no room, the first one first.
-    """
+    """Rows, and how they are put under heads, which are a name and a unit each."""
 
     rows: Sequence[RowT]
-    noun: str
-    heads: Sequence[tuple[str, str]]
+    noun: str  # what the rows are, in the plural
+    heads: Sequence[tuple[str, str]]  # those of what names a row
+    # Returns the other columns, with SI prefixes that suit the rows that are shown.
     quantities: Callable[[Sequence[RowT]], Sequence[Quantity[FoundT]]]
-    line: Callable[[RowT], Line[FoundT]]
+    line: Callable[[RowT], Line[FoundT]]  # puts a row into words
+    # Returns the rows that tell the story in at most so many; None takes all.
     choose: Callable[[int | None], Sequence[RowT]]
+    # Says what marks and columns mean. A line that begins with a head and a colon goes with its
+    # column.
     legend: Sequence[str]
-    minor: tuple[str, ...]
+    minor: tuple[str, ...]  # heads of columns that go where there is no room, the first one first
 
     def fitting(self, console: Console, *, max_rows: int | None = 20, more: str = "") -> Table:
         """Lay out at most so many rows as wide as ``console`` allows: columns go, never digits.

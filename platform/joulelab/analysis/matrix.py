@@ -40,18 +40,13 @@ COLUMNS: Columns = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A workload as it is commonly run, in every number format and in some batches.
-
-    Attributes:
-        knobs: What it differs in from the workload's defaults.
-        prepare_s: Seconds to prepare it on a GPU, roughly, for plans.
-    """
+    """A workload as it is commonly run, in every number format and in some batches."""
 
     workload: str
     name: str
-    knobs: Mapping[str, KnobValue]
+    knobs: Mapping[str, KnobValue]  # what it differs in from the workload's defaults
     batches: tuple[int, ...]
-    prepare_s: float = 2.0
+    prepare_s: float = 2.0  # seconds to prepare it on a GPU, roughly, for plans
 
     def grid(self, precisions: Sequence[str], batches: Sequence[int] = ()) -> KnobGrid:
         """Combine it with ``precisions`` and its batches, or ``batches`` in place of them."""
@@ -63,12 +58,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
-    """One phase of one cell.
-
-    Attributes:
-        phase: The phase; ``""`` where the workload refuses the cell.
-        seen: What was measured; ``None`` where nothing was tried.
-    """
+    """One phase of one cell, ``""`` where it is refused; ``seen`` is ``None`` if not tried."""
 
     workload: str
     variant: str

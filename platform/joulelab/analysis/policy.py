@@ -33,11 +33,7 @@ _MOST_CHOICES = 400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What an application costs at every operating point, on one product of GPU.
-
-    Attributes:
-        fit: Logarithms of its cost by the point's label.
-    """
+    """What an application costs at every operating point on one product, by its label."""
 
     name: str
     fit: AdditiveFit
@@ -46,35 +42,27 @@ class Application:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """How a policy serves one application.
-
-    Attributes:
-        regret: Cost at ``point`` over that at ``own``, less 1, with its confidence interval.
-        change: Cost at ``point`` over that at the driver's own point, less 1; ``None`` if that
-            point was not measured.
-    """
+    """How a policy serves one application."""
 
     name: str
     point: OperatingPoint
     own: OperatingPoint
-    regret: Interval
+    regret: Interval  # cost at point over that at own, less 1, with its confidence interval
+    # Cost at point over that at the driver's own point, less 1; None if that point was not
+    # measured.
     change: Interval | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Points for a set of applications.
-
-    Attributes:
-        mean_regret: Geometric mean of the regrets.
-        equals: Single points indistinguishable from the best single one, that one first; empty
-            for policies of several points.
-    """
+    """Points for a set of applications."""
 
     points: tuple[OperatingPoint, ...]
     served: tuple[Served, ...]
-    mean_regret: float
+    mean_regret: float  # geometric mean of the regrets
     worst_regret: float
+    # Single points indistinguishable from the best single one, that one first; empty for policies
+    # of several points.
     equals: tuple[OperatingPoint, ...]
 
 

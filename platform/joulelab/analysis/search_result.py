@@ -1,6 +1,5 @@
 """What a search found, with everything that tells it: in words, tables, plots and a report."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,12 +7,10 @@ from typing import Any
 
 from joulelab.analysis.compared import Counts, Exclusion, drifts_of, exclusion
 from joulelab.analysis.search_wording import configuration_name, sentence
-from joulelab.core.codec import from_json, to_json
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
-from joulelab.errors import TrackingError
 from joulelab.hardware import spec_for
 from joulelab.objectives import Objective
 from joulelab.searching.answer import Answer, answer
@@ -23,74 +20,54 @@ from joulelab.searching.course import Course, Step
 from joulelab.searching.evidence import Evidence, Kept, Problem
 from joulelab.searching.space import Cell, SearchSpace
 from joulelab.searching.standing import Compared
-from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchMethod:
-    """How a search went about it.
-
-    Attributes:
-        budget: Its bounds in words; ``""`` for none.
-        most_repeats: Measurements of one configuration at most, as long as it may be the best.
-        num_confirming: Trials at the end of its budget that were kept for repeats of the best
-            and the knee.
-    """
+    """How a search went about it."""
 
     algorithm: str
     seed: int
-    budget: str
-    most_repeats: int
+    budget: str  # its bounds in words; "" for none
+    most_repeats: int  # measurements of one configuration at most, as long as it may be the best
     stopped_by: str
+    # Trials at the end of its budget that were kept for repeats of the best and the knee.
     num_confirming: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRow(Counts):
-    """One configuration that a search tried.
-
-    Attributes:
-        values: Its value on each axis; ``None`` is the driver's own.
-        found: What it costs; ``None`` without figures that compare with the baseline's.
-        is_capped: Whether the power cap held its clock down.
-        is_feasible: Whether it keeps to the constraints with the confidence asked for.
-        on_front: Whether no other allowed one beats it in energy, time and quality.
-        is_knee: Whether it is the balanced one of those.
-    """
+    """One configuration that a search tried."""
 
     configuration: Configuration
-    values: tuple[KnobValue, ...]
-    found: Compared | None
+    values: tuple[KnobValue, ...]  # its value on each axis; None is the driver's own
+    found: Compared | None  # what it costs; None without figures that compare with the baseline's
     reason: str
-    is_capped: bool
-    is_feasible: bool
+    is_capped: bool  # whether the power cap held its clock down
+    is_feasible: bool  # whether it keeps to the constraints with the confidence asked for
     is_baseline: bool
     is_best: bool
     in_set: bool
-    on_front: bool
-    is_knee: bool
+    on_front: bool  # whether no other allowed one beats it in energy, time and quality
+    is_knee: bool  # whether it is the balanced one of those
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """A search from what was asked to what was found.
-
-    Attributes:
-        rows: Every configuration that was tried: the baseline, then by cost, then those without
-            figures.
-        drifts: Trend of the baseline on each board; empty for a workload of several phases.
-    """
+    """A search from what was asked to what was found."""
 
     study: str
     problem: Problem
     method: SearchMethod
     answer: Answer
+    # Every configuration that was tried: the baseline, then by cost, then those without figures.
     rows: tuple[SearchRow, ...]
     steps: tuple[Step, ...]
     boards: tuple[DeviceIdentity, ...]
     exclusions: tuple[Exclusion, ...]
+    # Trend of the baseline on each board; empty for a workload of several phases.
     drifts: tuple[Drift, ...]
     source: str
 
@@ -195,23 +172,18 @@ class LoggedTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLog:
-    """What a search was asked for, how it went about it, and its trials.
-
-    Attributes:
-        goal: The objective, under the name that it was first stored by.
-        spent_j: Joules spent on all trials, those included that are in no log.
-    """
+    """What a search was asked for, how it went about it, and its trials."""
 
     workload: str
     axes: tuple[tuple[str, tuple[KnobValue, ...]], ...]
     knobs: tuple[tuple[str, KnobValue], ...]
-    goal: Objective
+    goal: Objective  # the objective, under the name that it was first stored by
     constraints: tuple[Constraint, ...]
     confidence: float
     qualities: tuple[tuple[Cell, Kept], ...]
     method: SearchMethod
     trials: tuple[LoggedTrial, ...] = ()
-    spent_j: float = 0.0
+    spent_j: float = 0.0  # joules spent on all trials, those included that are in no log
 
 
 def asked_log(problem: Problem, method: SearchMethod) -> SearchLog:
@@ -265,11 +237,6 @@ def result_of(log: SearchLog, measurements: Sequence[Measurement]) -> SearchResu
     )
 
 
-def write_log(store: ResultStore, log: SearchLog, *, name: str = LOG) -> None:
-    """Write ``log`` into a search's results folder, over an earlier one."""
-    write_whole(store.folder / name, f"{to_json(log)}\n")
-
-
 def _as_now(log: Any) -> Any:
     """Return a log as it is written now.
 
@@ -286,15 +253,10 @@ def _as_now(log: Any) -> Any:
     return log
 
 
-def read_log(store: ResultStore, *, name: str = LOG) -> SearchLog:
-    """Read the log of a search from its results folder.
+def read_log(store: ResultStore, *, name: str = LOG) -> SearchLog | None:
+    """Read the log of a search; ``None`` where there is none.
 
     Raises:
-        FileNotFoundError: If there is none.
         TrackingError: If it is none.
     """
-    path = store.folder / name
-    try:
-        return from_json(SearchLog, json.dumps(_as_now(json.loads(path.read_bytes()))))
-    except (ValueError, TypeError, KeyError, TrackingError) as error:
-        raise TrackingError(f"{path} is no log of a search: {error}") from error
+    return store.read_file(name, SearchLog, called="log of a search", as_now=_as_now)

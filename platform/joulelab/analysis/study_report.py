@@ -88,16 +88,10 @@ class Section:
 class StudyReport:
     """What a study found, with all that shows it.
 
-    Attributes:
-        title: What stands above the page.
-        answer: What was found in words and numbers, without the names of files.
-        table: Name of the file that holds ``frame``.
-        figures: What draws its figures, by the stems of their files.
-        panels: What draws single panels for papers, likewise.
-        sections: Of the page; a terminal shows their tables.
-        closings: What comes after them.
-        tables: Further tables, by the names of their files.
-        overview: Shown in a terminal in place of those.
+    ``title`` stands above the page; ``answer`` lacks the names of files; ``table`` is the file that
+    holds ``frame``. ``figures``, and ``panels`` for papers, are by the stems of their files. A
+    terminal shows the tables of ``sections``, or ``overview`` in their place; ``closings`` come
+    after them. Further ``tables`` are by the names of their files.
     """
 
     title: str

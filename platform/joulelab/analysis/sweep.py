@@ -18,19 +18,14 @@ from joulelab.objectives import ENERGY, TIME, Objective, without_quality
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRow(compared.Row):
-    """One operating point of a sweep.
-
-    Attributes:
-        is_recommended: Whether it is the point to use.
-        is_lowest: Whether its objective is the lowest.
-        reported: What the workload reported of its own work, such as a server's latencies: means
-            of the measurements that count, by name.
-    """
+    """One operating point of a sweep."""
 
     point: OperatingPoint
     reasons: tuple[str, ...]
-    is_recommended: bool
-    is_lowest: bool
+    is_recommended: bool  # whether it is the point to use
+    is_lowest: bool  # whether its objective is the lowest
+    # What the workload reported of its own work, such as a server's latencies: means of the
+    # measurements that count, by name.
     reported: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -57,26 +52,21 @@ class SweepRow(compared.Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseResult(compared.Phase[SweepRow]):
-    """One phase of a sweep; its operating points are the default, then by descending clock.
-
-    Attributes:
-        members: The confidence set: labels of the points that are statistically
-            indistinguishable from the lowest, itself included, the lowest objective first.
-        repeat_sd: Relative standard deviation of one measurement's energy about the fit;
-            ``None`` if nothing was repeated.
-        source: Where energies come from, ``"counter"`` or ``"samples"``; ``""`` for none.
-        is_replayed: Whether recordings were replayed, each of which is one observation.
-        is_open: Whether nothing tells how the measurements scatter: there is no set, and
-            intervals have no end.
-    """
+    """One phase of a sweep; its operating points are the default, then by descending clock."""
 
     knobs: tuple[tuple[str, KnobValue], ...]
     objective: str
+    # The confidence set: labels of the points that are statistically indistinguishable from the
+    # lowest, itself included, the lowest objective first.
     members: tuple[str, ...]
+    # Relative standard deviation of one measurement's energy about the fit; None if nothing was
+    # repeated.
     repeat_sd: float | None
     dof: int
-    source: str
-    is_replayed: bool
+    source: str  # where energies come from, "counter" or "samples"; "" for none
+    is_replayed: bool  # whether recordings were replayed, each of which is one observation
+    # Whether nothing tells how the measurements scatter: there is no set, and intervals have no
+    # end.
     is_open: bool
 
     @property

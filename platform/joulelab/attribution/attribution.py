@@ -21,25 +21,15 @@ UNEXPLAINED = "not explained"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """One part of a phase, per execution of its program.
-
-    Attributes:
-        name: Which part.
-        energy_j: Energy, in joules, the static power over its time on the device included.
-        energy_u_j: Standard uncertainty (k = 1).
-        time_s: Time; ``None`` of what is not explained.
-        calls: Calls of operators.
-        estimated_j: What the estimator says of it; ``None`` where it says nothing.
-        is_supposed: Whether most of it was not measured, but priced by its like.
-    """
+    """One part of a phase, per execution of its program."""
 
     name: str
-    energy_j: float
+    energy_j: float  # energy, in joules, the static power over its time on the device included
     energy_u_j: float
-    time_s: float | None
+    time_s: float | None  # time; None of what is not explained
     calls: int = 0
-    estimated_j: float | None = None
-    is_supposed: bool = False
+    estimated_j: float | None = None  # what the estimator says of it; None where it says nothing
+    is_supposed: bool = False  # whether most of it was not measured, but priced by its like
 
     @property
     def power_w(self) -> float | None:
@@ -49,30 +39,19 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhaseAttribution:
-    """Where the energy of one phase went; all figures are of one execution of its program.
-
-    Attributes:
-        profile: The calls.
-        energy_j: What the meter read.
-        energy_u_j: Its standard uncertainty.
-        time_s: What an execution took while it was metered.
-        closure: Sum of all parts over what the meter read, less one, before the reading was used.
-        deviation: Standard deviations between the two.
-        prices: What calls were priced at.
-        prior: Prices before the meter's reading was used.
-        solution: Prices after.
-        estimated: What the estimator says of its own trace of the program.
-    """
+    """Where the energy of one phase went; all figures are of one execution of its program."""
 
     profile: PhaseProfile
-    energy_j: float
+    energy_j: float  # what the meter read
     energy_u_j: float
-    time_s: float
+    time_s: float  # what an execution took while it was metered
+    # Sum of all parts over what the meter read, less one, before the reading was used.
     closure: float
-    deviation: float
+    deviation: float  # standard deviations between the two
     prices: Prices
-    prior: Solution
-    solution: Solution
+    prior: Solution  # prices before the meter's reading was used
+    solution: Solution  # prices after
+    # What the estimator says of its own trace of the program.
     estimated: tuple[EstimatedCall, ...] = ()
 
     @property
@@ -178,35 +157,21 @@ def whole_weights(prices: Prices, profile: PhaseProfile, time_s: float) -> np.nd
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Attribution:
-    """Where the energy of a program went.
-
-    Attributes:
-        program: Its name.
-        knobs: Its knobs.
-        device: Where it was metered.
-        method: How kernels were priced.
-        static_w: Power of the device at rest, in the same process at the same clock.
-        static_u_w: Its standard uncertainty.
-        phases: One entry per phase.
-        measured: What the meter read, by phase.
-        replays: What replays of kernels read, by kernel; empty without any.
-        provenance: Where it came from.
-        seconds: What it took of the device.
-        notes: What could not be told, in sentences.
-    """
+    """Where the energy of a program went."""
 
     program: str
     knobs: Mapping[str, object]
     device: DeviceIdentity
-    method: Method
-    static_w: float
+    method: Method  # how kernels were priced
+    static_w: float  # power of the device at rest, in the same process at the same clock
     static_u_w: float
     phases: tuple[PhaseAttribution, ...]
-    measured: Mapping[str, Measurement]
+    measured: Mapping[str, Measurement]  # what the meter read, by phase
     provenance: Provenance
+    # What replays of kernels read, by kernel; empty without any.
     replays: Mapping[str, Measurement] = field(default_factory=dict)
-    seconds: float = 0.0
-    notes: tuple[str, ...] = ()
+    seconds: float = 0.0  # what it took of the device
+    notes: tuple[str, ...] = ()  # what could not be told, in sentences
 
     def phase(self, name: str) -> PhaseAttribution:
         """Return the phase called ``name``; raises KeyError if there is none."""

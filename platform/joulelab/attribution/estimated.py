@@ -24,16 +24,10 @@ all classes from it: one standard deviation each, relative."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatedCall:
-    """What the estimator says of one operator call.
-
-    Attributes:
-        operator: The call.
-        energy_j: Energy while it is on the device, static power included.
-        device_s: Time on the device.
-    """
+    """What the estimator says of one operator call."""
 
     operator: Operator
-    energy_j: float
+    energy_j: float  # energy while it is on the device, static power included
     device_s: float
 
 
@@ -61,12 +55,7 @@ def estimated_calls(
 
 
 class Estimated(Pricing):
-    """Prices seconds on the device by the estimator's power above static, kind by kind.
-
-    Args:
-        calls: What the estimator says, by phase.
-        static_w: What it takes for static power.
-    """
+    """Prices seconds on the device by the estimator's power above static, kind by kind."""
 
     method = "classes"
 

@@ -36,30 +36,20 @@ class Signature(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Launches:
-    """What ran on GPUs, in the order of its start; columns of shape ``(n,)``.
-
-    Attributes:
-        signatures: Distinct kernels.
-        signature: Which of them each is.
-        start_s: When it began, from the first on.
-        duration_s: How long it took.
-        range: Index into ``ranges`` of the innermost named range in which it was launched; -1
-            where none was.
-        ranges: Names of the ranges that the program marked, each time they were entered.
-        operator: Index into ``operators`` of the operator that launched it; -1 where unknown.
-        operators: Names of operators.
-        lost: Launches that the trace tells of without a kernel, where buffers ran over.
-    """
+    """What ran on GPUs, in the order of its start, from the first on; columns of shape ``(n,)``."""
 
     signatures: tuple[Signature, ...]
-    signature: NDArray[np.intp]
+    signature: NDArray[np.intp]  # which of the distinct kernels each is
     start_s: NDArray[np.float64]
     duration_s: NDArray[np.float64]
+    # Index into ranges of the innermost named range in which it was launched; -1 where none was.
     range: NDArray[np.intp]
+    # Names of the ranges that the program marked, each time they were entered.
     ranges: tuple[str, ...]
+    # Index into operators of the operator that launched it; -1 where unknown.
     operator: NDArray[np.intp]
     operators: tuple[str, ...]
-    lost: int = 0
+    lost: int = 0  # launches that the trace tells of without a kernel, where buffers ran over
 
     def __len__(self) -> int:
         return int(self.signature.size)

@@ -52,21 +52,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSummary:
-    """One distinct kernel: alike in name, grid, block, shared memory, stream and device.
-
-    Attributes:
-        signature: What makes it distinct.
-        tier: Where it comes from.
-        operator: Operator that launched it most often; empty where none is known.
-        num_launches: How often it ran.
-        total_s: Time of all launches, in seconds.
-        shortest_s: Time of the shortest.
-        longest_s: Time of the longest.
-    """
+    """One distinct kernel: alike in name, grid, block, shared memory, stream and device."""
 
     signature: Signature
-    tier: Tier
-    operator: str
+    tier: Tier  # where it comes from
+    operator: str  # operator that launched it most often; empty where none is known
     num_launches: int
     total_s: float
     shortest_s: float
@@ -80,25 +70,14 @@ class KernelSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeviceSummary:
-    """What one GPU did from its first launch to its last.
-
-    Attributes:
-        device: Its number.
-        span_s: From the start of the first launch to the end of the last.
-        busy_s: Time in which at least one kernel ran.
-        kernel_s: Time of all launches; beyond ``busy_s`` where they overlap.
-        communication_s: Time in which only communication ran.
-        num_gaps: Pauses of more than a microsecond.
-        longest_gap_s: The longest of them.
-        num_streams: Streams that something ran on.
-    """
+    """What one GPU did from its first launch to its last."""
 
     device: int
-    span_s: float
-    busy_s: float
-    kernel_s: float
-    communication_s: float
-    num_gaps: int
+    span_s: float  # from the start of the first launch to the end of the last
+    busy_s: float  # time in which at least one kernel ran
+    kernel_s: float  # time of all launches; beyond busy_s where they overlap
+    communication_s: float  # time in which only communication ran
+    num_gaps: int  # pauses of more than a microsecond
     longest_gap_s: float
     num_streams: int
 

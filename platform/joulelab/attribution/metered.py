@@ -16,20 +16,14 @@ per unit drift, by static power over longer gaps, which attribution tells apart.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metered:
-    """Energy and time per unit of work.
-
-    Attributes:
-        energy_j: Energy per unit, in joules.
-        energy_u_j: Its standard uncertainty where its time is known: windows that took longer used
-            more static energy, which is no scatter of what kernels take.
-        time_s: Time per unit, in seconds.
-        note: What is not as it should be, in a sentence; empty if all is.
-    """
+    """Energy and time per unit of work."""
 
     energy_j: float
+    # Its standard uncertainty where its time is known: windows that took longer used more static
+    # energy, which is no scatter of what kernels take.
     energy_u_j: float
     time_s: float
-    note: str = ""
+    note: str = ""  # what is not as it should be, in a sentence; empty if all is
 
     @classmethod
     def of(cls, read: Measurement, static_w: float) -> "Metered":
@@ -61,9 +55,7 @@ def require_metered(read: Measurement) -> None:
 def static_power(measured: Mapping[str, Measurement], u: float) -> tuple[float, float]:
     """Return the power at rest, in watts, and its standard uncertainty.
 
-    Args:
-        measured: What was measured, by phase.
-        u: How far power at rest is from static power under load, relative.
+    ``u`` is how far power at rest is from static power under load, relative.
 
     Raises:
         MeasurementError: If a phase could not be metered, or power at rest was not measured.

@@ -16,13 +16,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import (  # type: ignore[import-untyped]
-    block_diag,
-    cho_factor,
-    cho_solve,
-    cholesky,
-    solve_triangular,
-)
+from scipy.linalg import block_diag, cho_factor, cho_solve, cholesky, solve_triangular  # type: ignore[import-untyped]
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 from scipy.sparse import csr_array  # type: ignore[import-untyped]
 
@@ -38,15 +32,10 @@ CONTRADICTION = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution:
-    """Prices and how sure they are.
+    """Prices and how sure they are."""
 
-    Attributes:
-        prices: Shape ``(k,)``.
-        covariance: Shape ``(k, k)``.
-    """
-
-    prices: Array
-    covariance: Array
+    prices: Array  # shape (k,)
+    covariance: Array  # shape (k, k)
 
     def of(self, weights: Array) -> tuple[float, float]:
         """Return the energy of a part with ``weights`` ``(k,)`` of the prices, and its u."""
@@ -56,30 +45,19 @@ class Solution:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Run:
-    """A metered run.
+    """A metered run."""
 
-    Attributes:
-        weights: How much of each price it holds, shape ``(k,)``.
-        energy_j: What the meter read.
-        energy_u_j: Its standard uncertainty.
-    """
-
-    weights: Array
-    energy_j: float
+    weights: Array  # how much of each price it holds, shape (k,)
+    energy_j: float  # what the meter read
     energy_u_j: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reconciled:
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-        solution: Prices after the runs were used.
-        deviations: For each run, standard deviations between the meter and the priced parts.
-        used: Whether each run was used.
-    """
-
-    solution: Solution
+    solution: Solution  # prices after the runs were used
+    # For each run, standard deviations between the meter and the priced parts.
     deviations: tuple[float, ...]
     used: tuple[bool, ...]
 
@@ -129,18 +107,14 @@ Method = Literal["replay", "classes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prices:
-    """Prior prices, and which calls hold how much of which.
+    """Prior prices, and which calls hold how much of which."""
 
-    Attributes:
-        names: What is priced: a distinct kernel, a kind of kernel; shape ``(k,)``.
-        prior: Prices and their covariance: joules of a launch above static, or watts of a kind.
-        holds: For each phase, how much of each price each call holds; shape ``(calls, k)``.
-        supposed: Places of prices that were not measured, but taken from their like.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # what is priced: a distinct kernel, a kind of kernel; shape (k,)
+    # Prices and their covariance: joules of a launch above static, or watts of a kind.
     prior: Solution
+    # For each phase, how much of each price each call holds; shape (calls, k).
     holds: Mapping[str, csr_array]
+    # Places of prices that were not measured, but taken from their like.
     supposed: frozenset[int] = frozenset()
 
     def with_static(self, static_w: float, static_u_w: float) -> Solution:
@@ -178,10 +152,6 @@ class Pricing(ABC):
         self, profiles: Sequence[PhaseProfile], measured: Mapping[str, Measurement]
     ) -> Prices:
         """Return prices of all calls of ``profiles``.
-
-        Args:
-            profiles: The phases.
-            measured: What the meter read of them, by phase.
 
         Raises:
             MeasurementError: If they cannot be priced; says why.

@@ -12,43 +12,26 @@ from joulelab.tracing.program import Operator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCall:
-    """One operator call that launches a kernel, or several that always go together.
-
-    Attributes:
-        operator: What computes, and in which module.
-        kernel: Name of the distinct kernel: alike in operator, shapes, strides and formats.
-        device_s: Time on the device as it ran within the program, in seconds.
-        launched: Kernels as the driver names them; empty where nothing told.
-    """
+    """One operator call that launches a kernel, or several that always go together."""
 
     operator: Operator
-    kernel: str
-    device_s: float
-    launched: tuple[str, ...] = ()
+    kernel: str  # name of the distinct kernel: alike in operator, shapes, strides and formats
+    device_s: float  # time on the device as it ran within the program, in seconds
+    launched: tuple[str, ...] = ()  # kernels as the driver names them; empty where nothing told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseProfile:
-    """One execution of a phase's program.
-
-    Attributes:
-        phase: Name of the phase.
-        executions: Executions of the program in one execution of the phase, such as the steps of
-            a decode.
-        unit: Unit of its work, in the singular.
-        work: Units that one execution of the program does.
-        calls: In the order in which they ran.
-        stray_s: Time on the device of kernels that no call of an operator launched.
-        notes: What could not be told, in sentences.
-    """
+    """One execution of a phase's program."""
 
     phase: str
+    # Executions of the program in one execution of the phase, such as the steps of a decode.
     executions: int
     unit: str
-    work: float
-    calls: tuple[KernelCall, ...]
-    stray_s: float = 0.0
-    notes: tuple[str, ...] = ()
+    work: float  # units that one execution of the program does
+    calls: tuple[KernelCall, ...]  # in the order in which they ran
+    stray_s: float = 0.0  # time on the device of kernels that no call of an operator launched
+    notes: tuple[str, ...] = ()  # what could not be told, in sentences
 
     @property
     def busy_s(self) -> float:

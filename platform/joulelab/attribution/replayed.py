@@ -33,11 +33,8 @@ class Replayed(Pricing):
 
     A kernel that takes longer in the program than alone waits there, for a cold cache or for its
     launch. What waiting takes of the power that it has alone is a price of its own, which all
-    share.
-
-    Args:
-        replay: Measures kernels by name, and returns what it measured of each.
-        spec: The GPU in the catalogue, whose voltage tells what a clock changes; ``None`` without.
+    share. ``replay`` measures kernels by name; the voltage of ``spec``, if it is known, tells what
+    a clock changes.
     """
 
     method = "replay"

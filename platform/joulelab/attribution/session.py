@@ -43,12 +43,8 @@ _STATIC = 0.03
 class Session:
     """Attributes the energy of programs on one device.
 
-    Args:
-        device: The device.
-        control: Who may turn its knobs; ``None`` for this process itself.
-        procedure: How the whole is metered.
-        report: Is told what is being done.
-        bench: Measures on the device; by default one that is made of the others.
+    ``control`` turns its knobs, ``None`` being this process itself; ``report`` is told what is
+    being done; ``bench`` measures, by default one that is made of the others.
     """
 
     def __init__(

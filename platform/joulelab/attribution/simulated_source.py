@@ -18,12 +18,7 @@ from joulelab.tracing.program import ProgramPhase
 
 
 class SimulatedSource(ProfileSource):
-    """Profiles traced phases with the times of the simulated GPU's own physics.
-
-    Args:
-        spec: The GPU.
-        phases: The program.
-    """
+    """Profiles traced phases with the times of the simulated GPU's own physics."""
 
     def __init__(self, spec: GpuSpec, phases: tuple[ProgramPhase, ...]) -> None:
         self._spec = spec

@@ -34,62 +34,43 @@ IN_A_ROW = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorLike:
-    """What is needed to make a tensor like one that was passed in.
-
-    Attributes:
-        is_cold: Whether it was there before the program ran, as weights and caches of keys: the
-            GPU's own cache has seen all of them since.
-        low: Least value of whole numbers, such as indices; mean of others.
-        high: Greatest value of whole numbers; standard deviation of others.
-    """
+    """What is needed to make a tensor like one that was passed in."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
+    # Whether it was there before the program ran, as weights and caches of keys: the GPU's own
+    # cache has seen all of them since.
     is_cold: bool
-    low: float = 0.0
-    high: float = 1.0
+    low: float = 0.0  # least value of whole numbers, such as indices; mean of others
+    high: float = 1.0  # greatest value of whole numbers; standard deviation of others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """One call of an operator that launches kernels.
-
-    Attributes:
-        operator: What it computes, and where.
-        kernel: Name of the distinct kernel.
-        function: What PyTorch calls.
-        args: Its arguments, tensors as :class:`TensorLike`; empty unless they were asked for.
-        kwargs: The same by name.
-    """
+    """One call of an operator that launches kernels."""
 
     operator: Operator
     kernel: str
-    function: torch._ops.OpOverload
+    function: torch._ops.OpOverload  # what PyTorch calls
+    # Its arguments, tensors as TensorLike; empty unless they were asked for.
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """A phase's program, to be run once or some times.
+    """A phase's program, to be run once or some times."""
 
-    Attributes:
-        once: Runs it once; the device may still work when it returns. It may be run
-            :data:`IN_A_ROW` times after a reset.
-        whole: Runs the phase.
-        executions: How often a phase runs it.
-        reset: Brings the state to where a late execution finds it.
-        network: Its modules; ``None`` where it has none of its own.
-        around: What is entered around it.
-    """
-
+    # Runs it once; the device may still work when it returns. It may be run IN_A_ROW times
+    # after a reset.
     once: Callable[[], object]
-    whole: Callable[[], object]
-    executions: int = 1
+    whole: Callable[[], object]  # runs the phase
+    executions: int = 1  # how often a phase runs it
+    # Brings the state to where a late execution finds it.
     reset: Callable[[], object] = lambda: None
-    network: torch.nn.Module | None = None
-    around: Callable[[], Any] = nullcontext
+    network: torch.nn.Module | None = None  # its modules; None where it has none of its own
+    around: Callable[[], Any] = nullcontext  # what is entered around it
 
 
 def steps_of(workload: Workload[Any], phase: str) -> Steps:
@@ -160,9 +141,8 @@ def _decode(generation: Generation, new_tokens: int, shared: Mapping[str, Any]) 
 class CallRecorder(Recorder):  # type: ignore[no-untyped-call]
     """Records every call that launches kernels, and marks it for the profiler.
 
-    Args:
-        network: Names the modules.
-        with_data: Whether to look at what tensors hold, which waits for the device.
+    ``network`` names the modules; ``with_data`` looks at what tensors hold, which waits for the
+    device.
     """
 
     def __init__(self, network: torch.nn.Module | None, *, with_data: bool) -> None:

@@ -31,9 +31,8 @@ _RUN_S = 0.03
 class TorchPlayer:
     """Replays the distinct kernels of a workload that is prepared on this process's GPU.
 
-    Args:
-        workload: The workload; it is run once for every phase, and may be closed afterwards.
-        chosen: Whether the kernels of a phase are to be replayed.
+    It is run once for every phase, of which the kernels of those ``chosen`` are replayed, and may
+    be closed afterwards.
     """
 
     def __init__(self, workload: Workload[Any], chosen: Callable[[str], bool]) -> None:

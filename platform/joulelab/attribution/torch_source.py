@@ -33,11 +33,7 @@ _OVERLAP = 1.02
 
 
 class TorchSource(ProfileSource):
-    """Profiles a workload that is prepared on this process's GPU.
-
-    Args:
-        workload: The workload.
-    """
+    """Profiles a workload that is prepared on this process's GPU."""
 
     def __init__(self, workload: Workload[Any]) -> None:
         self._workload = workload
@@ -88,20 +84,12 @@ class TorchSource(ProfileSource):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MarkedLaunches:
-    """The kernels of one execution, in order.
+    """The kernels of one execution, in order."""
 
-    Attributes:
-        calls: The calls, by the number in their marks.
-        names: The kernel's name of each launch.
-        owner: The call of each launch; -1 where none was marked around it.
-        duration_s: Time of each, at the pace of a marked execution.
-        lost: Launches whose kernels were lost.
-    """
-
-    calls: Mapping[int, RecordedCall]
-    names: list[str]
-    owner: NDArray[np.intp]
-    duration_s: NDArray[np.float64]
+    calls: Mapping[int, RecordedCall]  # the calls, by the number in their marks
+    names: list[str]  # the kernel's name of each launch
+    owner: NDArray[np.intp]  # the call of each launch; -1 where none was marked around it
+    duration_s: NDArray[np.float64]  # time of each, at the pace of a marked execution
     lost: int
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import tyro
 from rich.console import RenderableType
@@ -17,7 +18,7 @@ from joulelab.attribution.session import Asked, Session
 from joulelab.cli.measure import control_of
 from joulelab.cli.program_options import ClockOptions
 from joulelab.cli.selection import choose_address, open_device
-from joulelab.cli.study import parse_with_workload, workload_name
+from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
@@ -26,6 +27,7 @@ from joulelab.errors import ConfigError, MeasurementError
 from joulelab.objectives import Objective, without_quality
 from joulelab.study.abstract_lab import check_guard_socket
 from joulelab.tracking.durable import write_whole
+from joulelab.workloads import WORKLOADS
 
 Clocks = Sequence[tuple[str, Attribution]]
 """Operating points in words, the driver's own first, and what was found there."""
@@ -103,7 +105,7 @@ class Attribute(ClockOptions, Printing, Generic[Settings]):
         return clocks, refused
 
     def _asked(self, point: OperatingPoint) -> Configuration:
-        return Configuration.of(workload_name(self.workload), self.workload, point)
+        return Configuration.of(WORKLOADS.name_of(self.workload), self.workload, point)
 
     def _content(self, clocks: Clocks) -> object:
         if len(clocks) == 1:
@@ -134,10 +136,8 @@ def _write(found: Attribution, path: Path) -> None:
     write_whole(path, page(found).encode())
 
 
-def parse(arguments: Sequence[str]) -> Attribute[Any]:
-    """Read the command line; each workload's settings become its options."""
-    found: Attribute[Any] = parse_with_workload(Attribute, arguments, prog="joulelab attribute")
-    return found
+parse = partial(parse_with_workload, Attribute, prog="joulelab attribute")
+"""Reads the command line; each workload's settings become its options."""
 
 
 WHOLE = "all together"

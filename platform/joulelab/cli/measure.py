@@ -4,7 +4,8 @@ import json
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, TypeVar
+from functools import partial
+from typing import Annotated, Generic, TypeVar
 
 import tyro
 
@@ -12,7 +13,7 @@ from joulelab.analysis.measurement_lines import report_lines
 from joulelab.bench import Bench
 from joulelab.cli.program_options import ClockOptions
 from joulelab.cli.selection import choose_address, open_device
-from joulelab.cli.study import parse_with_workload, workload_name
+from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress
 from joulelab.core.codec import to_json
 from joulelab.core.configuration import Configuration
@@ -25,6 +26,7 @@ from joulelab.devices.control import Control
 from joulelab.guard import GuardClient, ObserveOnly
 from joulelab.study.abstract_lab import check_guard_socket
 from joulelab.tracking.vocabulary import metrics
+from joulelab.workloads import WORKLOADS
 
 Settings = TypeVar("Settings")
 
@@ -52,7 +54,7 @@ class Measure(ClockOptions, Printing, Generic[Settings]):
 
     def run(self) -> int:
         """Measure and print; 1 if a phase broke the validity contract."""
-        name = workload_name(self.workload)
+        name = WORKLOADS.name_of(self.workload)
         configuration = Configuration.of(name, self.workload, self.point)
         check_guard_socket(self.guard_socket)
         address = choose_address(self.device, store=self.store, uuid=self.uuid, gpu=self.gpu)
@@ -80,10 +82,8 @@ def control_of(
         yield lease
 
 
-def parse(arguments: Sequence[str]) -> Measure[Any]:
-    """Read the command line; each workload's settings become its options."""
-    measure: Measure[Any] = parse_with_workload(Measure, arguments, prog="joulelab measure")
-    return measure
+parse = partial(parse_with_workload, Measure, prog="joulelab measure")
+"""Reads the command line; each workload's settings become its options."""
 
 
 def _as_json(records: Sequence[Record]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -11,7 +12,7 @@ import tyro
 from joulelab.bench import Bench
 from joulelab.cli.quality_report import Case, as_json, fitting_quality_table, whole_width
 from joulelab.cli.selection import choose_address, open_device
-from joulelab.cli.study import parse_with_workload, workload_name
+from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.cli.words import KnobWords, Variants, names, read_variants
 from joulelab.core.configuration import Configuration, KnobValue
@@ -72,7 +73,7 @@ class Quality(Printing, Generic[Settings]):
 
     def run(self) -> int:
         """Score, measure and print; 1 if a score or an energy is missing."""
-        name = workload_name(self.workload)
+        name = WORKLOADS.name_of(self.workload)
         kind = SUBJECTS[name]
         settings = self._settings(name)
         metrics = self._metrics(kind.metrics)
@@ -142,12 +143,8 @@ class Quality(Printing, Generic[Settings]):
                 return [_cost(bench, Configuration.of(name, each)) for each in settings]
 
 
-def parse(arguments: Sequence[str]) -> Quality[Any]:
-    """Read the command line; each workload's settings become its options."""
-    quality: Quality[Any] = parse_with_workload(
-        Quality, arguments, among=SUBJECTS, prog="joulelab quality"
-    )
-    return quality
+parse = partial(parse_with_workload, Quality, among=SUBJECTS, prog="joulelab quality")
+"""Reads the command line; each workload's settings become its options."""
 
 
 def _cost(bench: Bench, configuration: Configuration) -> tuple[Record, ...] | str:

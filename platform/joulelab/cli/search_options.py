@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from joulelab.cli.study import workload_name
 from joulelab.cli.words import Variants, read_variants
 from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.searching.constraints import Against, Constraint, Quantity
 from joulelab.study.search import Asked
+from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import choices_of
 
 _TIMES = (1, 4, 16)
@@ -61,8 +61,8 @@ class Axes:
         if not axes:
             raise ConfigError(
                 "--observe-only leaves the clock to the driver, so that a search needs something "
-                f"else to choose, and {workload_name(workload)} has neither batch nor precision: "
-                "give --vary two values or more."
+                f"else to choose, and {WORKLOADS.name_of(workload)} has neither batch nor "
+                "precision: give --vary two values or more."
             )
         return axes
 
@@ -85,8 +85,8 @@ def _require_knob(workload: object, knob: str, flag: str, values: Sequence[KnobV
     knobs = list(asdict(workload))  # type: ignore[call-overload]
     if values and knob not in knobs:
         raise ConfigError(
-            f"{flag} chooses {knob!r}, which is no knob of {workload_name(workload)}; its knobs "
-            f"are {', '.join(knobs) or 'none'}. Choose values of those with --vary KNOB=A,B."
+            f"{flag} chooses {knob!r}, which is no knob of {WORKLOADS.name_of(workload)}; its "
+            f"knobs are {', '.join(knobs) or 'none'}. Choose values of those with --vary KNOB=A,B."
         )
 
 

@@ -129,7 +129,7 @@ def parse_with_workload(
     # Named by identity: tyro would guess by the fields, and takes the first with a constructor.
     usual: dict[str, Any] = {}
     if default is not None:
-        usual[workload_name(default.workload)] = {"default": default.workload}
+        usual[WORKLOADS.name_of(default.workload)] = {"default": default.workload}
     choices = tuple(
         Annotated[
             knob_options(workload.settings_type, kind),
@@ -141,11 +141,6 @@ def parse_with_workload(
     known = {} if default is None else {"default": default}
     command = cast("Any", kind)[Union[choices]]  # noqa: UP007  # made of a tuple
     return tyro.cli(command, args=words, config=config, **known, **options)
-
-
-def workload_name(settings: object) -> str:
-    """Return the name of the workload that ``settings`` belong to."""
-    return WORKLOADS.name_of(settings)
 
 
 def _workload_first(words: list[str], among: Mapping[str, object]) -> list[str]:

@@ -31,13 +31,7 @@ _EM_STEPS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate with a confidence interval.
-
-    Attributes:
-        value: The estimate.
-        low: Lower end.
-        high: Upper end.
-    """
+    """An estimate with a confidence interval."""
 
     value: float
     low: float
@@ -65,26 +59,18 @@ def more(ratio: Interval) -> Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AdditiveFit:
-    """Effects of configurations, with boards taken out.
+    """Effects of configurations, with boards taken out."""
 
-    Attributes:
-        configurations: Names of the ``k`` configurations, in the order of the arrays.
-        estimate: Logarithm for each configuration on the average board, shape ``(k,)``.
-        scatter: Covariance of ``estimate`` as the repeats scatter, shape ``(k, k)``; all
-            zero where ``dof`` is 0.
-        stated: Covariance of ``estimate`` from the uncertainties that the measurements state
-            for themselves, shape ``(k, k)``.
-        dof: Degrees of freedom of the residuals, >= 0.
-        residual_sd: Standard deviation of the residuals; ``None`` where ``dof`` is 0.
-        is_open: Whether nothing tells how the estimates scatter, so that intervals have no end.
-    """
-
-    configurations: tuple[str, ...]
-    estimate: Array
+    configurations: tuple[str, ...]  # names of the k configurations, in the order of the arrays
+    estimate: Array  # logarithm for each configuration on the average board, shape (k,)
+    # Covariance of estimate as the repeats scatter, shape (k, k); all zero where dof is 0.
     scatter: Array
+    # Covariance of estimate from the uncertainties that the measurements state for themselves,
+    # shape (k, k).
     stated: Array
-    dof: int
-    residual_sd: float | None
+    dof: int  # degrees of freedom of the residuals, >= 0
+    residual_sd: float | None  # standard deviation of the residuals; None where dof is 0
+    # Whether nothing tells how the estimates scatter, so that intervals have no end.
     is_open: bool = False
 
     def value(self, configuration: str) -> float:

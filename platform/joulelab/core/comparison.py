@@ -27,27 +27,17 @@ _MAX_CORRELATION = 0.9  # beyond it the integrand is too steep for the nodes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestSet:
-    """The best configuration and its equals.
+    """The best configuration and its equals."""
 
-    Attributes:
-        best: Configuration of the lowest estimate.
-        members: configurations statistically indistinguishable from the best, itself included, in
-            the order of their estimates.
-        level: Probability that the truly best configuration is among ``members``, at least.
-    """
-
-    best: str
+    best: str  # configuration of the lowest estimate
+    # Configurations statistically indistinguishable from the best, itself included, in the order of
+    # their estimates.
     members: tuple[str, ...]
-    level: float
+    level: float  # probability that the truly best configuration is among members, at least
 
 
 def best_set(fit: AdditiveFit, *, level: float = 0.95) -> BestSet:
-    """Return the configuration of the lowest value and those that may be as low.
-
-    Args:
-        fit: Estimates of what is to be minimised.
-        level: Confidence that the truly lowest is in the set.
-    """
+    """Return the configuration of the lowest value and those that may be as low."""
     order = np.argsort(fit.estimate, kind="stable")
     members = [int(i) for i in order if _may_be_best(fit, int(i), level)]
     return BestSet(

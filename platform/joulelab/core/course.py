@@ -8,18 +8,12 @@ from joulelab.core.device import Activity, Look
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowLook:
-    """What is read of a device only about once a second.
+    """What is read of a device only about once a second."""
 
-    Attributes:
-        at_s: When, on the device's clock.
-        pids: Processes that hold a compute context on the device.
-        memory_power_w: Power of the memory; ``None`` where the device does not tell.
-        activity: Mean unit activities since the slow look before; all ``None`` where unread.
-    """
-
-    at_s: float
-    pids: frozenset[int]
-    memory_power_w: float | None
+    at_s: float  # when, on the device's clock
+    pids: frozenset[int]  # processes that hold a compute context on the device
+    memory_power_w: float | None  # power of the memory; None where the device does not tell
+    # Mean unit activities since the slow look before; all None where unread.
     activity: Activity = field(default_factory=Activity)
 
 
@@ -40,12 +34,7 @@ COURSES = (*OF_LOOKS, "memory_power_w", *ACTIVITIES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """The looks at a device during a measurement, in order.
-
-    Attributes:
-        looks: Looks at its clocks, temperatures, limits and utilisation.
-        slow_looks: Looks at its memory's power and its units' activity.
-    """
+    """The looks at a device during a measurement, in order."""
 
     looks: tuple[Look, ...] = ()
     slow_looks: tuple[SlowLook, ...] = ()

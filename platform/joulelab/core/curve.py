@@ -42,12 +42,9 @@ is a counter that began anew, or samples of something else."""
 
 
 class EnergyCurve:
-    """Cumulative energy of one device over time.
+    """Cumulative energy of one device over time, from power samples and ticks of its counter.
 
-    Args:
-        trace: Power samples.
-        ticks: Ticks of the energy counter that were timed; fewer than two leave the level to the
-            samples alone.
+    Fewer than two ticks that were timed leave the level to the samples alone.
     """
 
     def __init__(self, trace: PowerTrace, ticks: Ticks | None = None) -> None:
@@ -74,10 +71,9 @@ class EnergyCurve:
         return self._at_s.size >= 2
 
     def energy_j(self, at_s: Array) -> Array:
-        """Cumulative energy at ``at_s``: the counter's, or that since the first sample.
+        """Cumulative energy at instants within the samples, shape ``(n,)``.
 
-        Args:
-            at_s: Instants within the samples, shape ``(n,)``.
+        It is the counter's, or that since the first sample.
         """
         sampled_j = self._sampled(at_s)
         if not self.is_anchored:

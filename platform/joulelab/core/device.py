@@ -25,17 +25,12 @@ class EventReason(Flag):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAddress:
-    """Where to find a device: enough to open it again in another process.
+    """Where to find a device: enough to open it again in another process."""
 
-    Attributes:
-        backend: Registry name of the device class that talks to it, e.g. ``"nvml"``.
-        uuid: UUID of the device.
-        store: Folder in which a device that is not hardware keeps its state or its
-            recording; ``None`` for hardware.
-    """
-
-    backend: str
-    uuid: str
+    backend: str  # registry name of the device class that talks to it, e.g. "nvml"
+    uuid: str  # UUID of the device
+    # Folder in which a device that is not hardware keeps its state or its recording; None for
+    # hardware.
     store: str | None = None
 
 
@@ -143,15 +138,10 @@ class DeviceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was read of a device at one instant.
+    """What was read of a device at one instant."""
 
-    Attributes:
-        at_s: When, in seconds on the device's monotonic clock.
-        state: Clocks, temperatures, limits.
-    """
-
-    at_s: float
-    state: DeviceState
+    at_s: float  # when, in seconds on the device's monotonic clock
+    state: DeviceState  # clocks, temperatures, limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +163,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcess:
-    """A process that holds a compute context on the device.
+    """A process that holds a compute context on the device."""
 
-    Attributes:
-        pid: Process id as the driver sees it (of the host, inside a container).
-        memory_b: Device memory it holds, in bytes; ``None`` if the driver does not say.
-    """
-
-    pid: int
-    memory_b: int | None = None
+    pid: int  # process id as the driver sees it (of the host, inside a container)
+    memory_b: int | None = None  # device memory it holds, in bytes; None if the driver does not say

@@ -12,19 +12,13 @@ from joulelab.core.statistics import line_slope_and_u, student_quantile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """Trend of one board's sentinels.
+    """Trend of one board's sentinels."""
 
-    Attributes:
-        board: UUID of the board.
-        num: Number of sentinels.
-        span_s: Time from the first to the last, in seconds.
-        change: Relative change over that time (0.01 is one percent), with its interval;
-            ``None`` for fewer than three sentinels, which show no trend.
-    """
-
-    board: str
-    num: int
-    span_s: float
+    board: str  # UUID of the board
+    num: int  # number of sentinels
+    span_s: float  # time from the first to the last, in seconds
+    # Relative change over that time (0.01 is one percent), with its interval; None for fewer than
+    # three sentinels, which show no trend.
     change: Interval | None
 
     def exceeds(self, limit: float) -> bool:
@@ -36,14 +30,7 @@ class Drift:
 def fit_drift(
     board: str, times_s: Sequence[float], logarithms: Sequence[float], *, level: float = 0.95
 ) -> Drift:
-    """Fit a line through the logarithms of a board's sentinels.
-
-    Args:
-        board: UUID of the board.
-        times_s: When each was measured, in seconds.
-        logarithms: Natural logarithm of what it found.
-        level: Confidence level of the interval of the change.
-    """
+    """Fit a line through the logarithms of a board's sentinels."""
     t, y = np.asarray(times_s, dtype=np.float64), np.asarray(logarithms, dtype=np.float64)
     num, span_s = len(t), float(np.ptp(t)) if len(t) else 0.0
     if num < 3 or span_s == 0:

@@ -15,32 +15,22 @@ NetworkPrecision = Literal["fp32", "tf32", "fp16", "bf16", "int8", "int4", "fp8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberFormat:
-    """A number format of matrix work; everything else computes in fp32, or in fp64 under fp64.
+    """A number format of matrix work; everything else computes in fp32, or in fp64 under fp64."""
 
-    Attributes:
-        bits: Bits of a number that is multiplied.
-        dtype: PyTorch's name of a number that is stored by itself.
-        pipes: Where products run, the preferred pipe first.
-        traced: PyTorch's name of the format in which a program is traced for it; ``dtype`` unless
-            weights are quantised.
-        built: Likewise of the format that a network is built in, and quantised from.
-        weight: Size of a weight over its traced size.
-        operand: Size of another matrix input over its traced size.
-        since: First CUDA compute capability whose matrix units take it (CUDA C++ programming guide,
-            "Compute Capabilities"); PyTorch emulates bf16 on older ones, at another energy. Of
-            int8 and int4 that of the kernels: docs/adr/0006-quantisation.md.
-        on_cpu: Whether PyTorch multiplies in it on CPUs.
-    """
-
-    bits: int
-    dtype: str
-    pipes: tuple[Pipe, ...]
+    bits: int  # bits of a number that is multiplied
+    dtype: str  # PyTorch's name of a number that is stored by itself
+    pipes: tuple[Pipe, ...]  # where products run, the preferred pipe first
+    # PyTorch's name of the format in which a program is traced for it; dtype unless weights are
+    # quantised.
     traced: str
-    built: str
-    weight: float = 1.0
-    operand: float = 1.0
+    built: str  # likewise of the format that a network is built in, and quantised from
+    weight: float = 1.0  # size of a weight over its traced size
+    operand: float = 1.0  # size of another matrix input over its traced size
+    # First CUDA compute capability whose matrix units take it (CUDA C++ programming guide, "Compute
+    # Capabilities"); PyTorch emulates bf16 on older ones, at another energy. Of int8 and int4 that
+    # of the kernels: docs/adr/0006-quantisation.md.
     since: tuple[int, int]
-    on_cpu: bool = True
+    on_cpu: bool = True  # whether PyTorch multiplies in it on CPUs
 
     @property
     def stored_b(self) -> int:

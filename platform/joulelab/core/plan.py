@@ -132,11 +132,6 @@ def check_points(
 def check_on_grid(clock_mhz: int, grid_mhz: Sequence[int], *, knob: str = "sm_clock_mhz") -> None:
     """Refuse a clock that is not on the grid.
 
-    Args:
-        clock_mhz: The clock that was asked for.
-        grid_mhz: The clocks that there are, in any order.
-        knob: Name of the knob, for the message.
-
     Raises:
         ConfigError: Names the neighbours of ``clock_mhz`` on the grid.
     """

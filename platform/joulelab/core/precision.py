@@ -14,11 +14,8 @@ _NORMAL_FACTOR = 1.96
 def relative_half_width(windows: Sequence[EnergyWindow]) -> float:
     """Return the relative half-width of the 95 % confidence interval of energy per unit.
 
-    The scatter between windows by Student's t, or what the readings alone leave open if that
-    is more; a single window has only the latter.
-
-    Args:
-        windows: Windows under load, at least one.
+    The scatter between windows, at least one, by Student's t, or what the readings alone leave open
+    if that is more; a single window has only the latter.
     """
     per_unit_j = [window.energy_j / window.work for window in windows]
     mean_j = fmean(per_unit_j)

@@ -15,58 +15,35 @@ from joulelab.core.trial import Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Record:
-    """What the measuring procedure hands on.
-
-    Attributes:
-        measurement: The result.
-        trace: Power samples of the measured windows; ``None`` where there were none.
-        course: What else was seen of the device meanwhile.
-    """
+    """What the measuring procedure hands on."""
 
     measurement: Measurement
-    trace: PowerTrace | None
+    trace: PowerTrace | None  # power samples of the measured windows; None where there were none
     course: Course = field(default_factory=Course)
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """What all phases of one trial on one device share.
-
-    Attributes:
-        trial: What is measured.
-        unit: Unit of the workload's work.
-        device: Where.
-        provenance: What the results came from.
-        idle: Energy of the idle device; ``None`` where none was measured.
-        receipt: What the guard set; ``None`` without one.
-        pace: From rest, or right after the same program ran at another point.
-    """
+    """What all phases of one trial on one device share."""
 
     trial: Trial
     unit: str
     device: DeviceIdentity
-    provenance: Provenance
+    provenance: Provenance  # what the results came from
     idle: EnergyWindow | None = None
-    receipt: Receipt | None = None
-    pace: Pace = "reference"
+    receipt: Receipt | None = None  # what the guard set; None without one
+    pace: Pace = "reference"  # from rest, or right after the same program ran at another point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The windows of one phase, and whether to believe them.
+    """The windows of one phase, and whether to believe them."""
 
-    Attributes:
-        windows: Energy of every interval; empty where the source does not span them all.
-        observed: What the device did meanwhile.
-        findings: What the validity contract found wrong.
-        trace: Power samples of the windows; ``None`` where there were none.
-        course: What else was seen of the device meanwhile.
-    """
-
+    # Energy of every interval; empty where the source does not span them all.
     windows: tuple[EnergyWindow, ...] = ()
     observed: Observed = field(default_factory=Observed)
     findings: tuple[Finding, ...] = ()
-    trace: PowerTrace | None = None
+    trace: PowerTrace | None = None  # power samples of the windows; None where there were none
     course: Course = field(default_factory=Course)
 
 

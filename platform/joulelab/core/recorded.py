@@ -30,10 +30,6 @@ def lines_of(configurations: Mapping[str, Configuration]) -> Lines:
 def scatter_of(fit: AdditiveFit, lines: Lines) -> Roughness | None:
     """Return how recordings scatter: between repeats, or else along ``lines``.
 
-    Args:
-        fit: Of all recordings.
-        lines: Those of its configurations.
-
     Returns:
         ``None`` where they neither repeat nor lie along a line: nothing tells.
     """

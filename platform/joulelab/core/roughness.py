@@ -21,15 +21,10 @@ DOF_PER_TRIPLE = 18 / 35
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roughness:
-    """Variance of an observation about a smooth curve.
+    """Variance of an observation about a smooth curve."""
 
-    Attributes:
-        variance: Estimate of it, in squared units of the observations.
-        dof: Degrees of freedom that the estimate is worth.
-    """
-
-    variance: float
-    dof: int
+    variance: float  # estimate of it, in squared units of the observations
+    dof: int  # degrees of freedom that the estimate is worth
 
 
 def roughness(curves: Iterable[tuple[Array, Array]]) -> Roughness | None:

@@ -32,10 +32,8 @@ def wrong_settings(
 ) -> list[str]:
     """Name what ``state`` tells to be in force other than ``point``; empty if nothing.
 
-    Args:
-        state: One look at the device.
-        point: What was asked for; a knob that is ``None`` must be at the driver's default.
-        capabilities: Of the device; its default power limit is used.
+    A knob that is ``None`` in ``point`` must be at the driver's default, the power limit at that of
+    ``capabilities``.
     """
     wrong = []
     for name, knob in (("SM", "sm_clock_mhz"), ("memory", "mem_clock_mhz")):
@@ -86,13 +84,7 @@ def foreign_setting(what: str) -> Finding:
 
 
 def unexplained_mhz(states: Sequence[DeviceState], knob: str, unlocked_mhz: int) -> list[int]:
-    """Return the clocks below ``unlocked_mhz`` for which the driver names no reason.
-
-    Args:
-        states: Looks at the device.
-        knob: Name of the clock.
-        unlocked_mhz: Where it is on an unlocked board under load.
-    """
+    """Return the clocks below ``unlocked_mhz`` for which the driver names no reason."""
     return [
         clock_mhz
         for state in states

@@ -91,13 +91,7 @@ def log_ratio(value: float, reference: float) -> float:
 
 
 def log_ratio_interval(center: float, u: float, factor: float) -> tuple[float, float]:
-    """Return the interval of a ratio whose logarithm is ``center`` with uncertainty ``u``.
-
-    Args:
-        center: Natural logarithm of the ratio.
-        u: Its standard uncertainty.
-        factor: Coverage factor, e.g. from :func:`student_t`.
-    """
+    """Return the interval of a ratio whose logarithm is ``center`` with uncertainty ``u``."""
     return exp(center - factor * u), exp(center + factor * u)
 
 
@@ -116,9 +110,7 @@ def line_slope(x: Sequence[float], y: Sequence[float]) -> float:
 def line_slope_and_u(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     """Return the slope of the least-squares line and its standard error from the scatter.
 
-    Args:
-        x: At least three places, not all equal, shape ``(n,)``.
-        y: What was found there, shape ``(n,)``.
+    At least three places ``x``, not all equal, and ``y`` there have shape ``(n,)``.
     """
     places, found = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     centred = places - places.mean()

@@ -27,9 +27,6 @@ def time_is_steady(units_s: Sequence[float]) -> bool:
 
     Short units are first averaged in ten blocks, so that the jitter of a launch does not
     count as a trend of the load.
-
-    Args:
-        units_s: Durations of the latest units, in order.
     """
     if len(units_s) < 3:
         return False
@@ -69,12 +66,9 @@ def temperature_is_steady(at_s: Sequence[float], temperature_c: Sequence[float])
 def window_trend(per_unit_j: Sequence[float], per_unit_u_j: Sequence[float]) -> float | None:
     """Return the relative change of energy per unit from the first window to the last.
 
-    Windows that scatter without direction, as those of a load do that waits for a busy host, are
-    no trend: their scatter is in the uncertainty of their mean.
-
-    Args:
-        per_unit_j: Energy per unit of each window, in order.
-        per_unit_u_j: Standard uncertainty of each.
+    Windows that scatter without direction, as those of a load do that waits for a busy host, are no
+    trend: their scatter is in the uncertainty of their mean. They are in order, with standard
+    uncertainties.
 
     Returns:
         The change along the least-squares line over the mean; ``None`` if it is within

@@ -28,17 +28,11 @@ _NUM_NARROW = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CounterPolls:
-    """Successive reads of an energy counter, each timed on both sides.
+    """Successive reads of an energy counter, each timed on both sides."""
 
-    Attributes:
-        before_s: Times just before each read, shape ``(n,)``, strictly increasing.
-        after_s: Times just after each read, shape ``(n,)``, on the same clock.
-        energy_j: What was read, shape ``(n,)``, in joules since an arbitrary origin.
-    """
-
-    before_s: Array
-    after_s: Array
-    energy_j: Array
+    before_s: Array  # times just before each read, shape (n,), strictly increasing
+    after_s: Array  # times just after each read, shape (n,), on the same clock
+    energy_j: Array  # what was read, shape (n,), in joules since an arbitrary origin
 
     def __post_init__(self) -> None:
         if self.before_s.ndim != 1 or not (
@@ -60,19 +54,12 @@ class CounterPolls:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ticks:
-    """Instants at which the counter took the values that were seen.
+    """Instants at which the counter took the values that were seen."""
 
-    Attributes:
-        earliest_s: Lower ends of the brackets, shape ``(n,)``.
-        latest_s: Upper ends, shape ``(n,)``.
-        energy_j: Value that the counter took, shape ``(n,)``, strictly increasing.
-        period_s: Time between ticks; ``None`` where the counter showed no period.
-    """
-
-    earliest_s: Array
-    latest_s: Array
-    energy_j: Array
-    period_s: float | None
+    earliest_s: Array  # lower ends of the brackets, shape (n,)
+    latest_s: Array  # upper ends, shape (n,)
+    energy_j: Array  # value that the counter took, shape (n,), strictly increasing
+    period_s: float | None  # time between ticks; None where the counter showed no period
 
     def __len__(self) -> int:
         return int(self.energy_j.size)
@@ -89,13 +76,10 @@ class Ticks:
 
 
 def find_ticks(polls: CounterPolls) -> Ticks:
-    """Find when the counter took each value that ``polls`` saw it take.
+    """Find when the counter, which never decreases, took each value that ``polls`` saw it take.
 
-    Polls may be dense in places and sparse in others. A counter that updates at every read is
-    found to have no period, and each read is then its own tick.
-
-    Args:
-        polls: Reads in which the counter never decreases.
+    Polls may be dense in places and sparse in others. A counter that updates at every read is found
+    to have no period, and each read is then its own tick.
     """
     new = 1 + np.flatnonzero(np.diff(polls.energy_j))
     earliest_s, latest_s = polls.before_s[new - 1], polls.after_s[new]

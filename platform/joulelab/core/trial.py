@@ -7,25 +7,15 @@ from joulelab.core.configuration import Configuration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A request for one measurement per phase of a configured workload.
-
-    Attributes:
-        study: Name of the study.
-        name: Name within the study, e.g. ``"1095MHz-r2"``; the same after a retry.
-        configuration: What to measure.
-        repeat: Which repeat of the configuration this is, from 0.
-        sentinel: Whether it only watches for drift.
-        attempt: 0 for the first try, then 1, 2, ...
-        device_name: Product whose GPUs may measure it, as the driver names it; ``None`` for any.
-    """
+    """A request for one measurement per phase of a configured workload."""
 
     study: str
-    name: str
+    name: str  # name within the study, e.g. "1095MHz-r2"; the same after a retry
     configuration: Configuration
-    repeat: int = 0
-    sentinel: bool = False
-    attempt: int = 0
-    device_name: str | None = None
+    repeat: int = 0  # which repeat of the configuration this is, from 0
+    sentinel: bool = False  # whether it only watches for drift
+    attempt: int = 0  # 0 for the first try, then 1, 2,
+    device_name: str | None = None  # product whose GPUs may measure it; None for any
 
     def fits(self, device_name: str | None) -> bool:
         """Whether a GPU of that product may measure it."""

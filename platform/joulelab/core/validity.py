@@ -31,17 +31,12 @@ _THERMAL = EventReason.SW_THERMAL | EventReason.HW_THERMAL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conduct:
-    """How the device behaved while the windows ran, condensed from the looks at it.
+    """How the device behaved while the windows ran, condensed from the looks at it."""
 
-    Attributes:
-        observed: What is stored of it with the result.
-        mem_residency: Share of the looks near the requested memory clock; ``None`` without one.
-        longest_gap_s: Longest time without a look, ends of the interval included.
-    """
-
-    observed: Observed
+    observed: Observed  # what is stored of it with the result
+    # Share of the looks near the requested memory clock; None without one.
     mem_residency: float | None
-    longest_gap_s: float
+    longest_gap_s: float  # longest time without a look, ends of the interval included
 
 
 def conduct_of(
@@ -49,11 +44,8 @@ def conduct_of(
 ) -> Conduct | None:
     """Condense the looks between two instants; ``None`` if there are none.
 
-    Args:
-        looks: Looks in order; those outside the interval bound its throttle counters.
-        point: What was requested.
-        start_s: Start of the first window.
-        stop_s: End of the last one.
+    ``point`` was requested. Looks are in order; those outside the interval bound its throttle
+    counters.
     """
     inside = [look for look in looks if start_s <= look.at_s <= stop_s]
     if not inside:

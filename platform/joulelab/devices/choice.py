@@ -59,9 +59,8 @@ def with_store(address: DeviceAddress) -> DeviceAddress:
 def find_visible(device: str, store: str | None = None) -> tuple[DeviceAddress, ...]:
     """Find the devices that this process may use, in the driver's order.
 
-    Args:
-        device: Registry name of a backend, or ``"auto"`` for the best that finds a GPU.
-        store: Folder of state or recordings, for backends that are not hardware.
+    ``device`` names a backend, or is ``"auto"`` for the best that finds a GPU. ``store`` is the
+    folder of state or recordings, for backends that are not hardware.
 
     Raises:
         DeviceNotFoundError: If there is none; says what to do.
@@ -88,11 +87,8 @@ def visible(addresses: Sequence[DeviceAddress], setting: str | None) -> list[Dev
     """Return the devices that ``CUDA_VISIBLE_DEVICES`` allows, in the driver's order.
 
     NVML shows every GPU of a machine, also those that a scheduler gave to somebody else.
-
-    Args:
-        addresses: Devices in the driver's order.
-        setting: Value of the variable, indices or UUIDs (or their beginnings); ``None`` if
-            it is not set, which allows all.
+    ``setting`` is the value of the variable, indices or UUIDs (or their beginnings); ``None`` if it
+    is not set, which allows all.
     """
     if setting is None:
         return list(addresses)
@@ -108,15 +104,10 @@ def visible(addresses: Sequence[DeviceAddress], setting: str | None) -> list[Dev
 
 
 class Choice(NamedTuple):
-    """A backend, and the sentence to say about it.
+    """A backend, and the sentence to say about it."""
 
-    Attributes:
-        name: Registry name of the device class.
-        why: Why this one, and what is lost by it; to be said aloud where it is a fallback.
-    """
-
-    name: str
-    why: str
+    name: str  # registry name of the device class
+    why: str  # why this one, and what is lost by it; to be said aloud where it is a fallback
 
     @property
     def is_fallback(self) -> bool:

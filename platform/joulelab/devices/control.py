@@ -33,11 +33,7 @@ class Control(Protocol):
 
 
 class OwnControl:
-    """A process that turns the knobs of a device itself, and has nobody who restores them for it.
-
-    Args:
-        device: The device.
-    """
+    """A process that turns the knobs of a device itself, which nobody restores for it."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -110,14 +106,9 @@ def take_receipt(
     set_by: SetBy,
     unlocked: bool = False,
 ) -> Receipt:
-    """Read ``device`` back after ``point`` was put in force.
+    """Read ``device`` back after ``set_by`` put ``point`` in force, in place of what was ``prior``.
 
-    Args:
-        device: The device.
-        point: What was asked for.
-        prior: What was in force before.
-        set_by: Who brought it there.
-        unlocked: Whether all locks that were not asked for were undone just before.
+    If ``unlocked``, all locks that were not asked for were undone just before.
 
     Raises:
         ForeignSettingError: If it holds something else, as far as the driver tells.

@@ -26,10 +26,7 @@ ENERGY_FIELD = 156
 
 
 class DcgmDevice(SmiDevice):
-    """One GPU, found by its UUID.
-
-    Args:
-        uuid: UUID of the whole GPU, ``"GPU-..."``.
+    """One GPU, found by the UUID of the whole of it, ``"GPU-..."``.
 
     Raises:
         DeviceNotFoundError: If there is no such GPU; names those that there are.
@@ -96,11 +93,7 @@ _FIELDS = {
 
 
 class DcgmActivities:
-    """The activities of one GPU, from a ``dcgmi`` that runs from the first probe on.
-
-    Args:
-        entity: DCGM's number of the GPU.
-    """
+    """The activities of one GPU, from a ``dcgmi`` that runs from the first probe on."""
 
     def __init__(self, entity: int) -> None:
         self._entity = entity

@@ -32,9 +32,7 @@ def unlocked_clocks_mhz(
 ) -> tuple[int | None, int | None]:
     """Return the SM and the memory clock that an unlocked board keeps under load.
 
-    Args:
-        product_name: As the driver gives it.
-        mem_clocks_mhz: Memory clocks of the board, descending.
+    ``mem_clocks_mhz`` are descending.
 
     Returns:
         ``None`` for a board whose clocks vary by themselves, or that the catalogue lacks.
@@ -73,9 +71,7 @@ _INITIAL_NAMESPACE = ["0", "0", "4294967295"]
 def may_administer(status: str, uid_map: str) -> bool | None:
     """Judge from the kernel's account of a process whether the driver will obey it.
 
-    Args:
-        status: Text of ``/proc/<pid>/status``.
-        uid_map: Text of ``/proc/<pid>/uid_map``.
+    These are its ``status`` and ``uid_map`` below ``/proc``.
 
     Returns:
         ``None`` where only a try would tell: the capability is there, but within a user

@@ -41,10 +41,7 @@ from joulelab.errors import DeviceUnsupportedError
 
 
 class NvmlDevice(Device):
-    """One GPU, found by its UUID.
-
-    Args:
-        uuid: NVML UUID of the whole GPU, ``"GPU-..."``.
+    """One GPU, found by the UUID of the whole of it, ``"GPU-..."``.
 
     Raises:
         DeviceNotFoundError: If there is no such GPU; names those that there are.

@@ -43,11 +43,7 @@ def gpm_supported(handle: Any) -> bool:
 
 
 class GpmProbe(ActivityProbe):
-    """Mean activity between two GPM samples.
-
-    Args:
-        handle: NVML handle of the device.
-    """
+    """Mean activity between two GPM samples."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle

@@ -44,13 +44,7 @@ _ERRORS: dict[int, type[JouleLabError]] = {
 
 
 def error_for(code: int, what: str, driver_message: str) -> JouleLabError:
-    """Build the error for an NVML return code.
-
-    Args:
-        code: The code, other than success.
-        what: What was being done, e.g. ``"Reading the energy counter of GPU-..."``.
-        driver_message: The driver's own words.
-    """
+    """Build the error for an NVML return code."""
     message = f"{what} failed: NVML says {driver_message!r} (code {code})."
     error = _ERRORS.get(code, DeviceError)
     if error is DevicePermissionError:
@@ -59,13 +53,7 @@ def error_for(code: int, what: str, driver_message: str) -> JouleLabError:
 
 
 def call(what: str, function: Callable[..., T], *arguments: Any) -> T:
-    """Call an NVML function and raise the package's error if it fails.
-
-    Args:
-        what: What is being done, for the message.
-        function: The function of :mod:`pynvml`.
-        arguments: Its arguments.
-    """
+    """Call an NVML function and raise the package's error if it fails."""
     try:
         return function(*arguments)
     except pynvml.NVMLError as error:
@@ -79,24 +67,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """One GPU as the library knows it.
+    """One GPU as the library knows it."""
 
-    Attributes:
-        uuid: Its UUID.
-        native: NVML's own handle.
-    """
-
-    uuid: str
-    native: Any
+    uuid: str  # its UUID
+    native: Any  # NVML's own handle
 
     def ask(self, what: str, function: Callable[..., T], *arguments: Any) -> T:
-        """Call ``function(native, *arguments)``.
-
-        Args:
-            what: What is asked for, for the message: ``"the energy counter"``.
-            function: A function of :mod:`pynvml` that takes a handle first.
-            arguments: Its further arguments.
-        """
+        """Call ``function(native, *arguments)``."""
         return call(f"Reading {what} of {self.uuid}", function, self.native, *arguments)
 
     def ask_if_supported(self, what: str, function: Callable[..., T], *arguments: Any) -> T | None:

@@ -37,25 +37,15 @@ _CLOCKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """How the driver's stamps relate to the monotonic clock.
+    """How the driver's stamps relate to the monotonic clock."""
 
-    Attributes:
-        clock: What the driver stamps in, e.g. ``"wall time"``.
-        offset_s: Lead of that clock over the monotonic one, in seconds.
-        at_s: When it was found, on the monotonic clock.
-    """
-
-    clock: str
-    offset_s: float
-    at_s: float
+    clock: str  # what the driver stamps in, e.g. "wall time"
+    offset_s: float  # lead of that clock over the monotonic one, in seconds
+    at_s: float  # when it was found, on the monotonic clock
 
 
 class PowerSamples:
-    """Reads the buffer of one device.
-
-    Args:
-        handle: NVML handle of the device.
-    """
+    """Reads the buffer of one device."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -91,10 +81,7 @@ class PowerSamples:
 
 
 def align(newest_s: float) -> Alignment:
-    """Find the clock that stamped a sample a moment ago, and its lead over the monotonic one.
-
-    Args:
-        newest_s: Stamp of the newest sample, in seconds on the unknown clock.
+    """Find the clock that stamped the newest sample, and its lead over the monotonic one.
 
     Raises:
         DeviceError: If no clock of this machine fits.

@@ -98,11 +98,7 @@ _KNOWN_REASONS = sum(reason.value for reason in EventReason)
 
 
 class StateReader:
-    """Reads the state of one GPU; remembers which of two ways its driver understands.
-
-    Args:
-        gpu: The GPU.
-    """
+    """Reads the state of one GPU; remembers which of two ways its driver understands."""
 
     def __init__(self, gpu: Handle) -> None:
         self._gpu = gpu

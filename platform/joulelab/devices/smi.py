@@ -62,10 +62,7 @@ _KNOWN_REASONS = sum(reason.value for reason in EventReason)
 
 
 class SmiDevice(Device):
-    """One GPU, found by its UUID.
-
-    Args:
-        uuid: UUID of the whole GPU, ``"GPU-..."``.
+    """One GPU, found by the UUID of the whole of it, ``"GPU-..."``.
 
     Raises:
         DeviceNotFoundError: If there is no such GPU; names those that there are.

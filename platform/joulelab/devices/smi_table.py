@@ -25,14 +25,10 @@ _UNKNOWN = re.compile(r'Field "(?P<name>[^"]+)" is not a valid field')
 
 
 class SmiQuery:
-    """Fields of one GPU, asked for in the words of the ``nvidia-smi`` that is installed.
+    """Fields, in the words of a recent version, of one GPU, or of all if it is ``None``.
 
-    Args:
-        uuid: The GPU; ``None`` for all.
-        names: The fields in the words of a recent version.
-
-    Attributes:
-        rows: The answer to the first query, one row per GPU.
+    They are asked for in the words of the ``nvidia-smi`` that is installed. ``rows`` is the answer
+    to the first query, one row per GPU.
 
     Raises:
         DeviceError: If the tool is absent or fails; the subclass says how.
@@ -88,10 +84,6 @@ def check_exit(what: str, done: CompletedProcess[str]) -> None:
     """Raise the package's error for an ``nvidia-smi`` that failed.
 
     A setting that the board lacks is "treated as a warning", with exit code 0.
-
-    Args:
-        what: What was being done, for the message.
-        done: The finished process.
     """
     output = " ".join(f"{done.stdout} {done.stderr}".split())
     if done.returncode:

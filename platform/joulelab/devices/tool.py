@@ -32,15 +32,11 @@ def ask_tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 class LineStream(Generic[T]):
-    """The newest of the values that a long-lived tool prints, one per line.
+    """The newest of the values that a long-lived tool prints, one per line and ``period_s``.
 
-    Starting a process for every reading would cost a core; a tool that repeats itself costs
-    one line. A reading that has not come is an error, never the one before it.
-
-    Args:
-        command: The tool and its arguments.
-        parse: Makes a value of a line; ``None`` for lines that hold none.
-        period_s: How often a line is to be expected.
+    Starting a process for every reading would cost a core; a tool that repeats itself costs one
+    line. A reading that has not come is an error, never the one before it. ``parse`` makes a value
+    of a line; ``None`` for lines that hold none.
     """
 
     def __init__(

@@ -68,7 +68,6 @@ class Event:
     Attributes:
         path: Where it stands in the hierarchy, e.g. ``"compute/tensor cores/mma"``; its first part
             is the component.
-        count: How often it happens.
         unit: What ``count`` counts: ``"instructions"``, ``"bytes"``, ``"cycles"``.
         energy_j: Its share of the component's energy: all events of a component sum to it.
         raw_j: Count times the unit energy of the literature, from which the shares are taken.

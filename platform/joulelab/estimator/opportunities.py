@@ -20,17 +20,12 @@ _LEAST_SAVING = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opportunity:
-    """A change that is predicted to save energy.
-
-    Attributes:
-        energy_saved: Share of the energy per unit of work that is saved, 0..1.
-        time_saved: Share of the time per unit of work that is saved; negative where the change
-            costs time.
-    """
+    """A change that is predicted to save energy."""
 
     title: str
     change: Change
-    energy_saved: float
+    energy_saved: float  # share of the energy per unit of work that is saved, 0..1
+    # Share of the time per unit of work that is saved; negative where the change costs time.
     time_saved: float
     reason: str
 

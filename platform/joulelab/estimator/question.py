@@ -41,49 +41,32 @@ class Combination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell(Combination):
-    """A combination with its answer, or why there is none.
-
-    Attributes:
-        opportunities: What would save energy, the largest saving first, if it was looked for.
-    """
+    """A combination with its answer, or why there is none."""
 
     estimate: Estimate | None = None
     problem: str = ""
+    # What would save energy, the largest saving first, if it was looked for.
     opportunities: tuple[Opportunity, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """All combinations of models, devices, number formats and batch sizes.
-
-    Attributes:
-        models: Names, as :func:`joulelab.estimator.models.trace_model` takes them.
-        devices: Catalogue keys or aliases.
-        precisions: Number formats; empty takes the usual one of each device.
-        batches: Samples per execution.
-        mode: How kernels are launched.
-        point: Clock and power limit.
-        num_devices: Processors that share each model by tensor parallelism.
-        training: Whether to take a training step instead of inference.
-        knobs: Settings of the models, such as the length of a prompt.
-        host: Host that launches kernels one by one: a name in the catalogue, or a file; ``None``
-            where it is not known.
-        events: Whether to break energies down to architectural events.
-        strict: Whether an operator without a cost formula is an error.
-    """
+    """All combinations of models, devices, number formats and batch sizes."""
 
     models: tuple[str, ...]
     devices: tuple[str, ...]
-    precisions: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()  # number formats; empty takes the usual one of each device
     batches: tuple[int, ...] = (1,)
-    mode: Mode = "eager"
-    point: OperatingPoint = field(default_factory=OperatingPoint)
-    num_devices: int = 1
+    mode: Mode = "eager"  # how kernels are launched
+    point: OperatingPoint = field(default_factory=OperatingPoint)  # clock and power limit
+    num_devices: int = 1  # processors that share each model by tensor parallelism
     training: bool = False
     knobs: Mapping[str, KnobValue] = field(default_factory=dict)
+    # Host that launches kernels one by one: a name in the catalogue, or a file; None where it is
+    # not known.
     host: str | None = None
-    events: bool = False
-    strict: bool = False
+    events: bool = False  # whether to break energies down to architectural events
+    strict: bool = False  # whether an operator without a cost formula is an error
 
     def __post_init__(self) -> None:
         for name in ("models", "devices", "batches"):
@@ -199,18 +182,13 @@ def _value(word: str) -> KnobValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve(Combination):
-    """One phase of a combination, over core clocks.
-
-    Attributes:
-        clocks_mhz: Requested clocks, ascending; the default is among them.
-        default: Index of the default clock.
-    """
+    """One phase of a combination, over core clocks."""
 
     phase: str
     unit: str
     work: float
-    clocks_mhz: tuple[int, ...]
-    default: int
+    clocks_mhz: tuple[int, ...]  # requested clocks, ascending; the default is among them
+    default: int  # index of the default clock
     latency_s: tuple[float, ...]
     energy_j: tuple[float, ...]
 

@@ -28,23 +28,16 @@ _POWER_TOLERANCE = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """One execution of a model on one device, as measured.
-
-    Attributes:
-        family: Models that count as one when some are held out.
-        scenario: How it was asked for: ``"eager"``, ``"Offline"``, ``"SingleStream"``, ...
-        model: As :func:`joulelab.estimator.models.trace_model` takes it.
-        batch: Samples of one execution.
-    """
+    """One execution of a model on one device, as measured."""
 
     name: str
     source: str
-    family: str
-    scenario: str
+    family: str  # models that count as one when some are held out
+    scenario: str  # how it was asked for: "eager", "Offline", "SingleStream",
     device: str
-    model: str
+    model: str  # as joulelab.estimator.models.trace_model takes it
     precision: str
-    batch: int
+    batch: int  # samples of one execution
     mode: Mode
     knobs: Mapping[str, KnobValue] = field(default_factory=dict)
     time_s: float | None = None
@@ -59,15 +52,11 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What the estimator says of a run.
-
-    Attributes:
-        least_s: Time below which the units cannot do its operations, at the highest clock.
-    """
+    """What the estimator says of a run."""
 
     time_s: float
     energy_j: float
-    least_s: float
+    least_s: float  # time below which the units cannot do its operations, at the highest clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

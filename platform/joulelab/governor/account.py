@@ -6,11 +6,7 @@ from joulelab.governor.observing import Observation
 
 
 class Account:
-    """Sums up the last minute.
-
-    Args:
-        horizon_s: How far back it goes.
-    """
+    """Sums up the last minute."""
 
     def __init__(self, horizon_s: float = 60.0) -> None:
         self._horizon_s = horizon_s
@@ -18,12 +14,10 @@ class Account:
         self._duration_s = self._work_s = self._energy_j = self._lost_waking_s = 0.0
 
     def add(self, seen: Observation, work_s: float, *, is_transition: bool) -> None:
-        """Take in a window; those that are too old are dropped.
+        """Take in a window, whose work would have taken ``work_s`` at the driver's own point.
 
-        Args:
-            seen: The window.
-            work_s: Time that its work would have taken at the driver's own point.
-            is_transition: Whether the point in force was not the one chosen for what ran.
+        Those that are too old are dropped. In a transition the point in force was not the one
+        chosen for what ran.
         """
         self._entries.append((seen, work_s, is_transition))
         self._count(1.0, seen, work_s, is_transition)

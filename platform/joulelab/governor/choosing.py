@@ -44,12 +44,9 @@ class Transitions:
         return None if self._before is None else self._follower(self._before.number)
 
     def wake_s(self, phase: Phase, curves: Curves, known: Mapping[int, Curves | None]) -> Array:
-        """Return seconds that are lost per second of ``phase``, at each of its points.
+        """Return seconds that are lost per second of ``phase``, at each point of its curves.
 
-        Args:
-            phase: What runs.
-            curves: What is expected of it.
-            known: What is expected of all phases, by their numbers.
+        ``known`` is what is expected of all phases, by their numbers.
         """
         clocks_mhz = curves.sm_clock_mhz
         lost = _UNSEEN * REACTION_S * _lost_share(clocks_mhz[0] / clocks_mhz)
@@ -83,14 +80,7 @@ _RENEW_S = 1.0
 
 
 class Chooser:
-    """Asks a strategy about the phase that runs, with what is expected of it.
-
-    Args:
-        rules: What is asked for.
-        strategy: Who chooses.
-        outlook: What is expected of phases.
-        account: What was lost lately.
-    """
+    """Asks a strategy about the phase that runs, with what is expected of it."""
 
     def __init__(
         self, rules: Rules, strategy: Strategy, outlook: Outlook, account: Account

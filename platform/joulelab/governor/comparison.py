@@ -26,13 +26,7 @@ SETTLE_S = 0.3
 
 @dataclass(slots=True, kw_only=True)
 class Sums:
-    """Of one phase in one block.
-
-    Attributes:
-        duration_s: Its time.
-        work: Its work, in units of the phase.
-        energy_j: Its energy.
-    """
+    """Of one phase in one block."""
 
     duration_s: float = 0.0
     work: float = 0.0
@@ -47,38 +41,23 @@ class Sums:
 
 @dataclass(slots=True, kw_only=True)
 class Block:
-    """A block.
-
-    Attributes:
-        is_on: Whether it is governed.
-        start_s: When it begins.
-        by_phase: What was done in it, by the number of the phase.
-        progress: Units of work that the program reported in it.
-        duration_s: Time that was looked at.
-        energy_j: Energy of that time.
-        spoilt: Why it does not count; empty if it does.
-    """
+    """A block."""
 
     is_on: bool
     start_s: float
+    # What was done in it, by the number of the phase.
     by_phase: dict[int, Sums] = field(default_factory=lambda: defaultdict(Sums))
-    progress: float = 0.0
-    duration_s: float = 0.0
+    progress: float = 0.0  # units of work that the program reported in it
+    duration_s: float = 0.0  # time that was looked at
     energy_j: float = 0.0
-    spoilt: str = ""
+    spoilt: str = ""  # why it does not count; empty if it does
 
     def holds(self, seen: Observation) -> bool:
         """Whether a window counts: its begin is when the point changes, and left out."""
         return seen.start_s >= self.start_s + SETTLE_S
 
     def add(self, seen: Observation, phase: Phase, speed: float | None) -> None:
-        """Take in a window of a phase.
-
-        Args:
-            seen: The window.
-            phase: What ran.
-            speed: How fast its work went, over the driver's own point; ``None`` if unknown.
-        """
+        """Take in a window of a phase, with its speed over the driver's point if known."""
         if not self.holds(seen):
             return
         self.duration_s += seen.duration_s
@@ -91,13 +70,9 @@ class Block:
 
 
 class Schedule:
-    """Deals blocks: in each round one, at random, is left to the driver.
+    """Deals blocks from ``start_s`` on: in each round one, at random, is left to the driver.
 
-    Args:
-        start_s: When the first begins.
-        block_s: How long each is.
-        off_share: Share of blocks that are left to the driver; 0 for none.
-        seed: Seed of the order.
+    ``off_share`` is the share of these; 0 for none.
     """
 
     def __init__(self, start_s: float, *, block_s: float, off_share: float, seed: int) -> None:
@@ -133,13 +108,7 @@ _WHOLE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A relative change by governing, with its 95 % interval; -0.2 is a saving of 20 %.
-
-    Attributes:
-        value: The change.
-        lower: Lower end of the interval.
-        upper: Upper end.
-    """
+    """A relative change by governing, with its 95 % interval; -0.2 is a saving of 20 %."""
 
     value: float
     lower: float
@@ -148,25 +117,15 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What governing changed.
-
-    Attributes:
-        energy: Energy per work.
-        time: Time per work: the slowdown.
-        cost: The objective.
-        num_on: Blocks that were governed.
-        num_off: Blocks that were left to the driver.
-        by_progress: Whether work is what the program reported, and not what counters show.
-        unknown_share: Share of the time that is in neither, since its work is not known.
-    """
+    """What governing changed."""
 
     energy: Estimate
-    time: Estimate
+    time: Estimate  # time per work: the slowdown
     cost: Estimate
     num_on: int
     num_off: int
-    by_progress: bool
-    unknown_share: float
+    by_progress: bool  # whether work is what the program reported, and not what counters show
+    unknown_share: float  # share of the time that is in neither, since its work is not known
 
 
 def compare(blocks: Sequence[Block], objective: Objective) -> Comparison:

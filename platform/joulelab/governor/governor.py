@@ -44,7 +44,6 @@ class Governor(Background):
     is not known, when a clock is refused or not held, and in the end.
 
     Args:
-        device: The GPU.
         control: Who sets its clocks; ``None`` to set nothing and only observe.
         strategy: Who chooses.
         rules: What is asked for, and within what it must stay.

@@ -26,22 +26,14 @@ _FULL_MEMORY, _MOST_MEMORY = 0.9, 0.97
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardFigures:
-    """What is expected of a kind of board; uncertainties are in the draws.
+    """What is expected of a kind of board; uncertainties are in the draws."""
 
-    Attributes:
-        constant_w: Power that no clock changes; ``None`` if unknown.
-        knee_mhz: Clock below which memory is starved.
-        ridge_mhz: Clock up to which the voltage is at its least.
-        slope_per_ghz: How the voltage over its least grows from there.
-        curvature_per_ghz2: Its second term.
-        doubt: Standard deviations of logarithms: of constant power, knee, ridge and voltage.
-    """
-
-    constant_w: float | None
-    knee_mhz: float
-    ridge_mhz: float
-    slope_per_ghz: float
+    constant_w: float | None  # power that no clock changes; None if unknown
+    knee_mhz: float  # clock below which memory is starved
+    ridge_mhz: float  # clock up to which the voltage is at its least
+    slope_per_ghz: float  # how the voltage over its least grows from there
     curvature_per_ghz2: float
+    # Standard deviations of logarithms: of constant power, knee, ridge and voltage.
     doubt: tuple[float, float, float, float] = (0.2, 0.15, 0.06, 0.25)
 
     @classmethod
@@ -68,32 +60,20 @@ class BoardFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What is known of a phase at the driver's own clock.
-
-    Attributes:
-        sm_clock_mhz: Clock that the driver chose.
-        power_w: Power there.
-        engine_active: Share of the time in which a kernel ran.
-        dram_active: Share of the memory's cycles that moved data; ``None`` if unread.
-    """
+    """What is known of a phase at the driver's own clock."""
 
     sm_clock_mhz: float
     power_w: float
-    engine_active: float
-    dram_active: float | None
+    engine_active: float  # share of the time in which a kernel ran
+    dram_active: float | None  # share of the memory's cycles that moved data; None if unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prior:
-    """Logarithms of time over that of the driver's clock, then of power in watts.
+    """Logarithms of time over that of the driver's clock, then of power in watts."""
 
-    Attributes:
-        mean: Shape ``(2 n,)`` for ``n`` clocks.
-        covariance: Shape ``(2 n, 2 n)``.
-    """
-
-    mean: Array
-    covariance: Array
+    mean: Array  # shape (2 n,) for n clocks
+    covariance: Array  # shape (2 n, 2 n)
 
 
 def draw_prior(figures: BoardFigures, counters: Counters, clocks_mhz: Array) -> Prior:
@@ -109,11 +89,7 @@ def draw_prior(figures: BoardFigures, counters: Counters, clocks_mhz: Array) -> 
 def conditioned(prior: Prior, at: NDArray[np.intp], logs: Array, u: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of all logarithms, given some.
 
-    Args:
-        prior: What was expected.
-        at: Positions of what was measured; shape ``(m,)``.
-        logs: What was found there.
-        u: Standard uncertainties of it.
+    ``logs`` with standard uncertainties ``u`` were found ``at`` positions, of shape ``(m,)`` each.
     """
     across = prior.covariance[:, at]
     gain = np.linalg.solve(across[at] + np.diag(u**2), across.T).T

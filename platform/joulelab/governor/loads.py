@@ -23,17 +23,11 @@ from joulelab.workloads.program import PHASE, workload_type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A phase of a load, and how long it takes at the driver's own clocks.
-
-    Attributes:
-        phase: A name of :data:`PHASES`.
-        mean_s: Mean time.
-        spread: Standard deviation of the logarithm of the time.
-    """
+    """A phase of a load, and how long it takes at the driver's own clocks."""
 
     phase: str
     mean_s: float
-    spread: float = 0.0
+    spread: float = 0.0  # standard deviation of the logarithm of the time
 
 
 PHASES = ("prefill", "decode", "communication", "idle", "update")
@@ -111,32 +105,20 @@ def phase_cost(phase: str, spec: GpuSpec) -> PhaseCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spell:
-    """A stretch of one phase as it was played.
-
-    Attributes:
-        phase: Its name.
-        start_s: When it began, on the device's clock.
-        stop_s: When it ended.
-        executions: How often the phase was executed.
-    """
+    """A stretch of one phase as it was played."""
 
     phase: str
-    start_s: float
+    start_s: float  # when it began, on the device's clock
     stop_s: float
-    executions: float
+    executions: float  # how often the phase was executed
 
 
 class SimulatedLoad:
     """Plays stages on a simulated GPU, one after the other and again from the first.
 
     A stage is as much work as its time at the driver's own clocks is worth, whatever the clock; the
-    idle one is a time. So a lower clock makes the load slower, as it does a program.
-
-    Args:
-        device: The GPU.
-        stages: What is played.
-        seed: Seed of the times.
-        board: In what the board differs from its kind; ``None`` for nothing that is known.
+    idle one is a time. So a lower clock makes the load slower, as it does a program. ``board`` says
+    in what the board differs from its kind, if that is known.
 
     Raises:
         ConfigError: If the device plays nothing.

@@ -15,25 +15,15 @@ HOT = EventReason.SW_THERMAL | EventReason.HW_THERMAL | EventReason.HW_SLOWDOWN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A GPU between two looks.
-
-    Attributes:
-        start_s: First look, on the device's clock.
-        stop_s: Second look.
-        power_w: Mean board power.
-        activity: Mean activity of the units.
-        sm_clock_mhz: Mean of the SM clock at both looks.
-        is_settled: Whether both looks saw one SM clock.
-        reasons: What held the clock down at either look.
-    """
+    """A GPU between two looks."""
 
     start_s: float
     stop_s: float
     power_w: float
-    activity: Activity
-    sm_clock_mhz: float
-    is_settled: bool
-    reasons: EventReason
+    activity: Activity  # mean activity of the units
+    sm_clock_mhz: float  # mean of the SM clock at both looks
+    is_settled: bool  # whether both looks saw one SM clock
+    reasons: EventReason  # what held the clock down at either look
 
     @property
     def duration_s(self) -> float:
@@ -52,11 +42,7 @@ class Observation:
 
 
 class Observer:
-    """Reads one device, window after window.
-
-    Args:
-        device: The device.
-    """
+    """Reads one device, window after window."""
 
     def __init__(self, device: Device) -> None:
         self._device = device

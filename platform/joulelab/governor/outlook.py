@@ -22,23 +22,14 @@ _STEPS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curves:
-    """A phase at every point, the driver's own first; shape ``(n,)`` each.
+    """A phase at every point, the driver's own first; shape ``(n,)`` each."""
 
-    Attributes:
-        points: What could be set.
-        sm_clock_mhz: SM clock that is expected.
-        time: Expected time of the same work over that at the driver's own point.
-        time_upper: What that does not exceed with 95 % probability.
-        power_w: Expected board power.
-        cost_u: Standard deviation of the logarithm of a point's energy and time.
-    """
-
-    points: tuple[OperatingPoint, ...]
+    points: tuple[OperatingPoint, ...]  # what could be set
     sm_clock_mhz: Array
-    time: Array
-    time_upper: Array
+    time: Array  # expected time of the same work over that at the driver's own point
+    time_upper: Array  # what that does not exceed with 95 % probability
     power_w: Array
-    cost_u: Array
+    cost_u: Array  # standard deviation of the logarithm of a point's energy and time
 
     def time_at(self, sm_clock_mhz: Array) -> Array:
         """Return expected time at any clock, as long as at the nearest one beyond the ends."""
@@ -51,10 +42,8 @@ def candidate_points(
 ) -> tuple[OperatingPoint, ...]:
     """Return the points that are considered besides the driver's own, the highest first.
 
-    Args:
-        clocks_mhz: Settable SM clocks, where clocks are turned; else empty.
-        limits_w: Lowest and highest power limit, where that is turned; else ``None``.
-        fixed: A value that must be among them.
+    Clocks, or lowest and highest limit, are given where these are turned; ``fixed`` must be among
+    the points.
     """
     if limits_w is not None:
         watts = {*np.linspace(limits_w[1], limits_w[0], _STEPS).round(), fixed or limits_w[1]}
@@ -65,12 +54,9 @@ def candidate_points(
 
 
 class Outlook:
-    """Predicts phases at all points, from what was seen of them at some.
+    """Predicts phases at all points besides the driver's, from what was seen of them at some.
 
-    Args:
-        figures: What is expected of the board.
-        points: What could be set besides the driver's own point.
-        grid_mhz: SM clocks at which the law is evaluated.
+    The law is evaluated at the SM clocks ``grid_mhz``.
     """
 
     def __init__(

@@ -29,19 +29,12 @@ _TOLERANCE, _ENGINE_TOLERANCE = 0.3, 1.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """Rates of a window, over those of units that are always busy at the highest clock.
+    """Rates of a window, over those of units that are always busy at the highest clock."""
 
-    Attributes:
-        tensor: Of operations of tensor units.
-        plain: Of operations of plain units.
-        dram: Of bytes of the memory.
-        engine: Share of the time in which a kernel ran.
-    """
-
-    tensor: float
-    plain: float
-    dram: float
-    engine: float
+    tensor: float  # of operations of tensor units
+    plain: float  # of operations of plain units
+    dram: float  # of bytes of the memory
+    engine: float  # share of the time in which a kernel ran
 
     @classmethod
     def of(cls, seen: Observation, top_mhz: float) -> "Signature":
@@ -140,15 +133,9 @@ class Average:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What a phase did at one point.
+    """What a phase did at one point."""
 
-    Attributes:
-        speed: How fast its work went, over the phase's first window.
-        power_w: Board power.
-        sm_clock_mhz: Clock that was seen.
-        last_s: When it was seen last.
-    """
-
+    # How fast its work went, over the phase's first window.
     speed: Average = field(default_factory=Average)
     power_w: Average = field(default_factory=Average)
     sm_clock_mhz: Average = field(default_factory=Average)
@@ -167,12 +154,7 @@ DEFAULT = OperatingPoint()
 
 
 class Phase:
-    """One phase of a load.
-
-    Args:
-        number: Its number, from 1.
-        signature: Of its first windows, at the driver's own clock.
-    """
+    """One phase of a load, with the signature of its first windows, at the driver's own clock."""
 
     def __init__(self, number: int, signature: Signature) -> None:
         self.number = number
@@ -243,10 +225,8 @@ class Recogniser:
     A change point is a window that may not be of the phase before it: another proportion of
     operations and bytes, or a speed that the clock does not explain. A window in which the phase
     changed is mostly of neither, and then nobody's. A phase is new when two such windows in a row
-    are alike, both at the driver's own clock, which everything else is compared with.
-
-    Args:
-        top_mhz: The highest SM clock.
+    are alike, both at the driver's own clock, which everything else is compared with. ``top_mhz``
+    is the highest SM clock.
     """
 
     def __init__(self, top_mhz: float) -> None:

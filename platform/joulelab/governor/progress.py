@@ -15,9 +15,8 @@ _TIMEOUT_S = 2.0
 class ServerProgress:
     """Reports to a governor what a server's counter counts, twice a second.
 
-    Args:
-        url: Where the counters are: ``"http://localhost:8000/metrics"``.
-        counter: Which one: ``"vllm:generation_tokens_total"``; those of all labels are added.
+    It is at a ``url`` such as ``"http://localhost:8000/metrics"``, under a name such as
+    ``"vllm:generation_tokens_total"``; those of all labels are added.
 
     Raises:
         ConfigError: If ``url`` is not one of HTTP.

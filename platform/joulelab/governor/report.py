@@ -18,61 +18,37 @@ UNSTEADY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseReport:
-    """A phase, and what was chosen for it.
+    """A phase, and what was chosen for it."""
 
-    Attributes:
-        name: What its counters look like, and its number.
-        share: Share of the time.
-        point: What was set for it last.
-        default_sm_clock_mhz: SM clock that the driver chose; ``None`` if that was not seen.
-        default_power_w: Power there.
-        power_w: Power at the point; ``None`` if that was never in force long enough.
-        slowdown: Time of its work there over that at the driver's clock, less 1, by its counters;
-            ``None`` if they tell nothing of it.
-    """
-
-    name: str
-    share: float
-    point: OperatingPoint
-    default_sm_clock_mhz: float | None
-    default_power_w: float | None
-    power_w: float | None
+    name: str  # what its counters look like, and its number
+    share: float  # share of the time
+    point: OperatingPoint  # what was set for it last
+    default_sm_clock_mhz: float | None  # SM clock that the driver chose; None if that was not seen
+    default_power_w: float | None  # power there
+    power_w: float | None  # power at the point; None if that was never in force long enough
+    # Time of its work there over that at the driver's clock, less 1, by its counters; None if they
+    # tell nothing of it.
     slowdown: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernorReport:
-    """What a governor did.
-
-    Attributes:
-        uuid: The GPU.
-        gpu: Its name.
-        strategy: Who chose.
-        rules: What was asked for.
-        duration_s: How long it looked.
-        comparison: What that changed; ``None`` where :attr:`reason` says why it is not known.
-        reason: Why not; empty if it is.
-        observing_only: Why nothing was set, or nothing more; empty if clocks were.
-        phases: What was recognised, the longest first.
-        num_changes: How often the point was changed.
-        throttled_s: Time in which a power limit or heat held the clock down.
-        cpu_share: Share of one core that it took.
-        notes: What else a reader must know.
-    """
+    """What a governor did."""
 
     uuid: str
     gpu: str
     strategy: str
     rules: Rules
     duration_s: float
+    # What that changed; None where reason says why it is not known.
     comparison: Comparison | None
-    reason: str
-    observing_only: str
-    phases: tuple[PhaseReport, ...]
-    num_changes: int
-    throttled_s: float
-    cpu_share: float
-    notes: tuple[str, ...]
+    reason: str  # why not; empty if it is
+    observing_only: str  # why nothing was set, or nothing more; empty if clocks were
+    phases: tuple[PhaseReport, ...]  # what was recognised, the longest first
+    num_changes: int  # how often the point was changed
+    throttled_s: float  # time in which a power limit or heat held the clock down
+    cpu_share: float  # share of one core that it took
+    notes: tuple[str, ...]  # what else a reader must know
 
 
 def report(governor: Governor) -> GovernorReport:

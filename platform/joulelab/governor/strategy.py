@@ -24,32 +24,21 @@ class Situation:
     time at the price of a second. That price makes the phases of one load add up: the product
     ``E^a T^b`` of a whole run is least where ``E_i + (b / a) P T_i`` is least in every phase, with
     ``P`` the mean power of the run.
-
-    Attributes:
-        now_s: Time on the device's clock.
-        phase: What runs.
-        curves: What is expected of it.
-        allowed: Whether a point keeps the slowdown within its limit; the driver's own always does.
-        price_w: What a second costs, in joules.
-        wake_s: Seconds that are lost per second of the phase when another begins at the point's
-            clock, until it is recognised.
-        before: Position that was chosen for the phase last; 0 at first.
     """
 
-    now_s: float
+    now_s: float  # time on the device's clock
     phase: Phase
     curves: Curves
+    # Whether a point keeps the slowdown within its limit; the driver's own always does.
     allowed: NDArray[np.bool_]
-    price_w: float
+    price_w: float  # what a second costs, in joules
+    # Seconds that are lost per second of the phase when another begins at the point's clock, until
+    # it is recognised.
     wake_s: Array
-    before: int
+    before: int  # position that was chosen for the phase last; 0 at first
 
     def costs_j(self, doubt: float = 0.0) -> Array:
-        """Return the cost of each point, in joules.
-
-        Args:
-            doubt: By how many standard deviations it is taken to be lower than expected.
-        """
+        """Return the cost of each point, in joules, less so many standard deviations."""
         curves = self.curves
         power_w = curves.power_w * np.exp(-doubt * curves.cost_u)
         return np.asarray((curves.time + self.wake_s) * (power_w + self.price_w))
@@ -60,9 +49,6 @@ class Strategy(ABC):
 
     A strategy is asked after every look while a phase is known, and answers with a position in the
     curves of the situation. What is not allowed is not set, whatever it answers.
-
-    Args:
-        rules: What is asked for.
     """
 
     name: ClassVar[str]
@@ -86,10 +72,7 @@ class Strategy(ABC):
     def note(self, phase: Phase, point: OperatingPoint, cost_j: float) -> None:
         """Take note of what a window at a point cost, per second of work; by default ignored.
 
-        Args:
-            phase: What ran.
-            point: What was in force.
-            cost_j: Cost as :meth:`Situation.costs_j` has it, without waking.
+        ``cost_j`` is as :meth:`Situation.costs_j` has it, without waking.
         """
 
 

@@ -10,13 +10,7 @@ JUDGED_S, SLOWEST_S = 5.0, 1.0
 
 
 class Looking:
-    """Keeps the cost of looking within its budget.
-
-    Args:
-        period_s: Time between looks that is asked for.
-        budget: Share of one core that they may take.
-        now_s: When they begin.
-    """
+    """Keeps the cost of looking every ``period_s`` within its budget, a share of one core."""
 
     def __init__(self, period_s: float, budget: float, now_s: float) -> None:
         self.period_s = period_s
@@ -76,10 +70,7 @@ LOOK_S = 2.0
 class Tenants:
     """Looks for processes that are not those that are governed.
 
-    Args:
-        device: The GPU.
-        own: Which processes are governed; ``None`` for those that are there at the first look
-            that finds any.
+    These are ``own``, by default those that are there at the first look that finds any.
     """
 
     def __init__(self, device: Device, own: OwnProcesses | None = None) -> None:

@@ -6,7 +6,6 @@ import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from joulelab.core.codec import decoded
@@ -104,12 +103,7 @@ class Lease:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _lose(self, why: str | None) -> None:
@@ -139,13 +133,11 @@ class Lease:
 
 
 class GuardClient:
-    """Asks the guard of this node for leases, starting one if none is there.
+    """Asks the guard of this node for leases, starting one if none is there, unless told not to.
 
-    Args:
-        socket_path: Where the guard listens; ``None`` takes the system's guard if there is
-            one, else this user's own; for what is no hardware always the latter.
-        start: Whether to start a guard where none answers.
-        idle_exit_s: Time without clients after which a guard started here ends.
+    ``socket_path`` ``None`` takes the system's guard if there is one, else this user's own; for
+    what is no hardware always the latter. A guard that is started ends after ``idle_exit_s``
+    without clients.
     """
 
     def __init__(
@@ -161,13 +153,9 @@ class GuardClient:
         self._idle_exit_s = idle_exit_s
 
     def lease(self, address: DeviceAddress, note: str = "", ttl_s: float = TTL_S) -> Lease:
-        """Borrow the device at ``address``.
+        """Borrow the device at ``address``; others who ask for it are told the note.
 
-        Args:
-            address: The device.
-            note: What it is for; others who ask for it are told.
-            ttl_s: Time after which the guard takes it back if this process neither ends
-                nor renews.
+        The guard takes it back after ``ttl_s`` if this process neither ends nor renews.
 
         Raises:
             GuardError: If another holds it (names the process), or no guard answers.
@@ -184,11 +172,7 @@ class GuardClient:
         raise _absent(path)
 
     def status(self, *, any_version: bool = False, timeout_s: float = 30.0) -> GuardStatus:
-        """Return who holds what; starts no guard.
-
-        Args:
-            any_version: Whether a guard of another version of this package is asked, too.
-            timeout_s: Longest wait for its answer.
+        """Return who holds what, also by a guard of ``any_version``; starts no guard.
 
         Raises:
             GuardError: If no guard answers.

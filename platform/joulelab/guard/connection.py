@@ -17,14 +17,9 @@ from joulelab.guard.settings import require_trusted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """The process at the other end, as the kernel says.
+    """The process at the other end, as the kernel says."""
 
-    Attributes:
-        pid: Its process id; 0 if it lives where the guard cannot see it.
-        uid: Its user.
-    """
-
-    pid: int
+    pid: int  # its process id; 0 if it lives where the guard cannot see it
     uid: int
 
 
@@ -121,10 +116,6 @@ _TURN_S = 0.001
 class Link:
     """A connection to a guard.
 
-    Args:
-        socket_path: Where the guard listens.
-        timeout_s: Longest wait for a reply.
-
     Raises:
         FileNotFoundError: If no guard listens there.
         ConnectionRefusedError: If a guard that listened there is gone.
@@ -180,12 +171,7 @@ class Link:
         return peer_of(self._socket)
 
     def request(self, do: str, *, any_version: bool = False, **arguments: Any) -> Any:
-        """Ask for ``do`` and wait for the answer.
-
-        Args:
-            do: What to do.
-            any_version: Whether an answer in another version of the protocol is good, too.
-            arguments: What it needs to know.
+        """Ask for ``do`` and wait for the answer, which may be in ``any_version`` of the protocol.
 
         Raises:
             ConnectionError: If the guard is gone.

@@ -18,13 +18,9 @@ from joulelab.guard.settings import GuardSettings, default_socket_path, user_soc
 class GuardedControl:
     """A :class:`~joulelab.devices.control.Control` that outlives the leases it works with.
 
-    The first point that is applied takes a lease. A lease that was lost (the guard died, or took
-    it back) fails the measurement under it; the next point takes a new one.
-
-    Args:
-        address: The device.
-        socket_path: Where the guard listens; ``None`` for the node's own.
-        note: What others who ask for the device are told.
+    The first point that is applied takes a lease. A lease that was lost (the guard died, or took it
+    back) fails the measurement under it; the next point takes a new one. Others who ask for the
+    device are told the note.
     """
 
     def __init__(self, address: DeviceAddress, *, socket_path: Path | None, note: str) -> None:
@@ -72,12 +68,7 @@ class ObserveOnly:
     """The :class:`~joulelab.devices.control.Control` that calls no setter, ever.
 
     It makes sure instead that nothing is set: not by the journal of any clock guard that this user
-    has to believe, and not by what the driver tells.
-
-    Args:
-        device: What is measured.
-        address: Where it is.
-        guard_socket: Where a clock guard listens; ``None`` for the usual places alone.
+    has to believe, at ``guard_socket`` or in the usual places, and not by what the driver tells.
     """
 
     def __init__(
@@ -121,12 +112,7 @@ class ObserveOnly:
 
 
 def owed_on(address: DeviceAddress, guard_socket: Path | None = None) -> Entry | None:
-    """Return what a clock guard has set on a device, or left set; ``None`` if nothing is known.
-
-    Args:
-        address: The device.
-        guard_socket: Where a clock guard listens, besides the usual places.
-    """
+    """Return what a clock guard has set on a device, or left set; ``None`` if nothing is known."""
     address = with_store(address)
     sockets = [
         guard_socket,

@@ -53,12 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def watch_over(settings: GuardSettings, guard_pid: int | None = None) -> int:
-    """Keep a guard alive; a guard that ends on purpose ends this process first.
-
-    Args:
-        settings: For the guards to come.
-        guard_pid: A guard that is this process's parent; ``None`` forks one.
-    """
+    """Keep a guard, by default a forked one, alive; its end on purpose ends this process."""
     _name_process("joulelab-watch")
     quick_deaths = 0
     while True:
@@ -108,14 +103,10 @@ def _fork_guard(settings: GuardSettings) -> int:
 
 
 def await_end(pid: int, heartbeat: Path) -> int | None:
-    """Wait for the end of a guard, and bring it about if it stands still.
-
-    Args:
-        pid: The guard: a child, or the parent of this process.
-        heartbeat: The file that tells that it is alive.
+    """Wait for the end of a guard, and bring it about if it stands still, as its heartbeat tells.
 
     Returns:
-        The exit status of a child; ``None`` of a parent.
+        The exit status of a child; ``None`` of the parent of this process.
     """
     with suppress(ProcessLookupError), os.fdopen(os.pidfd_open(pid), "rb") as pidfd:
         # A parent may have ended before, and its number may be another's by now.

@@ -24,29 +24,18 @@ _MOST_FILES = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of the journal.
+    """One line of the journal."""
 
-    Attributes:
-        event: What it says of the device.
-        address: The device.
-        detail: Why, in words.
-        prior: What was in force before the first of the ``set`` lines that are not yet undone.
-        requested: What is about to be set; ``None`` except on a ``set`` line.
-        pid: Process that asked; ``None`` where the guard acts by itself.
-        uid: User of that process.
-        time: When, UTC, ISO 8601.
-        boot_id: Which boot of the machine; hardware forgets its locks at the next one.
-    """
-
-    event: Event
+    event: Event  # what it says of the device
     address: DeviceAddress
-    detail: str
+    detail: str  # why, in words
+    # What was in force before the first of the set lines that are not yet undone.
     prior: OperatingPoint
-    requested: OperatingPoint | None = None
-    pid: int | None = None
+    requested: OperatingPoint | None = None  # what is about to be set; None except on a set line
+    pid: int | None = None  # process that asked; None where the guard acts by itself
     uid: int | None = None
-    time: str
-    boot_id: str
+    time: str  # when, UTC, ISO 8601
+    boot_id: str  # which boot of the machine; hardware forgets its locks at the next one
 
     @property
     def is_owed(self) -> bool:
@@ -64,9 +53,6 @@ class Journal:
     A process that dies while it appends leaves a torn last line. What that line was about had
     not been done yet, so the line is cut off and the one before it holds. Everybody on the
     machine may read the files: whoever measures must know whether somebody's lock is left.
-
-    Args:
-        folder: Where the files are.
     """
 
     def __init__(self, folder: Path) -> None:

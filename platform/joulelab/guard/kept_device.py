@@ -39,14 +39,9 @@ _log = logging.getLogger(__name__)
 class KeptDevice:
     """Sets a device's knobs and gives back what was there before.
 
-    The journal is written before the device is. A restore that fails stays due: it is tried
-    again, ever more slowly, for as long as the guard lives, and by the next guard after that.
-
-    Args:
-        address: The device.
-        journal: Where to write what is about to be set.
-        open_device: How to open a device.
-        owed: The journal's last ``set`` line, if a guard before this one left it.
+    The journal is written before the device is. A restore that fails stays due: it is tried again,
+    ever more slowly, for as long as the guard lives, and by the next guard after that. ``owed`` is
+    the journal's last ``set`` line, if a guard before this one left it.
     """
 
     def __init__(

@@ -28,19 +28,12 @@ Key = tuple[str, str | None]
 
 @dataclass(slots=True, kw_only=True)
 class Grant:
-    """A lease as the guard keeps it.
-
-    Attributes:
-        kept: The device.
-        note: What the holder said it is for.
-        ttl_s: How long it lasts without renewal.
-        deadline_s: When it ends, on the monotonic clock.
-    """
+    """A lease as the guard keeps it."""
 
     kept: KeptDevice
-    note: str
+    note: str  # what the holder said it is for
     ttl_s: float
-    deadline_s: float
+    deadline_s: float  # when it ends, on the monotonic clock
 
     def renew(self) -> None:
         """Let it last for another :attr:`ttl_s` from now."""
@@ -53,12 +46,7 @@ def open_registered(address: DeviceAddress) -> Device:
 
 
 class Lending:
-    """The leases in force and the devices in keeping; knows nothing of sockets.
-
-    Args:
-        journal: Where to write what is about to be set.
-        open_device: How to open a device.
-    """
+    """The leases in force and the devices in keeping; knows nothing of sockets."""
 
     def __init__(self, journal: Journal, open_device: OpenDevice) -> None:
         self._journal = journal

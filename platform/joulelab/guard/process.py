@@ -40,10 +40,8 @@ _log = logging.getLogger(__name__)
 def run_guard(settings: GuardSettings, *, watchdog_pid: int | None = None) -> int:
     """Run a guard in this process until it is told to end; return the exit status.
 
-    Args:
-        settings: Where to listen and whom to serve.
-        watchdog_pid: The process that revives this one, and is revived by it; ``None`` if
-            something else (systemd, a person) sees to that.
+    ``watchdog_pid`` revives this process, and is revived by it; ``None`` if something else
+    (systemd, a person) sees to that.
 
     Returns:
         0 if everything was given back; 1 if a device could not be restored, which the
@@ -77,13 +75,7 @@ def run_guard(settings: GuardSettings, *, watchdog_pid: int | None = None) -> in
 
 
 class WatchdogWatch:
-    """The guard's eye on its watchdog: starts another when it dies, and ends it at the end.
-
-    Args:
-        server: Whose event loop hears of the death.
-        settings: For the next watchdog.
-        pid: The watchdog, which is the parent of this process.
-    """
+    """The guard's eye on its watchdog, its parent: replaces it when it dies, ends it last."""
 
     def __init__(self, server: GuardServer, settings: GuardSettings, pid: int) -> None:
         self._server = server

@@ -43,11 +43,7 @@ MUTE_S = 30.0
 
 
 class Heartbeat:
-    """Writes into a file when this process was last alive, on the clock that all processes share.
-
-    Args:
-        path: The file.
-    """
+    """Writes into a file when this process was last alive, on the clock that all share."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -70,12 +66,9 @@ def author_of(path: Path) -> int | None:
 
 
 def stands_still(pid: int, path: Path, *, mute_s: float = MUTE_S) -> bool:
-    """Whether process ``pid`` is stopped, or its file tells that it has been mute for long.
+    """Whether process ``pid`` is stopped, or its file tells that it has been mute for ``mute_s``.
 
-    Args:
-        pid: A process.
-        path: The file of its :class:`Heartbeat`; one of another process tells nothing.
-        mute_s: How long it may be mute.
+    The file is that of its :class:`Heartbeat`; one of another process tells nothing.
     """
     if is_stopped(pid):
         return True
@@ -108,9 +101,7 @@ def notify_systemd(text: str) -> None:
 def is_readable(file: int, timeout_s: float | None = 0.0) -> bool:
     """Whether ``file`` can be read, or its process has ended if it is a pidfd.
 
-    Args:
-        file: A descriptor.
-        timeout_s: How long to wait for that; ``None`` waits for ever.
+    It is waited for; ``None`` waits for ever.
     """
     waiting = select.poll()
     waiting.register(file, select.POLLIN)

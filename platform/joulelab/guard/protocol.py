@@ -24,34 +24,19 @@ _NAME = re.compile(r"[\w.:@+-]{1,100}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLease:
-    """A lease in force.
-
-    Attributes:
-        address: The device.
-        pid: Process that holds it.
-        uid: User of that process.
-        note: What the holder said it is for.
-        expires_in_s: Time left without renewal.
-        point: Label of the operating point that was set, ``"default"`` if none was.
-    """
+    """A lease in force."""
 
     address: DeviceAddress
     pid: int
     uid: int
-    note: str
-    expires_in_s: float
-    point: str
+    note: str  # what the holder said it is for
+    expires_in_s: float  # time left without renewal
+    point: str  # label of the operating point that was set, "default" if none was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRestore:
-    """A device that could not be restored yet and is being tried again.
-
-    Attributes:
-        address: The device.
-        attempts: How often it was tried.
-        error: What the last try said.
-    """
+    """A device that could not be restored yet and is being tried again."""
 
     address: DeviceAddress
     attempts: int
@@ -60,19 +45,12 @@ class PendingRestore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardStatus:
-    """What a guard is doing.
-
-    Attributes:
-        pid: The guard.
-        watchdog_pid: The process that revives it; ``None`` without one.
-        leases: Who holds what.
-        pending: What still has to be restored.
-    """
+    """What a guard is doing."""
 
     pid: int
-    watchdog_pid: int | None
+    watchdog_pid: int | None  # the process that revives it; None without one
     leases: tuple[HeldLease, ...]
-    pending: tuple[PendingRestore, ...]
+    pending: tuple[PendingRestore, ...]  # what still has to be restored
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

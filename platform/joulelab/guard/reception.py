@@ -27,14 +27,10 @@ _log = logging.getLogger(__name__)
 class Reception:
     """The listening socket and its connections.
 
-    Nobody can keep the others from being served: who holds nothing and has been silent longest
-    must make room, and what goes wrong with one connection ends that one alone.
-
-    Args:
-        selector: Where descriptors are watched; its data are functions to call.
-        answer: Answers a request.
-        holds: Whether a connection holds a lease, and so is not sent away.
-        ended: Told of a connection that ends, and why, before it is closed.
+    Nobody can keep the others from being served: who holds nothing and has been silent longest must
+    make room, and what goes wrong with one connection ends that one alone. ``selector`` watches
+    descriptors; its data are functions to call. ``ended`` is told of a connection that ends, and
+    why, before it is closed.
     """
 
     def __init__(

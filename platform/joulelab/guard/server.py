@@ -39,14 +39,9 @@ _log = logging.getLogger(__name__)
 class GuardServer:
     """Lends the clocks of this node's devices: one connection, one lease, one device.
 
-    One thread does everything: a request takes about a millisecond, and there is no moment at
-    which two of them see half of each other's work. Serving ends by :meth:`stop`, by a client's
-    request, or by idleness.
-
-    Args:
-        settings: Where to listen and whom to serve.
-        open_device: How to open a device.
-        beat: Called about once a second while the loop turns.
+    One thread does everything: a request takes about a millisecond, and there is no moment at which
+    two of them see half of each other's work. Serving ends by :meth:`stop`, by a client's request,
+    or by idleness. ``beat`` is called about once a second while the loop turns.
     """
 
     def __init__(

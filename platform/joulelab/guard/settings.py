@@ -22,9 +22,6 @@ def default_socket_path(address: DeviceAddress | None = None) -> Path:
 
     A device that is no hardware is always for the user's own: its state is in files of the user's,
     which a guard that serves others does not touch.
-
-    Args:
-        address: What is to be lent; ``None`` for hardware.
     """
     lends_hardware = address is None or is_hardware(address)
     if lends_hardware and SYSTEM_SOCKET.parent.is_dir():
@@ -43,18 +40,13 @@ def user_socket_path(uid: int) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSettings:
-    """How a guard runs.
+    """How a guard runs."""
 
-    Attributes:
-        socket_path: Unix socket to listen on; one guard per path.
-        group: Group whose members may connect too; ``None`` admits the guard's user alone.
-        max_ttl_s: Longest time for which a lease may go without renewal.
-        idle_exit_s: Exit after so long without a client and with nothing set; ``None``: never.
-    """
-
-    socket_path: Path
+    socket_path: Path  # Unix socket to listen on; one guard per path
+    # Group whose members may connect too; None admits the guard's user alone.
     group: str | None = None
-    max_ttl_s: float = 600.0
+    max_ttl_s: float = 600.0  # longest time for which a lease may go without renewal
+    # Exit after so long without a client and with nothing set; None: never.
     idle_exit_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -146,11 +138,7 @@ def require_trusted(socket_path: Path) -> None:
 
 
 def require_own_store(store: str | None, uid: int) -> None:
-    """Refuse to write into a folder of state that the one who asks has not made.
-
-    Args:
-        store: The folder.
-        uid: User who asks.
+    """Refuse to write into a folder of state that the user who asks has not made.
 
     Raises:
         GuardError: If this process serves others, or the folder, or for root one above it, is not

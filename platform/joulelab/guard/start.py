@@ -28,14 +28,10 @@ def ensure_guard(
 ) -> None:
     """Return once a guard answers at ``socket_path``, starting one if need be.
 
-    The guard that is started belongs to no one: it outlives this process and the session,
-    process group and Ray worker that it was started from (not a cgroup that is killed whole).
-    Any number of processes may call this at once; one guard comes of it.
-
-    Args:
-        socket_path: Where the guard shall listen.
-        idle_exit_s: Time without clients after which a guard started here ends.
-        timeout_s: Longest wait.
+    The guard that is started belongs to no one: it outlives this process and the session, process
+    group and Ray worker that it was started from (not a cgroup that is killed whole). It ends after
+    ``idle_exit_s`` without clients. Any number of processes may call this at once; one guard comes
+    of it.
 
     Raises:
         GuardError: If it does not answer in time, or this user may not use it; says why.

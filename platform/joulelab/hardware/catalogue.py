@@ -113,15 +113,9 @@ def figures_in(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
 class Catalogue(Mapping[str, _Entry]):
     """Read-only mapping from a key or an alias to what ``read`` makes of it on first use.
 
-    It iterates over keys alone, and raises ``UnknownNameError`` with the closest names.
-
-    Args:
-        kind: What an entry is, for messages.
-        keys: Returns the keys.
-        read: Returns the entry of a key.
-        aliases: Other names of keys.
-        stamp: Returns of a key what changes when its entry must be read anew.
-        hint: Returns what a message about an unknown name adds.
+    It iterates over keys alone, and raises ``UnknownNameError`` with the closest names and a hint.
+    ``kind`` is what an entry is, for messages; ``stamp`` returns of a key what changes when its
+    entry must be read anew.
     """
 
     def __init__(

@@ -21,13 +21,10 @@ _RANGE = 2
 def stated(
     values: Mapping[str, Any], *, source: str, status: str = "U", other: GpuSpec
 ) -> dict[str, Figure]:
-    """Return what is said of a GPU as figures of its data file.
+    """Return what is said of a GPU, by dotted name, as figures of its data file.
 
-    Args:
-        values: By dotted name; ``clocks.sm_mhz`` are all clocks, or the lowest and the highest.
-        source: Where they come from.
-        status: Of each figure.
-        other: The GPU that it is like; its step of clocks holds between two ends.
+    ``clocks.sm_mhz`` are all clocks, or the lowest and the highest, in the steps of the ``other``
+    GPU, which it is like.
     """
     given = dict(values)
     clocks_mhz = given.pop("clocks.sm_mhz", None)

@@ -65,42 +65,30 @@ class VoltageCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLevel:
-    """One level of the memory hierarchy, the whole device together.
+    """One level of the memory hierarchy, the whole device together."""
 
-    Attributes:
-        name: E.g. ``"register file"``, ``"L1"``, ``"shared memory"``, ``"unified buffer"``.
-        bandwidth_b_per_s: Its peak at the default clock.
-        byte_j: Energy of moving one byte to or from it, beyond what is always on, at minimum
-            voltage. That of the last cache and the main memory adds to power, and a byte of the
-            main memory passes the last cache as well; that of levels nearer to the units is
-            contained in ``flop_j`` and serves to share it out. 0 where measurements cannot
-            separate it.
-        on_core_clock: Whether its bandwidth goes with the core clock and its energy with the
-            core voltage squared.
-    """
-
-    name: str
+    name: str  # e.g. "register file", "L1", "shared memory", "unified buffer"
     size_b: float
-    bandwidth_b_per_s: float
+    bandwidth_b_per_s: float  # its peak at the default clock
+    # Energy of moving one byte to or from it, beyond what is always on, at minimum voltage. That of
+    # the last cache and the main memory adds to power, and a byte of the main memory passes the
+    # last cache as well; that of levels nearer to the units is contained in flop_j and serves to
+    # share it out. 0 where measurements cannot separate it.
     byte_j: float
+    # Whether its bandwidth goes with the core clock and its energy with the core voltage squared.
     on_core_clock: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixEngine:
-    """The shape in which matrix work fills the device.
+    """The shape in which matrix work fills the device."""
 
-    Attributes:
-        num_engines: Engines that work side by side: SMs of a GPU, cores of a CPU, arrays of a
-            TPU, tiles of a KPU.
-        tiles: Result blocks (rows, columns, relative speed at full use 0..1) that one engine works
-            on at a time, of which the best fitting is taken.
-        depth: Steps to fill and drain an engine, in rows streamed; 0 where that is hidden.
-    """
-
+    # Engines that work side by side: SMs of a GPU, cores of a CPU, arrays of a TPU, tiles of a KPU.
     num_engines: int
+    # Result blocks (rows, columns, relative speed at full use 0..1) that one engine works on at a
+    # time, of which the best fitting is taken.
     tiles: tuple[tuple[int, int, float], ...]
-    depth: int = 0
+    depth: int = 0  # steps to fill and drain an engine, in rows streamed; 0 where that is hidden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,75 +98,59 @@ class ProcessorPower:
     ``P = constant + v^2 (f (clock + busy a) + operations + on-die bytes) + memory bytes``
     with the voltage curve v(f), the core clock f and the busy share a: 1 while a large kernel
     runs, 0 while the device waits.
-
-    Attributes:
-        idle_w: At rest, without any program.
-        constant_w: What no clock changes while a program is loaded, memory refresh included.
-        clock_w_per_ghz: Clock distribution while a program is loaded, busy or waiting.
-        busy_w_per_ghz: All cores busy, whatever they do.
-        flop_j: Energy of one operation on each pipe, on random data, with what feeds it: registers
-            and the caches nearer than the last one.
-        zeros_factor: What is left of operation energy when all operands are zero, 0..1: the low
-            end of the band that data alone opens.
     """
 
-    idle_w: float
-    constant_w: float
-    clock_w_per_ghz: float
-    busy_w_per_ghz: float
+    idle_w: float  # at rest, without any program
+    constant_w: float  # what no clock changes while a program is loaded, memory refresh included
+    clock_w_per_ghz: float  # clock distribution while a program is loaded, busy or waiting
+    busy_w_per_ghz: float  # all cores busy, whatever they do
+    # Energy of one operation on each pipe, on random data, with what feeds it: registers and the
+    # caches nearer than the last one.
     flop_j: Mapping[Pipe, float]
+    # What is left of operation energy when all operands are zero, 0..1: the low end of the band
+    # that data alone opens.
     zeros_factor: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorTiming:
-    """How far programs get to the peaks, and what launching them takes.
+    """How far programs get to the peaks, and what launching them takes."""
 
-    Attributes:
-        pipe_efficiency: Share of each pipe's peak that large, well-shaped work reaches.
-        memory_efficiency: Share of the main memory's bandwidth that a stream reaches.
-        memory_knee_mhz: Core clock below which that bandwidth falls in proportion.
-        kernel_overhead_s: Least time on the device of a kernel: filling and draining it.
-        stream_overhead_s: The same of kernels that multiply no matrices, where it is known to
-            differ: they have no long pipeline to fill.
-        least_s: Least time of a kernel within a network, by its class, in place of these two.
-        eager_launch_s: Host time to launch one kernel from eager PyTorch, by kind or class of
-            kernel; ``"default"`` for those that are not named.
-        module_s: Host time that entering a module takes.
-        view_s: Host time of a call that launches no kernel.
-        training_launch: Host time of a step of training over that of its kernels in inference.
-        graph_launch_s: Time between kernels of a captured graph or a compiled program.
-        kind_efficiency: Further factor on the reached peak for kinds that stay behind a large
-            GEMM or, where they compute little, behind a copy, e.g. ``{"conv": 0.7}``, or for
-            classes within networks, e.g. ``{"layer_norm": 0.3}``, which come first; with a number
-            format for that one alone: ``"conv_float32"``; 1 where absent.
-        cache_flop_per_b: Operations per byte of main-memory traffic that blocking in the last
-            cache allows a product of two-byte elements whose operands exceed it.
-        tensor_ceiling_start: Share of the matrix peak beyond which the clock drops though the
-            power limit is far; ``None`` where none was seen.
-        tensor_ceiling_mhz: By how much per unit of that share beyond it.
-        layout_efficiency: Share of a stream's bandwidth at which activations of convolutions are
-            brought into the layout of the matrix units, and back; ``None`` if they need not be.
-        window_s: Least time of a convolution on matrix units for each element of a window (input
-            channels times kernel size), over which its sums run one after the other.
-    """
-
+    # Share of each pipe's peak that large, well-shaped work reaches.
     pipe_efficiency: Mapping[Pipe, float]
-    memory_efficiency: float
-    memory_knee_mhz: float
-    kernel_overhead_s: float
+    memory_efficiency: float  # share of the main memory's bandwidth that a stream reaches
+    memory_knee_mhz: float  # core clock below which that bandwidth falls in proportion
+    kernel_overhead_s: float  # least time on the device of a kernel: filling and draining it
+    # Host time to launch one kernel from eager PyTorch, by kind or class of kernel; "default" for
+    # those that are not named.
     eager_launch_s: Mapping[str, float]
-    graph_launch_s: float
+    graph_launch_s: float  # time between kernels of a captured graph or a compiled program
+    # Further factor on the reached peak for kinds that stay behind a large GEMM or, where they
+    # compute little, behind a copy, e.g. {"conv": 0.7}, or for classes within networks, e.g.
+    # {"layer_norm": 0.3}, which come first; with a number format for that one alone:
+    # "conv_float32"; 1 where absent.
     kind_efficiency: Mapping[str, float] = field(default_factory=dict)
+    # Operations per byte of main-memory traffic that blocking in the last cache allows a product of
+    # two-byte elements whose operands exceed it.
     cache_flop_per_b: float = math.inf
+    # Share of the matrix peak beyond which the clock drops though the power limit is far; None
+    # where none was seen.
     tensor_ceiling_start: float | None = None
-    tensor_ceiling_mhz: float = 0.0
+    tensor_ceiling_mhz: float = 0.0  # by how much per unit of that share beyond it
+    # kernel_overhead_s of kernels that multiply no matrices, where it is known to differ: they have
+    # no long pipeline to fill.
     stream_overhead_s: float | None = None
+    # Share of a stream's bandwidth at which activations of convolutions are brought into the layout
+    # of the matrix units, and back; None if they need not be.
     layout_efficiency: float | None = None
+    # Least time of a convolution on matrix units for each element of a window (input channels times
+    # kernel size), over which its sums run one after the other.
     window_s: float = 0.0
+    # Least time of a kernel within a network, by its class, in place of the two overheads.
     least_s: Mapping[str, float] = field(default_factory=dict)
-    module_s: float = 0.0
-    view_s: float = 0.0
+    module_s: float = 0.0  # host time that entering a module takes
+    view_s: float = 0.0  # host time of a call that launches no kernel
+    # Host time of a step of training over that of its kernels in inference.
     training_launch: float = 1.0
 
     def launch_s(self, *kinds: str) -> float:
@@ -206,43 +178,33 @@ class ProcessorTiming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """One processor.
+    """One processor."""
 
-    Attributes:
-        key: Its name in the catalogue, e.g. ``"xeon_8490h"``.
-        node_nm: Process node, as marketed.
-        tier: How far its figures are calibrated.
-        clocks_mhz: Lowest, default and highest core clock; the default is where it runs unlocked
-            under sustained load.
-        num_cores: SMs of a GPU, cores of a CPU or TPU, tiles of a KPU.
-        flop_per_clock: Dense operations per clock of the whole device, for each pipe it has. The
-            ``tensor_`` pipes are its matrix or dot-product units of whatever name.
-        levels: Memory levels, nearest to the units first; the last is the main memory.
-        power_limits_w: Lowest and highest power limit.
-        default_power_limit_w: Power limit unless another is set.
-        link_b_per_s: Bandwidth per direction to its peers, for tensor parallelism; 0 if none.
-        link_byte_j: Energy of moving one byte to a peer.
-        figures: Every figure of its data file with its source, as ``"section.name"``.
-    """
-
-    key: str
+    key: str  # its name in the catalogue, e.g. "xeon_8490h"
     product_name: str
     family: Family
     architecture: str
-    node_nm: float
-    tier: Tier
+    node_nm: float  # process node, as marketed
+    tier: Tier  # how far its figures are calibrated
+    # Lowest, default and highest core clock; the default is where it runs unlocked under sustained
+    # load.
     clocks_mhz: tuple[float, float, float]
-    num_cores: int
+    num_cores: int  # SMs of a GPU, cores of a CPU or TPU, tiles of a KPU
+    # Dense operations per clock of the whole device, for each pipe it has. The tensor_ pipes are
+    # its matrix or dot-product units of whatever name.
     flop_per_clock: Mapping[Pipe, float]
     engine: MatrixEngine
+    # Memory levels, nearest to the units first; the last is the main memory.
     levels: tuple[MemoryLevel, ...]
-    power_limits_w: tuple[float, float]
-    default_power_limit_w: float
+    power_limits_w: tuple[float, float]  # lowest and highest power limit
+    default_power_limit_w: float  # power limit unless another is set
     voltage: VoltageCurve
     power: ProcessorPower
     timing: ProcessorTiming
+    # Bandwidth per direction to its peers, for tensor parallelism; 0 if none.
     link_b_per_s: float = 0.0
-    link_byte_j: float = 0.0
+    link_byte_j: float = 0.0  # energy of moving one byte to a peer
+    # Every figure of its data file with its source, as "section.name".
     figures: Mapping[str, Figure] = field(default_factory=dict)
 
     @property

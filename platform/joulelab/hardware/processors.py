@@ -59,19 +59,14 @@ class Host:
 
     How long a program takes that launches its kernels one by one is a question of the host as much
     as of the GPU: of two equal H200, the one took 1.2 times as long at batch 1, and up to twice.
-
-    Attributes:
-        key: Its name in the catalogue.
-        operator_s: Time of one call of an operator on a GPU, by name: ``add``, ``linear``,
-            ``layer_norm``, ``conv2d``, ``attention``; ``view`` launches nothing.
-        module_s: Time of one call of a module that does nothing.
-        figures: Every figure with its source.
     """
 
-    key: str
+    key: str  # its name in the catalogue
+    # Time of one call of an operator on a GPU, by name: add, linear, layer_norm, conv2d, attention;
+    # view launches nothing.
     operator_s: Mapping[str, float]
-    module_s: float
-    figures: Mapping[str, Figure]
+    module_s: float  # time of one call of a module that does nothing
+    figures: Mapping[str, Figure]  # every figure with its source
 
 
 def on_host(processor: Processor, host: Host) -> Processor:

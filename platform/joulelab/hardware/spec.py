@@ -13,24 +13,15 @@ BUSY_SM_SHARE = 0.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorSpec:
-    """What the board's own sensors show.
+    """What the board's own sensors show."""
 
-    Attributes:
-        instant_update_s: Period at which the fastest power reading changes.
-        instant_window_s: How much time before each change it averages.
-        average_window_s: What the driver's averaged reading averages; ``None`` where it is
-            the fast one.
-        energy_tick_s: Period at which the energy counter steps.
-        sample_period_s: Period of the power samples in the driver's buffer.
-        sample_count: How many of them the buffer holds.
-    """
-
-    instant_update_s: float
-    instant_window_s: float
+    instant_update_s: float  # period at which the fastest power reading changes
+    instant_window_s: float  # how much time before each change it averages
+    # What the driver's averaged reading averages; None where it is the fast one.
     average_window_s: float | None = None
-    energy_tick_s: float
-    sample_period_s: float
-    sample_count: int
+    energy_tick_s: float  # period at which the energy counter steps
+    sample_period_s: float  # period of the power samples in the driver's buffer
+    sample_count: int  # how many of them the buffer holds
     has_memory_power: bool
     has_activity: bool
 
@@ -40,79 +31,52 @@ class ThermalSpec:
     """Limits of temperature and how fast heat leaves.
 
     The die sits above the ambient by a sum of nodes, each a resistance with a time constant.
-
-    Attributes:
-        max_operating_c: Above it the driver steps clocks down.
-        slowdown_c: Above it the hardware halves the clock.
-        shutdown_c: Above it the board switches off.
-        ambient_c: Inlet air.
-        reference_c: Temperature at which the coefficients of :class:`PowerSpec` hold.
-        resistance_k_per_w: Of each node.
-        time_constant_s: Of each node.
     """
 
-    max_operating_c: float
-    slowdown_c: float
-    shutdown_c: float
-    ambient_c: float
-    reference_c: float
-    resistance_k_per_w: tuple[float, ...]
-    time_constant_s: tuple[float, ...]
+    max_operating_c: float  # above it the driver steps clocks down
+    slowdown_c: float  # above it the hardware halves the clock
+    shutdown_c: float  # above it the board switches off
+    ambient_c: float  # inlet air
+    reference_c: float  # temperature at which the coefficients of PowerSpec hold
+    resistance_k_per_w: tuple[float, ...]  # of each node
+    time_constant_s: tuple[float, ...]  # of each node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerSpec:
-    """Coefficients of board power; per-GHz ones are at minimum voltage.
+    """Coefficients of board power; per-GHz ones are at minimum voltage."""
 
-    Attributes:
-        constant_w: What no clock changes, memory refresh included.
-        idle_w: Board power without a context at the low clock.
-        clock_tree_w_per_ghz: Clock distribution.
-        sm_w_per_ghz: All SMs busy, whatever they do.
-        pipe_w_per_ghz: Each pipe at its peak rate, on random data.
-        crossbar_j_per_b: Moving a byte between memory and SMs on the die.
-        dram_j_per_b: Moving a byte in the memory and its links.
-        memory_idle_w: Share of the memory in ``constant_w``.
-        zeros_factor: What is left of pipe and crossbar energy when all operands are zero.
-        leakage_w: Leakage at minimum voltage and reference temperature, contained in
-            ``constant_w``; only its change with temperature is added.
-        leakage_per_k: Relative growth of leakage per kelvin.
-    """
-
-    constant_w: float
-    idle_w: float
-    clock_tree_w_per_ghz: float
-    sm_w_per_ghz: float
-    pipe_w_per_ghz: Mapping[Pipe, float]
-    crossbar_j_per_b: float
-    dram_j_per_b: float
-    memory_idle_w: float
-    zeros_factor: float
+    constant_w: float  # what no clock changes, memory refresh included
+    idle_w: float  # board power without a context at the low clock
+    clock_tree_w_per_ghz: float  # clock distribution
+    sm_w_per_ghz: float  # all SMs busy, whatever they do
+    pipe_w_per_ghz: Mapping[Pipe, float]  # each pipe at its peak rate, on random data
+    crossbar_j_per_b: float  # moving a byte between memory and SMs on the die
+    dram_j_per_b: float  # moving a byte in the memory and its links
+    memory_idle_w: float  # share of the memory in constant_w
+    zeros_factor: float  # what is left of pipe and crossbar energy when all operands are zero
+    # Leakage at minimum voltage and reference temperature, contained in constant_w; only its change
+    # with temperature is added.
     leakage_w: float
-    leakage_per_k: float
+    leakage_per_k: float  # relative growth of leakage per kelvin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingSpec(ProcessorTiming):
-    """The timing of a GPU, and what besides a simulated one needs.
+    """The timing of a GPU, and what besides a simulated one needs."""
 
-    Attributes:
-        switch_latency_s: Median time until a clock change takes effect.
-        set_call_s: Median time that the setter blocks.
-        host_python: Time that Python takes on the host over what it takes on the host whose launch
-            times these are; it moves apart from launching, which is compiled.
-        elementwise_slowdown: Time of the elementwise kernels and copies of a network over that of
-            a stream of as many bytes: they broadcast, convert, take strided operands and compute
-            functions, where a stream only adds.
-        reread_slowdown: Time of bytes that a kernel's own small blocks read again over that at
-            the bandwidth of the last cache (H200: 4-bit products of many rows, in prefills of
-            Llama-2-7B and in ViT-L, 1.7 to 1.8).
-    """
-
-    switch_latency_s: float
-    set_call_s: float
+    switch_latency_s: float  # median time until a clock change takes effect
+    set_call_s: float  # median time that the setter blocks
+    # Time that Python takes on the host over what it takes on the host whose launch times these
+    # are; it moves apart from launching, which is compiled.
     host_python: float = 1.0
+    # Time of the elementwise kernels and copies of a network over that of a stream of as many
+    # bytes: they broadcast, convert, take strided operands and compute functions, where a stream
+    # only adds.
     elementwise_slowdown: float = 1.0
+    # Time of bytes that a kernel's own small blocks read again over that at the bandwidth of the
+    # last cache (H200: 4-bit products of many rows, in prefills of Llama-2-7B and in ViT-L, 1.7 to
+    # 1.8).
     reread_slowdown: float = 1.75
 
 
@@ -153,42 +117,28 @@ class LinkSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSpec:
-    """One GPU model of the catalogue.
+    """One GPU model of the catalogue."""
 
-    Attributes:
-        key: Its name in the catalogue, e.g. ``"h200_sxm"``.
-        product_names: As NVML gives them.
-        sm_clocks_mhz: Every settable SM clock, descending.
-        study_clocks_mhz: Those of the classic DVFS studies, descending; all where there is none.
-        default_clock_mhz: Where an unlocked, uncapped device runs under load.
-        stays_at_default: Whether every board of this kind then stays there exactly, so that a
-            lower clock shows a lock; the optional figure ``clocks.stays_at_default``.
-        idle_clock_mhz: Where it rests without a context.
-        mem_clocks_mhz: Memory clocks, descending.
-        power_limits_w: Lowest and highest settable power limit.
-        default_power_limit_w: The limit after a reset.
-        flop_per_clock_per_sm: Dense operations per clock and SM, for each pipe that exists.
-        memory_bandwidth_b_per_s: Peak memory bandwidth at the highest memory clock.
-        memory_b: Device memory as printed (decimal giga).
-        figures: Every figure of the data file with its source, as ``"section.name"``.
-    """
-
-    key: str
-    product_names: tuple[str, ...]
+    key: str  # its name in the catalogue, e.g. "h200_sxm"
+    product_names: tuple[str, ...]  # as NVML gives them
     architecture: str
-    sm_clocks_mhz: tuple[int, ...]
+    sm_clocks_mhz: tuple[int, ...]  # every settable SM clock, descending
+    # Those of the classic DVFS studies, descending; all where there is none.
     study_clocks_mhz: tuple[int, ...]
-    default_clock_mhz: int
+    default_clock_mhz: int  # where an unlocked, uncapped device runs under load
+    # Whether every board of this kind then stays there exactly, so that a lower clock shows a lock;
+    # the optional figure clocks.stays_at_default.
     stays_at_default: bool
-    idle_clock_mhz: int
-    mem_clocks_mhz: tuple[int, ...]
+    idle_clock_mhz: int  # where it rests without a context
+    mem_clocks_mhz: tuple[int, ...]  # memory clocks, descending
     mem_clock_lockable: bool
-    power_limits_w: tuple[float, float]
-    default_power_limit_w: float
+    power_limits_w: tuple[float, float]  # lowest and highest settable power limit
+    default_power_limit_w: float  # the limit after a reset
     sm_count: int
+    # Dense operations per clock and SM, for each pipe that exists.
     flop_per_clock_per_sm: Mapping[Pipe, float]
-    memory_bandwidth_b_per_s: float
-    memory_b: float
+    memory_bandwidth_b_per_s: float  # peak memory bandwidth at the highest memory clock
+    memory_b: float  # device memory as printed (decimal giga)
     l2_b: float
     sensor: SensorSpec
     thermal: ThermalSpec
@@ -197,6 +147,7 @@ class GpuSpec:
     timing: TimingSpec
     chip: ChipSpec
     link: LinkSpec
+    # Every figure of the data file with its source, as "section.name".
     figures: Mapping[str, Figure]
 
     @property

@@ -4,13 +4,7 @@ import logging
 from math import ceil
 from typing import Any
 
-from transformers import (
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from typing_extensions import override
 
 from joulelab.integrations.energy_log import INTERVAL_S, EnergyLog

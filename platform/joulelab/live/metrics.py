@@ -26,21 +26,14 @@ GPU_LABELS = ("gpu", "uuid", "hostname")
 
 
 class Gauge(NamedTuple):
-    """One number per GPU.
+    """One number per GPU."""
 
-    Attributes:
-        name: Without the unit, which follows it.
-        unit: OpenMetrics unit, in the plural; empty for none.
-        help: What it is.
-        value: Takes it from a reading, in that unit; ``None`` if it is not there.
-        is_total: Whether it only grows, but for new starts.
-    """
-
-    name: str
-    unit: str
+    name: str  # without the unit, which follows it
+    unit: str  # OpenMetrics unit, in the plural; empty for none
     help: str
+    # Takes it from a reading, in that unit; None if it is not there.
     value: Callable[[LiveReading], float | None]
-    is_total: bool = False
+    is_total: bool = False  # whether it only grows, but for new starts
 
     def family(self) -> Metric:
         """Make its family, without samples."""
@@ -163,12 +156,7 @@ class Families:
 
 
 class LiveCollector(Collector):
-    """Looks at GPUs when it is scraped, and never in between.
-
-    Args:
-        session: The GPUs.
-        hostname: Name of this machine, for the labels.
-    """
+    """Looks at GPUs when it is scraped, and never in between."""
 
     def __init__(self, session: LiveSession, hostname: str | None = None) -> None:
         self._session = session

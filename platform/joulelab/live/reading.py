@@ -26,34 +26,23 @@ THROTTLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveReading:
-    """What a GPU is doing now. What could not be read is ``None``, its reason in :attr:`unread`.
+    """What a GPU is doing now. What could not be read is ``None``, its reason in :attr:`unread`."""
 
-    Attributes:
-        index: Place of the GPU in the driver's order, from 0.
-        identity: Which GPU.
-        power_w: Board power now, in watts.
-        mean_power_w: Mean between the last two reads of the energy counter, in watts; ``None``
-            before the second.
-        mean_over_s: Time between them, in seconds.
-        energy_j: The energy counter when last read, in joules since an origin of the driver's.
-        energy_since_start_j: What it advanced by since the first reading, in joules.
-        state: Clocks, temperature, limit, what holds the clocks down, utilisation, memory in use.
-        processes: Processes that hold a compute context on it.
-        unread: Reason of each of these that is missing, by its name.
-        cost_s: How long the reading took, in seconds.
-    """
-
-    index: int
+    index: int  # place of the GPU in the driver's order, from 0
     identity: DeviceIdentity
-    power_w: float | None
+    power_w: float | None  # board power now, in watts
+    # Mean between the last two reads of the energy counter, in watts; None before the second.
     mean_power_w: float | None
-    mean_over_s: float | None
+    mean_over_s: float | None  # time between them, in seconds
+    # The energy counter when last read, in joules since an origin of the driver's.
     energy_j: float | None
-    energy_since_start_j: float | None
+    energy_since_start_j: float | None  # what it advanced by since the first reading, in joules
+    # Clocks, temperature, limit, what holds the clocks down, utilisation, memory in use.
     state: DeviceState | None
     processes: tuple[GpuProcess, ...] | None
+    # Reason of each of these that is missing, by its name.
     unread: Mapping[str, str] = field(default_factory=dict)
-    cost_s: float
+    cost_s: float  # how long the reading took, in seconds
 
     @property
     def throttles(self) -> dict[EventReason, bool] | None:
@@ -69,13 +58,11 @@ class _Count(NamedTuple):
 
 
 class LiveGpu:
-    """Reads one GPU again and again.
+    """Reads one GPU, which stays the caller's to close, again and again.
 
-    Args:
-        index: Its place in the driver's order.
-        device: The GPU, which stays the caller's to close.
-        slow_period_s: Shortest time between two reads of what the driver is slow to tell: the
-            energy counter, 3 ms on an H200, and the processes.
+    ``index`` is its place in the driver's order; ``slow_period_s`` the shortest time between two
+    reads of what the driver is slow to tell: the energy counter, 3 ms on an H200, and the
+    processes.
     """
 
     def __init__(self, index: int, device: Device, *, slow_period_s: float = 5.0) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from joulelab.core.device import DeviceAddress
@@ -24,17 +23,12 @@ _PATIENCE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loans:
-    """What a clock guard has on loan.
-
-    Attributes:
-        by_uuid: Who holds each GPU that is lent, what for, and at which operating point.
-        unrestored: Why the settings of a GPU that was on loan could not be restored yet.
-        unread: Why the guard could not be asked; ``None`` if it answered.
-    """
+    """What a clock guard has on loan."""
 
     by_uuid: dict[str, HeldLease] = field(default_factory=dict)
+    # Why the settings of a GPU that was on loan could not be restored yet.
     unrestored: dict[str, str] = field(default_factory=dict)
-    unread: str | None = None
+    unread: str | None = None  # why the guard could not be asked; None if it answered
 
 
 def read_loans(socket_path: Path) -> Loans:
@@ -51,31 +45,22 @@ def read_loans(socket_path: Path) -> Loans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveView:
-    """What the GPUs of a machine are doing now.
+    """What the GPUs of a machine are doing now."""
 
-    Attributes:
-        gpus: A reading of each, in the driver's order.
-        loans: What the clock guard has on loan.
-        activities: What a study does on each GPU that one measures on, by UUID.
-        studies: How far the studies of this user's are that do so, by name.
-        core_share: Processor time that this process has used since it began to watch, as a share
-            of one core; ``None`` at the first look.
-    """
-
-    gpus: tuple[LiveReading, ...]
-    loans: Loans
-    activities: dict[str, Activity]
-    studies: dict[str, StudyState]
+    gpus: tuple[LiveReading, ...]  # a reading of each, in the driver's order
+    loans: Loans  # what the clock guard has on loan
+    activities: dict[str, Activity]  # what a study does on each GPU that one measures on, by UUID
+    studies: dict[str, StudyState]  # how far this user's studies are that do so, by name
+    # Processor time that this process has used since it began to watch, as a share of one core;
+    # None at the first look.
     core_share: float | None
 
 
 class LiveSession:
     """Opens GPUs for reading only, in the program's time, and looks at them when asked.
 
-    Args:
-        addresses: The GPUs, by their place in the driver's order.
-        guard_socket: Where to ask who holds what; ``None`` takes the guard that studies take.
-        slow_period_s: As for :class:`LiveGpu`.
+    They are given by their place in the driver's order. The guard at ``guard_socket``, by default
+    the one that studies take, is asked who holds what.
 
     Raises:
         DeviceError: If a GPU cannot be opened.
@@ -120,12 +105,7 @@ class LiveSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _activities(self) -> dict[str, Activity]:

@@ -10,13 +10,10 @@ POWERCAP = Path("/sys/class/powercap")
 
 
 class Rapl:
-    """The energy counters of the packages and of their memory.
+    """The energy counters of the packages and of their memory, below the folder of power caps.
 
     Intel's and AMD's drivers both register under ``intel-rapl``. Since CVE-2020-8694 kernels let
     root alone read them by default.
-
-    Args:
-        root: Folder of the kernel's power caps.
     """
 
     def __init__(self, root: Path = POWERCAP) -> None:

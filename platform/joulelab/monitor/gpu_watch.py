@@ -14,12 +14,7 @@ from joulelab.core.measurement import Finding
 from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import setting_findings
 from joulelab.core.trace import PowerTrace
-from joulelab.core.validity import (
-    conduct_findings,
-    conduct_of,
-    process_findings,
-    trace_findings,
-)
+from joulelab.core.validity import conduct_findings, conduct_of, process_findings, trace_findings
 from joulelab.devices.base import Device
 from joulelab.errors import DeviceLostError, MeasurementError
 from joulelab.monitor.sensors import OwnProcesses, Sensors
@@ -41,30 +36,18 @@ class Span:
     """A window on one GPU, whatever its length.
 
     What it used up to :attr:`counted_s` is known already, so that samples from before can go.
-
-    Attributes:
-        start_s: When it began, on the GPU's clock.
-        stop_s: When it ended; infinity while it is open.
-        counted_s: Up to when it was counted.
-        counted_j: Energy up to then.
-        counted_u_j2: Square of its standard uncertainty.
-        source: Where the last of it came from.
-        peak_w: Highest power sample up to then.
-        seen: Whether this program was seen on the GPU.
-        early: Whether it may begin with the samples, if those begin after it.
-        findings: What was found up to then.
     """
 
-    start_s: float
+    start_s: float  # when it began, on the GPU's clock
     stop_s: float = float("inf")
-    counted_s: float = 0.0
-    counted_j: float = 0.0
-    counted_u_j2: float = 0.0
-    source: EnergySource | None = None
+    counted_s: float = 0.0  # up to when it was counted
+    counted_j: float = 0.0  # energy up to then
+    counted_u_j2: float = 0.0  # square of its standard uncertainty
+    source: EnergySource | None = None  # where the last of it came from
     peak_w: float | None = None
-    seen: bool = False
-    early: bool = False
-    findings: dict[Finding, None] = field(default_factory=dict)
+    seen: bool = False  # whether this program was seen on the GPU
+    early: bool = False  # whether it may begin with the samples, if those begin after it
+    findings: dict[Finding, None] = field(default_factory=dict)  # what was found up to then
 
     def __post_init__(self) -> None:
         self.counted_s = self.start_s

@@ -80,11 +80,8 @@ class OwnProcesses:
 
     Inside a container the driver's process ids are the host's, which cannot be compared with ours;
     those that are new since the watching began are then taken to be this program's. Whose a process
-    is must be found while it runs: its parents are not known afterwards.
-
-    Args:
-        roots: Process ids that are this program's with all their descendants; ``None`` for this
-            process, or in a rank of ``torchrun`` for all ranks of the node.
+    is must be found while it runs: its parents are not known afterwards. By default it is this
+    process, or in a rank of ``torchrun`` all ranks of the node.
     """
 
     def __init__(self, roots: Iterable[int] | None = None) -> None:
@@ -140,7 +137,6 @@ class Sensors:
     """Samples one GPU in the background while at least one monitor listens.
 
     Attributes:
-        sampler: Samples of power and state since the first listener.
         meter: Reads of the counter since then; ``None`` where there is none.
     """
 

@@ -97,13 +97,7 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTotals:
-    """What several GPUs used together.
-
-    Attributes:
-        energy_j: Energy in joules.
-        energy_u_j: Its standard uncertainty (k = 1), in joules.
-        power_w: Mean power, in watts.
-    """
+    """What several GPUs used together."""
 
     energy_j: float
     energy_u_j: float

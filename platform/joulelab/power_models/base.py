@@ -175,10 +175,8 @@ class PowerModel(StoredModel):
     def errors_after(self, ratios: tuple[float, ...], queries: Queries, values: Array) -> Array:
         """Return the logs of measured over predicted once each application is anchored.
 
-        Args:
-            ratios: At which clocks, over that of its profile.
-            queries: What is asked.
-            values: What was measured, in the unit of ``learn``.
+        It is at ``ratios`` of the clock of its profile; ``values`` were measured, in the unit of
+        ``learn``.
 
         Returns:
             Shape ``(n,)``; not a number at the anchors.

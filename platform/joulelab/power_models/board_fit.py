@@ -35,31 +35,20 @@ _LEAST_CURVATURE = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardFit:
-    """What a sweep tells of a GPU.
+    """What a sweep tells of a GPU."""
 
-    Attributes:
-        values: Coefficients by name, as :data:`NAMES`.
-        top_clock_mhz: The highest clock of the sweep.
-        rise: Voltage there over its least, less 1.
-        rise_u: Its standard uncertainty, from what the fit leaves.
-        constant_u_w: That of the constant power.
-        error: Mean absolute relative error of power, of the runs that were fitted.
-        held_out: That of each application when the curve and the constant come from the others,
-            and its own part from its runs at the highest and the lowest clock, on its other
-            runs; empty with one application.
-        num_runs: Runs that were fitted.
-        num_capped: Runs that were left out, since a power limit held their clock.
-    """
-
-    values: Mapping[str, float]
-    top_clock_mhz: float
-    rise: float
-    rise_u: float
-    constant_u_w: float
-    error: float
+    values: Mapping[str, float]  # coefficients by name, as NAMES
+    top_clock_mhz: float  # the highest clock of the sweep
+    rise: float  # voltage there over its least, less 1
+    rise_u: float  # its standard uncertainty, from what the fit leaves
+    constant_u_w: float  # that of the constant power
+    error: float  # mean absolute relative error of power, of the runs that were fitted
+    # That of each application when the curve and the constant come from the others, and its own
+    # part from its runs at the highest and the lowest clock, on its other runs; empty with one
+    # application.
     held_out: Mapping[str, float]
     num_runs: int
-    num_capped: int
+    num_capped: int  # runs that were left out, since a power limit held their clock
 
     @property
     def knows_curve(self) -> bool:
@@ -99,11 +88,7 @@ class _Application:
 
 
 def fit_board(runs: Runs, limit_w: float) -> BoardFit:
-    """Fit the voltage curve and the constant power of one GPU.
-
-    Args:
-        runs: Of one GPU; power limits that are not known are ``limit_w``.
-        limit_w: Its default power limit.
+    """Fit voltage curve and constant power of one GPU, whose default power limit is ``limit_w``.
 
     Raises:
         ConfigError: If there are runs of several GPUs, or no application has clocks enough.

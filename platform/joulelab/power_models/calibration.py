@@ -58,19 +58,13 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Calibration:
-    """Errors of predictions for groups that were held out.
+    """Errors of predictions for groups that were held out."""
 
-    Attributes:
-        group: Group of each row.
-        log_ratio: Log of the clock ratio.
-        log_error: ``log(measured / predicted)``.
-        anchored_error: The same with each of :data:`ANCHOR_SETS` measured, not a number at the
-            anchors; shape ``(sets, n)``.
-    """
-
-    group: Names
-    log_ratio: Array
-    log_error: Array
+    group: Names  # group of each row
+    log_ratio: Array  # log of the clock ratio
+    log_error: Array  # log(measured / predicted)
+    # The same with each of ANCHOR_SETS measured, not a number at the anchors; shape (sets,
+    # n).
     anchored_error: Array
 
     @classmethod

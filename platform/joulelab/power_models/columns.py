@@ -25,19 +25,13 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of numbers.
+    """One column of numbers."""
 
-    Attributes:
-        name: Its name here, unit included.
-        names: What other layouts call it, in lower case and without a unit in brackets.
-        limits: Values beyond these are refused.
-        required: Whether a table without it is refused.
-    """
-
-    name: str
+    name: str  # its name here, unit included
+    # What other layouts call it, in lower case and without a unit in brackets.
     names: tuple[str, ...] = ()
-    limits: Limits
-    required: bool = False
+    limits: Limits  # values beyond these are refused
+    required: bool = False  # whether a table without it is refused
 
 
 APPLICATION_NAMES = ("application", "app", "workload")
@@ -98,15 +92,10 @@ _UNREAD = ("", "none", "n/a", "[n/a]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """Rows of a table; names of columns are known in any case and with units in brackets.
+    """Rows of a table; names of columns are known in any case and with units in brackets."""
 
-    Attributes:
-        rows: Mappings from column names to values, at least one.
-        first_row: Number of the first row in its source, for messages.
-    """
-
-    rows: Sequence[Mapping[str, Any]]
-    first_row: int = 0
+    rows: Sequence[Mapping[str, Any]]  # mappings from column names to values, at least one
+    first_row: int = 0  # number of the first row in its source, for messages
 
     def texts(self, names: Sequence[str], otherwise: str | None = None) -> list[str]:
         """Return the column that has one of ``names``, or ``otherwise`` in every row.

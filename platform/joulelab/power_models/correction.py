@@ -75,15 +75,11 @@ def _nearness(log_ratio: Array, anchors: Sequence[float]) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corrections:
-    """All corrections of a model.
-
-    Attributes:
-        pairs: By GPU label and application.
-        boards: Mean offset by GPU label, for GPUs that the model was not trained on: their
-            unanchored applications take it.
-    """
+    """All corrections of a model."""
 
     pairs: Mapping[tuple[str, str], Correction] = field(default_factory=dict)
+    # Mean offset by GPU label, for GPUs that the model was not trained on: their unanchored
+    # applications take it.
     boards: Mapping[str, float] = field(default_factory=dict)
 
     def log_factor(self, queries: Queries) -> Array:
@@ -108,11 +104,9 @@ class Corrections:
     ) -> "Corrections":
         """Return these and those of new anchors, which replace older ones of the same pair.
 
-        Args:
-            queries: Where the anchors are.
-            log_error: Log of measured over predicted at each.
-            trained_on: Labels of GPUs whose unanchored applications take no offset.
-            scatter: Relative scatter of single anchors of each profile; ``None`` meets two.
+        ``log_error`` is that of measured over predicted at each; GPUs ``trained_on`` have
+        unanchored applications that take no offset; ``scatter`` is the relative one of single
+        anchors of each profile, ``None`` meeting two.
         """
         log_ratio = np.log(queries.clock_ratio)
         scatter = np.zeros(len(queries.profiles)) if scatter is None else scatter

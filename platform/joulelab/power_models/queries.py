@@ -22,23 +22,16 @@ class Profile:
     """One application on one GPU, as one run near the default clock shows it.
 
     Power is not part of it: a measured power is an anchor, see ``PowerModel.adapt``.
-
-    Attributes:
-        application: Its name.
-        gpu: Label of the board or set of boards.
-        board: Which GPU of the catalogue that is.
-        clock_mhz: SM clock of the run.
-        activity: Unit activities in that run, 0 to 1, by name; absent where unread.
-        time_s: How long the run took; ``None`` if power alone is asked for.
-        power_limit_w: Power limit that predictions keep to; ``None`` where it is not known.
     """
 
     application: str
-    gpu: str
-    board: str
-    clock_mhz: float
+    gpu: str  # label of the board or set of boards
+    board: str  # which GPU of the catalogue that is
+    clock_mhz: float  # SM clock of the run
+    # Unit activities in that run, 0 to 1, by name; absent where unread.
     activity: Mapping[str, float]
-    time_s: float | None = None
+    time_s: float | None = None  # how long the run took; None if power alone is asked for
+    # Power limit that predictions keep to; None where it is not known.
     power_limit_w: float | None = None
 
     def __post_init__(self) -> None:
@@ -78,16 +71,11 @@ class Queries:
 
     There is no place in it for anything measured at the queried clocks, so that no member can
     be taught, or asked, with what it could not know.
-
-    Attributes:
-        profiles: One per application and GPU.
-        profile: For each query, the position of its profile; shape ``(n,)``.
-        sm_clock_mhz: For each query, its SM clock; shape ``(n,)``.
     """
 
-    profiles: tuple[Profile, ...]
-    profile: Index
-    sm_clock_mhz: Array
+    profiles: tuple[Profile, ...]  # one per application and GPU
+    profile: Index  # for each query, the position of its profile; shape (n,)
+    sm_clock_mhz: Array  # for each query, its SM clock; shape (n,)
 
     def __post_init__(self) -> None:
         if self.profile.shape != self.sm_clock_mhz.shape or self.profile.ndim != 1:

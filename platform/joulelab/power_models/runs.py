@@ -24,30 +24,18 @@ NEAR_CAP = 0.03
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Runs:
-    """A table of runs, one per application, GPU, clock and power limit; read by :mod:`.readers`.
+    """A table of runs, one per application, GPU, clock and power limit; read by :mod:`.readers`."""
 
-    Attributes:
-        application: What ran; shape ``(n,)``, as all columns.
-        gpu: Label of the board or set of boards that it ran on.
-        boards: For each label, which GPU of the catalogue it is.
-        sm_clock_mhz: SM clock under load.
-        power_w: Mean power.
-        time_s: Time of the same work at every clock.
-        activity: Unit activities (0 to 1) by name; not a number where unread.
-        power_limit_w: Power limit; not a number where it is not known.
-        row: Number of each row in its source, for messages.
-        left_out: How many runs of the source are not in the table, by reason.
-    """
-
-    application: Names
-    gpu: Names
-    boards: Mapping[str, str]
-    sm_clock_mhz: Array
-    power_w: Array
-    time_s: Array
-    activity: Mapping[str, Array]
-    power_limit_w: Array
-    row: Index
+    application: Names  # what ran; shape (n,), as all columns
+    gpu: Names  # label of the board or set of boards that it ran on
+    boards: Mapping[str, str]  # for each label, which GPU of the catalogue it is
+    sm_clock_mhz: Array  # SM clock under load
+    power_w: Array  # mean power
+    time_s: Array  # time of the same work at every clock
+    activity: Mapping[str, Array]  # unit activities (0 to 1) by name; not a number where unread
+    power_limit_w: Array  # power limit; not a number where it is not known
+    row: Index  # number of each row in its source, for messages
+    # How many runs of the source are not in the table, by reason.
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -88,11 +88,8 @@ def under_load(
     """Return the clock of each row under load, which rows stay, and how many do not, by reason.
 
     A power cap acts through the clock: a run that it held is one at the clock that was seen. Where
-    none was read and other runs of the application had a higher cap, it is left out.
-
-    Args:
-        pairs: GPU label and application of each row.
-        numbers: Columns of a table by name.
+    none was read and other runs of the application had a higher cap, it is left out. ``pairs`` are
+    GPU label and application of each row.
     """
     asked_mhz = numbers["sm_clock_mhz"]
     unread = np.full(len(asked_mhz), np.nan)

@@ -107,25 +107,19 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validated:
-    """Scores of one model in one kind of split.
+    """Scores of one model in one kind of split."""
 
-    Attributes:
-        kind: What was held out.
-        anchors: Clock ratios at which held-out applications were measured; they are not scored.
-        errors: By quantity.
-        intervals: By quantity; empty where the model gives none.
-        regrets: By objective, against the best measured point; empty for parts of applications.
-        baselines: Of clocks that need no model, then by objective.
-        choices: The clocks that those regrets are of.
-    """
-
-    kind: str
+    kind: str  # what was held out
+    # Clock ratios at which held-out applications were measured; they are not scored.
     anchors: tuple[float, ...]
-    errors: Mapping[Quantity, ErrorScores]
+    errors: Mapping[Quantity, ErrorScores]  # by quantity
+    # By quantity; empty where the model gives none.
     intervals: Mapping[Quantity, IntervalScores] = field(default_factory=dict)
+    # By objective, against the best measured point; empty for parts of applications.
     regrets: Mapping[str, RegretScores] = field(default_factory=dict)
+    # Of clocks that need no model, then by objective.
     baselines: Mapping[str, Mapping[str, RegretScores]] = field(default_factory=dict)
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[Choice, ...] = ()  # the clocks that those regrets are of
 
 
 def validate(
@@ -138,12 +132,9 @@ def validate(
 ) -> list[Validated]:
     """Score a model on what it was not shown, once per entry of ``anchors``.
 
-    Args:
-        make: Makes an unfitted model.
-        runs: Everything that is known.
-        kind: What to hold out: ``"application"``, ``"gpu"`` or ``"clocks"``.
-        anchors: For each score, at which clock ratios held-out applications are measured.
-        level: Of the intervals; ``None`` asks for none.
+    ``make`` makes an unfitted one. ``"application"``, ``"gpu"`` or ``"clocks"`` are held out,
+    applications measured at the clock ratios of the entry; without a ``level`` there are no
+    intervals.
 
     Raises:
         ConfigError: If the model cannot learn from such a table.

@@ -43,7 +43,6 @@ class Score:
     """What a metric says of some outputs.
 
     Attributes:
-        value: The score, in the metric's own unit.
         n: How many things were scored.
         counted: What those things are, in the singular: ``"token"``, ``"text"``, ``"image"``.
         u: Standard uncertainty of the value from the finite data set; ``None`` where the data

@@ -10,14 +10,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.base import (
-    FloatArray,
-    GeneratesText,
-    Metric,
-    Need,
-    Score,
-    require_package,
-)
+from joulelab.quality.base import FloatArray, GeneratesText, Metric, Need, Score, require_package
 from joulelab.quality.text_data import TextData
 from joulelab.quality.uncertainty import mean_score
 

@@ -60,11 +60,9 @@ class LabelledData:
     """A data set for networks that tell classes apart.
 
     Attributes:
-        name: What it is called.
         inputs: One for each thing: an image (3, height, width) from 0 to 1, or what else the
             network takes.
         labels: The class of each, shape (n,); ``None`` if they are not known.
-        counted: What an input is, in the singular.
         groups: Number of what each input was made of, shape (n,): inputs of one group resemble
             each other, and count as one where it is asked how far a score would move. ``None``
             where every input is another thing.

@@ -9,14 +9,7 @@ from typing_extensions import override
 
 from joulelab.core.quality import Direction
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.quality.base import (
-    FloatArray,
-    MakesImages,
-    Metric,
-    Need,
-    Score,
-    require_package,
-)
+from joulelab.quality.base import FloatArray, MakesImages, Metric, Need, Score, require_package
 from joulelab.quality.image_data import ImageData
 from joulelab.quality.uncertainty import mean_score
 

@@ -40,9 +40,6 @@ class Child:
     From its making on, signals are held back in this thread and in those that it starts; so it
     must be made before there are others, and left in the end, whether the program was started or
     not. A signal that comes before the program ends this process.
-
-    Args:
-        command: The program and its arguments.
     """
 
     def __init__(self, command: Sequence[str]) -> None:

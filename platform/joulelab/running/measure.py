@@ -47,27 +47,17 @@ def counted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What the GPUs that count and the processors used, whatever ran on them.
+    """What the GPUs that count and the processors used, whatever ran on them."""
 
-    Attributes:
-        gpus: The GPUs that count: those named, else those that what ran was seen on.
-        others: What other GPUs that were watched drew meanwhile.
-        cpu: What the processors of the machine used.
-        requested: What was put in force on the GPUs that count.
-        receipts: What was read back when it was.
-        notes: What else a reader must know.
-        missing: Why no GPU counts; empty if one does.
-        provenance: Where the result comes from.
-    """
-
+    # The GPUs that count: those named, else those that what ran was seen on.
     gpus: tuple[GpuUse, ...]
-    others: tuple[GpuUse, ...]
-    cpu: CpuUse
+    others: tuple[GpuUse, ...]  # what other GPUs that were watched drew meanwhile
+    cpu: CpuUse  # what the processors of the machine used
     requested: OperatingPoint
-    receipts: tuple[Receipt, ...]
-    notes: tuple[str, ...]
-    missing: str
-    provenance: Provenance
+    receipts: tuple[Receipt, ...]  # what was read back when it was
+    notes: tuple[str, ...]  # what else a reader must know
+    missing: str  # why no GPU counts; empty if one does
+    provenance: Provenance  # where the result comes from
 
     @property
     def reason(self) -> str:
@@ -79,18 +69,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramUse(Use):
-    """What a program used from its start to its end.
-
-    Attributes:
-        command: The program and its arguments.
-        exit_code: Its exit code; 128 and the number of the signal that ended it.
-        signal_name: That signal, if one did.
-        duration_s: How long it ran, in seconds.
-    """
+    """What a program used from its start to its end."""
 
     command: tuple[str, ...]
     exit_code: int
-    signal_name: str | None
+    signal_name: str | None  # that signal, if one did
     duration_s: float
 
     @property
@@ -131,16 +114,10 @@ UNSEEN_START_S = 0.05
 
 @dataclass(slots=True, kw_only=True)
 class Settings:
-    """What is in force while a program runs: clocks on loan, or a look that nothing is set.
-
-    Attributes:
-        point: What was asked for.
-        receipts: What was read back of it, for each GPU.
-        leases: The loans, which end with the run.
-    """
+    """What is in force while a program runs: clocks on loan, or a look that nothing is set."""
 
     point: OperatingPoint = field(default_factory=OperatingPoint)
-    receipts: tuple[Receipt, ...] = ()
+    receipts: tuple[Receipt, ...] = ()  # what was read back of it, for each GPU
     leases: tuple[Lease, ...] = ()
 
     @property

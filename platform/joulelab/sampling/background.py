@@ -11,9 +11,7 @@ from joulelab.errors import DeviceLostError, MeasurementError
 class Background(ABC):
     """Does something again and again until it is stopped, or an error ends it.
 
-    Args:
-        device: What it reads.
-        failed: What did not work, to stand before the reason.
+    What ``failed`` stands before the reason.
     """
 
     def __init__(self, device: Device, failed: str) -> None:

@@ -27,33 +27,21 @@ SETTLE_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterTick:
-    """How the energy counter advances.
+    """How the energy counter advances."""
 
-    Attributes:
-        period_s: Time between ticks; ``None`` if the counter changes at every read.
-        jitter_s: Standard deviation of the ticks about a strict period, beyond what the
-            spacing of the polls explains; ``None`` without a period.
-        resolution_s: Standard uncertainty of the time of one tick, from the spacing of the
-            polls; jitter below it is not seen. ``None`` without a period.
-        num_ticks: Ticks seen.
-    """
-
-    period_s: float | None
+    period_s: float | None  # time between ticks; None if the counter changes at every read
+    # Standard deviation of the ticks about a strict period, beyond what the spacing of the polls
+    # explains; None without a period.
     jitter_s: float | None
+    # Standard uncertainty of the time of one tick, from the spacing of the polls; jitter below it
+    # is not seen. None without a period.
     resolution_s: float | None
     num_ticks: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLatency:
-    """How long one of the device's reads takes.
-
-    Attributes:
-        call: The method, e.g. ``"read_energy_j"``.
-        median_s: Median over the calls.
-        p95_s: 95th percentile.
-        num_calls: Calls timed.
-    """
+    """How long one of the device's reads takes."""
 
     call: str
     median_s: float
@@ -63,13 +51,7 @@ class CallLatency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleBuffer:
-    """The driver's buffer of power samples.
-
-    Attributes:
-        period_s: Median time between samples.
-        num_samples: Samples in the buffer.
-        span_s: Time from the oldest to the newest.
-    """
+    """The driver's buffer of power samples."""
 
     period_s: float
     num_samples: int
@@ -78,20 +60,14 @@ class SampleBuffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverEffect:
-    """What watching a resting device does to it.
+    """What watching a resting device does to it."""
 
-    Attributes:
-        quiet_power_w: Mean power while nobody looks.
-        watched_power_w: Mean power under the sampler.
-        difference_u_w: Standard uncertainty of their difference, from the counter's ticks and
-            from how far the two windows of each kind disagree.
-        sampler_share: Share of one core (0 to 1) that the sampler took.
-    """
-
-    quiet_power_w: float
-    watched_power_w: float
+    quiet_power_w: float  # mean power while nobody looks
+    watched_power_w: float  # mean power under the sampler
+    # Standard uncertainty of their difference, from the counter's ticks and from how far the two
+    # windows of each kind disagree.
     difference_u_w: float
-    sampler_share: float
+    sampler_share: float  # share of one core (0 to 1) that the sampler took
 
     @property
     def difference_w(self) -> float:
@@ -101,14 +77,7 @@ class ObserverEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Everything measured; ``None`` where the device lacks the sensor.
-
-    Attributes:
-        tick: The energy counter.
-        latencies: One entry per read that the device answers.
-        samples: The buffered power samples.
-        observer: What the sampler costs the device and the machine.
-    """
+    """Everything measured; ``None`` where the device lacks the sensor."""
 
     tick: CounterTick | None
     latencies: tuple[CallLatency, ...]
@@ -119,9 +88,7 @@ class Calibration:
 def calibrate(device: Device, *, observer_s: float = 2.0) -> Calibration:
     """Measure everything; takes some twelve seconds of an otherwise idle device.
 
-    Args:
-        device: What to calibrate.
-        observer_s: Length of each of the four windows of the observer effect; 0 leaves it out.
+    Each of the four windows of the observer effect takes ``observer_s``; 0 leaves it out.
 
     Raises:
         MeasurementError: If the energy counter stands still or runs backwards.
@@ -221,10 +188,6 @@ def measure_observer_effect(device: Device, *, window_s: float = 2.0) -> Observe
 
     The windows run quiet, watched, watched, quiet, so that a steady drift falls out of the
     difference.
-
-    Args:
-        device: A device with an energy counter, at rest.
-        window_s: Length of each window.
     """
     first = _quiet_power(device, window_s)
     sampler = Sampler(device)

@@ -13,11 +13,7 @@ FOLLOWS_WITHIN_S = 2.0
 
 
 class Following:
-    """Remembers what ran last on a board.
-
-    Args:
-        clock: The board's clock.
-    """
+    """Remembers what ran last on a board."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -35,11 +35,7 @@ class WorkloadRefusedError(MeasurementError):
 
 
 class WorkloadHost:
-    """Makes workloads, and keeps the last one prepared for the next trial.
-
-    Args:
-        device: Where the workloads run.
-    """
+    """Makes workloads, and keeps the last one prepared for the next trial."""
 
     def __init__(self, device: Device) -> None:
         self._device = device

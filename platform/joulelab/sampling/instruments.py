@@ -1,6 +1,5 @@
 """All that watches a device during a measurement, and the windows read off it."""
 
-from types import TracebackType
 from typing import Self
 
 from typing_extensions import override
@@ -20,10 +19,7 @@ from joulelab.sampling.window_loop import Interval
 class Instruments(Edges):
     """The sampler and, where the device has an energy counter, the meter; both see an edge.
 
-    Args:
-        device: What to watch.
-        procedure: How; only its sampling is used.
-        tracker: What is known of the counter's ticks from earlier; ``None`` for nothing.
+    ``tracker`` is what is known of the counter's ticks from earlier.
     """
 
     def __init__(
@@ -48,12 +44,7 @@ class Instruments(Edges):
             self.meter.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.meter is not None:
             self.meter.stop()
         self.sampler.stop()
@@ -106,12 +97,7 @@ class Instruments(Edges):
 
 
 class Readings:
-    """What the instruments have seen, and the energy of intervals within it.
-
-    Args:
-        counter: The energy counter; ``None`` where the device has none.
-        log: What the sampler has seen.
-    """
+    """What the instruments have seen, and the energy of intervals within it."""
 
     def __init__(self, counter: EnergyCounter | None, log: SampleLog) -> None:
         self.counter = counter

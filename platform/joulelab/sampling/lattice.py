@@ -26,12 +26,7 @@ class Bracket(NamedTuple):
 
 
 class TickLattice:
-    """Numbered ticks and the bounds that they put on period and phase.
-
-    Args:
-        first: Bracket of a tick.
-        second: Bracket of the next one.
-    """
+    """Numbered ticks and the bounds that they put on period and phase."""
 
     def __init__(self, first: Bracket, second: Bracket) -> None:
         self.shortest_s = max(1e-3, second.earliest_s - first.latest_s)

@@ -51,10 +51,7 @@ class Edges(Protocol):
 class Meter(Background, Edges):
     """Polls the energy counter of a device in the background, on the device's own clock.
 
-    Args:
-        device: A device with an energy counter.
-        tracker: What earlier meters of the device have learnt of its ticks; ``None`` for
-            nothing yet.
+    ``tracker`` is what earlier meters of the device have learnt of its ticks.
     """
 
     def __init__(self, device: Device, *, tracker: TickTracker | None = None) -> None:

@@ -13,11 +13,7 @@ _SAME_S = 1e-3
 
 
 class PowerBuffer:
-    """Samples of power in the order of their times, the oldest dropped when full.
-
-    Args:
-        max_samples: Samples that are kept at most; half of them go at once when it is passed.
-    """
+    """Samples of power in the order of their times, the older half dropped when full."""
 
     def __init__(self, max_samples: int = 500_000) -> None:
         if max_samples < 2:

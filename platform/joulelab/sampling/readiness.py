@@ -87,15 +87,10 @@ _FEWEST_UNITS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUp:
-    """What a warm-up came to.
-
-    Attributes:
-        duration_s: How long it took.
-        steady: Whether unit time, power and temperature were steady at its end.
-    """
+    """What a warm-up came to."""
 
     duration_s: float
-    steady: bool
+    steady: bool  # whether unit time, power and temperature were steady at its end
 
 
 def warm_up(

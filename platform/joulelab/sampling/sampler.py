@@ -41,26 +41,18 @@ JUDGED_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SampleLog:
-    """All that a sampler has seen so far.
+    """All that a sampler has seen so far."""
 
-    Attributes:
-        trace: Power samples; ``None`` if there are none.
-        looks: Looks at the device's state, in order; about one a second is a whole one, the
-            others leave out what the driver is slow to tell.
-        slow_looks: Looks at its processes, memory power and activities, in order.
-        cpu_share: Share of one core (0 to 1) that sampling took.
-        call_share: Share of the time (0 to 1) that sampling spent inside the driver's calls.
-        period_s: Period in force at the end, longer than asked for if sampling cost too much.
-        num_dropped: Samples and looks dropped to bound memory.
-    """
-
-    trace: PowerTrace | None
+    trace: PowerTrace | None  # power samples; None if there are none
+    # Looks at the device's state, in order; about one a second is a whole one, the others leave out
+    # what the driver is slow to tell.
     looks: tuple[Look, ...]
+    # Looks at its processes, memory power and activities, in order.
     slow_looks: tuple[SlowLook, ...]
-    cpu_share: float
-    call_share: float
-    period_s: float
-    num_dropped: int
+    cpu_share: float  # share of one core (0 to 1) that sampling took
+    call_share: float  # share of the time (0 to 1) that sampling spent inside the driver's calls
+    period_s: float  # period in force at the end, longer than asked for if sampling cost too much
+    num_dropped: int  # samples and looks dropped to bound memory
 
 
 class Sampler(Background):
@@ -71,7 +63,6 @@ class Sampler(Background):
     is never taken for a quiet device.
 
     Args:
-        device: What to watch.
         period_s: Period of polled power, 0.01 to 1; ``None`` takes the driver's own samples
             and polls at the period of the looks where there are none.
         budget: Share of one core that sampling may take before it doubles its period.

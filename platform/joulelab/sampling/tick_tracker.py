@@ -91,14 +91,7 @@ class TickTracker:
     def add(
         self, before_s: float, after_s: float, energy_j: float, *, delay_s: float = 0.0
     ) -> None:
-        """Take in one read.
-
-        Args:
-            before_s: When it began.
-            after_s: When it ended.
-            energy_j: What it read.
-            delay_s: How much later than planned it began.
-        """
+        """Take in one read, between two instants, begun ``delay_s`` later than planned."""
         last, self._last = self._last, (before_s, energy_j)
         self._calls_s.append(after_s - before_s)
         self._delays_s.append(delay_s)
@@ -115,12 +108,7 @@ class TickTracker:
             self._pass_ticks(before_s)
 
     def next_read_s(self, now_s: float, from_s: float) -> float:
-        """When to read next, to time the first tick that reads after ``from_s`` can time.
-
-        Args:
-            now_s: Time now.
-            from_s: Earliest time at which a read is wanted.
-        """
+        """When to read next, to time the first tick that reads after ``from_s`` can time."""
         if self._last is None:
             return max(now_s, from_s)
         last_s = self._last[0]

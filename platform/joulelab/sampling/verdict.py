@@ -31,19 +31,12 @@ from joulelab.sampling.window_loop import Interval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
-    """What was to be in force of a device while it was measured.
+    """What was to be in force of a device while it was measured."""
 
-    Attributes:
-        point: What the trial asks for.
-        in_force: The same, with a limit that the procedure sets.
-        capabilities: Of the device.
-        since_s: Since when it was in force, and nothing else.
-    """
-
-    point: OperatingPoint
-    in_force: OperatingPoint
+    point: OperatingPoint  # what the trial asks for
+    in_force: OperatingPoint  # the same, with a limit that the procedure sets
     capabilities: Capabilities
-    since_s: float
+    since_s: float  # since when it was in force, and nothing else
 
 
 def judge(
@@ -57,17 +50,10 @@ def judge(
     activity: Activity,
     sampler_share: float,
 ) -> Verdict:
-    """Apply the validity contract to one phase.
+    """Apply the validity contract to one phase, of one window or more in their order.
 
-    Args:
-        readings: What the instruments saw.
-        intervals: The windows, in order, at least one.
-        treatment: What was to be in force.
-        own_pids: Processes on the device that are ours.
-        last_pids: Processes on the device after the last window.
-        warmup: What the warm-up came to.
-        activity: Unit activities over the windows.
-        sampler_share: Share of one core that the instruments took.
+    Processes ``last_pids`` were on the device after the last window, and ``own_pids`` of them are
+    ours. ``sampler_share`` is the share of one core that the instruments took.
     """
     start_s, stop_s = intervals[0].start_s, intervals[-1].stop_s
     log = readings.log

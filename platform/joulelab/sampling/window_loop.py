@@ -16,13 +16,7 @@ _NUM_RECENT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Whole units of work between two boundaries.
-
-    Attributes:
-        start_s: When the first unit began, on the device's clock.
-        stop_s: When the last one ended.
-        work: Units of work done in between.
-    """
+    """Whole units of work between two boundaries."""
 
     start_s: float
     stop_s: float
@@ -32,14 +26,10 @@ class Interval:
 class WindowLoop:
     """Runs one unit after the other, and notes where they begin and end.
 
-    Nothing but the next unit happens at a boundary inside a batch of windows, so that the
-    device is never left waiting for the one who measures it.
-
-    Args:
-        clock: The device's clock.
-        run_unit: Does one unit to completion, and returns the work it did.
-        edges: Whoever times the windows' edges.
-        check: Called after every unit; raises if measuring has become pointless.
+    Nothing but the next unit happens at a boundary inside a batch of windows, so that the device is
+    never left waiting for the one who measures it. ``run_unit`` does one unit to completion, and
+    returns the work it did; ``edges`` times the windows' edges; ``check`` is called after every
+    unit, and raises if measuring has become pointless.
     """
 
     def __init__(
@@ -64,11 +54,9 @@ class WindowLoop:
             self.unit()
 
     def windows(self, num_windows: int, window_s: float) -> list[Interval]:
-        """Run adjoining windows, with the load on before, between and after them.
+        """Run adjoining windows, at least 1, with the load on before, between and after them.
 
-        Args:
-            num_windows: How many, at least 1.
-            window_s: Shortest length of each; it ends with the first unit that reaches it.
+        Each ends with the first unit that reaches ``window_s``.
         """
         start_s = self._run_in()
         intervals = []

@@ -17,13 +17,7 @@ from joulelab.searching.standing import LEVEL, Compared, Standing, compared, sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A configuration with what was measured of it, repeats taken together.
-
-    Attributes:
-        configuration: The configuration.
-        figures: Its energy and time on the average board and its quality, with standard
-            uncertainties.
-    """
+    """A configuration, with its figures on the average board, repeats taken together."""
 
     configuration: Configuration
     figures: Figures
@@ -32,12 +26,9 @@ class Choice:
 def pareto_front(choices: Sequence[Choice], *, level: float = LEVEL) -> tuple[Choice, ...]:
     """Return what no other of ``choices`` beats in energy, time and quality, the fastest first.
 
-    Quality counts if all were evaluated, and where its difference is significant: what costs more
-    in energy and in time is on the front only if it surely keeps more quality than what costs less.
-
-    Args:
-        choices: What to choose from.
-        level: Confidence at which two qualities differ.
+    Quality counts if all were evaluated, and where its difference is significant at ``level``: what
+    costs more in energy and in time is on the front only if it surely keeps more quality than what
+    costs less.
     """
     front: list[Choice] = []
     has_quality = _has_quality(choices)
@@ -97,59 +88,44 @@ def _tellable(first: Figures, second: Figures, level: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer of a search.
+    """The answer of a search."""
 
-    Attributes:
-        standing: The best, and those that are statistically indistinguishable from it.
-        best: The best and its figures.
-        fastest: The fastest of ``standing.members`` that keeps to the constraints. Where the
-            optimum is flat, the best goes with the noise, and this does not.
-        energy_ratio: Its energy over the baseline's; 0.73 saves 27 %.
-        time_ratio: Its time over the baseline's.
-        cost_ratio: Its cost over the baseline's.
-        front: What no other measured configuration that keeps to the constraints beats in
-            energy, time and quality together, by time.
-        knee: The one of ``front`` nearest to the best of each quantity.
-        spent_j: Energy spent searching.
-        pays_after: Units of work after which the search pays for itself, as an interval;
-            ``None`` if it is not certain that energy is saved.
-        failed: Configurations that were tried and never measured: were one of them the best,
-            the answer would be another one.
-        capped: Configurations that were power-capped, so that they are the same as
-            a lower clock: none of them is missed.
-        compared: All that was measured against the baseline, the first measured first.
-        unmeasured: Configurations that were never measured and may cost as little as the best, as
-            far as the law of time and power tells from what was measured. With ``standing.members``
-            they hold the truly best with the level asked for.
-        unmeasured_j: Energy that measuring each of them once would take, by the mean trial so far.
-        missed: Bounds that the best misses, because nothing that was measured keeps to them.
-    """
-
-    standing: Standing
-    best: Choice
+    standing: Standing  # the best, and those that are statistically indistinguishable from it
+    best: Choice  # the best and its figures
+    # The fastest of standing.members that keeps to the constraints. Where the optimum is flat, the
+    # best goes with the noise, and this does not.
     fastest: Choice
-    energy_ratio: Interval
-    time_ratio: Interval
-    cost_ratio: Interval
+    energy_ratio: Interval  # its energy over the baseline's; 0.73 saves 27 %
+    time_ratio: Interval  # its time over the baseline's
+    cost_ratio: Interval  # its cost over the baseline's
+    # What no other measured configuration that keeps to the constraints beats in energy, time and
+    # quality together, by time.
     front: tuple[Choice, ...]
-    knee: Choice
-    spent_j: float
+    knee: Choice  # the one of front nearest to the best of each quantity
+    spent_j: float  # energy spent searching
+    # Units of work after which the search pays for itself, as an interval; None if it is not
+    # certain that energy is saved.
     pays_after: Interval | None
+    # Configurations that were tried and never measured: were one of them the best, the answer would
+    # be another one.
     failed: tuple[Configuration, ...]
+    # Configurations that were power-capped, so that they are the same as a lower clock: none of
+    # them is missed.
     capped: tuple[Configuration, ...]
+    # All that was measured against the baseline, the first measured first.
     compared: Mapping[Configuration, Compared]
+    # Configurations that were never measured and may cost as little as the best, as far as the law
+    # of time and power tells from what was measured. With standing.members they hold the truly best
+    # with the level asked for.
     unmeasured: tuple[Configuration, ...]
+    # Energy that measuring each of them once would take, by the mean trial so far.
     unmeasured_j: float
+    # Bounds that the best misses, because nothing that was measured keeps to them.
     missed: tuple[Miss, ...] = ()
 
 
 def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answer:
-    """Return what the evidence comes to.
-
-    Args:
-        evidence: What was measured.
-        spent_j: Energy that all trials took, those included that failed.
-        level: Confidence of the intervals and of the set.
+    """Return what the evidence comes to; ``spent_j`` is of all trials, also of those that failed.
 
     Raises:
         ConfigError: If ``spent_j`` is negative.

@@ -72,17 +72,11 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """How a configuration stands with regard to all constraints.
+    """How a configuration stands with regard to all constraints."""
 
-    Attributes:
-        violation: By how much bounds are missed, relative and summed; 0 if none is.
-        probability: Of keeping to all of them, were their errors independent.
-        confidence: Probability from which on it counts as feasible.
-    """
-
-    violation: float
-    probability: float
-    confidence: float = CONFIDENCE
+    violation: float  # by how much bounds are missed, relative and summed; 0 if none is
+    probability: float  # of keeping to all of them, were their errors independent
+    confidence: float = CONFIDENCE  # probability from which on it counts as feasible
 
     @property
     def is_feasible(self) -> bool:
@@ -94,10 +88,8 @@ class Judgement:
 class Miss:
     """By how much a configuration misses a bound.
 
-    Attributes:
-        constraint: The bound.
-        excess: Logarithm by which it is missed, more than 0: of the quantity over its bound, of a
-            bound from below over the quantity, and of 1 + slowdown over 1 + its bound.
+    ``excess`` is a logarithm, more than 0: of the quantity over its bound, of a bound from below
+    over the quantity, and of 1 + slowdown over 1 + its bound.
     """
 
     constraint: Constraint
@@ -130,12 +122,8 @@ def judge(
 ) -> Judgement:
     """Say how likely ``figures`` keep to all ``constraints``.
 
-    Args:
-        figures: Of the configuration.
-        references: What a slowdown is over; ``None`` for what was not measured, of which nothing
-            is known: such a slowdown is as likely kept to as not.
-        constraints: The bounds.
-        confidence: Probability from which on it counts as feasible.
+    ``references`` are what a slowdown is over; of ``None``, which was not measured, nothing is
+    known: such a slowdown is as likely kept to as not.
 
     Raises:
         MeasurementError: If a bounded quantity was not measured.

@@ -14,12 +14,7 @@ BOARD_ENERGY_SD = hypot(BOARD_TIME_SD, BOARD_POWER_SD)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a configuration costs, on a scale on which 0.01 is one percent.
-
-    Attributes:
-        log: Natural logarithm of the cost; lower is better.
-        u: Its standard uncertainty.
-    """
+    """The natural logarithm of a cost and its standard uncertainty: 0.01 is one percent."""
 
     log: float
     u: float

@@ -22,29 +22,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Where a search stood after one more trial.
+    """Where a search stood after one more trial; the counts include it."""
 
-    Attributes:
-        number: How many trials had ended, this one included.
-        outcome: What came of it.
-        spent_j: Energy that the search had taken.
-        cost_ratio: Cost that this trial found over the baseline's; ``None`` without figures,
-            before the baseline was measured, and where it has no bound.
-        best: The best configuration so far; ``None`` before the baseline was measured.
-        best_cost_ratio: Its cost over the baseline's, likewise.
-        is_feasible: Whether it keeps to the constraints with the confidence asked for.
-        num_valid: Trials so far with figures.
-        num_capped: Trials so far that were power-capped.
-        num_failed: Trials so far that gave nothing.
-    """
-
-    number: int
+    number: int  # how many trials had ended
     outcome: Outcome
-    spent_j: float
+    spent_j: float  # energy that the search had taken
+    # Cost that this trial found over the baseline's; None without figures, before the baseline was
+    # measured, and where it has no bound.
     cost_ratio: float | None
+    # The best configuration so far; None before the baseline was measured.
     best: Configuration | None
-    best_cost_ratio: float | None
-    is_feasible: bool
+    best_cost_ratio: float | None  # its cost over the baseline's, likewise
+    is_feasible: bool  # whether it keeps to the constraints with the confidence asked for
     num_valid: int
     num_capped: int
     num_failed: int
@@ -54,9 +43,6 @@ class Course:
     """The course of a search, a step for each trial in the order in which they ended.
 
     Costs are compared with the baseline's as the answer does, with the boards taken out.
-
-    Args:
-        problem: What is searched for.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -71,11 +57,7 @@ class Course:
         self._num = {"valid": 0, "capped": 0, "failed": 0}
 
     def add(self, outcome: Outcome, *, spent_j: float) -> Step:
-        """Take in what came of one more trial, and return where the search stands.
-
-        Args:
-            outcome: What came of it.
-            spent_j: Energy that the search has taken by now.
+        """Take in what came of one more trial, ``spent_j`` joules in; return where the search is.
 
         Raises:
             MeasurementError: If the cost or a bounded quantity was not measured.

@@ -29,10 +29,8 @@ from joulelab.searching.space import Cell, SearchSpace, at_default
 class Kept:
     """The share of the reference's quality that the outputs of a cell keep.
 
-    Attributes:
-        retention: The share, 1 for as good; 0 if the quality is lost.
-        outputs: Which outputs these are: cells of the same outputs share their error as well.
-        u: Standard uncertainty of ``retention``; ``None`` if there is none.
+    ``retention`` is 1 for as good, 0 if the quality is lost; ``u`` its standard uncertainty,
+    ``None`` if there is none. Cells of the same ``outputs`` share their error as well.
     """
 
     retention: float
@@ -60,10 +58,8 @@ class Problem:
     """What is searched for, and where.
 
     Attributes:
-        space: What can be chosen.
-        objective: What is minimised.
-        constraints: What must be kept to.
-        confidence: Probability of keeping to them from which on a choice counts as feasible.
+        confidence: Probability of keeping to the constraints from which on a choice counts as
+            feasible.
         gpu: What the catalogue says of the GPUs; ``None`` where it lacks them.
         qualities: What the outputs of each cell keep, known beforehand; empty if it is not.
     """
@@ -86,12 +82,7 @@ class Problem:
 class Evidence:
     """Outcomes of the configurations of one problem.
 
-    Args:
-        problem: What is searched for.
-
-    Attributes:
-        outcomes: What came of every trial.
-        observations: The same without recordings that had been played before, which tell nothing.
+    ``observations`` leave out recordings that had been played before, which tell nothing.
     """
 
     def __init__(self, problem: Problem) -> None:

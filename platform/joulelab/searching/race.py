@@ -39,15 +39,9 @@ def num_confirming(num_trials: int | None) -> int:
 class Race(Strategy):
     """A strategy that screens, with repeats of what may be the best after it.
 
-    While the screening waits for outcomes, repeats fill the time.
-
-    Args:
-        problem: What is searched for.
-        screening: What chooses new configurations.
-        most_repeats: Measurements of one configuration at most.
-        tolerance: A relative regret that does not matter.
-        level: Confidence of the comparisons.
-        num_trials: Trials that the search may make; ``None`` if that is not known.
+    While the screening waits for outcomes, repeats fill the time. A relative regret of
+    ``tolerance`` does not matter; ``level`` is the confidence of comparisons; ``num_trials`` what
+    the search may make, if that is known.
 
     Raises:
         ConfigError: If ``most_repeats`` is below 1 or ``tolerance`` is negative.

@@ -17,14 +17,10 @@ from joulelab.workloads.disk_cache import digest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """What the cells of a space keep of the baseline's quality.
+    """What the cells of a space keep of the baseline's quality by a metric on a data set.
 
-    Attributes:
-        metric: Registry name of the metric.
-        data: Name of the data set.
-        kept: What each cell keeps, where that is known.
-        reasons: Why it is not, of the other cells.
-        notes: Why what is kept has no interval, where it has none: it then counts as exact.
+    ``reasons`` say why it is not known of the other cells; ``notes`` why what is kept has no
+    interval, where it has none: it then counts as exact.
     """
 
     metric: str
@@ -39,10 +35,8 @@ def score_space(
 ) -> Scores:
     """Score every cell of ``space`` against the baseline's, each kind of outputs once.
 
-    Args:
-        space: Its workload must be one whose outputs can be scored.
-        metric: Registry name of the metric; ``None`` for the first one of the workload.
-        cache: Where scores are kept, as for :func:`~joulelab.quality.evaluation.evaluate`.
+    ``metric`` is a registry name, by default the first one of the workload. Scores are kept in
+    ``cache``, as for :func:`~joulelab.quality.evaluation.evaluate`.
 
     Raises:
         UnknownNameError: If the outputs of the workload cannot be scored; names those that can.

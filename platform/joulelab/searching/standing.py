@@ -28,28 +28,20 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a search stands.
+    """Where a search stands."""
 
-    Attributes:
-        best: The configuration to choose now.
-        members: Itself, those that are statistically indistinguishable from it, and those that may
-            cost less and of which it is open whether they keep to the constraints.
-        possible_regret: By how much the best of them may cost less than ``best``, relative.
-        open_regret: The same as far as more repeats can tell, were the quality exactly known.
-        is_feasible: Whether ``best`` keeps to the constraints with the confidence asked for.
-        level: Confidence that the best measured configuration is among ``members``.
-        scatter: By how much the logarithm of a cost scatters between repeats; ``None`` without any.
-            Of recordings that do not repeat, about smooth curves.
-        is_open: Whether nothing tells how recordings scatter, so that any may be the best.
-    """
-
-    best: Configuration
+    best: Configuration  # the configuration to choose now
+    # Itself, those that are statistically indistinguishable from it, and those that may cost less
+    # and of which it is open whether they keep to the constraints.
     members: tuple[Configuration, ...]
-    possible_regret: float
-    open_regret: float
-    is_feasible: bool
-    level: float
+    possible_regret: float  # by how much the best of them may cost less than best, relative
+    open_regret: float  # the same as far as more repeats can tell, were the quality exactly known
+    is_feasible: bool  # whether best keeps to the constraints with the confidence asked for
+    level: float  # confidence that the best measured configuration is among members
+    # By how much the logarithm of a cost scatters between repeats; None without any. Of recordings
+    # that do not repeat, about smooth curves.
     scatter: float | None = None
+    # Whether nothing tells how recordings scatter, so that any may be the best.
     is_open: bool = False
 
 
@@ -101,13 +93,9 @@ def fit_of(
     quantity: Callable[[Figures], Cost],
     board_sd: float,
 ) -> tuple[AdditiveFit, list[Configuration]]:
-    """Fit a quantity of configurations, with the boards taken out.
+    """Fit a quantity of the repeats of configurations, with the boards taken out.
 
-    Args:
-        evidence: What was measured.
-        configurations: Whose repeats are taken.
-        quantity: Its logarithm and uncertainty.
-        board_sd: By how much that logarithm differs between boards of one kind.
+    ``board_sd`` is by how much its logarithm differs between boards of one kind.
 
     Returns:
         The fit, by :meth:`Evidence.name`, and the configurations in it: those of finite logarithms.
@@ -217,15 +205,10 @@ def _doubtful(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A configuration against the baseline.
+    """A configuration, all its repeats together, with ratios to the baseline.
 
-    Attributes:
-        figures: Its energy and time on the average board and the rest as measured, repeats taken
-            together, with standard uncertainties.
-        energy_ratio: Its energy over the baseline's; 0.73 saves 27 %.
-        time_ratio: Its time over the baseline's.
-        cost_ratio: Its cost over the baseline's; ``None`` where its cost has no bound, because
-            nothing of the quality is kept.
+    An energy ratio of 0.73 saves 27 %. ``cost_ratio`` is ``None`` where the cost has no bound,
+    because nothing of the quality is kept.
     """
 
     figures: Figures
@@ -235,12 +218,7 @@ class Compared:
 
 
 def compared(evidence: Evidence, *, level: float = LEVEL) -> dict[Configuration, Compared]:
-    """Return everything measured against the baseline, the first measured first.
-
-    Args:
-        evidence: What was measured, the baseline included.
-        level: Confidence of the intervals.
-    """
+    """Return everything measured against the baseline, which is, the first measured first."""
     baseline = evidence.problem.space.baseline
     energy, fitted = fit_of(evidence, evidence.measured, log_energy, BOARD_ENERGY_SD)
     time, _ = fit_of(evidence, evidence.measured, log_time, BOARD_TIME_SD)

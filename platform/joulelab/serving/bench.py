@@ -38,31 +38,19 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What some load on a server came to.
-
-    Attributes:
-        num_requests: Requests that were sent.
-        num_failed: Those that failed.
-        failures: Why, each reason once, with how often.
-        duration_s: From the first request to the last answer, in seconds.
-        output_tokens: Tokens of all answers.
-        has_token_counts: Whether the server told how many; else pieces of its stream were counted.
-        ttft_s: Time to the first token.
-        tpot_s: Time per output token after the first.
-        latency_s: Time to the end of an answer.
-        good_per_s: Answers per second that kept the limits.
-    """
+    """What some load on a server came to."""
 
     num_requests: int
     num_failed: int
-    failures: tuple[str, ...]
-    duration_s: float
+    failures: tuple[str, ...]  # why, each reason once, with how often
+    duration_s: float  # from the first request to the last answer, in seconds
     output_tokens: int
+    # Whether the server told how many; else pieces of its stream were counted.
     has_token_counts: bool
-    ttft_s: Spread | None
+    ttft_s: Spread | None  # time to the first token
     tpot_s: Spread | None
-    latency_s: Spread | None
-    good_per_s: float
+    latency_s: Spread | None  # time to the end of an answer
+    good_per_s: float  # answers per second that kept the limits
 
     @classmethod
     def of(
@@ -106,21 +94,13 @@ class ServerUse(Use):
     """A load on a server, and what the GPUs used meanwhile, idle power included.
 
     The processors' use holds that of the load itself.
-
-    Attributes:
-        url: Address of the server.
-        command: What started it; empty if it ran already.
-        model: Which model was asked.
-        load: How requests came.
-        limits: Latencies that a good answer keeps.
-        served: What it came to.
     """
 
     url: str
-    command: tuple[str, ...]
-    model: str
+    command: tuple[str, ...]  # what started it; empty if it ran already
+    model: str  # which model was asked
     load: Load
-    limits: Limits
+    limits: Limits  # latencies that a good answer keeps
     served: Served
 
     @property

@@ -26,7 +26,6 @@ class Answer:
         due_s: When the request was due; latencies count from here.
         first_s: When the first piece of text came; ``None`` if none did.
         last_s: When the last one came.
-        stop_s: When the answer had ended.
         output_tokens: How many tokens it had; ``None`` if it failed.
         is_counted: Whether the server told that number; else it is the number of pieces.
         failure: Why it failed; empty if it did not.
@@ -68,14 +67,10 @@ class _Place(NamedTuple):
 
 
 class Client:
-    """Asks one server.
+    """Asks one server, at an address such as ``http://127.0.0.1:8000``, without a path.
 
-    Raises ConfigError if the address is none.
-
-    Args:
-        url: Its address, ``http://127.0.0.1:8000`` or ``https://...``; without a path.
-        timeout_s: How long an answer may take in all.
-        key: Sent as a bearer token; ``None`` for none.
+    An answer may take ``timeout_s`` in all; ``key`` is sent as a bearer token. Raises ConfigError
+    if the address is none.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 600.0, key: str | None = None) -> None:

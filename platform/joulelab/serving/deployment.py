@@ -100,18 +100,11 @@ class ServerProcess:
 
 
 class Deployment:
-    """Starts a server, or finds the one that runs.
+    """Starts a server, or finds the one that runs; ``client`` asks it at ``url``.
 
-    Raises ConfigError if it is not clear which one, it cannot be started, or its address is taken.
-
-    Args:
-        settings: Which one.
-        environment: Variables that a server that is started has besides this process's.
-
-    Attributes:
-        url: Its address.
-        pid: A process whose descendants are the server's.
-        client: Asks it.
+    Descendants of ``pid`` are the server's. One that is started has ``environment`` besides this
+    process's. Raises ConfigError if it is not clear which one, it cannot be started, or its address
+    is taken.
     """
 
     def __init__(

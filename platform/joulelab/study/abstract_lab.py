@@ -37,16 +37,7 @@ if TYPE_CHECKING:  # it needs SciPy
 
 
 class AbstractLab(ABC, Generic[Gpu]):
-    """GPUs, how to measure on them, and a place for results.
-
-    Attributes:
-        study: Name of the study; ``None`` for a new one named by the time.
-        gpu_product: Part of the name of the products to use; ``None`` for all.
-        results_dir: Folder for the results of all studies.
-        observe_only: Whether no setter of a GPU is called, ever.
-        guard_socket: Where clock guards listen; ``None`` for each node's own.
-        procedure: How each measurement is made.
-    """
+    """GPUs, how to measure on them, and a place for results."""
 
     study: str | None
     gpu_product: str | None
@@ -59,11 +50,8 @@ class AbstractLab(ABC, Generic[Gpu]):
     def open(self, *workloads: str, mixed: bool = False) -> AbstractContextManager[tuple[Gpu, ...]]:
         """Hold what a study needs, and yield the GPUs to use.
 
-        What can be refused before they are looked for is refused before.
-
-        Args:
-            workloads: Names of what is to run.
-            mixed: Whether they may be of several products.
+        ``workloads`` are names of what is to run. What can be refused before they are looked for is
+        refused before. Where they may be ``mixed``, GPUs are of several products.
 
         Raises:
             ConfigError: If results cannot be written, a workload cannot run there, or GPUs are of
@@ -80,16 +68,9 @@ class AbstractLab(ABC, Generic[Gpu]):
         settings: object,
         on_event: Callable[[StudyEvent], None],
     ) -> StudySetup:
-        """Return what a study is carried out with.
+        """Return what a study is carried out with; ``settings`` are for its header.
 
         What is stored where this process cannot see it, it stores a second time.
-
-        Args:
-            gpus: GPUs to use.
-            folder: Results folder of the study.
-            workloads: Names of what is to run.
-            settings: Settings dataclass of the experiment, for the study's header.
-            on_event: Told what happens.
 
         Raises:
             ConfigError: If a workload cannot run there.
@@ -146,11 +127,8 @@ class AbstractLab(ABC, Generic[Gpu]):
     ) -> Scores:
         """Score what every cell of ``space`` puts out, beside ``gpu``, and tell it.
 
-        Args:
-            space: What is to be searched.
-            gpu: The GPU that computes, where it is a real one.
-            folder: Results folder of the study.
-            metric: Registry name of the metric; ``None`` for the first one of the workload.
+        The GPU computes where it is a real one. ``metric`` is a registry name; ``None`` for the
+        first one of the workload.
 
         Raises:
             ConfigError: If the outputs cannot be scored, or the baseline's have no score.
@@ -223,9 +201,6 @@ def plain(text: str) -> str:
 
 def check_guard_socket(path: Path | None) -> None:
     """Refuse, before anything is measured, a socket at which no clock guard can listen.
-
-    Args:
-        path: Where it is to listen on this node; ``None`` for the node's own.
 
     Raises:
         ConfigError: If it is not absolute or too long, is another kind of file, or its folder is

@@ -42,16 +42,12 @@ class Budget:
 
 
 class Account:
-    """What a search has spent of its budget.
+    """What a search has spent of its budget; ``now_s`` is the clock of the wall.
 
     Trials that are out count as begun, and with the mean energy of those that ended: what that
     leaves no room for waits until they have ended, as they may take less. A GPU has one trial under
     way and one waiting: one that is taken begins about half as long after that as others took from
     there to their end.
-
-    Args:
-        budget: Its bounds.
-        now_s: The clock of the wall.
     """
 
     def __init__(self, budget: Budget, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -8,13 +8,7 @@ from joulelab.core.trial import Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyStarted:
-    """The pool is about to measure.
-
-    Attributes:
-        num_trials: Trials of the study; ``None`` if that turns out as it goes.
-        num_skipped: Those of them that an earlier run measured.
-        uuids: GPUs that take part.
-    """
+    """The pool is about to measure; ``num_trials`` is ``None`` if that turns out as it goes."""
 
     num_trials: int | None
     num_skipped: int
@@ -23,12 +17,7 @@ class StudyStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceReady:
-    """A GPU is ready for trials, for the first time or again.
-
-    Attributes:
-        uuid: The GPU.
-        hostname: Machine that holds it.
-    """
+    """A GPU is ready for trials, for the first time or again."""
 
     uuid: str
     hostname: str
@@ -36,12 +25,7 @@ class DeviceReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialStarted:
-    """A GPU has begun a trial.
-
-    Attributes:
-        trial: The trial, with its attempt.
-        uuid: The GPU.
-    """
+    """A GPU has begun an attempt of a trial."""
 
     trial: Trial
     uuid: str
@@ -49,16 +33,11 @@ class TrialStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrialMeasured:
-    """A trial has run to its end; its records may be invalid all the same.
+    """A trial has run to its end; its records, one per phase, may be invalid all the same.
 
-    Attributes:
-        trial: The trial, with its attempt.
-        uuid: The GPU.
-        records: One per phase.
-        writer: File of the results store that has them already.
-        between_s: Wall time on the GPU's actor between the measuring of the trial before and
-            that of this one; ``None`` where there was none before, or the report was lost.
-        retried: Whether it will be tried again.
+    ``writer`` is the file of the results store that has them already. ``between_s`` is the wall
+    time on the GPU's actor since the measuring of the trial before; ``None`` where there was none,
+    or the report was lost.
     """
 
     trial: Trial
@@ -71,15 +50,10 @@ class TrialMeasured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailed:
-    """An attempt ended without any measurement.
+    """An attempt ended without any measurement; ``detail`` says in a sentence what happened.
 
-    Attributes:
-        trial: The trial, with its attempt.
-        uuid: The GPU.
-        died: Whether the process that measured died, rather than reporting an error.
-        detail: What happened, one sentence.
-        retried: Whether it will be tried again.
-        refused: Whether the GPU cannot do what was asked, rather than that something broke.
+    It ``died`` with the process that measured, or was ``refused``: the GPU cannot do what was
+    asked.
     """
 
     trial: Trial
@@ -92,12 +66,7 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceQuarantined:
-    """A GPU takes no more trials in this run.
-
-    Attributes:
-        uuid: The GPU.
-        detail: Why, and what to do.
-    """
+    """A GPU takes no more trials in this run; says why, and what to do."""
 
     uuid: str
     detail: str
@@ -105,33 +74,21 @@ class DeviceQuarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackingDown:
-    """The tracking store does not take results; the results folder has them all.
-
-    Attributes:
-        detail: Why, and what to do.
-    """
+    """The tracking store does not take results; the results folder has them all."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyInterrupted:
-    """A signal ended the measuring; the study concludes from what it has.
-
-    Attributes:
-        study: Name of the study, under which it goes on.
-    """
+    """A signal ended the measuring; the study concludes from what it has."""
 
     study: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivering:
-    """All is measured and concluded; the tracking store is still being told.
-
-    Attributes:
-        num_left: Measurements that it has not got yet.
-    """
+    """All is measured and concluded; the tracking store still lacks so many measurements."""
 
     num_left: int
 

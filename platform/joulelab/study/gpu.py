@@ -14,14 +14,7 @@ from joulelab.hardware import spec_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyGpu:
-    """A GPU and where it is.
-
-    Attributes:
-        address: How to open the device on its machine.
-        identity: Which device it is.
-        capabilities: What it can be asked and told.
-        hostname: Name of the machine.
-    """
+    """A GPU, what it can be asked and told, and the machine that it is in."""
 
     address: DeviceAddress
     identity: DeviceIdentity

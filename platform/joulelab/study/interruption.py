@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from joulelab.errors import JouleLabError
@@ -22,9 +22,6 @@ class Interruption(AbstractContextManager["Interruption"]):
 
     What is ignored stays ignored. Outside the main thread, to which Python hands all signals, it
     notes nothing.
-
-    Attributes:
-        noted: Whether a signal came.
     """
 
     def __init__(self) -> None:
@@ -38,12 +35,7 @@ class Interruption(AbstractContextManager["Interruption"]):
             self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             # A handler that was not set from Python is known as None.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -31,20 +31,9 @@ from joulelab.tracking.tracker_process import TrackerLink
 class StudySummary:
     """What became of a study.
 
-    Attributes:
-        study: Name of the study.
-        num_trials: Trials that it asked for.
-        num_skipped: Those of them that an earlier run had measured.
-        num_valid: Trials of this run that ended with valid measurements.
-        num_invalid: Trials of this run that ended with an invalid one.
-        num_retries: Attempts that were followed by another.
-        failed: Trials that ended without a measurement, and why, by name.
-        unfinished: Names of the trials that no GPU was left for.
-        quarantined: GPUs that were taken out of service, and why, by UUID.
-        interrupted: Whether a signal ended the measuring.
-        between_s: Median wall time between two measurings on a GPU; ``None`` for too few.
-        delivery: What the tracking store has got; ``None`` without one.
-        wall_s: Wall time of this run.
+    ``num_valid``, ``num_invalid`` and ``num_retries`` are of this run, as is ``wall_s``. ``failed``
+    says why by trial, ``quarantined`` by UUID; for ``unfinished`` trials no GPU was left.
+    ``between_s`` is the median wall time between two measurings on a GPU; ``None`` for too few.
     """
 
     study: str
@@ -76,13 +65,7 @@ class StudySummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSummary:
-    """What became of a search.
-
-    Attributes:
-        study: Its trials, counted as those of any study.
-        stopped_by: What ended it: the strategy, a budget, or that no GPU was left.
-        energy_j: Joules spent on its trials, those of earlier runs included.
-    """
+    """What became of a search; ``energy_j`` includes trials of earlier runs."""
 
     study: StudySummary
     stopped_by: str
@@ -97,14 +80,7 @@ class SearchSummary:
 
 
 class Ledger:
-    """Stores and counts what the pool's events bring, and passes them on.
-
-    Args:
-        store: The driver's writer of the results folder.
-        gpus: Those of the study.
-        tracker: Who delivers measurements; ``None`` for nobody.
-        on_event: Told every event after it is in the books.
-    """
+    """Stores and counts what the pool's events bring, and then passes them on to ``on_event``."""
 
     def __init__(
         self,
@@ -225,14 +201,7 @@ class Ledger:
 def unmeasured_records(
     trial: Trial, device: DeviceIdentity, hostname: str, finding: Finding
 ) -> tuple[Record, ...]:
-    """Return one invalid record per phase of ``trial``, of which nothing was measured.
-
-    Args:
-        trial: The trial, with its attempt.
-        device: The device that it was given to.
-        hostname: Machine that holds the device.
-        finding: What happened.
-    """
+    """Return one invalid record per phase of ``trial``, of which nothing was measured."""
     workload = workload_of(trial)
     session = Session(
         trial=trial,

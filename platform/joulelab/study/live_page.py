@@ -66,8 +66,8 @@ def _report(store: ResultStore, measurements: Sequence[Measurement]) -> StudyRep
     settings: Mapping[str, KnobValue] = {} if header is None else dict(header.settings)
     if (name := _newest(store.folder, search_result.ASKED, search_result.LOG)) is not None:
         return report_of(store, search_so_far(store, measurements, name))
-    if (name := _newest(store.folder, knob_grid.ASKED, knob_grid.LOG)) is not None:
-        log = read_knob_log(store, name=name)
+    name = _newest(store.folder, knob_grid.ASKED, knob_grid.LOG)
+    if name is not None and (log := read_knob_log(store, name=name)) is not None:
         found = analyse_knobs(measurements, log.study.grid, quality=log.quality)
         return knob_report(found, log, measurements, header=header)
     if "recipe" in settings:
@@ -93,11 +93,13 @@ def search_so_far(
         name: File with what is asked for, or of a search that has ended with its trials.
 
     Raises:
-        ConfigError: If not even one trial has ended.
+        ConfigError: If nothing was searched for there, or not even one trial has ended.
         MeasurementError: If the baseline was not measured yet, or nothing ties it to the best.
         TrackingError: If the file cannot be read.
     """
     log, history = read_log(store, name=name), history_of(measurements)
+    if log is None:
+        raise ConfigError(f"{store.folder} must be of a search, but has no {name}.")
     if log.trials:
         return result_of(log, measurements)
     if not history.outcomes:

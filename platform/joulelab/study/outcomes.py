@@ -15,11 +15,7 @@ from joulelab.workloads import WORKLOADS
 
 
 def outcome_of(phases: Sequence[Measurement]) -> Outcome:
-    """Return what came of one attempt of a trial.
-
-    Args:
-        phases: Measurements of all its phases.
-    """
+    """Return what came of one attempt of a trial, from the measurements of all its phases."""
     findings = [finding for m in phases for finding in m.findings]
     capped = [m for m in phases if _is_capped(m)]
     clocks_mhz = [clock for m in capped if (clock := m.observed.sm_clock_mhz) is not None]
@@ -50,9 +46,7 @@ def spent_j(measurement: Measurement) -> float:
 def result_of(outcome: Outcome, objective: Objective = EDP) -> dict[str, Any]:
     """Return an outcome as a result of a Tune trial: figures that there are, by their names.
 
-    Args:
-        outcome: What came of the trial.
-        objective: What trials are compared by, besides those that have a name.
+    ``objective`` is among the costs, besides those that have a name.
     """
     result: dict[str, Any] = {"capped": outcome.capped}
     if outcome.reason is not None:

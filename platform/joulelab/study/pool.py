@@ -7,12 +7,7 @@ from typing_extensions import override
 
 from joulelab.core.trial import Trial
 from joulelab.errors import ConfigError, JouleLabError, TrackingError
-from joulelab.study.events import (
-    DeviceQuarantined,
-    DeviceReady,
-    PoolEvent,
-    TrialStarted,
-)
+from joulelab.study.events import DeviceQuarantined, DeviceReady, PoolEvent, TrialStarted
 from joulelab.study.gpu import StudyGpu
 from joulelab.study.schedule import (
     NothingMore,
@@ -27,11 +22,8 @@ from joulelab.study.worker import GpuWorker, WorkerSettings
 class WorkerPool(ABC):
     """Measures trials on the GPUs of a study; each result is stored before anybody is told.
 
-    Args:
-        gpus: The GPUs.
-
     Raises:
-        ConfigError: If there are none.
+        ConfigError: If there are no GPUs.
     """
 
     def __init__(self, gpus: Sequence[StudyGpu]) -> None:
@@ -52,15 +44,10 @@ class WorkerPool(ABC):
         """Measure ``trials``, then those of ``source``; what happens is yielded as it happens.
 
         The source is asked again after every event, when whoever takes the events has dealt with
-        it. Ends when every trial is measured or given up and no more will come, when the source
-        has none although none is out, when no GPU is left in service, or when it must stop; what
-        is out then stays unfinished.
-
-        Args:
-            trials: In the order in which to measure them.
-            source: Where more come from.
-            untied: GPUs that are to begin with a sentinel.
-            must_stop: Asked between trials at the latest, on a cluster at least once a second.
+        it. Ends when every trial is measured or given up and no more will come, when the source has
+        none although none is out, when no GPU is left in service, or when it must stop; what is out
+        then stays unfinished. GPUs that are ``untied`` begin with a sentinel. ``must_stop`` is
+        asked between trials at the latest, on a cluster at least once a second.
 
         Raises:
             TrackingError: If results cannot be stored.
@@ -94,15 +81,7 @@ class WorkerPool(ABC):
 
 
 class LocalPool(WorkerPool):
-    """Measures in this process: a trial at a time, the GPUs by turns.
-
-    Args:
-        gpus: The GPUs.
-        settings: How to measure, and where to write.
-
-    Raises:
-        ConfigError: If there are no GPUs.
-    """
+    """Measures in this process: a trial at a time, the GPUs by turns."""
 
     def __init__(self, gpus: Sequence[StudyGpu], settings: WorkerSettings) -> None:
         super().__init__(gpus)

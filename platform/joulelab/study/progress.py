@@ -4,7 +4,6 @@ import logging
 from collections import Counter
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
@@ -31,12 +30,9 @@ _log = logging.getLogger(__name__)
 class StudyProgress(AbstractContextManager["StudyProgress"]):
     """A live line for the whole study; call it with every event.
 
-    What makes measurements invalid is told once for every reason, and counted at the end. On
-    a terminal it is a moving bar; elsewhere (a job's log) a line at every tenth of the way.
-
-    Args:
-        console: Where to show it; standard error by default, so that results stay alone on
-            standard output.
+    What makes measurements invalid is told once for every reason, and counted at the end. On a
+    terminal it is a moving bar; elsewhere (a job's log) a line at every tenth of the way. It is on
+    standard error by default, so that results stay alone on standard output.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -53,12 +49,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
         for reason, count in self._invalid.most_common():
             if count > 1:
@@ -162,12 +153,7 @@ class StudyProgress(AbstractContextManager["StudyProgress"]):
 
 @contextmanager
 def announced(text: str, console: Console | None = None) -> Generator[None]:
-    """Say at once what is waited for: on a terminal as long as it takes, elsewhere as a line.
-
-    Args:
-        text: What is being done.
-        console: Where to say it; standard error by default.
-    """
+    """Say at once what is waited for: on a terminal as long as it takes, elsewhere as a line."""
     console = console or Console(stderr=True)
     if console.is_terminal:
         with console.status(text):

@@ -70,14 +70,10 @@ def _is_simulated(gpu: StudyGpu) -> bool:
 
 
 def rest_of(trials: Sequence[Trial], known: Sequence[Measurement]) -> list[Trial]:
-    """Return the trials whose every phase is not settled yet, in their order.
+    """Return the trials whose every phase is not settled in what is ``known``, in their order.
 
     A clock that the power cap holds down is settled without being valid. A trial that was tried
     before goes on counting its attempts from there.
-
-    Args:
-        trials: All trials of the study.
-        known: What its results folder holds.
     """
     phases: defaultdict[tuple[_Name, str], set[str]] = defaultdict(set)
     attempts: defaultdict[_Name, int] = defaultdict(int)
@@ -143,25 +139,17 @@ def _with_trace(store: ResultStore, measurement: Measurement) -> Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What a search goes on from.
+    """What a search goes on from; ``energy_j`` includes what ``unfinished`` trials took."""
 
-    Attributes:
-        trials: Trials that have ended, in the order in which they were asked for.
-        outcomes: What came of each.
-        energies_j: What each took, all its attempts together.
-        unfinished: Trials that must be tried again, with their next attempt.
-        repeats: Number of the next repeat of each configuration; trials that a kill cut short
-            left nothing, so that lower numbers may be missing.
-        since_sentinel: Trials that each GPU has measured since its last sentinel, by UUID.
-        next_number: Number of the next trial.
-        energy_j: Energy spent, that of unfinished trials included.
-    """
-
+    # Trials that have ended, in the order in which they were asked for.
     trials: tuple[Trial, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
-    energies_j: tuple[float, ...] = ()
-    unfinished: tuple[Trial, ...] = ()
+    energies_j: tuple[float, ...] = ()  # what each took, all its attempts together
+    unfinished: tuple[Trial, ...] = ()  # trials that must be tried again, with their next attempt
+    # Number of the next repeat of each configuration; trials that a kill cut short left nothing, so
+    # that lower numbers may be missing.
     repeats: Counter[Configuration] = field(default_factory=Counter)
+    # Trials that each GPU has measured since its last sentinel, by UUID.
     since_sentinel: Mapping[str, int] = field(default_factory=dict)
     next_number: int = 0
     energy_j: float = 0.0

@@ -36,30 +36,21 @@ _NICENESS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySetup:
-    """What a study is carried out with, be its trials fixed or asked for.
-
-    Attributes:
-        gpus: GPUs to use.
-        folder: Results folder of the study, absolute.
-        make_pool: Makes those who measure; not called if nothing is left to do.
-        tracking_uri: That store, with its password; ``None`` for none.
-        make_queue: Makes the queue of a search, which hands out what the strategy asks for.
-        observe_only: Whether no setter is called, ever.
-        settings: Settings dataclass of the experiment, for the study's header.
-        begin: Writes what is asked for into the study's store, before anything is measured.
-        watch: Makes what watches over the study of that name while it runs.
-        on_event: Told what happens, in the driver's thread, as it happens.
-    """
+    """What a study is carried out with, be its trials fixed or asked for."""
 
     gpus: Sequence[StudyGpu]
-    folder: Path
+    folder: Path  # results folder of the study, absolute
+    # Makes those who measure; not called if nothing is left to do.
     make_pool: Callable[[], WorkerPool]
-    tracking_uri: str | None = None
+    tracking_uri: str | None = None  # that store, with its password; None for none
     make_queue: Callable[[Search, Check], SearchQueue] = SearchQueue
     observe_only: bool = False
-    settings: object = None
+    settings: object = None  # settings dataclass of the experiment, for the study's header
+    # Writes what is asked for into the study's store, before anything is measured.
     begin: Callable[[ResultStore], object] = lambda store: None
+    # Makes what watches over the study of that name while it runs.
     watch: Callable[[str], AbstractContextManager[object]] = nullcontext
+    # Told what happens, in the driver's thread, as it happens.
     on_event: Callable[[StudyEvent], None] = lambda event: None
 
 
@@ -68,17 +59,12 @@ def run_trials(
     setup: StudySetup,
     conclude: Callable[[ResultStore], object] | None = None,
 ) -> StudySummary:
-    """Measure ``trials``, each result durable before anybody is told of it.
+    """Measure ``trials`` of one study, each result durable before anybody is told of it.
 
     Started again with the same folder, it goes on where it ended, however it ended: trials with
     valid measurements in the folder are skipped. A GPU that has not measured the study's sentinel
     begins with it. Ctrl-C or SIGTERM end the measuring, and the study concludes from what it has.
-
-    Args:
-        trials: In the order in which to measure them; all of one study, with unique names.
-        setup: What measures them, and where results go.
-        conclude: Writes the study's answer into its store once all is measured, so that the
-            tracking store gets it too.
+    ``conclude`` writes the answer before the tracking store has all, so that it gets it too.
 
     Raises:
         ConfigError: If the trials cannot be carried out as written; nothing was written then.
@@ -96,15 +82,9 @@ def run_asked(search: Search, setup: StudySetup, conclude: Conclude | None = Non
     """Measure what a strategy asks for, until it is done or the budget is out.
 
     Each result is durable before anybody is told of it. Started again with the same folder, the
-    strategy is told what is there, and the search goes on: nothing is measured a second time
-    unless the strategy asks for a repeat. Ctrl-C or SIGTERM end the measuring, and the search
-    concludes from what it has.
-
-    Args:
-        search: Which study, what asks, and until when.
-        setup: What measures, and where results go.
-        conclude: Writes the study's answer into its store once the search has ended, so that
-            the tracking store gets it too.
+    strategy is told what is there, and the search goes on: nothing is measured a second time unless
+    the strategy asks for a repeat. Ctrl-C or SIGTERM end the measuring, and the search concludes
+    from what it has, as :func:`run_trials` does.
 
     Raises:
         ConfigError: If the strategy asks for what cannot be carried out as written.

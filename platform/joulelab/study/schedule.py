@@ -86,16 +86,12 @@ class _Waiting:
 
 
 class Schedule:
-    """Hands out trials and takes back those that must be done again.
+    """Hands out trials, whose names are unique, in order, and takes back those to be done again.
 
-    Args:
-        trials: In the order of the plan; their names are unique.
-        uuids: GPUs in service.
-        untied: Those that are to begin with a sentinel, if there are enough: GPUs are compared
-            by what all of them measured.
-        products: Product of each GPU, by UUID; trials may be for those of one alone.
-        max_tries: How often a trial is tried in all.
-        max_strikes: Failures in a row that put a GPU out of service.
+    GPUs that are ``untied`` begin with a sentinel, if there are enough: GPUs are compared by what
+    all of them measured. ``products`` are those of the GPUs, by UUID; trials may be for one alone.
+    A trial is tried ``max_tries`` times in all; ``max_strikes`` failures in a row put a GPU out of
+    service.
 
     Raises:
         ConfigError: If two trials share a name.
@@ -251,14 +247,7 @@ def after_measuring(
 def after_failing(
     schedule: Schedule, trial: Trial, uuid: str, cause: BaseException, detail: str
 ) -> tuple[AttemptFailed, str | None]:
-    """Note an attempt that raised: the fault of the request, or of the machinery.
-
-    Args:
-        schedule: Where it is noted.
-        trial: What was tried.
-        uuid: The GPU.
-        cause: What was raised.
-        detail: The same in one sentence.
+    """Note an attempt that raised ``cause``: the fault of the request, or of the machinery.
 
     Returns:
         What happened, and why the GPU takes no more trials; ``None`` if it does.

@@ -12,7 +12,6 @@ from joulelab.analysis.search_result import (
     SearchResult,
     asked_log,
     search_result,
-    write_log,
 )
 from joulelab.analysis.search_wording import UNDER_WAY
 from joulelab.core.bounds import MOST_SEED, check_range
@@ -44,14 +43,7 @@ from joulelab.tracking.store import ResultStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceSettings:
-    """How a search goes about it.
-
-    Attributes:
-        algorithm: Name of what chooses new configurations.
-        budget: When to stop at the latest.
-        most_repeats: Measurements of one configuration, as long as it may be the best.
-        seed: Seed of the algorithm.
-    """
+    """How a search goes about it: it repeats what may be the best up to ``most_repeats`` times."""
 
     algorithm: str
     budget: Budget = field(default_factory=Budget)
@@ -81,13 +73,7 @@ def run_race(
 ) -> tuple[SearchSummary, SearchResult]:
     """Search for the best of ``problem``, repeat what may be it, and write what was found.
 
-    Args:
-        problem: What is searched for.
-        race: How.
-        lab: What measures, and shows how far it is.
-        gpus: GPUs to use.
-        folder: Results folder of the study, which has its name.
-        settings: Settings dataclass of the experiment, for the study's header.
+    ``folder`` has the study's name; ``settings`` are for its header.
 
     Raises:
         MeasurementError: If what was measured allows no answer.
@@ -101,7 +87,7 @@ def run_race(
     with progress:
         setup = lab.setup(gpus, folder, {baseline.workload}, settings=settings, on_event=progress)
         asked = asked_log(problem, race.method(UNDER_WAY))
-        setup = replace(setup, begin=lambda store: write_log(store, asked, name=ASKED))
+        setup = replace(setup, begin=lambda store: store.write_file(ASKED, asked))
         search = Search(
             study=folder.name,
             strategy=strategy,
@@ -125,11 +111,8 @@ def conclude_search(
 ) -> SearchResult:
     """Work out what a search found and write answer, report, plots and table.
 
-    Args:
-        store: The search's results.
-        evidence: What the strategy was told of them.
-        course: The same, trial by trial.
-        method: How the search went about it.
+    ``evidence`` is what the strategy was told of the results in ``store``, ``course`` the same
+    trial by trial.
 
     Raises:
         MeasurementError: If the baseline was not measured, or nothing ties it to the best.
@@ -178,13 +161,6 @@ def check_search(
     lab: AbstractLab[Any], program: StudyWorkload, asked: Asked, *, strategy: str, seed: int
 ) -> None:
     """Refuse, before there is a GPU, what none could search.
-
-    Args:
-        lab: Where it is to run.
-        program: What is to run.
-        asked: What is to be chosen.
-        strategy: Name of what chooses.
-        seed: Its seed.
 
     Raises:
         ConfigError: If there is no such strategy or seed, the program refuses a knob's value, an

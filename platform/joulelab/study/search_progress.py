@@ -32,13 +32,7 @@ class SearchProgress(StudyProgress):
     """A live line for a search; call it with every event, and have it follow every outcome.
 
     On a terminal it is a moving bar; elsewhere a line at every tenth of the budget, or at every
-    tenth trial where there is no budget.
-
-    Args:
-        problem: What is searched for.
-        budget: When the search stops at the latest.
-        console: Where to show it; standard error by default.
-        clock: Returns seconds that only grow.
+    tenth trial where there is no budget. ``clock`` returns seconds that only grow.
     """
 
     def __init__(
@@ -59,12 +53,7 @@ class SearchProgress(StudyProgress):
         self._tenths = 0
 
     def follow(self, outcome: Outcome, spent_j: float) -> ChartPoint:
-        """Take in what came of a trial, and show where the search stands.
-
-        Args:
-            outcome: What came of it.
-            spent_j: Energy that the search has taken by now.
-        """
+        """Take in what came of a trial, ``spent_j`` joules in, and show where the search stands."""
         step = self.course.add(outcome, spent_j=spent_j)
         if self._start_s is not None:  # those of earlier runs are told before this one begins
             self._note_rate()

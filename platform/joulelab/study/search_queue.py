@@ -39,13 +39,11 @@ none is given a trial ahead, which would be chosen without what the others are a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentinel:
-    """A configuration that every GPU measures again and again, so that drift and boards show.
+    """A configuration that every GPU measures first and again and again: drift and boards show.
 
-    Attributes:
-        configuration: What is measured, first of all and then between the others; one that the
-            strategy knows, which is told of it as of any other.
-        every: Trials of a GPU between two of them. Where the budget leaves each GPU only a few
-            trials, or is not one of trials, one of so many is a GPU's first sentinel.
+    The strategy knows it, and is told of it as of any other. ``every`` are the trials of a GPU
+    between two of them. Where the budget leaves each GPU only a few trials, or is not one of
+    trials, one of so many is a GPU's first sentinel.
     """
 
     configuration: Configuration
@@ -58,13 +56,9 @@ class Sentinel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A study whose trials are asked for as it goes.
+    """A study whose trials are asked for as it goes; its strategy must not have been told anything.
 
     Attributes:
-        study: Name of the study.
-        strategy: What to measure next; it must not have been told anything yet.
-        budget: When to stop at the latest.
-        sentinel: What every GPU measures between the others.
         objective: What Ray Tune compares trials by.
         score: What outputs of a configuration are worth; it must only look up, since the pool
             waits for it.
@@ -84,11 +78,7 @@ class Search:
 class SearchQueue(StudyTrials):
     """Hands out trials that a strategy asks for while the budget lasts, and settles them.
 
-    It lives in one thread, the pool's.
-
-    Args:
-        search: Whom to ask, and until when.
-        check: Raises if a trial cannot be carried out.
+    It lives in one thread, the pool's. ``check`` raises if a trial cannot be carried out.
     """
 
     def __init__(self, search: Search, check: Check = lambda trial: None) -> None:
@@ -224,12 +214,7 @@ class SearchQueue(StudyTrials):
                 self.settle(event.trial, outcome)
 
     def settle(self, trial: Trial, outcome: Outcome) -> None:
-        """Note what came of a trial that needs no further try, and tell the strategy.
-
-        Args:
-            trial: The trial.
-            outcome: What was measured, without its quality.
-        """
+        """Note what came of a trial that needs no further try, and tell the strategy."""
         self._tell(self.scored(outcome))
 
     def begin(
@@ -237,10 +222,7 @@ class SearchQueue(StudyTrials):
     ) -> Trial:
         """Return a new trial of a configuration, which counts as out from now on.
 
-        Args:
-            candidate: What is to be measured.
-            repeat: Number of the repeat; ``None`` for the next one.
-            sentinel: Whether it watches over its GPU.
+        It is the next repeat unless one is given.
 
         Raises:
             ConfigError: If it cannot be carried out.

@@ -19,11 +19,8 @@ from joulelab.tracking.study import ChartPoint
 class StudyTrials(TrialSource):
     """What a study measures.
 
-    Attributes:
-        study: Name of the study.
-        num_skipped: Trials that earlier runs measured.
-        num_trials: Trials as far as they are known, those included.
-        stopped_by: What ended the asking for more; ``None`` if nothing did.
+    ``num_trials`` are all as far as they are known, ``num_skipped`` those that earlier runs
+    measured; ``stopped_by`` says what ended the asking for more.
     """
 
     study: str
@@ -47,12 +44,7 @@ class StudyTrials(TrialSource):
         uuids: Sequence[str],
         plot: Callable[[ChartPoint], None],
     ) -> tuple[Sequence[Trial], frozenset[str]]:
-        """Go on from what is known.
-
-        Args:
-            known: What the results folder holds.
-            uuids: GPUs that carry out the study now.
-            plot: Takes points of the study's curves.
+        """Go on from what is known; ``plot`` takes points of the study's curves.
 
         Returns:
             The trials to begin with, and the GPUs that are to begin with a sentinel.
@@ -68,11 +60,9 @@ class StudyTrials(TrialSource):
 
 
 class FixedTrials(NothingMore, StudyTrials):
-    """Trials that are all known beforehand.
+    """Trials that are all known beforehand, in their order; all of one study, with unique names.
 
-    Args:
-        trials: In the order in which to measure them; all of one study, with unique names.
-        products: Product of each GPU, by UUID.
+    ``products`` are those of the GPUs, by UUID.
     """
 
     def __init__(self, trials: Sequence[Trial], products: Mapping[str, str]) -> None:

@@ -39,12 +39,8 @@ _log = logging.getLogger(__name__)
 class WorkerSettings:
     """What the GPUs of a study have in common.
 
-    Attributes:
-        results_dir: Results folder of the study, as the machine of the GPU sees it.
-        procedure: How to measure.
-        observe_only: Whether to call no setter, ever.
-        guard_socket: Where the clock guard listens; ``None`` for the node's own.
-        programs: Users' programs, for processes that did not find them by themselves.
+    ``results_dir`` is as the machine of the GPU sees it, ``guard_socket`` ``None`` for the node's
+    own. ``programs`` are users', for processes that did not find them by themselves.
     """
 
     results_dir: Path
@@ -56,14 +52,10 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
-    """What came of a trial on a GPU; already in its store.
+    """What came of a trial on a GPU, a record per phase; already in its store, as ``writer``.
 
-    Attributes:
-        records: One per phase of the workload.
-        writer: The GPU's file in the results store.
-        measuring_s: Wall time of the measuring itself.
-        between_s: Wall time between the measuring of the trial before and that of this one:
-            storing, shipping, waiting for work. ``None`` for the first trial of a process.
+    ``between_s`` is the wall time between the measuring of the trial before and that of this one:
+    storing, shipping, waiting for work. ``None`` for the first trial of a process.
     """
 
     records: tuple[Record, ...]
@@ -76,13 +68,8 @@ class GpuWorker:
     """Owns one device, and measures on it one trial at a time.
 
     Making one opens nothing, so that what is wrong with a device is said by :meth:`open`, as the
-    error it is.
-
-    Args:
-        address: The device.
-        settings: How to measure, and where to write.
-        check: Called with the UUID of real hardware before it is opened; raises if programs of
-            this process would run elsewhere.
+    error it is. ``check`` is called with the UUID of real hardware before it is opened; it raises
+    if programs of this process would run elsewhere.
     """
 
     def __init__(

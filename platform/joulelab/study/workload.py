@@ -16,21 +16,11 @@ from joulelab.workloads.program import Cost, Program, Quality, Work, workload_ty
 
 
 class StudyWorkload:
-    """A program as measurements know it.
+    """A program as measurements know it, with its ``name`` and ``settings``.
 
-    Args:
-        program: A name (of a workload, ``"file.py:attribute"``, ``"module:attribute"``), a
-            callable, a :class:`~joulelab.workloads.base.Workload`, or the settings of one.
-        knobs: Values of its knobs; those left out take their default.
-        unit: What a call does, see :func:`~joulelab.workloads.program.workload_type`.
-        work: How many of those.
-        cost: What a call costs, for simulated GPUs.
-        quality: What its outputs are worth.
-        quality_direction: Which of these scores are better.
-
-    Attributes:
-        name: Its name.
-        settings: Its settings.
+    It is a name (of a workload, ``"file.py:attribute"``, ``"module:attribute"``), a callable, a
+    :class:`~joulelab.workloads.base.Workload`, or the settings of one. Knobs that are left out take
+    their default; options are as in :func:`~joulelab.workloads.program.workload_type`.
 
     Raises:
         ConfigError: If it cannot be run as asked for.

@@ -27,18 +27,12 @@ Role = Literal["parameter", "state", "input", "made"]
 
 @dataclass(slots=True)
 class Storage:
-    """One storage that is alive.
-
-    Attributes:
-        role: Where it comes from.
-        value: Identifier of what it holds.
-        is_written: Whether anything was written to it; what was passed in was.
-    """
+    """One storage that is alive."""
 
     role: Role
-    value: int
+    value: int  # identifier of what it holds
     size_b: int
-    is_written: bool
+    is_written: bool  # whether anything was written to it; what was passed in was
     released: weakref.ref[torch.UntypedStorage]
 
 

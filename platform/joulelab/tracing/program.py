@@ -30,74 +30,50 @@ Stage = Literal["forward", "backward", "optimizer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixShape:
-    """Matrix work as ``batch`` products of (m, k) with (k, n); a convolution as implicit GEMM.
+    """Matrix work as ``batch`` products of (m, k) with (k, n); a convolution as implicit GEMM."""
 
-    Attributes:
-        batch: Independent products: of a batched product, of a grouped convolution's groups, of
-            attention's heads times its batch.
-        m: Rows of the result; output positions times batch of a convolution, queries of attention.
-        n: Columns of the result; output channels per group, keys of attention.
-        k: Length of each dot product; input channels per group times kernel size, head size.
-        window: Elements of a convolution's window, one channel; 1 of other work.
-        pixels: Positions in one result of a convolution; 0 of other work, or where not known.
-    """
-
+    # Independent products: of a batched product, of a grouped convolution's groups, of attention's
+    # heads times its batch.
     batch: int
+    # Rows of the result; output positions times batch of a convolution, queries of attention.
     m: int
-    n: int
-    k: int
-    window: int = 1
-    pixels: int = 0
+    n: int  # columns of the result; output channels per group, keys of attention
+    k: int  # length of each dot product; input channels per group times kernel size, head size
+    window: int = 1  # elements of a convolution's window, one channel; 1 of other work
+    pixels: int = 0  # positions in one result of a convolution; 0 of other work, or where not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One operator call: one kernel launch of eager PyTorch.
+    """One operator call: one kernel launch of eager PyTorch."""
 
-    Attributes:
-        name: The operator's name, e.g. ``"addmm"``.
-        kind: What its kernel computes.
-        module: Dotted path of the module that called it; empty outside of any.
-        dtype: Number format of its floating-point operands, e.g. ``"bfloat16"``; of its first
-            operand where none is floating.
-        pipe: Where its operations run in the format it was traced in.
-        flop: Operations; a fused multiply-add counts two. >= 0.
-        read_b: Bytes of activations read, >= 0.
-        weight_b: Bytes of parameters read, >= 0.
-        written_b: Bytes written, >= 0.
-        shape: Of matrix work; ``None`` for other kinds.
-        inputs: Identifiers of the values read, parameters excluded. A value has a new identifier
-            at each write, so work in place shows as a value read and another one written.
-        inputs_b: Bytes read of each of them; they sum to ``read_b``. 0 where a write in place
-            leaves a part of the value and reads nothing.
-        outputs: Identifiers of the values written.
-        outputs_b: Bytes written of each of them; they sum to ``written_b``.
-        steps: Loads that each thread makes one after the other where rows are too few to share the
-            work out further; 0 of other kernels.
-        contiguous: Share of the bytes whose innermost stride is one element, 0..1.
-        stage: Part of the step.
-        has_formula: Whether its operations are known; if not, ``flop`` is 0.
-        calls_before: Calls of operators since the last kernel that launch none: views, allocation.
-    """
-
-    name: str
-    kind: Kind
-    module: str = ""
+    name: str  # the operator's name, e.g. "addmm"
+    kind: Kind  # what its kernel computes
+    module: str = ""  # dotted path of the module that called it; empty outside of any
+    # Number format of its floating-point operands, e.g. "bfloat16"; of its first operand where none
+    # is floating.
     dtype: str = "float32"
-    pipe: Pipe = "fp32"
-    flop: float
-    read_b: float
-    weight_b: float
-    written_b: float
-    shape: MatrixShape | None = None
+    pipe: Pipe = "fp32"  # where its operations run in the format it was traced in
+    flop: float  # operations; a fused multiply-add counts two. >= 0
+    read_b: float  # bytes of activations read, >= 0
+    weight_b: float  # bytes of parameters read, >= 0
+    written_b: float  # bytes written, >= 0
+    shape: MatrixShape | None = None  # of matrix work; None for other kinds
+    # Identifiers of the values read, parameters excluded. A value has a new identifier at each
+    # write, so work in place shows as a value read and another one written.
     inputs: tuple[int, ...] = ()
+    # Bytes read of each of them; they sum to read_b. 0 where a write in place leaves a part of the
+    # value and reads nothing.
     inputs_b: tuple[float, ...] = ()
-    outputs: tuple[int, ...] = ()
-    outputs_b: tuple[float, ...] = ()
+    outputs: tuple[int, ...] = ()  # identifiers of the values written
+    outputs_b: tuple[float, ...] = ()  # bytes written of each of them; they sum to written_b
+    # Loads that each thread makes one after the other where rows are too few to share the work out
+    # further; 0 of other kernels.
     steps: float = 0.0
-    contiguous: float = 1.0
-    stage: Stage = "forward"
-    has_formula: bool = True
+    contiguous: float = 1.0  # share of the bytes whose innermost stride is one element, 0..1
+    stage: Stage = "forward"  # part of the step
+    has_formula: bool = True  # whether its operations are known; if not, flop is 0
+    # Calls of operators since the last kernel that launch none: views, allocation.
     calls_before: int = 0
 
     @property
@@ -116,32 +92,24 @@ def main_operator(operators: Sequence[Operator]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One execution of a traced program.
+    """One execution of a traced program."""
 
-    Attributes:
-        operators: In the order of their calls.
-        parameter_b: Bytes of all parameters and buffers.
-        input_b: Bytes of the inputs and of the state that is passed in, such as a KV cache;
-            the optimizer's state excluded.
-        live_b: Bytes of values alive after each operator that were made in the program:
-            activations, and gradients of a training step. One entry per operator. What was
-            passed in and is freed in the program, such as a cache that it replaces, is
-            subtracted, so that ``input_b`` and this together are what is held.
-        peak_live_b: Most bytes alive at any moment, values inside an operator call included.
-        kv_b: Share of ``input_b`` that is key-value cache.
-        optimizer_b: Bytes of optimizer state.
-        gradient_b: Bytes of the parameters' gradients, contained in ``peak_live_b``.
-        precision: Number format whose matrix work this is already; empty where it is as traced.
-    """
-
-    operators: tuple[Operator, ...]
-    parameter_b: float
+    operators: tuple[Operator, ...]  # in the order of their calls
+    parameter_b: float  # bytes of all parameters and buffers
+    # Bytes of the inputs and of the state that is passed in, such as a KV cache; the optimizer's
+    # state excluded.
     input_b: float = 0.0
+    # Bytes of values alive after each operator that were made in the program: activations, and
+    # gradients of a training step. One entry per operator. What was passed in and is freed in the
+    # program, such as a cache that it replaces, is subtracted, so that input_b and this together
+    # are what is held.
     live_b: tuple[float, ...] = ()
+    # Most bytes alive at any moment, values inside an operator call included.
     peak_live_b: float = 0.0
-    kv_b: float = 0.0
-    optimizer_b: float = 0.0
-    gradient_b: float = 0.0
+    kv_b: float = 0.0  # share of input_b that is key-value cache
+    optimizer_b: float = 0.0  # bytes of optimizer state
+    gradient_b: float = 0.0  # bytes of the parameters' gradients, contained in peak_live_b
+    # Number format whose matrix work this is already; empty where it is as traced.
     precision: str = ""
 
     @property
@@ -166,36 +134,25 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramPhase:
-    """A phase of a model's use: a program executed ``count`` times.
-
-    Attributes:
-        work: Units of work that all ``count`` executions do together, > 0.
-        program: What one execution does; its mean, where executions grow along the phase.
-        count: Executions, >= 1.
-        host_calls: Calls in Python of one execution; 0 where they were not counted.
-    """
+    """A phase of a model's use: a program executed ``count`` times."""
 
     phase: str
-    work: float
-    program: Program
-    count: int = 1
-    host_calls: int = 0
+    work: float  # units of work that all count executions do together, > 0
+    program: Program  # what one execution does; its mean, where executions grow along the phase
+    count: int = 1  # executions, >= 1
+    host_calls: int = 0  # calls in Python of one execution; 0 where they were not counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedModel:
-    """A model as traced at one batch size and precision.
+    """A model as traced at one batch size and precision."""
 
-    Attributes:
-        name: As the user asked for it, e.g. ``"resnet50"``.
-        inputs: Shapes of the inputs, for people: ``{"image": "8x3x224x224"}``.
-    """
-
-    name: str
+    name: str  # as the user asked for it, e.g. "resnet50"
     unit: str
     batch: int
     precision: str
     phases: tuple[ProgramPhase, ...]
+    # Shapes of the inputs, for people: {"image": "8x3x224x224"}.
     inputs: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -70,11 +70,7 @@ def check_file(path: Path) -> None:
 
 
 class LineFile:
-    """A file of lines with one writer, who only ever appends.
-
-    Args:
-        path: The file; it and its folder are made by the first append.
-    """
+    """A file of lines with one writer, who only ever appends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

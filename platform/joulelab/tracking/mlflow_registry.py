@@ -51,26 +51,15 @@ class RegisteredModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pyfunc:
-    """A model as MLflow keeps it.
+    """A model as MLflow keeps it."""
 
-    Attributes:
-        loader: Module of this package that MLflow loads it with.
-        files: Name of the folder that ``save`` is given.
-        save: Writes the model into a folder.
-        signature: What it is asked and answers.
-        example: A table as it is asked.
-        tags: Of the run, the version and the pyfunc.
-        domain: Training domain.
-        metrics: Scores on what was held out.
-    """
-
-    loader: str
-    files: str
+    loader: str  # module of this package that MLflow loads it with
+    files: str  # name of the folder that save is given
     save: Callable[[Path], None]
-    signature: Any
-    example: Any
-    tags: Mapping[str, str]
-    domain: Mapping[str, Any]
+    signature: Any  # what it is asked and answers
+    example: Any  # a table as it is asked
+    tags: Mapping[str, str]  # of the run, the version and the pyfunc
+    domain: Mapping[str, Any]  # training domain
     metrics: Mapping[str, float]
 
 

@@ -46,9 +46,8 @@ class _Started(NamedTuple):
 class MlflowTracker(Tracker):
     """Writes one sweep to an MLflow store.
 
-    Args:
-        uri: Tracking URI: ``sqlite:////absolute/path.db`` for an embedded store, made if
-            absent, or the address of a server.
+    It is ``sqlite:////absolute/path.db`` for an embedded store, made if absent, or the address of a
+    server.
 
     Raises:
         TrackingError: If a SQLite path is not absolute.

@@ -14,10 +14,10 @@ Each writer appends to a file of its own, so writers need no lock, on one machin
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from joulelab.core.codec import decoded, from_json, to_json
 from joulelab.core.measurement import SCHEMA_VERSION, Measurement
@@ -30,8 +30,10 @@ from joulelab.tracking.study import Answer, StudyHeader, discreet_header
 from joulelab.tracking.traces import can_write_traces, read_trace, trace_bytes
 
 T = TypeVar("T")
+AsNow = Callable[[Any], Any]
 _logger = logging.getLogger(__name__)
 _SHOWN = 200
+_BROKEN = (ValueError, RecursionError, JouleLabError)
 
 DEFAULT_RESULTS = Path("~/joulelab-results")
 """Where results go and every command looks for them, unless a folder is named.
@@ -164,34 +166,53 @@ class ResultStore:
                 f"{self.folder} already holds study {known.name!r} (sweep {known.sweep_id}); "
                 "give another results folder, or resume that sweep."
             )
-        write_whole(self.folder / "study.json", f"{to_json(discreet_header(header))}\n".encode())
+        self.write_file("study.json", discreet_header(header))
 
     def read_study(self) -> StudyHeader | None:
         """Read the study's header; ``None`` where none was written."""
-        header = self._read_file("study.json", StudyHeader)
+        header = self.read_file("study.json", StudyHeader)
         return None if header is None else discreet_header(header)
 
     def write_answer(self, answer: Answer) -> None:
         """Write what the study found, over an earlier answer."""
-        write_whole(self.folder / "answer.json", f"{to_json(answer)}\n".encode())
+        self.write_file("answer.json", answer)
 
     def read_answer(self) -> Answer | None:
         """Read what the study found; ``None`` while it has not ended."""
-        return self._read_file("answer.json", Answer)
+        return self.read_file("answer.json", Answer)
+
+    def write_file(self, name: str, value: object) -> None:
+        """Write what there is one of in a study, such as its log, over an earlier one."""
+        write_whole(self.folder / name, f"{to_json(value)}\n".encode())
+
+    def read_file(
+        self,
+        name: str,
+        kind: type[T],
+        *,
+        called: str = "",
+        as_now: AsNow | None = None,
+    ) -> T | None:
+        """Read what :meth:`write_file` wrote; ``None`` where nothing was.
+
+        ``as_now`` turns the JSON of an earlier version into that of this one.
+
+        Raises:
+            TrackingError: If it is no ``kind``, which is ``called`` this.
+        """
+        path = self.folder / name
+        try:
+            data = json.loads(path.read_bytes())
+            return decoded(kind, data if as_now is None else as_now(data))
+        except FileNotFoundError:
+            return None
+        except (*_BROKEN, LookupError, TypeError, AttributeError, OSError) as error:
+            raise TrackingError(f"{path} is no {called or kind.__name__}: {error}") from error
 
     def close(self) -> None:
         """Close the files; what was appended is already on disk. Safe to call twice."""
         self._lines.close()
         self._ledger.close()
-
-    def _read_file(self, name: str, kind: type[T]) -> T | None:
-        path = self.folder / name
-        try:
-            return from_json(kind, path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except (ValueError, RecursionError, JouleLabError, OSError) as error:
-            raise TrackingError(f"{path} is no {kind.__name__}: {error}") from error
 
     def _warn(self, broken: dict[str, str]) -> None:
         """Say in the log which lines were left out, each once."""
@@ -255,7 +276,7 @@ def parsed(place: str, line: bytes) -> Measurement | str:
         return measurement_from_json(line)
     except SchemaVersionError as error:
         raise TrackingError(f"{place}: {error}") from error
-    except (ValueError, RecursionError, JouleLabError) as error:
+    except _BROKEN as error:
         return f"is no measurement: {str(error)[:_SHOWN]}"
 
 
@@ -263,5 +284,5 @@ def delivery_of(line: bytes) -> Delivery | None:
     """Return the delivery that a line notes; ``None`` if it is broken."""
     try:
         return from_json(Delivery, line)
-    except (ValueError, RecursionError, JouleLabError):
+    except _BROKEN:
         return None

@@ -13,24 +13,17 @@ from joulelab.tracking.addresses import discreet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyHeader:
-    """One run of a study; its measurements share a results folder.
+    """One run of a study; its measurements share a results folder."""
 
-    Attributes:
-        name: Name of the study, the ``study`` of its measurements and its MLflow experiment,
-            e.g. ``"dvfs/NVIDIA H200/llama"``.
-        sweep_id: Unique to this run of the study; a resumed run keeps it.
-        command: The command line, argument by argument.
-        settings: Settings as ``(name, value)`` pairs, see :func:`flat_settings`.
-        provenance: Where and from which code it ran.
-        tracking_uri: MLflow store that the study delivers to, without user and password; ``None``
-            if to none.
-    """
-
+    # Name of the study, the study of its measurements and its MLflow experiment, e.g. "dvfs/NVIDIA
+    # H200/llama".
     name: str
-    sweep_id: str
-    command: tuple[str, ...]
+    sweep_id: str  # unique to this run of the study; a resumed run keeps it
+    command: tuple[str, ...]  # the command line, argument by argument
+    # Settings as (name, value) pairs, see :func:`flat_settings`.
     settings: tuple[tuple[str, KnobValue], ...]
-    provenance: Provenance
+    provenance: Provenance  # where and from which code it ran
+    # MLflow store that the study delivers to, without user and password; None if to none.
     tracking_uri: str | None = None
 
     def __post_init__(self) -> None:
@@ -83,21 +76,13 @@ class RunMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a finished study found.
+    """What a finished study found."""
 
-    Attributes:
-        note: The answer in words.
-        summary: The answer in numbers.
-        files: Report, plots and tables, as paths within the results folder.
-        chart: The course of the study; empty where it has none.
-        runs: What is known of single measurements now.
-    """
-
-    note: str
-    summary: tuple[tuple[str, float], ...] = ()
-    files: tuple[str, ...] = ()
-    chart: tuple[ChartPoint, ...] = ()
-    runs: tuple[RunMetrics, ...] = ()
+    note: str  # the answer in words
+    summary: tuple[tuple[str, float], ...] = ()  # the answer in numbers
+    files: tuple[str, ...] = ()  # report, plots and tables, as paths within the results folder
+    chart: tuple[ChartPoint, ...] = ()  # the course of the study; empty where it has none
+    runs: tuple[RunMetrics, ...] = ()  # what is known of single measurements now
 
     def __post_init__(self) -> None:
         for file in self.files:

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 
@@ -58,11 +57,8 @@ class StudyLock(AbstractContextManager["StudyLock"]):
     """Keeps a results folder to this process while it is entered; within it, it is entered freely.
 
     Processes that this one starts do not inherit it. Where the file system has no locks, the log
-    says so and nothing is kept to anybody.
-
-    Args:
-        folder: Results folder of the study; made if it is absent, and taken away again if nothing
-            is in it in the end.
+    says so and nothing is kept to anybody. The folder is made if it is absent, and taken away again
+    if nothing is in it in the end.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -87,12 +83,7 @@ class StudyLock(AbstractContextManager["StudyLock"]):
         os.register_at_fork(after_in_child=self._let_go)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._descriptor is not None:
             self._path.unlink(missing_ok=True)
             self._let_go()

@@ -24,15 +24,10 @@ _SEED = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Digits:
-    """Images and what they show.
+    """Images and what they show."""
 
-    Attributes:
-        images: Shape (n, 1, 8, 8), from 0 to 1.
-        labels: The digits, shape (n,).
-    """
-
-    images: FloatArray
-    labels: IntArray
+    images: FloatArray  # shape (n, 1, 8, 8), from 0 to 1
+    labels: IntArray  # the digits, shape (n,)
 
     def __getitem__(self, which: Any) -> "Digits":
         return Digits(images=self.images[which], labels=self.labels[which])

@@ -20,21 +20,14 @@ _MOST_B = 16_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """A program as it travels.
+    """A program as it travels."""
 
-    Attributes:
-        name: Its name, as measurements have it.
-        main: Path of its file among ``files``; of an installed module, empty.
-        files: Its file and those beside and below it that it imports, wherever the import
-            stands: paths and contents. Empty for an installed module, which the other machine
-            must have installed too.
-        digest: Of the contents; of an installed module, of its file.
-    """
-
-    name: str
-    main: str
+    name: str  # its name, as measurements have it
+    main: str  # path of its file among files; of an installed module, empty
+    # Its file and those beside and below it that it imports, wherever the import stands: paths and
+    # contents. Empty for an installed module, which the other machine must have installed too.
     files: tuple[tuple[str, bytes], ...]
-    digest: str
+    digest: str  # of the contents; of an installed module, of its file
 
 
 def pack(programs: Programs, names: Iterable[str]) -> tuple[Parcel, ...]:

@@ -12,12 +12,7 @@ hush_torchao()
 
 from torchao.float8.inference import Float8MMConfig  # noqa: E402
 from torchao.prototype.quantization.int4 import Int4OpaqueTensor  # noqa: E402
-from torchao.quantization import (  # noqa: E402
-    Float8Tensor,
-    Int4TilePackedTo4dTensor,
-    Int8Tensor,
-    PerRow,
-)
+from torchao.quantization import Float8Tensor, Int4TilePackedTo4dTensor, Int8Tensor, PerRow  # noqa: E402
 from torchao.quantization.quantize_.common import KernelPreference  # noqa: E402
 from torchao.quantization.quantize_.workflows import QuantizeTensorToFloat8Kwargs  # noqa: E402
 

@@ -37,23 +37,16 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a network is trained.
+    """How a network is trained."""
 
-    Attributes:
-        name: What the network is, for files and messages.
-        build: Makes the network, in a format and on a device.
-        loss: Takes the network and draws a batch with the generator; returns the mean loss.
-        num_steps: Steps of AdamW.
-        peak_rate: Its largest learning rate, reached a third of the way, from which it falls.
-        sources: Files of this package that define network and data, as patterns.
-    """
-
-    name: str
+    name: str  # what the network is, for files and messages
+    # Makes the network, in a format and on a device.
     build: Callable[[torch.dtype, torch.device], torch.nn.Module]
+    # Takes the network and draws a batch with the generator; returns the mean loss.
     loss: Callable[[torch.nn.Module, torch.Generator], torch.Tensor]
-    num_steps: int
-    peak_rate: float
-    sources: Sequence[str]
+    num_steps: int  # steps of AdamW
+    peak_rate: float  # its largest learning rate, reached a third of the way, from which it falls
+    sources: Sequence[str]  # files of this package that define network and data, as patterns
 
     @property
     def digest(self) -> str:

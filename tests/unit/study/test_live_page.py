@@ -20,7 +20,6 @@ from joulelab.analysis.knob_grid import (
     KnobLog,
     KnobStudy,
     knob_grid,
-    write_knob_log,
 )
 from joulelab.core.plan import plan_sweep
 from joulelab.errors import TrackingError
@@ -175,7 +174,7 @@ def test_a_study_of_knobs_is_known_by_what_it_asks_for(make_lab):
             gpus,
             lab.study_dir("formats"),
             settings=None,
-            begin=lambda store: write_knob_log(store, asked, name=ASKED),
+            begin=lambda store: store.write_file(ASKED, asked),
         )
 
     page = text_of(lab.study_dir("formats"))

@@ -38,13 +38,7 @@ _COLOURS: dict[str, str] = dict(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KernelProfile:
-    """A trace, and what it comes to.
-
-    Attributes:
-        launches: All that ran.
-        kernels: Distinct kernels, most time first.
-        devices: What every GPU did.
-    """
+    """A trace, its distinct kernels, most time first, and what every GPU did."""
 
     launches: Launches
     kernels: tuple[KernelSummary, ...]

@@ -11,12 +11,7 @@ from joulelab.analysis.estimates import wording
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import grid_table, numbers, quiet_table, words
 from joulelab.estimator.api import Fit
-from joulelab.estimator.estimate import (
-    COMPONENTS,
-    EnergySplit,
-    Estimate,
-    PhaseEstimate,
-)
+from joulelab.estimator.estimate import COMPONENTS, EnergySplit, Estimate, PhaseEstimate
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing.memory import MemoryEstimate
 from joulelab.estimator.question import Cell

@@ -123,7 +123,7 @@ def _cell(cell: Cell, *, with_groups: bool) -> dict[str, Any]:
     estimate = cell.estimate
     asked = {
         "model": cell.model,
-        "device": _device(cell.processor),
+        "device": device_fields(cell.processor),
         "precision": cell.precision,
         "batch": cell.batch,
     }
@@ -144,7 +144,8 @@ def _cell(cell: Cell, *, with_groups: bool) -> dict[str, Any]:
     }
 
 
-def _device(processor: Processor) -> dict[str, Any]:
+def device_fields(processor: Processor) -> dict[str, Any]:
+    """Return which processor it is, as JSON has it."""
     return {
         "key": processor.key,
         "product_name": processor.product_name,
@@ -213,14 +214,7 @@ def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer of a few sentences and tables.
-
-    Attributes:
-        content: The JSON object.
-        frame: Lines of the CSV, in SI units.
-        sentences: What Markdown and HTML begin with.
-        tables: As the terminal shows them.
-    """
+    """An answer of a few sentences and tables, as JSON, and as lines of a CSV in SI units."""
 
     content: Mapping[str, object]
     frame: Frame

@@ -14,12 +14,7 @@ from joulelab.analysis.estimates.overview import PAGE_FIGURES, answers, overview
 from joulelab.analysis.estimates.roofline import BOUND_INKS, dots, roofline_figure
 from joulelab.analysis.page import render
 from joulelab.analysis.quantities import brief, si_scale
-from joulelab.estimator.estimate import (
-    EnergySplit,
-    Estimate,
-    GroupEstimate,
-    PhaseEstimate,
-)
+from joulelab.estimator.estimate import EnergySplit, Estimate, GroupEstimate, PhaseEstimate
 from joulelab.estimator.pricing.memory import MemoryEstimate
 from joulelab.estimator.question import Cell
 from joulelab.provenance import git_sha, joulelab_version

@@ -29,18 +29,14 @@ _WORTH = 0.005  # shares of time below do not widen the frame
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
-    """Kernels that stand at one place of the roofline.
-
-    Attributes:
-        flop_per_b: Operations per byte of main memory; of the nearest level that holds its data
-            where a kernel leaves the main memory alone.
-        share: Share of the phase's time, waiting included.
-    """
+    """Kernels that stand at one place of the roofline."""
 
     names: tuple[str, ...]
+    # Operations per byte of main memory; of the nearest level that holds its data where a kernel
+    # leaves the main memory alone.
     flop_per_b: float
     flop_per_s: float
-    share: float
+    share: float  # share of the phase's time, waiting included
     bound: Bound
 
 

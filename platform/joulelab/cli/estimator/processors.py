@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.estimates import devices
+from joulelab.analysis.estimates.export import device_fields
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import check_target, numbers, quiet_table, words
 from joulelab.cli.terminal import Printing, progress, show
@@ -75,11 +76,7 @@ class Processors:
 
 def _fields(processor: Processor) -> dict[str, object]:
     return {
-        "key": processor.key,
-        "product_name": processor.product_name,
-        "family": processor.family,
-        "architecture": processor.architecture,
-        "node_nm": processor.node_nm,
+        **device_fields(processor),
         "tier": processor.tier,
         "num_cores": processor.num_cores,
         "clocks_mhz": list(processor.clocks_mhz),

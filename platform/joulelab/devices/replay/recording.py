@@ -16,18 +16,14 @@ Knobs = tuple[tuple[str, KnobValue], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Take:
-    """One recorded stretch of a program at work.
-
-    Attributes:
-        recording: Name of the observation that it is of, such as a file and its line.
-        trace: Power during it on a clock that starts with it, spanning it; ``None`` where
-            only its mean is known. Its shape is played, at the height that gives ``energy_j``.
-    """
+    """One recorded stretch of a program at work."""
 
     duration_s: float
     work: float
     energy_j: float
-    recording: str
+    recording: str  # name of the observation that it is of, such as a file and its line
+    # Power during it on a clock that starts with it, spanning it; None where only its mean is
+    # known. Its shape is played, at the height that gives energy_j.
     trace: PowerTrace | None = None
 
     def __post_init__(self) -> None:
@@ -56,14 +52,11 @@ class Take:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Program:
-    """One configured workload, recorded at some operating points.
-
-    Attributes:
-        takes: What was recorded, by phase and operating point.
-    """
+    """One configured workload, recorded at some operating points."""
 
     workload: str
     knobs: Knobs
+    # What was recorded, by phase and operating point.
     takes: Mapping[tuple[str, OperatingPoint], tuple[Take, ...]]
 
     @property
@@ -92,17 +85,12 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Board:
-    """One recorded GPU.
+    """One recorded GPU."""
 
-    Attributes:
-        identity: Which it was; its UUID begins with ``REPLAY-``.
-        states: How it looked at each operating point.
-        idle_power_w: Its power at rest at each operating point, in watts, where recorded.
-    """
-
-    identity: DeviceIdentity
+    identity: DeviceIdentity  # which it was; its UUID begins with REPLAY-
     programs: tuple[Program, ...]
-    states: Mapping[OperatingPoint, DeviceState]
+    states: Mapping[OperatingPoint, DeviceState]  # how it looked at each operating point
+    # Its power at rest at each operating point, in watts, where recorded.
     idle_power_w: Mapping[OperatingPoint, float]
 
 

@@ -21,30 +21,22 @@ class Board:
 
     Published spreads: power sensors 4 to 6 % between boards (Yang, Adamek, Armour, SC24), idle
     power 4 % over eight V100; the rest is estimated.
-
-    Attributes:
-        seed: Seed of everything random on this board.
-        gain: Shown power over true power.
-        offset_w: Shown power at no power.
-        phase_s: When the sensor's ticks fall, 0 to 1 second.
-        counter_origin_j: Energy counter at the start.
-        noise: Standard deviation of one power reading, relative.
-        run_noise: Standard deviation of the time of one run of some 50 ms, relative; an H200
-            shows 0.03 % between windows of 2 s, which hold forty.
-        spell_noise: The same of a whole spell of runs without a pause; by it, repeats of a
-            trial scatter more than its windows.
     """
 
     seed: int
-    gain: float = 1.0
-    offset_w: float = 0.0
+    gain: float = 1.0  # shown power over true power
+    offset_w: float = 0.0  # shown power at no power
     leakage_scale: float = 1.0
     voltage_scale: float = 1.0
     latency_scale: float = 1.0
-    phase_s: float = 0.0
-    counter_origin_j: float = 0.0
-    noise: float = 0.003
+    phase_s: float = 0.0  # when the sensor's ticks fall, 0 to 1 second
+    counter_origin_j: float = 0.0  # energy counter at the start
+    noise: float = 0.003  # standard deviation of one power reading, relative
+    # Standard deviation of the time of one run of some 50 ms, relative; an H200 shows 0.03 %
+    # between windows of 2 s, which hold forty.
     run_noise: float = 0.0
+    # The same of a whole spell of runs without a pause; by it, repeats of a trial scatter more than
+    # its windows.
     spell_noise: float = 0.0
 
     @classmethod

@@ -211,14 +211,10 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteadyLoad:
-    """A phase executed over and over at the driver's own clocks.
-
-    Attributes:
-        energy_per_unit_j: Energy per unit of work, idle power included.
-    """
+    """A phase executed over and over at the driver's own clocks."""
 
     time_per_unit_s: float
-    energy_per_unit_j: float
+    energy_per_unit_j: float  # energy per unit of work, idle power included
     power_w: float
     clock_mhz: float
 

@@ -42,29 +42,18 @@ _EVENTS: dict[ThrottleReason, EventReason] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault and when it holds.
-
-    Attributes:
-        at_s: Device time from which it holds; at once if it is in the past.
-        clock_mhz: ``throttle``: the highest clock left; ``None`` for no limit of its own.
-        reason: ``throttle``: what the driver calls it.
-        ambient_c: ``throttle``: inlet air; ``None`` leaves it as it is.
-        latency_s: ``slow_clock``: how long a change takes.
-        pid: ``foreign_process``: its process id.
-        power_w: ``foreign_process``: what it adds to the board's power.
-        memory_b: ``foreign_process``: device memory it holds.
-    """
+    """One fault and when it holds."""
 
     kind: FaultKind
-    at_s: float = 0.0
+    at_s: float = 0.0  # device time from which it holds; at once if it is in the past
     until_s: float = inf
-    clock_mhz: int | None = None
-    reason: ThrottleReason = "power_cap"
-    ambient_c: float | None = None
-    latency_s: float = 0.5
-    pid: int = 1
-    power_w: float = 50.0
-    memory_b: int = 1 << 30
+    clock_mhz: int | None = None  # throttle: the highest clock left; None for no limit of its own
+    reason: ThrottleReason = "power_cap"  # throttle: what the driver calls it
+    ambient_c: float | None = None  # throttle: inlet air; None leaves it as it is
+    latency_s: float = 0.5  # slow_clock: how long a change takes
+    pid: int = 1  # foreign_process: its process id
+    power_w: float = 50.0  # foreign_process: what it adds to the board's power
+    memory_b: int = 1 << 30  # foreign_process: device memory it holds
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(FaultKind):

@@ -42,22 +42,15 @@ _KINDS = get_args(Kind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTimes:
-    """All kernels of a phase, one after the other, at one pair of clocks.
+    """All kernels of a phase, one after the other, at one pair of clocks."""
 
-    Attributes:
-        kernels_s: Time in which they compute or move.
-        filled_s: The same, weighted with the share of the units that has work.
-        overhead_s: Time in which they fill and drain the device, change a layout, or wait in
-            blocks on all units for one load after the other.
-        waits_s: Time in which loops on a few units wait for one load after the other.
-        core_share: Share of the units in what they need of units and memories together.
-    """
-
-    kernels_s: float
-    filled_s: float
+    kernels_s: float  # time in which they compute or move
+    filled_s: float  # the same, weighted with the share of the units that has work
+    # Time in which they fill and drain the device, change a layout, or wait in blocks on all units
+    # for one load after the other.
     overhead_s: float
-    waits_s: float
-    core_share: float
+    waits_s: float  # time in which loops on a few units wait for one load after the other
+    core_share: float  # share of the units in what they need of units and memories together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +60,6 @@ class KernelLoads:
     Attributes:
         device_s: Time on the device.
         on_sms_s: Time in which units are busy, weighted with the share that has work.
-        flop: Operations by pipe.
         cache_b: Bytes that pass through the last cache.
         memory_b: Bytes that reach the device memory.
     """
@@ -84,9 +76,6 @@ class Load:
 
     Attributes:
         host_s: Time that the host takes to reach and launch them.
-        flop: Operations by pipe.
-        cache_b: Bytes that pass through the last cache.
-        memory_b: Bytes that reach the device memory.
 
     Raises:
         ConfigError: If a kernel needs a pipe that the GPU lacks; names those it has.

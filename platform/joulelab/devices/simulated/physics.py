@@ -21,32 +21,21 @@ _CORE_OCCUPANCY, _MEMORY_OCCUPANCY = 0.14, 0.80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPoint:
-    """A phase at one pair of clocks.
-
-    Attributes:
-        power_w: Board power at the reference temperature.
-        memory_w: The memory's share of it.
-        leakage_w: Leakage at the reference temperature and this voltage, for its change.
-    """
+    """A phase at one pair of clocks."""
 
     duration_s: float
-    power_w: float
-    memory_w: float
-    leakage_w: float
+    power_w: float  # board power at the reference temperature
+    memory_w: float  # the memory's share of it
+    leakage_w: float  # leakage at the reference temperature and this voltage, for its change
     activity: Activity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelPoints:
-    """One launch of each kernel of a phase at one pair of clocks; shape ``(n,)`` each.
+    """One launch of each kernel of a phase at one pair of clocks; shape ``(n,)`` each."""
 
-    Attributes:
-        device_s: Time on the device.
-        dynamic_j: Energy above what the board draws at that clock while it waits.
-    """
-
-    device_s: Array
-    dynamic_j: Array
+    device_s: Array  # time on the device
+    dynamic_j: Array  # energy above what the board draws at that clock while it waits
 
 
 class PhaseModel:

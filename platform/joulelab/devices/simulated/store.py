@@ -51,19 +51,14 @@ def default_root() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What can change under a running device.
+    """What can change under a running device."""
 
-    Attributes:
-        locked_sm_mhz: Lowest and highest SM clock allowed; ``None`` if unlocked.
-        power_limit_w: Power limit; ``None`` for the default.
-        administrators: Process ids that have it.
-    """
-
+    # Lowest and highest SM clock allowed; None if unlocked.
     locked_sm_mhz: tuple[int, int] | None = None
     locked_mem_mhz: tuple[int, int] | None = None
-    power_limit_w: float | None = None
+    power_limit_w: float | None = None  # power limit; None for the default
     restricted: bool = False
-    administrators: frozenset[int] = frozenset()
+    administrators: frozenset[int] = frozenset()  # processes that may set all the same
     faults: tuple[Fault, ...] = ()
 
     @property

@@ -1,12 +1,6 @@
 """Where the energy of a group goes, event by event, for each way of executing."""
 
-from joulelab.estimator.architecture.base import (
-    RawEvents,
-    kappa,
-    partitioned,
-    scaled,
-    summed,
-)
+from joulelab.estimator.architecture.base import RawEvents, kappa, partitioned, scaled, summed
 from joulelab.estimator.architecture.work import GroupWork
 from joulelab.estimator.estimate import Event
 from joulelab.hardware.processor import Processor

@@ -17,16 +17,12 @@ from joulelab.hardware.processor import Processor
 
 @dataclass(frozen=True, slots=True)
 class RawEvent:
-    """One kind of event before scaling.
-
-    Attributes:
-        unit_j: Energy of one of them from the table of unit energies, >= 0.
-    """
+    """One kind of event before scaling."""
 
     path: str
     count: float
     unit: str
-    unit_j: float
+    unit_j: float  # energy of one of them from the table of unit energies, >= 0
 
     def __post_init__(self) -> None:
         if self.component not in COMPONENTS:

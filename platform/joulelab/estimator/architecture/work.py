@@ -17,16 +17,12 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """Matrix products of one shape on one pipe.
-
-    Attributes:
-        repeats: How often that shape is computed: runs of the group, times two products of
-            attention or of a backward convolution. So ``2 batch m n k repeats`` is the number of
-            operations that was traced.
-    """
+    """Matrix products of one shape on one pipe."""
 
     pipe: Pipe
     shape: MatrixShape
+    # How often that shape is computed: runs of the group, times two products of attention or of a
+    # backward convolution. So 2 batch m n k repeats is the number of operations that was traced.
     repeats: float
 
     @property
@@ -81,35 +77,24 @@ class Product:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWork:
-    """All runs of one kernel, or of several fused into one.
-
-    Attributes:
-        operators: Of one run, each with the pipe on which this processor runs it.
-        count: Runs, >= 1. All figures below are for all of them.
-        read_b: Activations read from outside of the group, >= 0.
-        weight_b: Parameters read, >= 0.
-        written_b: Values written for others to read, >= 0.
-        moved_b: Bytes by name of the memory level, as far as they were predicted.
-        waiting_mhz: Core clock while it waits.
-        energy: What was predicted, waiting included.
-        busy: Share of the cores that work while it runs, 0..1.
-        core_share: Share of the busy cores' energy that was predicted as compute, 0..1; the rest,
-            of cores that wait for data, as memory.
-    """
+    """All runs of one kernel, or of several fused into one."""
 
     kind: Kind
+    # Of one run, each with the pipe on which this processor runs it.
     operators: tuple[Operator, ...]
-    count: int
+    count: int  # runs, >= 1. All figures below are for all of them
     read_b: float
     weight_b: float
-    written_b: float
-    moved_b: Mapping[str, float]
+    written_b: float  # values written for others to read, >= 0
+    moved_b: Mapping[str, float]  # bytes by name of the memory level, as far as they were predicted
     device_s: float
     wait_s: float
     clock_mhz: float
-    waiting_mhz: float
-    energy: EnergySplit
-    busy: float = 1.0
+    waiting_mhz: float  # core clock while it waits
+    energy: EnergySplit  # what was predicted, waiting included
+    busy: float = 1.0  # share of the cores that work while it runs, 0..1
+    # Share of the busy cores' energy that was predicted as compute, 0..1; the rest, of cores that
+    # wait for data, as memory.
     core_share: float = 1.0
 
     @property

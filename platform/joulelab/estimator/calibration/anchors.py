@@ -46,37 +46,26 @@ _COLUMNS = ("name", "kind", "dtype", "mode", "time_s", "flop", "moved_b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """One micro-benchmark as measured.
-
-    Attributes:
-        kind: Kind of kernel; ``"idle"`` for none, ``"chain"`` for several.
-        dtype: Number format of its operands; ``"tf32"`` is float32 on matrix units.
-        data: What operands held: ``"random"`` or ``"zeros"``.
-        shape: Of matrix work; ``None`` for the rest.
-        flop: Operations of one call, >= 0.
-        moved_b: Bytes that one call reads and writes, >= 0.
-        is_cold: Whether its second operand rotates through more bytes than any cache holds.
-        is_channels_last: Whether images have all channels of a pixel side by side.
-        kinds: Operator calls in one call, by kind; empty for one alone.
-        problem: Why it could not be measured; else empty.
-    """
+    """One micro-benchmark as measured."""
 
     name: str
-    kind: str
-    dtype: str
+    kind: str  # kind of kernel; "idle" for none, "chain" for several
+    dtype: str  # number format of its operands; "tf32" is float32 on matrix units
     mode: AnchorMode
-    data: str = "random"
-    shape: MatrixShape | None = None
+    data: str = "random"  # what operands held: "random" or "zeros"
+    shape: MatrixShape | None = None  # of matrix work; None for the rest
     elements: float = 0.0
-    flop: float = 0.0
-    moved_b: float = 0.0
+    flop: float = 0.0  # operations of one call, >= 0
+    moved_b: float = 0.0  # bytes that one call reads and writes, >= 0
+    # Whether its second operand rotates through more bytes than any cache holds.
     is_cold: bool = False
-    is_channels_last: bool = False
+    is_channels_last: bool = False  # whether images have all channels of a pixel side by side
+    # Operator calls in one call, by kind; empty for one alone.
     kinds: Mapping[str, int] = field(default_factory=dict)
     time_s: float = 0.0
     power_w: float | None = None
     clock_mhz: float | None = None
-    problem: str = ""
+    problem: str = ""  # why it could not be measured; else empty
 
     def __post_init__(self) -> None:
         for name in ("elements", "flop", "moved_b"):

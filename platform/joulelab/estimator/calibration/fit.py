@@ -29,47 +29,33 @@ _STEP = 1e-4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedFigure:
-    """A scalar before and after.
-
-    Attributes:
-        at_bound: Whether it ran into a bound, so that the points do not identify it.
-    """
+    """A scalar before and after."""
 
     name: str
     before: float
     value: float
     num_points: int
-    at_bound: bool
+    at_bound: bool  # whether it ran into a bound, so that the points do not identify it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residual:
-    """A micro-benchmark and what the calibrated processor says of it.
-
-    Attributes:
-        time_error: Predicted over measured time, less 1.
-        energy_error: The same of energy; ``None`` if it was not measured.
-    """
+    """A micro-benchmark and what the calibrated processor says of it."""
 
     anchor: Anchor
-    time_error: float
-    energy_error: float | None
+    time_error: float  # predicted over measured time, less 1
+    energy_error: float | None  # the same of energy; None if it was not measured
     fitted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """A calibrated processor.
-
-    Attributes:
-        residuals: One for each point that was not refused.
-        rejected: Why points were refused, by name.
-    """
+    """A calibrated processor."""
 
     processor: Processor
     figures: tuple[FittedFigure, ...]
-    residuals: tuple[Residual, ...]
-    rejected: Mapping[str, str]
+    residuals: tuple[Residual, ...]  # one for each point that was not refused
+    rejected: Mapping[str, str]  # why points were refused, by name
 
     @property
     def time_error(self) -> float:

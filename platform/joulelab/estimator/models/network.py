@@ -118,13 +118,7 @@ def call_by_name(network: Any, inputs: Inputs) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkModel(Model):
-    """One network, called once per batch.
-
-    Attributes:
-        work_per_sample: Units of work of one sample.
-        around: What must be entered around a trace.
-        untrainable: Why no training step can be traced; empty if it can.
-    """
+    """One network, called once per batch."""
 
     title: str
     unit: str
@@ -132,9 +126,10 @@ class NetworkModel(Model):
     build: Callable[[Knobs], torch.nn.Module]
     make_inputs: Callable[[int, Knobs], Inputs]
     call: Call = call_in_order
-    work_per_sample: Callable[[Knobs], float] = lambda _: 1.0
+    work_per_sample: Callable[[Knobs], float] = lambda _: 1.0  # units of work of one sample
+    # What must be entered around a trace.
     around: Callable[[], AbstractContextManager[object]] = field(default=nullcontext)
-    untrainable: str = ""
+    untrainable: str = ""  # why no training step can be traced; empty if it can
 
     @override
     def trace(self, request: Request) -> Traced:

@@ -19,26 +19,17 @@ _CUBLAS_B_BY_ARCHITECTURE = {"Hopper": 33_554_432.0, "Blackwell": 33_554_432.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEstimate:
-    """Device memory that a program needs.
-
-    Attributes:
-        weight_b: Parameters and buffers.
-        activation_b: Peak of values made while it runs.
-        input_b: Inputs, without the cache.
-        workspace_b: Scratch space of kernels.
-        capacity_b: What the device has.
-        timeline_b: Total bytes after each operator, in order.
-    """
+    """Device memory that a program needs."""
 
     weight_b: float
-    activation_b: float
+    activation_b: float  # peak of values made while it runs
     kv_b: float
-    input_b: float
+    input_b: float  # inputs, without the cache
     gradient_b: float
     optimizer_b: float
-    workspace_b: float
-    capacity_b: float
-    timeline_b: tuple[float, ...] = ()
+    workspace_b: float  # scratch space of kernels
+    capacity_b: float  # what the device has
+    timeline_b: tuple[float, ...] = ()  # total bytes after each operator, in order
 
     @property
     def peak_b(self) -> float:

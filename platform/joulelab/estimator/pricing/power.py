@@ -26,27 +26,17 @@ _SLOWED = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """Groups at the clock at which they run, as arrays (points, groups).
-
-    Attributes:
-        core_s: Time that the units alone would take.
-        memory_s: Time that the memories alone would take.
-        power_w: Mean power meanwhile; that of all together is never above the cap.
-        compute_j: Energy of operations and of the units that they keep busy.
-        memory_j: Energy of moving bytes and of the units that this keeps busy.
-        static_j: Energy of being powered and clocked.
-        slowed: Whether the cap makes them take longer, by more than a thousandth.
-    """
+    """Groups at the clock at which they run, as arrays (points, groups)."""
 
     clock_mhz: Array
     core_s: Array
     memory_s: Array
     device_s: Array
-    power_w: Array
-    compute_j: Array
-    memory_j: Array
-    static_j: Array
-    slowed: Flags
+    power_w: Array  # mean power meanwhile; that of all together is never above the cap
+    compute_j: Array  # energy of operations and of the units that they keep busy
+    memory_j: Array  # energy of moving bytes and of the units that this keeps busy
+    static_j: Array  # energy of being powered and clocked
+    slowed: Flags  # whether the cap makes them take longer, by more than a thousandth
     throttled: Flags
 
 
@@ -193,16 +183,11 @@ class _AtClock:
 
 @dataclass(frozen=True, slots=True)
 class _Together:
-    """Groups that share a clock: sets of them, in columns of ``shares``; points are rows.
-
-    Attributes:
-        wanted_mhz: Clock of each group where nothing is held, (points, groups).
-        shares: How often each group runs in each set, (groups, sets).
-    """
+    """Groups that share a clock: sets of them, in columns of ``shares``; points are rows."""
 
     load: _Load
-    wanted_mhz: Array
-    shares: Array
+    wanted_mhz: Array  # clock of each group where nothing is held, (points, groups)
+    shares: Array  # how often each group runs in each set, (groups, sets)
 
     def power_w(self, limit_mhz: Array) -> Array:
         """Return the mean power of each set whose groups run at ``limit_mhz`` at most."""

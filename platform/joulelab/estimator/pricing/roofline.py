@@ -44,35 +44,21 @@ _HOP_S = 2e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCosts:
-    """Columns over distinct groups on one processor; energies are at minimum voltage.
+    """Columns over distinct groups on one processor; energies are at minimum voltage."""
 
-    Attributes:
-        core_s_mhz: Time on the units at a core clock of 1 MHz.
-        tensor_s_mhz: Time at 1 MHz that its matrix work would take at peak rate.
-        cache_s: Time in the last cache at the default clock.
-        memory_s: Time in the main memory, core clock above the knee.
-        fixed_s: Time that no clock changes: filling, draining, links.
-        fill: Share of the units that has work, 0..1.
-        flop_j: Energy of operations.
-        cache_j: Energy of bytes of the last cache.
-        memory_j: Energy of bytes of the main memory and of links.
-        flop: Operations by pipe.
-        moved_b: Bytes by level: the last cache, the main memory, and links where used.
-        peak_s: Least time at peak rates at the default clock.
-    """
-
-    core_s_mhz: Array
-    tensor_s_mhz: Array
-    cache_s: Array
-    memory_s: Array
-    fixed_s: Array
-    fill: Array
-    flop_j: Array
-    cache_j: Array
-    memory_j: Array
-    flop: Mapping[Pipe, Array]
+    core_s_mhz: Array  # time on the units at a core clock of 1 MHz
+    tensor_s_mhz: Array  # time at 1 MHz that its matrix work would take at peak rate
+    cache_s: Array  # time in the last cache at the default clock
+    memory_s: Array  # time in the main memory, core clock above the knee
+    fixed_s: Array  # time that no clock changes: filling, draining, links
+    fill: Array  # share of the units that has work, 0..1
+    flop_j: Array  # energy of operations
+    cache_j: Array  # energy of bytes of the last cache
+    memory_j: Array  # energy of bytes of the main memory and of links
+    flop: Mapping[Pipe, Array]  # operations by pipe
+    # Bytes by level: the last cache, the main memory, and links where used.
     moved_b: Mapping[str, Array]
-    peak_s: Array
+    peak_s: Array  # least time at peak rates at the default clock
 
 
 def group_costs(table: WorkTable, processor: Processor, num_devices: int = 1) -> GroupCosts:

@@ -65,18 +65,13 @@ def is_queued(processor: Processor, mode: Mode) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A phase in the precision in which it runs, its kernels in one mode, and their work.
-
-    Attributes:
-        entered: Modules that were entered before each group of the table's sequence.
-        calls_before: Calls before each of them that launch no kernel.
-    """
+    """A phase in the precision in which it runs, its kernels in one mode, and their work."""
 
     phase: ProgramPhase
     groups: Groups
     table: WorkTable
-    entered: Array
-    calls_before: Array
+    entered: Array  # modules that were entered before each group of the table's sequence
+    calls_before: Array  # calls before each of them that launch no kernel
 
     @property
     def is_training(self) -> bool:
@@ -162,20 +157,14 @@ def _with_windows(operator: Operator) -> Operator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """How and where phases run; arrays have one entry per point.
-
-    Attributes:
-        mode: How kernels are launched, as the processor does it.
-        cap_w: Power limits of each processor.
-        held_w: Power at which it is held where a limit binds.
-    """
+    """How and where phases run; arrays have one entry per point."""
 
     processor: Processor
-    mode: Mode
+    mode: Mode  # how kernels are launched, as the processor does it
     num_devices: int
     clock_mhz: Array
-    cap_w: Array
-    held_w: Array
+    cap_w: Array  # power limits of each processor
+    held_w: Array  # power at which it is held where a limit binds
     waiting_w: Array
 
     @property

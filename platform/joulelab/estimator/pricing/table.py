@@ -121,39 +121,22 @@ class WorkTable:
 
     An operator row is distinct in kind, format, operations, shape and what it reduces, a
     group row in its operator rows and its traffic.
-
-    Attributes:
-        operators: One operator of each row, for what cannot be a column.
-        classes: What each operator row runs like, as :func:`kernel_class` says.
-        flop: Operations of each operator row.
-        element_b: Bytes of one operand of each operator row.
-        shapes: Shapes of the operator rows; ones where there is none.
-        has_shape: Whether the operator row is matrix work with a shape of its own.
-        member_group: Group row of each membership.
-        member_row: Operator row of each membership.
-        read_b: Activations that each group row reads.
-        weight_b: Parameters that each group row reads.
-        written_b: What each group row writes.
-        reduced_b: Bytes that each group row sums over all devices.
-        main: Operator row that names each group row: its matrix work, else its largest.
-        sequence: Group rows in the order in which they run.
-        parameter_b: Parameters of the whole program.
     """
 
-    operators: tuple[Operator, ...]
-    classes: tuple[str, ...]
+    operators: tuple[Operator, ...]  # one operator of each row, for what cannot be a column
+    classes: tuple[str, ...]  # what each operator row runs like, as kernel_class says
     flop: Array
-    element_b: Array
-    shapes: Shapes
-    has_shape: NDArray[np.bool_]
-    member_group: Index
-    member_row: Index
+    element_b: Array  # bytes of one operand of each operator row
+    shapes: Shapes  # shapes of the operator rows; ones where there is none
+    has_shape: NDArray[np.bool_]  # whether the operator row is matrix work with a shape of its own
+    member_group: Index  # group row of each membership
+    member_row: Index  # operator row of each membership
     read_b: Array
     weight_b: Array
-    written_b: Array
-    reduced_b: Array
-    main: Index
-    sequence: Index
+    written_b: Array  # what each group row writes
+    reduced_b: Array  # bytes that each group row sums over all devices
+    main: Index  # operator row that names each group row: its matrix work, else its largest
+    sequence: Index  # group rows in the order in which they run
     parameter_b: float
 
     @property

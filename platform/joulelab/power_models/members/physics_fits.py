@@ -122,11 +122,8 @@ def learned_weights(
 ) -> Mapping[str, Array]:
     """Return dynamic power over the power limit per activity, by GPU; ``""`` is for any.
 
-    Args:
-        queries: Rows of all GPUs.
-        inputs: Activities of each profile.
-        board: Power over the board's limit of each profile at its own clock.
-        shape_of: The shape of a GPU, by its label and its key in the catalogue.
+    ``inputs`` are activities of each profile, and ``board`` is power over the board's limit at its
+    own clock; ``shape_of`` returns the shape of a GPU, by its label and its key in the catalogue.
     """
     used = np.unique(queries.profile)
     labels = np.array([queries.profiles[i].gpu for i in used])
@@ -189,14 +186,10 @@ def _tamed(errors: Array) -> Array:
 
 
 def _slopes(errors: Callable[[Array], Array], moved: Array, which: Index) -> Array:
-    """Return the derivatives of ``errors`` by each parameter.
+    """Return derivatives of ``errors`` by shared parameters and two of each profile, at a place.
 
     What is a profile's own moves its rows alone, so that those of all profiles are tried at once.
-
-    Args:
-        errors: Of the rows, by the parameters: shared ones, one of each profile, another of each.
-        moved: Where.
-        which: The profile of each row, counted from 0.
+    ``which`` is the profile of each row, counted from 0.
     """
     here, rows = errors(moved), np.arange(len(which))
     found = np.zeros((len(which), len(moved)))

@@ -63,11 +63,8 @@ def time_parameters(
 ) -> Array:
     """Return the log-odds of ``h`` and the log of ``mu`` of each profile, shape (profiles, 2).
 
-    Args:
-        weights: Those of :data:`TIME_WEIGHTS`, then by how much each of ``gpus`` departs from them.
-        gpus: Labels of the GPUs that were seen.
-        queries: What is asked.
-        inputs: Activities of each profile.
+    ``weights`` are those of :data:`TIME_WEIGHTS`, then by how much each of the ``gpus`` that were
+    seen departs from them; ``inputs`` are activities of each profile.
     """
     sm, fp, _, dram, engine = inputs.T
     shared, own = np.split(weights, [len(TIME_WEIGHTS)])

@@ -114,21 +114,14 @@ Law = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """Readings of some profiles, which are fitted side by side, each by its own parameters.
+    """Readings of some profiles, which are fitted side by side, each by its own parameters."""
 
-    Attributes:
-        law: By how far parameters are moved from what is guessed, in their doubts.
-        values: The readings, shape ``(n,)``.
-        which: The profile of each, counted from 0.
-        shape: How many profiles and parameters there are.
-        free_level: Whether the readings of a profile are over one of them, which scatters as they
-            do: then they show the shape and not the level.
-    """
-
-    law: Law
-    values: Array
-    which: Index
-    shape: tuple[int, int]
+    law: Law  # by how far parameters are moved from what is guessed, in their doubts
+    values: Array  # the readings, shape (n,)
+    which: Index  # the profile of each, counted from 0
+    shape: tuple[int, int]  # how many profiles and parameters there are
+    # Whether the readings of a profile are over one of them, which scatters as they do: then they
+    # show the shape and not the level.
     free_level: bool = False
 
     def sums(self, values: Array) -> Array:
@@ -149,15 +142,11 @@ class Readings:
 
 
 class Fit(NamedTuple):
-    """A law fitted to readings.
+    """A law fitted to readings."""
 
-    Attributes:
-        moved: Parameters of each profile, as multiples of their doubts away from what is guessed.
-        scatter: Relative standard deviation of one reading of each profile.
-    """
-
+    # Parameters of each profile, as multiples of their doubts away from what is guessed.
     moved: Array
-    scatter: Array
+    scatter: Array  # relative standard deviation of one reading of each profile
 
 
 def met(readings: Readings) -> Array:

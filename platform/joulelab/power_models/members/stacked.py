@@ -44,17 +44,11 @@ _LEAST_ERROR = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeftOut:
-    """Errors of all members for groups that were left out.
+    """Errors of all members for groups that were left out."""
 
-    Attributes:
-        group: Which group each row was left out with; shape ``(n,)``.
-        log_ratio: Log of the clock ratio.
-        errors: Logs of measured over predicted, shape (members, anchor sets, n).
-    """
-
-    group: Names
-    log_ratio: Array
-    errors: Array
+    group: Names  # which group each row was left out with; shape (n,)
+    log_ratio: Array  # log of the clock ratio
+    errors: Array  # logs of measured over predicted, shape (members, anchor sets, n)
 
     def beside(self, time: "LeftOut") -> "LeftOut":
         """Return these errors of power, those of time, and those of the EDP of both."""

@@ -18,17 +18,12 @@ CLOCK = "clock_ratio"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule:
-    """What runs in each of ``n`` steps.
-
-    Attributes:
-        step_s: Length of a step.
-        phase: Name of what runs; shape ``(n,)``.
-        inputs: How busy units are, 0 to 1, by name; each of shape ``(n,)``. ``"clock_ratio"`` is
-            the SM clock over the GPU's highest.
-    """
+    """What runs in each of ``n`` steps."""
 
     step_s: float
-    phase: Names
+    phase: Names  # name of what runs; shape (n,)
+    # How busy units are, 0 to 1, by name; each of shape (n,). "clock_ratio" is the SM clock over
+    # the GPU's highest.
     inputs: Mapping[str, Array]
 
     def __post_init__(self) -> None:

@@ -35,12 +35,9 @@ _KNOWN = {column.name: replace(column, required=False) for column in COLUMNS}
 def read_recordings(
     path: Path, *, step_s: float = 0.1, board: str | None = None
 ) -> list[LoadTrace]:
-    """Read recordings of power and of what ran meanwhile.
+    """Read recordings of power and of what ran meanwhile from a CSV file, into steps.
 
-    Args:
-        path: CSV file.
-        step_s: Length of the steps that samples are made into.
-        board: GPU of the catalogue, whose highest clock a column ``sm_clock_mhz`` is divided by.
+    A column ``sm_clock_mhz`` is divided by the highest clock of ``board``, a GPU of the catalogue.
 
     Raises:
         ConfigError: If a column is missing or a value cannot be; names column and row.

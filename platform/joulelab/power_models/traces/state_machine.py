@@ -24,22 +24,15 @@ _MOST_PERSISTENT = 0.999
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Levels:
-    """Power of phases, linear in what :meth:`Encoding.physical` returns.
+    """Power of phases, linear in what :meth:`Encoding.physical` returns."""
 
-    Attributes:
-        encoding: How schedules are read.
-        scale: Largest value of each physical column in training; shape ``(k,)``.
-        coefficients: In watts, for a column of ones and the scaled physical ones: first what all
-            phases share, then what each adds; shape ``((phases + 1) (k + 1),)``.
-        lag_s: Time constant with which power approaches its level.
-        lowest_w: Lowest power in training.
-    """
-
-    encoding: Encoding
-    scale: Array
+    encoding: Encoding  # how schedules are read
+    scale: Array  # largest value of each physical column in training; shape (k,)
+    # In watts, for a column of ones and the scaled physical ones: first what all phases share, then
+    # what each adds; shape ((phases + 1) (k + 1),).
     coefficients: Array
-    lag_s: float
-    lowest_w: float
+    lag_s: float  # time constant with which power approaches its level
+    lowest_w: float  # lowest power in training
 
     @classmethod
     def of(cls, traces: Sequence[LoadTrace], encoding: Encoding) -> "Levels":
@@ -128,15 +121,10 @@ def _lagged(levels: Array, lag_s: float, step_s: float) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fluctuation:
-    """An AR(1) process: each residual is ``persistence`` times the last one, and something new.
+    """An AR(1) process: each residual is ``persistence`` times the last one, and something new."""
 
-    Attributes:
-        persistence: Correlation of neighbouring steps, 0 to below 1.
-        sd: Standard deviation of the log of power in each phase, and last over all phases.
-    """
-
-    persistence: float
-    sd: Array
+    persistence: float  # correlation of neighbouring steps, 0 to below 1
+    sd: Array  # standard deviation of the log of power in each phase, and last over all phases
 
     @classmethod
     def of(

@@ -84,12 +84,7 @@ class Belief:
         return logs
 
     def see(self, rows: Rows, weights: tuple[float, float]) -> Seen:
-        """Return a sum of logarithms of time and power of each row.
-
-        Args:
-            rows: The configurations.
-            weights: Of time and of power in the sum.
-        """
+        """Return a sum of logarithms of time and power, so weighed, of each row."""
         design = self._unknown.design(rows, self.weights)
         return self._seen(_sums(rows, np.array(weights), *design))
 
@@ -100,9 +95,8 @@ class Belief:
     def after(self, readings: Seen, root: Array) -> "Belief":
         """Return what is believed once readings are known, but for where the likeliest lies.
 
-        Args:
-            readings: As :meth:`see_readings` has them.
-            root: Cholesky factor of their covariance.
+        They are as :meth:`see_readings` has them; ``root`` is the Cholesky factor of their
+        covariance.
         """
         found, (size, more) = copy(self), readings.known.shape
         found._measured = self._measured.and_then(readings.sums)  # noqa: SLF001 - its own copy
@@ -272,11 +266,9 @@ def _sums(rows: Rows, weights: Array, by_cell: Array, by_shared: Array) -> Sums:
 
 
 def _log_density(error: Array, root: Array) -> float:
-    """Return the logarithm of a normal density at ``error``, less a constant.
+    """Return the logarithm of a normal density at a distance from the mean, less a constant.
 
-    Args:
-        error: Distance from the mean.
-        root: The covariance's Cholesky factor.
+    ``root`` is the covariance's Cholesky factor.
     """
     scaled = solve_triangular(root, error, lower=True)
     return float(-scaled @ scaled / 2 - np.sum(np.log(np.diag(root))))

@@ -32,29 +32,17 @@ _LENGTH = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """By how much a quantity differs between cells: standard deviations.
+    """By how much a quantity differs between cells: standard deviations."""
 
-    Attributes:
-        shared: Of what all cells have in common, around the prior mean.
-        named: Of the effect of a knob with names.
-        number: Of the effect of a knob with numbers.
-        together: Of the interaction of all knobs.
-        rest: Of what no knob explains.
-    """
-
-    shared: float
-    named: float = 0.0
-    number: float = 0.0
-    together: float = 0.0
-    rest: float = 0.0
+    shared: float  # of what all cells have in common, around the prior mean
+    named: float = 0.0  # of the effect of a knob with names
+    number: float = 0.0  # of the effect of a knob with numbers
+    together: float = 0.0  # of the interaction of all knobs
+    rest: float = 0.0  # of what no knob explains
 
 
 class CellKernel:
-    """The correlations between the cells of a space, knob by knob.
-
-    Args:
-        cells: All cells.
-    """
+    """The correlations between the cells of a space, knob by knob."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         columns = [
@@ -107,14 +95,8 @@ def field(
 ) -> tuple[Array, Array]:
     """Return what is expected of every cell's logarithm, and its standard deviation.
 
-    Before anything is known it is expected to be 0.
-
-    Args:
-        kernel: What cells have in common.
-        spread: By how much they differ.
-        cell: Numbers of the cells that were measured; shape ``(n,)``.
-        logs: What was found there.
-        u: Its standard uncertainty.
+    Before anything is known it is expected to be 0. ``logs`` with uncertainties ``u`` were found at
+    the numbers ``cell``, all of shape ``(n,)``.
     """
     prior = kernel.covariance(spread)
     if not len(cell):
@@ -144,13 +126,10 @@ _LENGTHS = np.array([0.15, 0.25])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missed:
-    """What the law misses of logarithms of time and power.
+    """Standard deviations of what the law misses of logarithms of time and power.
 
-    Attributes:
-        time: Standard deviation of what it misses of time.
-        power: The same of power.
-        alike: Where it is alike: nearby, also in other cells; at all operating points of a cell,
-            and in no other; or in repeats of a configuration alone.
+    They are ``alike`` nearby, also in other cells; at all operating points of a cell, and in no
+    other; or in repeats of a configuration alone.
     """
 
     time: float
@@ -165,21 +144,13 @@ class Missed:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sums:
-    """Quantities of some configurations.
+    """Quantities of some configurations."""
 
-    Attributes:
-        weights: Of the logarithms of time and of power in the sum; shape ``(n, 2)``.
-        cell: Number of the cell; shape ``(n,)``.
-        place: Where they are on the axes of the operating point; shape ``(n, 2)``.
-        of_cell: Derivatives by the parameters of the cell; shape ``(n, 7)``.
-        shared: Derivatives by what is common to all; shape ``(n, q)``.
-    """
-
-    weights: Array
-    cell: Index
-    place: Array
-    of_cell: Array
-    shared: Array
+    weights: Array  # of the logarithms of time and of power in the sum; shape (n, 2)
+    cell: Index  # number of the cell; shape (n,)
+    place: Array  # where they are on the axes of the operating point; shape (n, 2)
+    of_cell: Array  # derivatives by the parameters of the cell; shape (n, 7)
+    shared: Array  # derivatives by what is common to all; shape (n, q)
 
     def at(self, places: Index) -> "Sums":
         """Return some of them."""
@@ -201,10 +172,8 @@ class Sums:
 class Seen:
     """Quantities of some configurations, and what measurements tell of them.
 
-    Attributes:
-        sums: The quantities.
-        known: Covariances with what was measured, in whose terms these are one each; shape
-            ``(2 m, n)``.
+    ``known`` are covariances with what was measured, in whose terms these are one each; shape ``(2
+    m, n)``.
     """
 
     sums: Sums
@@ -220,11 +189,7 @@ class Seen:
 
 
 class Covariances:
-    """Covariances of the quantities of a space before anything is measured.
-
-    Args:
-        cells: All cells of the space.
-    """
+    """Covariances of the quantities of a space before anything is measured."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         kernel = CellKernel(cells)

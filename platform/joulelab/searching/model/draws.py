@@ -24,12 +24,9 @@ _NUM_STEPS = 4
 class CellBelief:
     """The parameters of a cell, and those of the board.
 
-    Attributes:
-        likeliest: Their most likely values; shape ``(13,)``.
-        prior: Covariance before anything was measured; shape ``(13, 13)``.
-        covariance: What is left of it.
-        measured: Where the cell was measured.
-        variance: Of a logarithm of time or power around the law.
+    ``likeliest`` has shape ``(13,)``; ``prior`` is their covariance before anything was measured,
+    and ``covariance`` what is left of it, ``(13, 13)`` each. ``variance`` is that of a logarithm of
+    time or power around the law.
     """
 
     likeliest: Array
@@ -40,12 +37,9 @@ class CellBelief:
 
 
 def drawn(belief: CellBelief, rows: Rows, normals: Array) -> Array:
-    """Return what the law says under draws of what is unknown.
+    """Return what the law says of ``rows`` of a cell, on the first board, under draws.
 
-    Args:
-        belief: What is believed of a cell.
-        rows: Configurations of that cell, on the first board.
-        normals: Standard normal; shape ``(m, 13)``.
+    ``normals`` are standard normal, of shape ``(m, 13)``.
 
     Returns:
         Logarithms of time and power; shape ``(m, n, 2)``.

@@ -18,14 +18,9 @@ def expected_equals(
 ) -> tuple[Configuration, ...]:
     """Return the configurations that the model finds indistinguishable from the best, it first.
 
-    A sweep that measures few clocks seldom measures the best one: this set is what holds it.
-
-    Args:
-        forecast: What is expected of every configuration.
-        space: They, in the order of the forecast.
-        confidence: Probability of keeping to the constraints that the best must have; what keeps
-            to them with less than the rest of it is left out.
-        level: Probability that the truly best is in the set, were the model right.
+    A sweep that measures few clocks seldom measures the best one: this set is what holds it, with a
+    probability of ``level`` were the model right. The best keeps to the constraints with a
+    probability of ``confidence``; what does so with less than the rest of it is left out.
     """
     cost = np.where(forecast.feasible >= confidence, forecast.log_cost, np.inf)
     best = int(np.argmin(cost))

@@ -33,16 +33,11 @@ _SURPRISE, _SURPRISE_SD = 0.05, 0.1
 
 
 class Feasibility:
-    """Turns evidence, and what a model expects of time and power, into probabilities.
+    """Turns evidence, which may grow, and what a model expects, into probabilities.
 
-    Args:
-        evidence: What was measured; it may grow.
-        cell: Number of each configuration's cell; shape ``(n,)``.
-        place: Where it is on the axes of the operating point; shape ``(n, 2)``.
-        kernel: What cells have in common.
-
-    Attributes:
-        reference: Place of the same knobs at the driver's clock; shape ``(n,)``.
+    Each configuration has the number of its ``cell`` and a ``place`` on the axes of the operating
+    point; ``reference`` is the place of the same knobs at the driver's clock. Shapes ``(n,)``,
+    ``(n, 2)``, ``(n,)``.
     """
 
     def __init__(
@@ -60,11 +55,8 @@ class Feasibility:
     ) -> Array:
         """Return the probability of keeping to all constraints of each configuration.
 
-        Args:
-            belief: What is believed of time and power.
-            rows: Every configuration.
-            logs: Logarithms of time and power that are expected of them.
-            valid: Trials that tell of anything.
+        ``logs`` of time and power are expected of every one of ``rows``; ``valid`` trials tell of
+        anything.
         """
         total = np.ones(len(self._cell))
         for constraint in self._evidence.problem.constraints:

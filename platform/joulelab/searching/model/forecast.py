@@ -35,41 +35,28 @@ _FIRST = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Forecast:
-    """What is expected of every configuration, in the order of the space.
+    """What is expected of every configuration, in the order of the space."""
 
-    Attributes:
-        log_cost: Expected logarithm of the cost, infinite where quality counts and is lost; shape
-            ``(n,)``.
-        own_variance: Variance of the cost besides that, which a trial would show; shape ``(n,)``.
-        quality_variance: Variance of the cost from the quality that is known beforehand, which no
-            trial makes any less; shape ``(n,)``.
-        outputs: Numbers of the outputs; those of one number share the quality's error.
-        feasible: Probability of keeping to all constraints; shape ``(n,)``.
-        logs: Expected logarithms of time and power; shape ``(n, 2)``.
-        log_quality: Expected logarithm of what is kept of the quality, ``-inf`` where it is lost;
-            shape ``(n,)``.
-        noise: Variance of the logarithms of time and power of one more trial.
-        unexplained: Variance of a logarithm of cost around the law.
-        is_capped: Where a clock is asked for that the power cap is expected to hold down, so that
-            a lower one gives the same; shape ``(n,)``.
-        belief: What all this follows from.
-        rows: The configurations, as the law sees them.
-        time_exponent: Of time in the cost, of which power is the other factor.
-    """
-
+    # Expected logarithm of the cost, infinite where quality counts and is lost; shape (n,).
     log_cost: Array
-    own_variance: Array
+    own_variance: Array  # variance of the cost besides that, which a trial would show; shape (n,)
+    # Variance of the cost from the quality that is known beforehand, which no trial makes any less;
+    # shape (n,).
     quality_variance: Array
+    # Numbers of the outputs; those of one number share the quality's error.
     outputs: NDArray[np.intp]
-    feasible: Array
-    logs: Array
+    feasible: Array  # probability of keeping to all constraints; shape (n,)
+    logs: Array  # expected logarithms of time and power; shape (n, 2)
+    # Expected logarithm of what is kept of the quality, -inf where it is lost; shape (n,).
     log_quality: Array
-    noise: float
-    unexplained: float
+    noise: float  # variance of the logarithms of time and power of one more trial
+    unexplained: float  # variance of a logarithm of cost around the law
+    # Where a clock is asked for that the power cap is expected to hold down, so that a lower one
+    # gives the same; shape (n,).
     is_capped: NDArray[np.bool_]
-    belief: Hypotheses
-    rows: Rows
-    time_exponent: float
+    belief: Hypotheses  # what all this follows from
+    rows: Rows  # the configurations, as the law sees them
+    time_exponent: float  # of time in the cost, of which power is the other factor
 
     def costs(self, places: NDArray[np.intp]) -> Quantities:
         """Return the costs of some configurations without the quality, and what is open of them."""
@@ -85,11 +72,9 @@ class Forecast:
         return np.asarray(np.sqrt(np.maximum(variance + own, 0.0)))
 
     def spread(self, weights: tuple[float, float], out: Sequence[int] = ()) -> Array:
-        """Return the standard deviation of a sum of logarithms of time and power of each.
+        """Return the standard deviation of a weighed sum of logarithms of time and power of each.
 
-        Args:
-            weights: Of time and of power in the sum.
-            out: Places that will have been measured as well.
+        Places in ``out`` will have been measured as well.
         """
         sums = self.belief.quantities(self.rows, weights)
         variance = self.belief.variance(sums, sums)
@@ -109,11 +94,7 @@ class Forecast:
 
 
 class Forecaster:
-    """Turns evidence into forecasts.
-
-    Args:
-        evidence: What was measured; it may grow.
-    """
+    """Turns evidence, which may grow, into forecasts."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence

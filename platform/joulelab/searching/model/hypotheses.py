@@ -42,10 +42,8 @@ _NEGLIGIBLE = 1e-4
 class Quantities:
     """Sums of logarithms of time and power, as all hypotheses see them.
 
-    Attributes:
-        mean: What is expected of each; shape ``(n,)``.
-        seen: They under each hypothesis.
-        apart: By how much each hypothesis expects them elsewhere; shape ``(hypotheses, n)``.
+    ``mean`` is what is expected of each, of shape ``(n,)``; ``apart`` by how much each hypothesis
+    expects them elsewhere, of shape ``(hypotheses, n)``.
     """
 
     mean: Array
@@ -64,12 +62,8 @@ class Quantities:
 class Hypotheses:
     """What measured configurations tell of the others, whatever bounds them.
 
-    Args:
-        covariances: Of the quantities of the space.
-        observed: What was measured.
-        board: What is expected of the board.
-        num_boards: How many boards there are.
-        before: What fewer measurements told, the first of these; from there it goes on.
+    ``board`` is what is expected of the board, ``before`` what fewer measurements told, the first
+    of these; from there it goes on.
     """
 
     def __init__(
@@ -118,12 +112,7 @@ class Hypotheses:
         return np.asarray(np.tensordot(self._shares, self._each(rows), axes=1))
 
     def quantities(self, rows: Rows, weights: tuple[float, float]) -> Quantities:
-        """Return a sum of logarithms of time and power of each row.
-
-        Args:
-            rows: The configurations.
-            weights: Of time and of power in the sum.
-        """
+        """Return a sum of logarithms of time and power, so weighed, of each row."""
         found = self._each(rows) @ np.array(weights)
         mean = self._shares @ found
         seen = tuple(belief.see(rows, weights) for _, belief in self.parts)
@@ -144,12 +133,10 @@ class Hypotheses:
         return np.asarray(found)
 
     def drawn(self, rows: Rows) -> Array:
-        """Return logarithms of time and power of ``rows`` under draws of what is unknown.
+        """Return logarithms of time and power of ``rows`` of a cell under draws of what is unknown.
 
-        A hypothesis is drawn from as often as it is likely, and none in which the law fails.
-
-        Args:
-            rows: Configurations of one cell, on the first board.
+        They are on the first board. A hypothesis is drawn from as often as it is likely, and none
+        in which the law fails.
 
         Returns:
             Shape ``(draws, n, 2)``.

@@ -64,11 +64,10 @@ def promising(forecast: Forecast, free: NDArray[np.bool_]) -> Index:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Improvement:
-    """What trials are expected to improve on the best.
+    """What trials are expected to improve on the best; shape ``(n,)``.
 
-    Attributes:
-        expected: The mean logarithm of each, where it is none counted as 0; shape ``(n,)``.
-        chance: Probability that each improves by more than what matters.
+    ``expected`` is the mean logarithm, where it is none counted as 0; ``chance`` the probability of
+    improving by more than what matters.
     """
 
     expected: Array
@@ -78,12 +77,8 @@ class Improvement:
 class Improvements:
     """By how much configurations are expected to improve on one, while trials go out one by one.
 
-    What is out counts as known in how far it narrows the beliefs. Most is worked out once.
-
-    Args:
-        forecast: What is expected of every configuration.
-        best: Place of what is to be improved on.
-        places: Of the configurations.
+    What is out counts as known in how far it narrows the beliefs. Most is worked out once. The one
+    is at the place ``best`` of the forecast.
     """
 
     def __init__(self, forecast: Forecast, best: int, places: Index) -> None:
@@ -110,12 +105,9 @@ class Improvements:
     def chance_of_any(self, out: Sequence[int], feasible: Array) -> float:
         """Return the probability that any improves by more than what matters.
 
-        With the rest of the probability, the regret of ending here is less than what matters.
-        What one of two neighbours may cost, the other may as well: they are drawn together.
-
-        Args:
-            out: As :meth:`after` has it.
-            feasible: Probability of keeping to the constraints of each.
+        With the rest of the probability, the regret of ending here is less than what matters. What
+        one of two neighbours may cost, the other may as well: they are drawn together. ``feasible``
+        is each one's probability of keeping to the constraints.
         """
         found, normals = 0.0, np.random.default_rng(0).standard_normal((_NUM_DRAWS, _MOST_DRAWN))
         for ahead, (weight, costs) in zip(self._ahead, self._parts, strict=True):
@@ -131,12 +123,9 @@ class Improvements:
 
 
 class _Costs:
-    """Costs as one hypothesis sees them, and how they vary with readings of what is out.
+    """Costs, first that which others are compared with, as one hypothesis sees them.
 
-    Args:
-        belief: The hypothesis.
-        costs: That which others are compared with, and the others.
-        forecast: What is expected of every configuration.
+    And how they vary with readings of what is out.
     """
 
     def __init__(self, belief: Belief, costs: Seen, forecast: Forecast) -> None:
@@ -153,11 +142,9 @@ class _Costs:
         return np.asarray(np.maximum(self._own[1:], 0.0))
 
     def drawn(self, near: Index, normals: Array) -> Array:
-        """Return draws of the first cost less others, around what is expected.
+        """Return draws of the first cost less others of these numbers, around what is expected.
 
-        Args:
-            near: Numbers of the others.
-            normals: Standard normal; shape ``(draws, len(near))``.
+        ``normals`` are standard normal, of shape ``(draws, len(near))``.
         """
         own = self._costs.at(np.concatenate([[0], near + 1]))
         covariance = self._belief.covariance(own, own)
@@ -204,12 +191,8 @@ def widest_gap(
 ) -> int | None:
     """Return a place in the middle of the widest gap beside the choice; ``None`` without any.
 
-    Args:
-        rows: All configurations.
-        choice: Place of the choice.
-        tried: Which were measured, or are being measured.
-        free: Which may be measured.
-        is_lawless: Whether the law of time and power is known to fail.
+    It was not ``tried`` and is ``free`` to be. ``is_lawless`` says that the law of time and power
+    is known to fail.
     """
     growth = _GROWTH_LAWLESS if is_lawless else _GROWTH
     found: list[tuple[float, int]] = []
@@ -235,12 +218,9 @@ _MOST_OFF = 3.0
 def lowest_after(forecast: Forecast, places: Index, among: Index, out: Sequence[int] = ()) -> Array:
     """Return the expected least cost, a logarithm, after a trial at each of ``places``.
 
-    Args:
-        forecast: What is expected of every configuration.
-        places: Where the trial may be, places of ``among``.
-        among: What can be chosen after it: configurations of one cell.
-        out: Where trials are out, whose readings will be known as well; those of other cells are
-            taken to tell nothing.
+    These are places of ``among``, the configurations of one cell that can be chosen after it.
+    Readings of trials that are ``out`` will be known as well; those of other cells are taken to
+    tell nothing.
 
     Returns:
         Shape ``(len(places),)``.

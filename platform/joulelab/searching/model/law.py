@@ -34,25 +34,15 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """Configurations as the law sees them.
+    """Configurations as the law sees them."""
 
-    Attributes:
-        cell: Number of the cell; shape ``(n,)``.
-        ratio: Requested clock over the highest.
-        limit_w: Power at which the clock falls; infinite where it never does.
-        asked_w: Power limit that is asked for; infinite where none is.
-        place: Where they are on the axes of the operating point, logarithms; shape ``(n, 2)``.
-        board: Number of the board; 0 is the one that others are compared with.
-        warmth_k: By how much the board was warmer than such a power makes it.
-    """
-
-    cell: Index
-    ratio: Array
-    limit_w: Array
-    asked_w: Array
-    place: Array
-    board: Index
-    warmth_k: Array
+    cell: Index  # number of the cell; shape (n,)
+    ratio: Array  # requested clock over the highest
+    limit_w: Array  # power at which the clock falls; infinite where it never does
+    asked_w: Array  # power limit that is asked for; infinite where none is
+    place: Array  # where they are on the axes of the operating point, logarithms; shape (n, 2)
+    board: Index  # number of the board; 0 is the one that others are compared with
+    warmth_k: Array  # by how much the board was warmer than such a power makes it
 
     def at(self, places: Index) -> "Rows":
         """Return some of the rows."""
@@ -61,13 +51,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Observed:
-    """What was measured at some rows.
-
-    Attributes:
-        rows: Where.
-        logs: Logarithms of time and power; shape ``(n, 2)``.
-        u: Their stated standard uncertainties; shape ``(n, 2)``.
-    """
+    """Logarithms of time and power at some rows, and their uncertainties; shape ``(n, 2)``."""
 
     rows: Rows
     logs: Array

@@ -42,15 +42,9 @@ _NUM_ROUNDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmthLine:
-    """Temperature by power, a line.
+    """Temperature by power: a line about the point in the middle.
 
-    Attributes:
-        middle_w: Power about which it turns.
-        middle_c: Temperature there.
-        kelvin_per_w: Its slope.
-        slope_sd: Standard deviation of the slope.
-        middle_sd_c: Standard deviation of the temperature in the middle.
-        scatter_c: Of temperatures around the line.
+    ``scatter_c`` is the standard deviation of temperatures around it.
     """
 
     middle_w: float
@@ -68,11 +62,9 @@ class WarmthLine:
 
 
 def warmth_line(power_w: Array, temperature_c: Array) -> WarmthLine | None:
-    """Return the line through what was measured; ``None`` if no temperature was read.
+    """Return the line through trials, whose temperature is NaN where it was not read.
 
-    Args:
-        power_w: Power of each trial.
-        temperature_c: Its temperature; NaN where it was not read.
+    ``None`` if none was.
     """
     known = np.isfinite(temperature_c)
     if not known.any():
@@ -117,18 +109,12 @@ def excess_k(power_w: Array, temperature_c: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardPrior:
-    """What is expected of the parameters of a board; all are logarithms.
+    """What is expected of the parameters of a board; all are logarithms."""
 
-    Attributes:
-        mean: Expectation of constant power, knee, ridge, voltage, bend and
-            steepness (see :mod:`law`).
-        sd: Standard deviations.
-        is_absolute: Whether constant power is in watts, rather than over the first measurement.
-    """
-
+    # Expectation of constant power, knee, ridge, voltage, bend and steepness (see law).
     mean: tuple[float, float, float, float, float, float]
-    sd: tuple[float, float, float, float, float, float]
-    is_absolute: bool
+    sd: tuple[float, float, float, float, float, float]  # standard deviations
+    is_absolute: bool  # whether constant power is in watts, rather than over the first measurement
 
 
 _LOG_STEEPNESS, _LOG_STEEPNESS_SD = log(8.0), 0.6
@@ -154,9 +140,7 @@ the clock falls below the memory's knee."""
 def board_prior(spec: GpuSpec | None, top_mhz: int) -> BoardPrior:
     """Return what the catalogue says of a GPU, or what is common to all where it lacks it.
 
-    Args:
-        spec: The GPU; ``None`` if the catalogue lacks it.
-        top_mhz: Clock that others are compared with.
+    ``top_mhz`` is the clock that others are compared with.
     """
     if spec is None:
         return ANY_BOARD
@@ -186,9 +170,8 @@ _CELL_MEAN = (0.0, 0.0, -0.4, np.log(0.22), np.log(0.28), np.log(0.15), 0.05)
 class Weights:
     """Where parameters are, as weights of the prior's covariance.
 
-    Attributes:
-        of_cell: Of the parameters of each measured cell; shape ``(m, 7)``.
-        shared: Of what is common to all; shape ``(q,)``.
+    ``of_cell`` are of those of each measured cell, of shape ``(m, 7)``; ``shared`` of what is
+    common to all, of shape ``(q,)``.
     """
 
     of_cell: Array
@@ -205,12 +188,8 @@ class Weights:
 class Parameters:
     """The parameters of all cells, and what is common to all, under their prior.
 
-    Args:
-        covariances: Of the quantities of the space.
-        observed: What was measured.
-        prior: What is expected of the board.
-        num_boards: How many boards there are.
-        working: Expected log-odds of the share of time in which the device works.
+    ``prior`` is what is expected of the board; ``working`` the expected log-odds of the share of
+    time in which the device works.
     """
 
     def __init__(

@@ -102,13 +102,9 @@ _POWER_AND_TIME = np.array([[1.0, 0.0], [1.0, 1.0]])
 class FrontGuided(ModelGuided):
     """Model-guided search for the best, and then for the front of energy, time and quality.
 
-    Once nothing is expected to cost less than the best, it measures what is expected to add most
-    to the hypervolume that the front dominates. Quantities are logarithms over their ranges on
-    the expected front, so that each counts alike.
-
-    Args:
-        problem: What is searched for.
-        seed: Without effect: nothing here is random.
+    Once nothing is expected to cost less than the best, it measures what is expected to add most to
+    the hypervolume that the front dominates. Quantities are logarithms over their ranges on the
+    expected front, so that each counts alike. Nothing here is random.
     """
 
     @override

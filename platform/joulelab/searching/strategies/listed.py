@@ -27,9 +27,6 @@ class Listed(Strategy):
     """Asks for each configuration of a list once, leaving out those that were told.
 
     A failed one is not asked for again: trying again is up to who runs the trials.
-
-    Args:
-        problem: What is searched for.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -62,12 +59,7 @@ class Listed(Strategy):
 
 
 class Grid(Listed):
-    """Every configuration once, in the order of the space.
-
-    Args:
-        problem: What is searched for.
-        seed: Without effect.
-    """
+    """Every configuration once, in the order of the space."""
 
     def __init__(self, problem: Problem, *, seed: int = 0) -> None:
         super().__init__(problem)
@@ -79,12 +71,7 @@ class Grid(Listed):
 
 
 class Random(Listed):
-    """The baseline, then every other configuration once in random order.
-
-    Args:
-        problem: What is searched for.
-        seed: Of the order.
-    """
+    """The baseline, then every other configuration once in random order."""
 
     def __init__(self, problem: Problem, *, seed: int = 0) -> None:
         super().__init__(problem)
@@ -105,12 +92,7 @@ _LEAST_PROBES = 4
 
 
 class Ridge(Listed):
-    """Probes the baseline's clocks, then searches near the ridge in random order.
-
-    Args:
-        problem: What is searched for.
-        seed: Of the order.
-    """
+    """Probes the baseline's clocks, then searches near the ridge in random order."""
 
     def __init__(self, problem: Problem, *, seed: int = 0) -> None:
         super().__init__(problem)
@@ -150,11 +132,7 @@ class Ridge(Listed):
 
 
 def fitted_ridge_mhz(points: Array) -> float:
-    """Return the ridge of Kernel Tuner's law of power.
-
-    Args:
-        points: Clocks in MHz and power in watts; shape ``(n, 2)``, at least 4 of them.
-    """
+    """Return the ridge of Kernel Tuner's law of power through 4 points or more of MHz and watts."""
     clock, power = points[:, 0] / points[:, 0].max(), points[:, 1] / points[:, 1].max()
 
     def misfit(parameters: Array) -> Array:

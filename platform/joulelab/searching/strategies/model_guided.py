@@ -63,12 +63,8 @@ class ModelGuided(Strategy):
     It starts with the baseline and two probes of its clock axis, each where that is expected to
     tell most of which clock to choose; only what is asked for before the baseline's outcome is
     known goes to a clock that is set beforehand. What cells have in common is shared, so that most
-    are measured once or not at all. What is still out counts as known in how far it will narrow
-    the model, so that several trials out at once do not ask the same.
-
-    Args:
-        problem: What is searched for.
-        seed: Without effect: nothing here is random.
+    are measured once or not at all. What is still out counts as known in how far it will narrow the
+    model, so that several trials out at once do not ask the same. Nothing here is random.
     """
 
     def __init__(self, problem: Problem, *, seed: int = 0) -> None:
