@@ -1,10 +1,13 @@
 """Which GPUs of a node are ours, and how an actor is put beside one."""
 
+import shutil
+
 import pytest
 
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.devices.choice import visible
-from joulelab_actors.placement import Site
+from joulelab.devices.simulated import fleet
+from joulelab_actors.placement import Site, _simulate
 
 FOUR = [DeviceAddress(backend="nvml", uuid=f"GPU-{letter * 4}") for letter in "abcd"]
 
@@ -80,3 +83,15 @@ def test_an_actor_on_a_simulated_gpu_needs_no_environment_of_its_own():
 
     assert "runtime_env" not in options
     assert "num_gpus" not in options
+
+
+def test_simulated_gpus_of_a_kind_that_is_gone_are_passed_over(tmp_path):
+    """One that was made of somebody's own kind ended every later study of that user's."""
+    gone = tmp_path / "SIM-mine-0"
+    fleet("h200_sxm", 3, str(tmp_path))
+    shutil.copytree(tmp_path / "SIM-h200_sxm-0", gone)
+    (gone / "catalogue").write_text("mine")
+
+    found = _simulate(("h200_sxm",), 1, str(tmp_path), True, (0, 1)).found
+
+    assert [gpu.address.uuid for gpu in found] == [f"SIM-h200_sxm-{i}" for i in range(3)]
