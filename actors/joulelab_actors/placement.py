@@ -225,8 +225,8 @@ def _simulate(
 
     uuids = [address.uuid for address in fleet(kinds, num_gpus, store)]
     if others:
-        ours = tuple(f"SIM-{kind}-" for kind in kinds)  # others may be of kinds that are gone
-        uuids += [uuid for uuid in DriverStore(store).uuids() if uuid.startswith(ours)]
+        states = map(DriverStore(store).state, DriverStore(store).uuids())
+        uuids += [state.uuid for state in states if state.kind in kinds]
     node, num_nodes = place
     return _sighting(
         [

@@ -83,9 +83,14 @@ class DriverState:
         return self.folder.name
 
     @property
+    def kind(self) -> str:
+        """Its name in the catalogue, be it there or not."""
+        return self._required("catalogue")
+
+    @property
     def spec(self) -> GpuSpec:
         """What kind of GPU it is."""
-        return GPUS[self._required("catalogue")]
+        return GPUS[self.kind]
 
     @property
     def seed(self) -> int:
@@ -236,7 +241,7 @@ class DriverStore:
             for folder in self.root.iterdir()
             if not folder.name.startswith(".") and (folder / "catalogue").is_file()
         ]
-        return tuple(s.uuid for s in sorted(there, key=lambda s: (s.spec.key, s.index)))
+        return tuple(s.uuid for s in sorted(there, key=lambda s: (s.kind, s.index)))
 
     def locked_uuids(self) -> tuple[str, ...]:
         """Return the GPUs on which any setting is in force."""
