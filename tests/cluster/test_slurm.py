@@ -312,7 +312,7 @@ def test_two_jobs_on_one_node_share_a_guard_and_the_second_goes_on_when_the_firs
 
 def test_an_allocation_is_worked_in_from_the_login_node(lab):
     """The login node is no part of the cluster, whose interface answered on the head alone."""
-    nodes = "srun --output .run/by-hand.log cluster/ray_node.sh &"
+    nodes = "srun --output by-hand.log cluster/ray_node.sh &"
     run = f"cluster/ray_run.sh {sweep(repeats=2, num_gpus=2, study='by-hand')}"
 
     said = lab.user(f"salloc --nodes 2 --gpus-per-node 2 bash -c '{nodes} {run}' 2>&1")
