@@ -154,9 +154,10 @@ class SlurmLab:
         self._run([self.folder / "node_up.sh", node])
         self.await_idle(node)
 
-    def await_idle(self, node):
-        idle = f"sinfo -h -n {node} -t idle -o %n"
-        self.until(lambda: self.on("login", idle), f"{node} to be up")
+    def await_idle(self, *nodes):
+        """Wait until ``nodes`` are up and no job has them."""
+        idle = f"sinfo -h -N -n {','.join(nodes)} -t idle -o %N"
+        self.until(lambda: set(self.on("login", idle).split()) == set(nodes), f"{nodes} to be idle")
 
     def listen(self, node, port):
         """Start a program that has ``port`` of a node; the caller ends it."""

@@ -245,7 +245,7 @@ def test_a_job_that_is_queued_again_from_without_goes_on_with_the_same_study(lab
     lab.user(f"scontrol requeue {job}")
 
     lab.await_state(job, "PENDING")
-    lab.until(lambda: lab.user("sinfo -h -N -t idle").count("\n") == 3, "the nodes to be free")
+    lab.await_idle(*lab.nodes)
     assert_nothing_is_left(lab)
     before = {each.measurement_id for each in lab.store(f"job-{job}").read()}
     assert lab.await_state(job, "COMPLETED", "FAILED", "CANCELLED") == "COMPLETED", lab.log(job)
@@ -312,11 +312,11 @@ def test_two_jobs_on_one_node_share_a_guard_and_the_second_goes_on_when_the_firs
 
 def test_an_allocation_is_worked_in_from_the_login_node(lab):
     """The login node is no part of the cluster, whose interface answered on the head alone."""
-    nodes = "srun --output .run/by-hand.log cluster/ray_node.sh &"
+    nodes = "srun --output by-hand.log cluster/ray_node.sh &"
     run = f"cluster/ray_run.sh {sweep(repeats=2, num_gpus=2, study='by-hand')}"
-    stop = 'scancel --signal=TERM "$SLURM_JOB_ID.0"; wait'
 
-    said = lab.user(f"salloc --nodes 2 --gpus-per-node 2 bash -c '{nodes} {run}; {stop}' 2>&1")
+    said = lab.user(f"salloc --nodes 2 --gpus-per-node 2 bash -c '{nodes} {run}' 2>&1")
 
+    lab.await_idle(*lab.nodes)
     assert_nothing_is_left(lab)
     assert_complete(lab, "by-hand", said, repeats=2)

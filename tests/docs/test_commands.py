@@ -13,7 +13,17 @@ from doc_pages import PAGES, ROOT, commands, mentions, name_of, write_files
 from joulelab.cli import main as joulelab
 from joulelab.cli.study import STUDIES
 
-OUTSIDE = {".", "git", "nvidia-smi", "pip", "salloc", "scancel", "srun", "cluster/ray_node.sh"}
+OUTSIDE = {
+    ".",
+    "git",
+    "nvidia-smi",
+    "exit",
+    "pip",
+    "salloc",
+    "scancel",
+    "srun",
+    "cluster/ray_node.sh",
+}
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 OPTION = re.compile(r"--[a-z][\w.-]*")
 
