@@ -176,7 +176,8 @@ class StudyReport:
             yield self.overview
             return
         for section in self.sections:
-            yield f"\n[bold]{section.name}[/] on {section.device}"
+            on = "" if section.device in section.name else f" on {section.device}"
+            yield f"\n[bold]{section.name}[/]{on}"
             more = f"{self.table} has all"
             yield section.listing.fitting(console, max_rows=max_rows, more=more)
             yield from section.beside

@@ -99,13 +99,17 @@ def replay_words(rows: Sequence[Counts], *, is_open: bool) -> str:
 
 def phase_names(result: SweepResult) -> tuple[str, ...]:
     """Name each phase by what sets it apart from the others, ``"llama decode, batch=8"``."""
-    settings = [
-        {"on": board_words(phase.boards[0]), **dict(phase.knobs)} for phase in result.phases
-    ]
-    names = varying(settings)
+    products = [board_words(phase.boards[0]) for phase in result.phases]
+    settings = [dict(phase.knobs) for phase in result.phases]
+    apart, names = len(set(products)) > 1, varying(settings)
     return tuple(
-        ", ".join([phase.title, *(f"{name}={known.get(name)}" for name in names)])
-        for phase, known in zip(result.phases, settings, strict=True)
+        ", ".join(
+            [
+                f"{phase.title} on {product}" if apart else phase.title,
+                *(f"{name}={known.get(name)}" for name in names),
+            ]
+        )
+        for phase, product, known in zip(result.phases, products, settings, strict=True)
     )
 
 

@@ -155,7 +155,7 @@ def test_the_report_has_a_section_for_each_product_and_then_one_table_of_all(sto
 
     printed, page = console.export_text(), (store.folder / "report.html").read_text()
     for text in (printed, page):
-        sections = [text.index(f"on=simulated {name}") for name in "AB"]
+        sections = [text.index(f"on simulated {name}") for name in "AB"]
         assert max(sections) < text.index("products side by side")
         assert "Board power limits differ" in text
     assert "takes 2.00 times as much" in store.read_answer().note
