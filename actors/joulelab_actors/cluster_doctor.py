@@ -54,8 +54,8 @@ def check_cluster(device: str, store: str | None, results_dir: Path) -> dict[str
         )
     folder = results_dir.expanduser().absolute()
     with announced("Asking every node"), connected(), _marked(folder) as mark:
-        nodes = alive_nodes()
-        refs = [call_on(node, facts_of_node, (device, store, folder, mark)) for node in nodes]
+        nodes, looked_at = alive_nodes(), (device, store, folder, mark)
+        refs = [call_on(node["NodeID"], facts_of_node, looked_at) for node in nodes]
         deadline_s = time.monotonic() + _PATIENCE_S
         found = [_answer(ref, deadline_s) for ref in refs]
         skews = [
@@ -109,7 +109,9 @@ def _skew(node: _Node) -> Skew | None:
     for _ in range(_CLOCK_LOOKS):
         asked_s = time.time()
         with suppress(ray.exceptions.RayError):
-            there_s = float(ray.get(call_on(node, unix_time_s, ()), timeout=_CLOCK_PATIENCE_S))
+            there_s = float(
+                ray.get(call_on(node["NodeID"], unix_time_s, ()), timeout=_CLOCK_PATIENCE_S)
+            )
             took_s = time.time() - asked_s
             looks.append(Skew(ahead_s=there_s - asked_s - took_s / 2, u_s=took_s / 2))
     return min(looks, key=lambda look: look.u_s, default=None)

@@ -138,16 +138,16 @@ def alive_nodes() -> list[_Node]:
     return sorted(alive, key=lambda node: (node["NodeManagerHostname"], node["NodeID"]))
 
 
-def call_on(node: _Node, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Call ``function`` in a process on ``node`` that takes no resource; return Ray's reference."""
-    strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+def call_on(node_id: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Call ``function`` in a process on a node that takes no resource; return Ray's reference."""
+    strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
     remote = ray.remote(function).options(num_cpus=0, scheduling_strategy=strategy)
     return remote.remote(*arguments)
 
 
 def _ask(nodes: Sequence[_Node], calls: Sequence[_Call]) -> list[_Sighting]:
     refs = [
-        call_on(node, function, arguments)
+        call_on(node["NodeID"], function, arguments)
         for node, (function, arguments) in zip(nodes, calls, strict=True)
     ]
     try:

@@ -19,13 +19,12 @@ from ray.experimental.internal_kv import (
     _internal_kv_put,
 )
 from ray.util import list_named_actors
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from joulelab.core.device import DeviceAddress
 from joulelab.guard.holders import holders
 from joulelab.study.products import by_product
 from joulelab_actors.gpu_actor import NAME_TIMEOUT_S
-from joulelab_actors.placement import Site
+from joulelab_actors.placement import Site, call_on
 from joulelab_actors.session import NAMESPACE, answers
 
 _LOOK_S = 1.0
@@ -133,7 +132,7 @@ class Keeper:
     def _take(self, uuid: str) -> bool:
         stale = _entry_of(uuid)
         if stale is not None:
-            if _is_running(stale):
+            if _job_of(stale) in _running_jobs():
                 return False
             _internal_kv_del(_key(uuid))
         if _internal_kv_put(_key(uuid), self._entry.encode(), overwrite=False):
@@ -151,9 +150,10 @@ def held_by_others(sites: Sequence[Site], guard_socket: Path | None) -> dict[str
     held = _leases(sites, guard_socket)
     actors = list_named_actors(all_namespaces=True)
     names = {each["name"] for each in actors if each["namespace"] == NAMESPACE}
+    running = _running_jobs()
     for site in sites:
         entry = _entry_of(site.uuid)
-        if entry is not None and _is_running(entry):
+        if entry is not None and _job_of(entry) in running:
             held[site.uuid] = entry.partition(" ")[2]
         elif f"joulelab:{site.uuid}" in names:
             held.setdefault(site.uuid, "another study")
@@ -165,14 +165,8 @@ def _leases(sites: Sequence[Site], guard_socket: Path | None) -> dict[str, str]:
     by_node: dict[str, list[DeviceAddress]] = {}
     for site in sites:
         by_node.setdefault(site.node_id, []).append(site.address)
-    make_remote: Any = ray.remote
     calls = [
-        make_remote(holders)
-        .options(
-            num_cpus=0,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-        )
-        .remote(addresses, guard_socket)
+        call_on(node_id, holders, (addresses, guard_socket))
         for node_id, addresses in by_node.items()
     ]
     found: dict[str, str] = {}
@@ -193,11 +187,15 @@ def _entry_of(uuid: str) -> str | None:
     return None if entry is None else entry.decode()
 
 
-def _is_running(entry: str) -> bool:
-    """Whether the driver of an entry has not ended."""
-    job_id = entry.partition(" ")[0]
+def _job_of(entry: str) -> str:
+    """Return the Ray job of the driver that made an entry."""
+    return entry.partition(" ")[0]
+
+
+def _running_jobs() -> set[str]:
+    """Return the jobs whose driver has not ended."""
     jobs: list[dict[str, Any]] = state.jobs()  # type: ignore[no-untyped-call]
-    return any(job["JobID"] == job_id and not job["IsDead"] for job in jobs)
+    return {job["JobID"] for job in jobs if not job["IsDead"]}
 
 
 def _waiting_words(sites: Sequence[Site], held: Mapping[str, str]) -> str:

@@ -104,10 +104,10 @@ def test_a_node_that_fails_is_a_row_and_the_rest_are_looked_at(
     store.create("h200_sxm", 0)
     broken, *_ = alive_nodes()
 
-    def call(node, function, arguments):
-        if node["NodeID"] == broken["NodeID"]:
+    def call(node_id, function, arguments):
+        if node_id == broken["NodeID"]:
             function, arguments = cannot_be_found_there, ()
-        return call_on(node, function, arguments)
+        return call_on(node_id, function, arguments)
 
     monkeypatch.setattr(cluster_doctor, "call_on", call)
 

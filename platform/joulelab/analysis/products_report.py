@@ -26,7 +26,7 @@ from joulelab.analysis.table import (
     quiet_table,
     words,
 )
-from joulelab.analysis.wording import board_words, boards_counted, point_name, varying
+from joulelab.analysis.wording import board_words, boards_counted, point_name, set_apart
 from joulelab.core.additive import Interval
 from joulelab.core.measurement import Measurement
 from joulelab.objectives import EDP, ENERGY, OBJECTIVES, TIME
@@ -193,13 +193,8 @@ def _costs(group: SideBySide) -> list[tuple[str, str, Values]]:
     return [cost_of(aim, group.unit) for aim in aims]
 
 
-def _names(groups: Sequence[SideBySide]) -> list[str]:
-    settings = [dict(each.phases[0].knobs) for each in groups]
-    apart = varying(settings)
-    return [
-        ", ".join([each.phases[0].title, *(f"{name}={known.get(name)}" for name in apart)])
-        for each, known in zip(groups, settings, strict=True)
-    ]
+def _names(groups: Sequence[SideBySide]) -> tuple[str, ...]:
+    return set_apart([each.title for each in groups], [each.knobs for each in groups])
 
 
 def _at(each: Operated) -> str:

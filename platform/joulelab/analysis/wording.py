@@ -100,16 +100,19 @@ def replay_words(rows: Sequence[Counts], *, is_open: bool) -> str:
 def phase_names(result: SweepResult) -> tuple[str, ...]:
     """Name each phase by what sets it apart from the others, ``"llama decode, batch=8"``."""
     products = [board_words(phase.boards[0]) for phase in result.phases]
-    settings = [dict(phase.knobs) for phase in result.phases]
-    apart, names = len(set(products)) > 1, varying(settings)
+    titles = [
+        f"{phase.title} on {product}" if len(set(products)) > 1 else phase.title
+        for phase, product in zip(result.phases, products, strict=True)
+    ]
+    return set_apart(titles, [dict(phase.knobs) for phase in result.phases])
+
+
+def set_apart(titles: Sequence[str], settings: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """Return titles, each with those of its settings that differ between them."""
+    names = varying(settings)
     return tuple(
-        ", ".join(
-            [
-                f"{phase.title} on {product}" if apart else phase.title,
-                *(f"{name}={known.get(name)}" for name in names),
-            ]
-        )
-        for phase, product, known in zip(result.phases, products, settings, strict=True)
+        ", ".join([title, *(f"{name}={known.get(name)}" for name in names)])
+        for title, known in zip(titles, settings, strict=True)
     )
 
 

@@ -1,14 +1,11 @@
 """What a process that measures tells others of its node, and what of it they believe."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from actor_fixtures import QUICK, trial
@@ -39,14 +36,6 @@ file.tell(replace(file.activity, study="sweep", trial="1095MHz-r0"))
 print("told", flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture
-def folder():
-    """A folder with a short name: a Unix socket's path holds a hundred bytes."""
-    folder = Path(tempfile.mkdtemp(prefix="live"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Who holds a GPU."""
 
-import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,14 +11,6 @@ from joulelab.guard.settings import GuardSettings
 from joulelab.live.session import read_loans
 
 ADDRESS = DeviceAddress(backend="nvml", uuid="GPU-a")
-
-
-@pytest.fixture
-def folder():
-    """A folder with a short name: a Unix socket's path holds a hundred bytes."""
-    folder = Path(tempfile.mkdtemp(prefix="live"))
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture
