@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Column, Table
 
 from joulelab.analysis.fleet import Aspect, BoardRatio, Fleet, fleets_of, short
+from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.table import check_target, quiet_table
 from joulelab.analysis.wording import boards_counted, change
 from joulelab.cli.terminal import Printing
@@ -18,7 +19,7 @@ from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
 _LEGEND = (
     "Each board over the mean of all, at the same work, with its 95 % interval; ! is unlike the "
     "others (5 % over all boards). Energy and power are what each board's own sensor says, which "
-    "may be off by some 5 %; time and the best clock are not."
+    f"may be off by some {100 * SENSOR_CLASS:.0f} %; time and the best clock are not."
 )
 
 
