@@ -127,7 +127,25 @@ def test_no_clock_is_locked_above_the_one_at_which_the_cap_held_the_drivers():
 
     own = [each.candidate for each in outcomes if each.candidate.knobs == usual.knobs]
     assert own
-    assert max(each.point.sm_clock_mhz for each in own) <= 1.03 * 900
+    assert max(each.point.sm_clock_mhz for each in own) <= 900
+
+
+def test_a_clock_that_may_be_capped_waits_for_another_one_that_tells():
+    """Three of one batch were out at once, and the cap held all of them."""
+    space = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ, "batch": (1, 128)})
+    surface = Surface(space)
+    fastest_s = min(surface.truth(each)[1] for each in space)
+    limit = Constraint(quantity="throughput_per_s", bound=0.5 / fastest_s)
+    strategy = ModelGuided(problem_on(space, "ed2p", [limit]))
+    strategy.tell(surface.outcome(space.baseline, Random(0)))
+    probe = next(c for c in space if c.point.sm_clock_mhz == 945 and ("batch", 128) in c.knobs)
+    strategy.tell(surface.outcome(probe, Random(0)))
+
+    asked = [each for _ in range(30) if (each := strategy.ask()) is not None]
+
+    open_ = [each for each in asked if each.point.sm_clock_mhz > 0.7 * max(CLOCKS_MHZ)]
+    assert len(asked) > 8
+    assert len(open_) <= 1
 
 
 def test_clocks_and_power_limits_are_searched_together():

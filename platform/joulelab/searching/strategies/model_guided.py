@@ -48,9 +48,6 @@ is known to fail, and with it what is expected."""
 _OPEN, _OPEN_LAWLESS = 0.05, 0.01
 """Probability that any configuration is better by what matters, from which on one is tried; the
 second where the law is known to fail, and with it what is expected."""
-_ABOVE_HELD = 1.03
-"""Clock over that at which a cap held from which on it would hold, too, on boards that draw a few
-percent less."""
 _WORTH = 5e-4
 """Least expected improvement for which something is tried that may not keep to the constraints."""
 _LOST = 1e3
@@ -71,10 +68,10 @@ class ModelGuided(Strategy):
         self.evidence = Evidence(problem)
         self._space = problem.space
         self._forecaster = Forecaster(self.evidence)
-        self._opening = self._opening_places()
         self._out: list[int] = []
         self._identical: set[int] = set()
         self._needs_references = over_cells(problem.constraints)
+        self._opening = self._opening_places()
         self._infeasible = surely_infeasible(problem)
         self._forecast: Forecast | None = None
         self._improvements: Improvements | None = None
@@ -148,15 +145,14 @@ class ModelGuided(Strategy):
         return best if is_open and worth[best] > 0.0 else None
 
     def _reference_first(self, place: int) -> int:
-        """Return the driver's clock in place of another one of its cell that is not the first.
+        """Return the driver's clock in place of another one of a cell of which it is not known.
 
         That is where slowdowns are bounded, which are over it.
         """
-        cell, usual = self._forecaster.cell, int(self._forecaster.reference[place])
+        usual = int(self._forecaster.reference[place])
         tried = [*self._out, *map(self._space.index, self.evidence.measured)]
         is_known = usual in tried or self.evidence.num_failures(self._space[usual])
-        is_first = not (cell[tried] == cell[place]).any()
-        return place if is_known or is_first or not self._needs_references else usual
+        return place if is_known or not self._needs_references else usual
 
     def _probe(self, free: NDArray[np.bool_]) -> int | None:
         """Return where a probe of the baseline's cell tells most; ``None`` if it had its probes."""
@@ -213,7 +209,27 @@ class ModelGuided(Strategy):
             open_[self._forecaster.reference] = True
         out = [place for place in self._out if place and open_[place]]
         unlikely = forecast.feasible < (_HOPE if out else 0.0)
-        return np.asarray(unlikely | (doubtful & np.isin(cell, cell[out])))
+        untold = self._untold()
+        asked = [place for place in self._out if untold[place]]
+        return np.asarray(
+            unlikely | (doubtful & np.isin(cell, cell[out])) | (untold & np.isin(cell, cell[asked]))
+        )
+
+    def _untold(self) -> NDArray[np.bool_]:
+        """Return the clocks of which nothing tells whether the power cap holds them.
+
+        Those are above what was measured of their cell; its driver's clock, and a trial that was
+        held, tell of all. At the clock of a first probe and below no cap is expected to hold.
+        """
+        cell, ratio = self._forecaster.cell, self._forecaster.ratio
+        told = np.full(int(cell.max()) + 1, PROBE_RATIO)
+        for outcome in self.evidence.outcomes:
+            at = self._space.index(outcome.candidate)
+            is_valid, usual = outcome.figures is not None, outcome.candidate.point.is_default
+            is_all = outcome.held_mhz is not None or (usual and is_valid)
+            if is_all or is_valid:
+                told[cell[at]] = max(told[cell[at]], inf if is_all else ratio[at])
+        return np.asarray(ratio > told[cell])
 
     def _failed_cells(self) -> list[int]:
         """Return the cells of which only failures are known, as of a batch that does not fit."""
@@ -279,7 +295,7 @@ class ModelGuided(Strategy):
         """Return the places of clocks that the cap holds as it held that at ``place``."""
         here: Configuration = self._space[place]
         ratio, cell = self._forecaster.ratio, self._forecaster.cell
-        most_mhz = inf if held_mhz is None else _ABOVE_HELD * held_mhz
+        most_mhz = inf if held_mhz is None else held_mhz
         return {
             int(i)
             for i in np.flatnonzero(cell == cell[place])
@@ -292,4 +308,5 @@ class ModelGuided(Strategy):
         cell, ratio = self._forecaster.cell, self._forecaster.ratio
         members = [np.flatnonzero(cell == each) for each in range(int(cell.max()) + 1)]
         probes = [int(at[np.argmin(np.abs(ratio[at] - PROBE_RATIO))]) for at in members]
-        return list(dict.fromkeys([0, probes[0], *reversed(probes[1:])]))
+        others = [self._reference_first(probe) for probe in reversed(probes[1:])]
+        return list(dict.fromkeys([0, probes[0], *others]))
