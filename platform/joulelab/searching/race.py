@@ -67,17 +67,21 @@ class Race(Strategy):
         self._most_repeats, self._tolerance, self._level = most_repeats, tolerance, level
         self._num_trials = num_trials
         self._out: Counter[Configuration] = Counter()
+        self._most_out = 0
         self._standing: Standing | None = None
 
     @override
     def ask(self) -> Configuration | None:
         if (asked := self._reference()) is None:
-            if self._num_left > num_confirming(self._num_trials):
+            if self._num_left > self._num_repeating:
                 asked = self._noisy() or self._screening.ask() or self._repeat()
+            elif self._num_left > num_confirming(self._num_trials):
+                asked = self._repeat() or self._screening.ask()
             else:
                 asked = None if self._awaits_news else self._last()
         if asked is not None:
             self._out[asked] += 1
+            self._most_out = max(self._most_out, self._out.total())
         return asked
 
     @override
@@ -106,6 +110,17 @@ class Race(Strategy):
         """How many trials the budget leaves; infinite if it does not bound them."""
         made = len(self.evidence.outcomes) + self._out.total()
         return inf if self._num_trials is None else self._num_trials - made
+
+    @property
+    def _num_repeating(self) -> int:
+        """How many of the last trials repeat what may be the best.
+
+        Where many are out at once, each was chosen without the others and measured once, on a board
+        of its own, and what reads lowest does so by its board: half as many repeats tell boards.
+        """
+        least = num_confirming(self._num_trials)
+        share = (self._num_trials or 0) // _CONFIRMING_SHARE
+        return max(least, min(self._most_out // 2, share))
 
     def _reference(self) -> Configuration | None:
         """Return the driver's clock of a cell of which something may be the best, if it is needed.

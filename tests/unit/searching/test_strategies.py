@@ -130,9 +130,9 @@ def test_no_clock_is_locked_above_the_one_at_which_the_cap_held_the_drivers():
     assert max(each.point.sm_clock_mhz for each in own) <= 900
 
 
-def test_a_clock_that_may_be_capped_waits_for_another_one_that_tells():
+def test_a_clock_that_may_be_capped_in_one_phase_waits_for_another_one_that_tells():
     """Three of one batch were out at once, and the cap held all of them."""
-    space = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ, "batch": (1, 128)})
+    space = SearchSpace("llama", {"sm_clock_mhz": CLOCKS_MHZ, "batch": (1, 128)})
     surface = Surface(space)
     fastest_s = min(surface.truth(each)[1] for each in space)
     limit = Constraint(quantity="throughput_per_s", bound=0.5 / fastest_s)

@@ -1,7 +1,6 @@
 """Measure where the physics of what was measured so far leaves most to gain."""
 
 from collections import Counter
-from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from joulelab.searching.base import Outcome, Strategy
 from joulelab.searching.constraints import over_cells
 from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem
+from joulelab.searching.model.caps import PROBE_RATIO, Caps
 from joulelab.searching.model.equals import expected_equals
 from joulelab.searching.model.feasibility import surely_infeasible
 from joulelab.searching.model.forecast import Forecast, Forecaster
@@ -27,9 +27,6 @@ from joulelab.searching.standing import LEVEL
 
 Array = NDArray[np.float64]
 
-PROBE_RATIO = 0.7
-"""Clock over the highest at which a cell is first probed that is asked for before anything is
-known: about where voltage starts to rise."""
 _MOST_PROBED = 150
 """Configurations of a cell among which a probe is chosen: more are too near to each other."""
 _NUM_PROBES = 2
@@ -69,7 +66,7 @@ class ModelGuided(Strategy):
         self._space = problem.space
         self._forecaster = Forecaster(self.evidence)
         self._out: list[int] = []
-        self._identical: set[int] = set()
+        self._caps = Caps(self.evidence, self._forecaster.cell, self._forecaster.ratio)
         self._needs_references = over_cells(problem.constraints)
         self._opening = self._opening_places()
         self._infeasible = surely_infeasible(problem)
@@ -94,8 +91,6 @@ class ModelGuided(Strategy):
         place = self._space.index(outcome.candidate)
         if place in self._out:
             self._out.remove(place)
-        if outcome.capped:
-            self._identical |= self._beyond(place, outcome.held_mhz)
         self._forecast = None
 
     @property
@@ -190,7 +185,7 @@ class ModelGuided(Strategy):
         free = ~self._infeasible
         free[[self._space.index(each) for each in self.evidence.measured]] = False
         free[self._out] = False
-        free[list(self._identical)] = False
+        free[self._caps.identical()] = False
         for outcome in self.evidence.outcomes:
             if self.evidence.num_failures(outcome.candidate) >= _MOST_FAILURES:
                 free[self._space.index(outcome.candidate)] = False
@@ -209,27 +204,11 @@ class ModelGuided(Strategy):
             open_[self._forecaster.reference] = True
         out = [place for place in self._out if place and open_[place]]
         unlikely = forecast.feasible < (_HOPE if out else 0.0)
-        untold = self._untold()
+        untold = self._caps.untold()
         asked = [place for place in self._out if untold[place]]
         return np.asarray(
             unlikely | (doubtful & np.isin(cell, cell[out])) | (untold & np.isin(cell, cell[asked]))
         )
-
-    def _untold(self) -> NDArray[np.bool_]:
-        """Return the clocks of which nothing tells whether the power cap holds them.
-
-        Those are above what was measured of their cell; its driver's clock, and a trial that was
-        held, tell of all. At the clock of a first probe and below no cap is expected to hold.
-        """
-        cell, ratio = self._forecaster.cell, self._forecaster.ratio
-        told = np.full(int(cell.max()) + 1, PROBE_RATIO)
-        for outcome in self.evidence.outcomes:
-            at = self._space.index(outcome.candidate)
-            is_valid, usual = outcome.figures is not None, outcome.candidate.point.is_default
-            is_all = outcome.held_mhz is not None or (usual and is_valid)
-            if is_all or is_valid:
-                told[cell[at]] = max(told[cell[at]], inf if is_all else ratio[at])
-        return np.asarray(ratio > told[cell])
 
     def _failed_cells(self) -> list[int]:
         """Return the cells of which only failures are known, as of a batch that does not fit."""
@@ -290,18 +269,6 @@ class ModelGuided(Strategy):
         }
         likely = [at for at in read if forecast.feasible[at] >= self.evidence.problem.confidence]
         return min(likely or read, key=read.__getitem__)
-
-    def _beyond(self, place: int, held_mhz: float | None) -> set[int]:
-        """Return the places of clocks that the cap holds as it held that at ``place``."""
-        here: Configuration = self._space[place]
-        ratio, cell = self._forecaster.ratio, self._forecaster.cell
-        most_mhz = inf if held_mhz is None else held_mhz
-        return {
-            int(i)
-            for i in np.flatnonzero(cell == cell[place])
-            if (point := self._space[int(i)].point).power_limit_w == here.point.power_limit_w
-            and (ratio[i] >= ratio[place] or (point.sm_clock_mhz or 0) > most_mhz)
-        } - {place, 0}
 
     def _opening_places(self) -> list[int]:
         """Return the baseline, a probe of its cell, and then of cells as far apart as possible."""

@@ -1,0 +1,63 @@
+"""What trials told of the clocks that a power cap holds, and of those that it may hold."""
+
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joulelab.searching.evidence import Evidence
+from joulelab.workloads import WORKLOADS
+
+PROBE_RATIO = 0.7
+"""Clock over the highest at which a cell is first probed that is asked for before anything is
+known: about where voltage starts to rise. No cap is expected to hold there or below."""
+
+
+class Caps:
+    """What the power cap holds, by evidence, which may grow.
+
+    Each configuration has the number of its ``cell`` and the ``ratio`` of its clock over the
+    highest; shapes ``(n,)``.
+    """
+
+    def __init__(
+        self, evidence: Evidence, cell: NDArray[np.intp], ratio: NDArray[np.float64]
+    ) -> None:
+        self._evidence, self._cell, self._ratio = evidence, cell, ratio
+        space = evidence.problem.space
+        usual = WORKLOADS[space.workload].from_knobs(dict(space.baseline.knobs))
+        self._has_phases = len(usual.phases) > 1
+        points = [each.point for each in space]
+        self._clock_mhz = np.array([point.sm_clock_mhz or 0 for point in points])
+        self._limit_w = np.array([point.power_limit_w or inf for point in points])
+
+    def identical(self) -> NDArray[np.bool_]:
+        """Return the clocks that a cap holds as it held one of their cell, the baseline apart."""
+        found = np.zeros(len(self._cell), dtype=bool)
+        for outcome in self._evidence.outcomes:
+            if outcome.capped:
+                at = self._evidence.problem.space.index(outcome.candidate)
+                held_mhz = inf if outcome.held_mhz is None else outcome.held_mhz
+                same = (self._cell == self._cell[at]) & (self._limit_w == self._limit_w[at])
+                above = (self._ratio >= self._ratio[at]) | (self._clock_mhz > held_mhz)
+                found |= same & above & (np.arange(len(found)) != at)
+        found[0] = False
+        return found
+
+    def untold(self) -> NDArray[np.bool_]:
+        """Return the clocks of which nothing tells whether the power cap holds them.
+
+        It may hold one of several phases, of which their mean power does not tell. Those clocks are
+        above what was measured of their cell; its driver's clock, and a trial that was held, tell
+        of all.
+        """
+        if not self._has_phases:
+            return np.zeros(len(self._cell), dtype=bool)
+        told = np.full(int(self._cell.max()) + 1, PROBE_RATIO)
+        for outcome in self._evidence.outcomes:
+            at = self._evidence.problem.space.index(outcome.candidate)
+            is_valid, usual = outcome.figures is not None, outcome.candidate.point.is_default
+            is_all = outcome.held_mhz is not None or (usual and is_valid)
+            if is_all or is_valid:
+                told[self._cell[at]] = max(told[self._cell[at]], inf if is_all else self._ratio[at])
+        return np.asarray(self._ratio > told[self._cell])
