@@ -1,4 +1,4 @@
-"""What trials told of the clocks that a power cap holds, and of those that it may hold."""
+"""Which clocks the power cap holds, as far as trials show, and which it may hold."""
 
 from math import inf
 
@@ -44,7 +44,7 @@ class Caps:
         found[0] = False
         return found
 
-    def untold(self) -> NDArray[np.bool_]:
+    def open_clocks(self) -> NDArray[np.bool_]:
         """Return the clocks of which nothing tells whether the power cap holds them.
 
         It may hold one of several phases, of which their mean power does not tell. Those clocks are
@@ -53,11 +53,13 @@ class Caps:
         """
         if not self._has_phases:
             return np.zeros(len(self._cell), dtype=bool)
-        told = np.full(int(self._cell.max()) + 1, PROBE_RATIO)
+        known = np.full(int(self._cell.max()) + 1, PROBE_RATIO)
         for outcome in self._evidence.outcomes:
             at = self._evidence.problem.space.index(outcome.candidate)
             is_valid, usual = outcome.figures is not None, outcome.candidate.point.is_default
             is_all = outcome.held_mhz is not None or (usual and is_valid)
             if is_all or is_valid:
-                told[self._cell[at]] = max(told[self._cell[at]], inf if is_all else self._ratio[at])
-        return np.asarray(self._ratio > told[self._cell])
+                known[self._cell[at]] = max(
+                    known[self._cell[at]], inf if is_all else self._ratio[at]
+                )
+        return np.asarray(self._ratio > known[self._cell])

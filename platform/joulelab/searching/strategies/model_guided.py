@@ -204,10 +204,12 @@ class ModelGuided(Strategy):
             open_[self._forecaster.reference] = True
         out = [place for place in self._out if place and open_[place]]
         unlikely = forecast.feasible < (_HOPE if out else 0.0)
-        untold = self._caps.untold()
-        asked = [place for place in self._out if untold[place]]
+        may_be_held = self._caps.open_clocks()
+        asked = [place for place in self._out if may_be_held[place]]
         return np.asarray(
-            unlikely | (doubtful & np.isin(cell, cell[out])) | (untold & np.isin(cell, cell[asked]))
+            unlikely
+            | (doubtful & np.isin(cell, cell[out]))
+            | (may_be_held & np.isin(cell, cell[asked]))
         )
 
     def _failed_cells(self) -> list[int]:
