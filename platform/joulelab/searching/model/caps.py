@@ -53,13 +53,11 @@ class Caps:
         """
         if not self._has_phases:
             return np.zeros(len(self._cell), dtype=bool)
-        known = np.full(int(self._cell.max()) + 1, PROBE_RATIO)
+        known, space = np.full(int(self._cell.max()) + 1, PROBE_RATIO), self._evidence.problem.space
         for outcome in self._evidence.outcomes:
-            at = self._evidence.problem.space.index(outcome.candidate)
-            is_valid, usual = outcome.figures is not None, outcome.candidate.point.is_default
-            is_all = outcome.held_mhz is not None or (usual and is_valid)
-            if is_all or is_valid:
-                known[self._cell[at]] = max(
-                    known[self._cell[at]], inf if is_all else self._ratio[at]
-                )
+            at, is_valid = space.index(outcome.candidate), outcome.figures is not None
+            if outcome.held_mhz is not None or (is_valid and outcome.candidate.point.is_default):
+                known[self._cell[at]] = inf
+            elif is_valid:
+                known[self._cell[at]] = max(known[self._cell[at]], self._ratio[at])
         return np.asarray(self._ratio > known[self._cell])
