@@ -13,6 +13,7 @@ _EXTRAS = {
         *("pandas", "pyarrow", "scipy", "statsmodels"),
     ),
     "power-models": ("lightgbm", "skops", "xgboost"),
+    "postgresql": ("psycopg",),
     "quality": (
         *("PIL", "faster_coco_eval", "rouge_score", "sacrebleu"),
         *("torch_fidelity", "torchmetrics"),

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, TrackingError
 
 HIDDEN = "***"
 """Stands where a user and a password were."""
@@ -41,3 +41,20 @@ def connectable(uri: str) -> str:
 def embedded_uri(folder: Path) -> str:
     """Return the URI of the MLflow store that lives in ``folder`` and needs no server."""
     return f"sqlite:///{(folder.expanduser() / 'mlflow.db').absolute()}"
+
+
+def database_path(uri: str) -> Path | None:
+    """Return the file of a SQLite URI; ``None`` for any other store.
+
+    Raises:
+        TrackingError: If the path is not absolute: it would depend on who asks, from where.
+    """
+    if not uri.startswith("sqlite:"):
+        return None
+    path = Path(uri.removeprefix("sqlite:///").partition("?")[0])
+    if not path.is_absolute():
+        raise TrackingError(
+            f"A SQLite tracking URI must hold an absolute path (sqlite:////results/mlflow.db), "
+            f"got {discreet(uri)!r}."
+        )
+    return path

@@ -18,6 +18,7 @@ from typing import Any
 
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.addresses import discreet
+from joulelab.tracking.database_server import mlflow_uri
 from joulelab.tracking.mlflow_store import (
     DESCRIPTION,
     experiment_id,
@@ -148,7 +149,9 @@ def fetched(
         from mlflow.artifacts import download_artifacts
 
         source = client.get_model_version_download_uri(name, str(version))
-        kept = Path(download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=uri))
+        kept = Path(
+            download_artifacts(artifact_uri=source, dst_path=folder, tracking_uri=mlflow_uri(uri))
+        )
         check_ours(kept, loader)
         try:
             yield kept / "data" / files

@@ -4,28 +4,33 @@ MLflow's own client waits 20 s for each statement on a locked database and minut
 that is gone. A look beforehand keeps a study from waiting for either.
 """
 
-import base64
 import contextlib
 import logging
 import os
 import re
 import sqlite3
 import time
-import urllib.error
-import urllib.request
 import warnings
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.extras import require
-from joulelab.tracking.addresses import connectable, discreet
+from joulelab.tracking.addresses import connectable, database_path, discreet
+from joulelab.tracking.database_server import (
+    artifacts_of,
+    check_database,
+    is_database,
+    make_tables,
+    mlflow_uri,
+)
 from joulelab.tracking.durable import check_folder
+from joulelab.tracking.reachable import check_reachable
 from joulelab.tracking.vocabulary import opening_tags
 
 # MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and
@@ -75,7 +80,9 @@ def open_client(uri: str) -> Any:
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     _commit_to_sqlite_cheaply()
-    return MlflowClient(uri, uri)
+    if is_database(uri):
+        make_tables(uri)
+    return MlflowClient(mlflow_uri(uri), mlflow_uri(uri))
 
 
 def store_artifact(uri: str, artifact_uri: str, path: Path, folder: str | None = None) -> None:
@@ -86,7 +93,7 @@ def store_artifact(uri: str, artifact_uri: str, path: Path, folder: str | None =
     """
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-    repository: Any = get_artifact_repository(artifact_uri, tracking_uri=uri)
+    repository: Any = get_artifact_repository(artifact_uri, tracking_uri=mlflow_uri(uri))
     repository.log_artifact(str(path), folder)
 
 
@@ -113,11 +120,18 @@ def experiment_id(client: Any, uri: str, name: str, description: str) -> str:
     Raises:
         TrackingError: If it was deleted.
     """
+    from mlflow.exceptions import MlflowException
+
     known = client.get_experiment_by_name(name)
     tags = {DESCRIPTION: description, **opening_tags()}
     if known is None:
-        made: str = client.create_experiment(name, _artifact_location(uri, name), tags)
-        return made
+        try:
+            made: str = client.create_experiment(name, _artifact_location(uri, name), tags)
+        except MlflowException:  # another study may have made it meanwhile
+            if (known := client.get_experiment_by_name(name)) is None:
+                raise
+        else:
+            return made
     if known.lifecycle_stage != "active":
         raise TrackingError(
             f"MLflow experiment {name!r} was deleted; restore it, or name the study otherwise."
@@ -162,15 +176,13 @@ def _create_database(path: Path) -> None:
 
 def _artifact_location(uri: str, name: str) -> str | None:
     """Return an absolute place beside an embedded store; a server knows its own."""
-    path = database_path(uri)
-    if path is None:
-        return None
-    return (path.parent / "mlflow-artifacts" / re.sub(r"[^\w.-]+", "-", name)).as_uri()
+    path, known = database_path(uri), artifacts_of(uri)
+    root = known if path is None else (path.parent / "mlflow-artifacts").as_uri()
+    folder = re.sub(r"[^\w.-]+", "-", name)
+    return None if root is None else f"{root.rstrip('/')}/{folder}"
 
 
 _ABANDONED_S = 600.0
-PATIENCE_S = 3.0
-"""Longest wait for a store to answer."""
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks", "file")
 
 
@@ -207,37 +219,9 @@ def usable_uri(uri: str) -> str:
     if path is not None:
         check_folder(path.parent)
     require("mlflow", "sqlalchemy")
+    if is_database(uri):
+        check_database(uri)
     return uri
-
-
-def database_path(uri: str) -> Path | None:
-    """Return the file of a SQLite URI; ``None`` for any other store.
-
-    Raises:
-        TrackingError: If the path is not absolute: it would depend on who asks, from where.
-    """
-    if not uri.startswith("sqlite:"):
-        return None
-    path = Path(uri.removeprefix("sqlite:///").partition("?")[0])
-    if not path.is_absolute():
-        raise TrackingError(
-            f"A SQLite tracking URI must hold an absolute path (sqlite:////results/mlflow.db), "
-            f"got {discreet(uri)!r}."
-        )
-    return path
-
-
-def check_reachable(uri: str, *, patience_s: float = PATIENCE_S) -> None:
-    """Return if the store at ``uri`` can be written to within ``patience_s`` seconds.
-
-    Raises:
-        TrackingError: If it cannot; says why.
-    """
-    path = database_path(uri)
-    if path is not None:
-        _check_database(path, patience_s)
-    elif urlsplit(uri).scheme in {"http", "https"}:
-        _check_server(uri, patience_s)
 
 
 def publish(draft: sqlite3.Connection, path: Path) -> None:
@@ -261,40 +245,3 @@ def publish(draft: sqlite3.Connection, path: Path) -> None:
             os.link(near, path)
     finally:
         near.unlink(missing_ok=True)
-
-
-def _check_database(path: Path, patience_s: float) -> None:
-    try:
-        connection = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=patience_s)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        raise TrackingError(f"The MLflow store {path} cannot be written: {error}.") from error
-
-
-def _check_server(uri: str, patience_s: float) -> None:
-    shown, request = discreet(uri), _health_of(uri)
-    try:
-        with urllib.request.urlopen(request, timeout=patience_s):  # noqa: S310 - http(s) only
-            pass
-    except urllib.error.HTTPError as error:
-        # An answer is an answer: a proxy may hide /health and yet serve the API.
-        if error.code >= 500:
-            raise TrackingError(f"The MLflow server at {shown} answers {error}.") from error
-    except OSError as error:
-        raise TrackingError(f"The MLflow server at {shown} does not answer: {error}.") from error
-
-
-def _health_of(uri: str) -> urllib.request.Request:
-    """Return the request for the server's health; a login goes into its header, as MLflow does."""
-    parts = urlsplit(uri)
-    login, _, host = parts.netloc.rpartition("@")
-    health = urlunsplit(parts._replace(netloc=host, path=f"{parts.path.rstrip('/')}/health"))
-    request = urllib.request.Request(health)  # noqa: S310 - http(s) only
-    if login:
-        token = base64.b64encode(unquote(login).encode()).decode()
-        request.add_header("Authorization", f"Basic {token}")
-    return request

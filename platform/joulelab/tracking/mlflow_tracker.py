@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from joulelab.core.measurement import Measurement
-from joulelab.tracking.addresses import discreet
+from joulelab.tracking.addresses import database_path, discreet
 from joulelab.tracking.delivery import Tracker
 from joulelab.tracking.mlflow_store import (
     DESCRIPTION,
-    database_path,
     experiment_id,
     log_values,
     open_client,

@@ -3,8 +3,10 @@ import gzip
 import http.server
 import json
 import re
+import socket
 import threading
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from synthetic_results import header, record
@@ -12,9 +14,11 @@ from synthetic_results import header, record
 from joulelab.cli.main import main
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.addresses import connectable, discreet
+from joulelab.tracking.database_server import artifacts_of, mlflow_uri
 from joulelab.tracking.delivery import deliver
-from joulelab.tracking.mlflow_store import check_reachable, usable_uri
+from joulelab.tracking.mlflow_store import usable_uri
 from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.reachable import check_reachable
 from joulelab.tracking.store import ResultStore
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
@@ -68,6 +72,35 @@ def test_an_address_that_lost_its_password_is_never_connected_to():
 def test_what_can_be_no_tracking_store_is_refused_before_anything_is_measured(uri):
     with pytest.raises(ConfigError, match="must be the address of a server"):
         usable_uri(uri)
+
+
+def test_a_database_without_a_place_for_files_is_refused_without_its_password():
+    """MLflow would put them below the folder that a study was started in."""
+    with pytest.raises(ConfigError, match="no place for files") as refused:
+        usable_uri("postgresql://ann:hunter2@host/mlflow")
+
+    assert "hunter2" not in str(refused.value)
+
+
+def test_mlflow_gets_the_address_of_a_database_with_a_driver_and_an_end_of_its_patience():
+    address = "postgresql://ann:hunter2@host:5433/mlflow?artifacts=/shared/files&sslmode=require"
+
+    parts = urlsplit(mlflow_uri(address))
+
+    assert artifacts_of(address) == "/shared/files"
+    assert (parts.scheme, parts.netloc) == ("postgresql+psycopg", "ann:hunter2@host:5433")
+    query = dict(parse_qsl(parts.query))
+    assert query.pop("options") == "-c statement_timeout=30s"
+    assert query == {"connect_timeout": "5", "sslmode": "require"}
+    assert mlflow_uri("http://host:5000") == "http://host:5000"
+
+
+def test_a_database_that_is_down_is_named_within_the_patience_that_is_left():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        port = taken.getsockname()[1]
+        with pytest.raises(TrackingError, match="does not answer"):
+            check_reachable(f"postgresql://ann@127.0.0.1:{port}/mlflow?artifacts=/files")
 
 
 def test_an_embedded_store_in_a_folder_that_cannot_be_is_refused(tmp_path):

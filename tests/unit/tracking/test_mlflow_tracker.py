@@ -19,10 +19,11 @@ from joulelab.cli.results import Sync
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.errors import TrackingError
-from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.addresses import database_path, embedded_uri
 from joulelab.tracking.delivery import BackgroundDelivery, deliver
-from joulelab.tracking.mlflow_store import check_reachable, database_path, publish
+from joulelab.tracking.mlflow_store import publish
 from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.reachable import check_reachable
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer, ChartPoint, RunMetrics
 

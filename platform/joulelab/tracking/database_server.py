@@ -1,0 +1,92 @@
+"""An MLflow store in a PostgreSQL database, with no server of MLflow's before it.
+
+Its address is MLflow's with the place for files, which a database has none for:
+``postgresql://user@host/database?artifacts=/shared/mlflow-artifacts``.
+"""
+
+import socket
+from functools import cache
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from joulelab.errors import ConfigError, TrackingError
+from joulelab.extras import require
+from joulelab.tracking.addresses import discreet
+
+_SCHEME, _DRIVER, _PORT = "postgresql", "psycopg", 5432
+_PLACE = "artifacts"
+_CONNECT_S, _STATEMENT_S = 5, 30
+_LOCK = 0x6A6F756C65
+"""Advisory lock of PostgreSQL under which tables are made: "joule" in ASCII."""
+
+
+def is_database(uri: str) -> bool:
+    """Return whether an address is that of a PostgreSQL database."""
+    return urlsplit(uri).scheme.partition("+")[0] == _SCHEME
+
+
+def check_database(uri: str) -> None:
+    """Refuse an address without a place for files.
+
+    Raises:
+        ConfigError: If there is none, or the driver is not installed.
+    """
+    if artifacts_of(uri) is None:
+        raise ConfigError(
+            "A database has no place for files: add one that all nodes reach to its address "
+            f"(...?{_PLACE}=/shared/mlflow-artifacts, or a URI of MLflow's), or give the address "
+            f"of an MLflow server; got {discreet(uri)!r}."
+        )
+    if urlsplit(uri).scheme in (_SCHEME, f"{_SCHEME}+{_DRIVER}"):
+        require(_DRIVER)
+
+
+def artifacts_of(uri: str) -> str | None:
+    """Return where the address of a database says that files go."""
+    return dict(parse_qsl(urlsplit(uri).query)).get(_PLACE) if is_database(uri) else None
+
+
+def mlflow_uri(uri: str) -> str:
+    """Return the address as MLflow takes it; that of anything but a database as it is.
+
+    MLflow waits for ever for a database that does not answer.
+    """
+    if not is_database(uri):
+        return uri
+    parts = urlsplit(uri)
+    query = {
+        "connect_timeout": f"{_CONNECT_S}",
+        "options": f"-c statement_timeout={_STATEMENT_S}s",
+        **dict(parse_qsl(parts.query)),
+    }
+    query.pop(_PLACE, None)
+    scheme = f"{_SCHEME}+{_DRIVER}" if parts.scheme == _SCHEME else parts.scheme
+    return urlunsplit(parts._replace(scheme=scheme, query=urlencode(query)))
+
+
+def check_database_server(uri: str, patience_s: float) -> None:
+    """Return if something listens at the address of a database.
+
+    Raises:
+        TrackingError: If nothing does.
+    """
+    parts = urlsplit(uri)
+    try:
+        if parts.hostname:  # else by a socket of this machine, which answers at once
+            socket.create_connection((parts.hostname, parts.port or _PORT), patience_s).close()
+    except OSError as error:
+        raise TrackingError(f"The database at {discreet(uri)} does not answer: {error}.") from error
+
+
+@cache
+def make_tables(uri: str) -> None:
+    """Have MLflow make or check its tables, while no other process does so.
+
+    Two that make them in a fresh database at the same time fail, and leave half of them.
+    """
+    import sqlalchemy
+    from mlflow import MlflowClient
+
+    engine = sqlalchemy.create_engine(mlflow_uri(uri), poolclass=sqlalchemy.NullPool)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"SELECT pg_advisory_lock({_LOCK})"))
+        MlflowClient(mlflow_uri(uri), mlflow_uri(uri)).search_experiments(max_results=1)

@@ -1,0 +1,134 @@
+"""MLflow's tables in a real PostgreSQL: many writers, and a server that dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from postgresql_server import PostgresqlServer, binary, free_port
+from synthetic_results import header, record
+
+from joulelab.tracking.delivery import deliver
+from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.store import ResultStore
+
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+pytest.importorskip("psycopg")
+if binary("initdb") is None:
+    pytest.skip("PostgreSQL is not installed", allow_module_level=True)
+
+_IDS = "SELECT value FROM tags WHERE key = 'joulelab.measurement_id'"
+_WRITER = """
+import sys
+from pathlib import Path
+from joulelab.tracking.delivery import deliver
+from joulelab.tracking.mlflow_tracker import MlflowTracker
+from joulelab.tracking.store import ResultStore
+report = deliver(ResultStore(Path(sys.argv[1])), MlflowTracker(sys.argv[2]))
+assert not report.num_left, report.error
+"""
+
+
+@pytest.fixture
+def server():
+    started = PostgresqlServer()
+    yield started
+    started.stop()
+
+
+def stored(folder, *, num):
+    """A study's folder with measurements, none of them delivered."""
+    store = ResultStore(folder)
+    store.write_study(header(sweep_id=folder.name))
+    ids = [f"{folder.name}-{i}" for i in range(num)]
+    for name in ids:
+        store.append(record(measurement_id=name))
+    return store, ids
+
+
+def test_four_who_write_to_a_fresh_database_at_once_lose_nothing(server, tmp_path):
+    """Three of four failed: each made the same tables."""
+    address, studies = server.address(tmp_path / "files"), {}
+    for k in range(4):
+        studies[tmp_path / f"study-{k}"] = stored(tmp_path / f"study-{k}", num=5)[1]
+
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WRITER, folder, address],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for folder in studies
+    ]
+
+    assert [writer.communicate()[1] for writer in writers if writer.wait()] == []
+    there = sorted(name for (name,) in server.asked(_IDS))
+    assert there == sorted(name for ids in studies.values() for name in ids)
+    assert not Path(tmp_path / "mlruns").exists()
+    assert len(list((tmp_path / "files").glob("*/*/artifacts/power_trace/*"))) == len(there)
+
+
+def test_a_database_that_dies_meanwhile_is_written_to_again_without_doubles(server, tmp_path):
+    store, ids = stored(tmp_path / "study", num=6)
+    tracker = MlflowTracker(server.address(tmp_path / "files"))
+    log, done = tracker.log, []
+
+    def log_until_it_dies(measurement, trace):
+        if len(done) == 3:
+            server.kill()
+        done.append(measurement)
+        log(measurement, trace)
+
+    tracker.log = log_until_it_dies
+    report = deliver(store, tracker)
+    server.start()
+    again = deliver(store, MlflowTracker(server.address(tmp_path / "files")))
+
+    assert report.num_left == 3
+    assert "does not answer" in report.error
+    assert "ann" not in report.error
+    assert again.num_left == 0
+    assert sorted(name for (name,) in server.asked(_IDS)) == sorted(ids)
+
+
+def test_the_server_of_a_team_keeps_what_studies_send_to_it(server, tmp_path):
+    (store, ids), port = stored(tmp_path / "study", num=2), free_port()
+    script = Path(__file__).parents[2] / "cluster/mlflow_server.sh"
+    settings = {
+        "DATABASE": server.address("").partition("?")[0],
+        "ARTIFACTS": f"{tmp_path / 'files'}",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [script, "--port", f"{port}"],
+            env={**os.environ, **settings},
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        report = delivered(store, f"http://127.0.0.1:{port}", give_up_s=60)
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(20)
+
+    assert report.num_left == 0, f"{report.error} {(tmp_path / 'log').read_text()}"
+    assert sorted(name for (name,) in server.asked(_IDS)) == sorted(ids)
+    assert len(list((tmp_path / "files").glob("*/*/artifacts/power_trace/*"))) == len(ids)
+
+
+def delivered(store, address, *, give_up_s):
+    """Deliver as soon as the server answers."""
+    until_s = time.monotonic() + give_up_s
+    while (report := deliver(store, MlflowTracker(address))).num_left:
+        if time.monotonic() > until_s:
+            break
+        time.sleep(0.5)
+    return report
