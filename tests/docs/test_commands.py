@@ -16,12 +16,14 @@ from joulelab.cli.study import STUDIES
 OUTSIDE = {
     ".",
     "git",
+    "export",
     "nvidia-smi",
     "exit",
     "pip",
     "salloc",
     "scancel",
     "srun",
+    "cluster/mlflow_server.sh",
     "cluster/ray_node.sh",
 }
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -134,6 +136,7 @@ def known_options():
     text = "".join(hooks[f"_{page}"]() for page in ("commands", "studies", "workloads"))
     settings = {f"--{name.replace('_', '-')}" for name in re.findall(r"^\| `(\w+)`", text, re.M)}
     others = {
+        "--app-name",
         "--gpus",
         "--help",
         "--no-requeue",

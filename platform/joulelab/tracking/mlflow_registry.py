@@ -18,7 +18,7 @@ from typing import Any
 
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.addresses import discreet
-from joulelab.tracking.database_server import mlflow_uri
+from joulelab.tracking.mlflow_database import mlflow_uri
 from joulelab.tracking.mlflow_store import (
     DESCRIPTION,
     experiment_id,

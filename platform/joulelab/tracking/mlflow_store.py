@@ -22,14 +22,14 @@ from uuid import uuid4
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.extras import require
 from joulelab.tracking.addresses import connectable, database_path, discreet
-from joulelab.tracking.database_server import (
+from joulelab.tracking.durable import check_folder
+from joulelab.tracking.mlflow_database import (
     artifacts_of,
     check_database,
     is_database,
     make_tables,
     mlflow_uri,
 )
-from joulelab.tracking.durable import check_folder
 from joulelab.tracking.reachable import check_reachable
 from joulelab.tracking.vocabulary import opening_tags
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from joulelab.errors import TrackingError
 from joulelab.tracking.addresses import database_path, discreet
-from joulelab.tracking.database_server import check_database_server, is_database
+from joulelab.tracking.mlflow_database import check_database_server, is_database
 
 PATIENCE_S = 3.0
 """Longest wait for a store to answer."""

@@ -14,8 +14,8 @@ from synthetic_results import header, record
 from joulelab.cli.main import main
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.addresses import connectable, discreet
-from joulelab.tracking.database_server import artifacts_of, mlflow_uri
 from joulelab.tracking.delivery import deliver
+from joulelab.tracking.mlflow_database import artifacts_of, mlflow_uri
 from joulelab.tracking.mlflow_store import usable_uri
 from joulelab.tracking.mlflow_tracker import MlflowTracker
 from joulelab.tracking.reachable import check_reachable
