@@ -352,10 +352,13 @@ def test_a_slurm_job_runs_its_experiment_over_its_nodes_and_leaves_nothing(place
     results = place / "results"
 
     sweep = [*SWEEP, "--results-dir", f"{results}", "--store", f"{place}/gpus"]
-    job = shell(f"bash cluster/ray.sbatch {' '.join(sweep)}", allocation)
+    profile = ". cluster/sites/h100-build.sh; GPU_PRODUCT=h200"  # what is simulated
+    job = shell(f"{profile}; bash cluster/ray.sbatch {' '.join(sweep)}", allocation)
 
     assert job.returncode == 0, job.stdout + job.stderr
     assert len(measured(results)) == NUM_TRIALS
+    [study] = study_folders(results)
+    assert dict(ResultStore(study).read_study().settings)["lab.gpu_product"] == "h200"
     left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
     assert not left
 
