@@ -189,8 +189,21 @@ def with_opportunities(question: Question, cell: Cell, *, progress: Progress | N
             num_devices=question.num_devices,
         )
 
-    clocks = clock_grid(cell.processor, num=_CLOCKS_TO_TRY)
-    return replace(cell, opportunities=opportunities(found, again, clocks_mhz=clocks))
+    best_mhz = _frugal_clock(question, tracer.of(cell), cell.processor)
+    return replace(cell, opportunities=opportunities(found, again, clocks_mhz=(best_mhz,)))
+
+
+def _frugal_clock(question: Question, traced: TracedModel, processor: Processor) -> int:
+    """Return the clock of the grid at which ``traced`` needs least energy."""
+    clocks = clock_grid(processor, num=_CLOCKS_TO_TRY)
+    found = predict.totals(
+        traced,
+        [processor],
+        mode=question.mode,
+        points=[replace(question.point, sm_clock_mhz=clock) for clock in clocks],
+        num_devices=question.num_devices,
+    )
+    return clocks[int(found.total_energy_j[0].argmin())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
