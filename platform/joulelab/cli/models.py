@@ -34,6 +34,7 @@ _SOURCES = {
     "torchvision": "torchvision, by name",
     "hf": "transformers, by name or hf:TYPE?option=value",
     "diffusers": "pipelines of diffusers",
+    "yolo": "YOLOv5 and YOLOv8, before overlapping boxes are suppressed",
     "workload": "joulelab's own workloads",
     "timm": "timm:NAME",
 }

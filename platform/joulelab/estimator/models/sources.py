@@ -7,7 +7,7 @@ networks, and the versions of the libraries that hold them.
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from json import dumps, loads
@@ -35,6 +35,7 @@ SOURCES: Registry[type[Source]] = Registry(
     "source of models",
     {
         "torchvision": "joulelab.estimator.models.image_sources:TorchvisionSource",
+        "yolo": "joulelab.estimator.models.image_sources:YoloSource",
         "hf": "joulelab.estimator.models.transformers_source:TransformersSource",
         "diffusers": "joulelab.estimator.models.diffusers_source:DiffusersSource",
         "workload": "joulelab.estimator.models.program_sources:WorkloadSource",
@@ -110,7 +111,7 @@ def _unknown_model(name: str) -> UnknownNameError:
     hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
     return UnknownNameError(
         f"Unknown model {name!r}.{hint} Known are those of torchvision, transformers "
-        "(hf:TYPE?option=value), diffusers, timm (timm:NAME), joulelab's workloads "
+        "(hf:TYPE?option=value), diffusers, YOLO, timm (timm:NAME), joulelab's workloads "
         "(workload:NAME), and a class of your own (path.py:Class); `joulelab models` lists them."
     )
 
@@ -265,7 +266,11 @@ def _code() -> object:
 
 def encoded(model: TracedModel) -> bytes:
     """Return ``model`` as compressed JSON; numbers keep every bit."""
-    return zlib.compress(dumps(asdict(model)).encode(), level=1)
+    return zlib.compress(dumps(model, default=_named).encode(), level=1)
+
+
+def _named(record: Any) -> dict[str, object]:
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def decoded(text: bytes) -> TracedModel:
