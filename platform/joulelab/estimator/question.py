@@ -13,8 +13,9 @@ from joulelab.estimator.estimate import Estimate, Mode
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing import predict
 from joulelab.estimator.pricing.power import requested
+from joulelab.hardware.power_modes import find_processor
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.processors import PROCESSORS, find_host, on_host
+from joulelab.hardware.processors import find_host, on_host
 from joulelab.objectives import without_quality
 from joulelab.registry import unknown_name
 from joulelab.tracing.precision import PRECISIONS, check_precision, usual_precision
@@ -82,12 +83,12 @@ class Question:
                 raise unknown_name("precision", precision, PRECISIONS)
 
     def processors(self) -> list[Processor]:
-        """Return the devices, each once.
+        """Return the devices, each once, in a power mode where a name has one.
 
         Raises UnknownNameError if there is none of that name; says which come close, ConfigError if
         the host's file is none.
         """
-        found = [PROCESSORS[name] for name in self.devices]
+        found = [find_processor(name) for name in self.devices]
         if self.host is not None:
             found = [on_host(processor, find_host(self.host)) for processor in found]
         return list({processor.key: processor for processor in found}.values())
