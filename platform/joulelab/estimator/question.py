@@ -48,6 +48,9 @@ class Cell(Combination):
     problem: str = ""
     # What would save energy, the largest saving first, if it was looked for.
     opportunities: tuple[Opportunity, ...] = ()
+    price: float | None = None  # of all its devices, in the user's currency, if it was given
+    # Whether no other one compared is better in time, energy and price; None if not compared.
+    on_front: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

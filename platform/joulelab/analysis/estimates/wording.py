@@ -60,12 +60,16 @@ def differing(cells: Sequence[OnProcessor], *, always: str) -> list[str]:
 def varying(cells: Sequence[Cell]) -> list[str]:
     """Return what tells ``cells`` apart; the device does always."""
     names = differing(cells, always="device")
+    if len({value_of(cell, "mode") for cell in cells if cell.estimate is not None}) > 1:
+        names.append("mode")
     several = any(cell.estimate and len(cell.estimate.phases) > 1 for cell in cells)
     return [*names, "phase"] if several else names
 
 
 def value_of(cell: OnProcessor, name: str) -> str:
     """Return what a cell, a fit or a curve has in the column ``name``."""
+    if name == "mode":
+        return cell.estimate.mode if isinstance(cell, Cell) and cell.estimate else ""
     if name != "device":
         return str(getattr(cell, name, ""))
     return device_key(cell) if isinstance(cell, Cell) else cell.processor.key
@@ -234,7 +238,7 @@ def _errors(confidence: Confidence) -> str:
 
 def cell_name(cell: Cell, cells: Sequence[Cell]) -> str:
     """Name a cell by what sets it apart from the others: ``"NVIDIA H200, batch 8"``."""
-    names = [name for name in varying(cells) if name != "phase"]
+    names = differing(cells, always="device")
     several = len({value_of(each, "device") for each in cells}) > 1
     kept = [n for n in names if n != "device" or several] or ["device"]
     return ", ".join(("batch " * (n == "batch")) + value_of(cell, n) for n in kept)

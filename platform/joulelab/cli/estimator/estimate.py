@@ -13,7 +13,7 @@ from typing_extensions import override
 from joulelab.analysis.estimates.detail import detail
 from joulelab.analysis.estimates.export import SUFFIXES, to_json, write_cells
 from joulelab.analysis.estimates.kernels import event_table, group_table
-from joulelab.analysis.estimates.overview import answers, contrast_table, overview, ranked
+from joulelab.analysis.estimates.overview import answers, overview
 from joulelab.analysis.estimates.wording import cell_name
 from joulelab.analysis.table import check_target
 from joulelab.cli import words
@@ -105,7 +105,7 @@ class Estimate(Asking):
         max_energy_j: Most energy of one execution.
         max_power_w: Most mean power of all devices together.
         max_memory_b: Most memory of each device.
-        out: Write a file as well: .json, .csv or .html.
+        out: Write a file as well: .json, .csv, .md or .html.
     """
 
     mode: Mode = "eager"
@@ -181,27 +181,6 @@ class Estimate(Asking):
                 yield group_table(phase, max_rows=MAX_ROWS)
             if self.events:
                 yield event_table(phase.events, title=f"Events of {phase.phase}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compare(Estimate):
-    """Put devices side by side for one model, the one that needs least energy first.
-
-    Attributes:
-        device: Devices that `joulelab processors` lists.
-    """
-
-    device: words.Names = "xeon_8490h,h200_sxm,jetson_orin_agx,tpu_v4,kpu_t256"
-
-    @override
-    def predict(self) -> tuple[Cell, ...]:
-        return ranked(Estimate.predict(self))
-
-    @override
-    def shown(self, cells: Sequence[Cell]) -> Iterator[RenderableType]:
-        yield from Estimate.shown(self, cells)
-        if (table := contrast_table(cells)) is not None:
-            yield table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.estimates.detail import fit_sentence, fits_table, memory_table
-from joulelab.analysis.estimates.export import ANSWER_SUFFIXES, Answer, write_answer
+from joulelab.analysis.estimates.export import SUFFIXES, Answer, write_answer
 from joulelab.analysis.estimates.wording import asked, differing, value_of
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import BEST, EQUAL, Frame, check_target, numbers, quiet_table, words
@@ -66,7 +66,7 @@ class Sweep(Answering):
 
     def run(self) -> int:
         """Predict, print and write."""
-        check_target(self.out, *ANSWER_SUFFIXES)
+        check_target(self.out, *SUFFIXES)
         without_quality(self.objective)
         question = self.question(
             mode=self.mode, point=OperatingPoint(power_limit_w=self.power_limit_w)
@@ -131,7 +131,7 @@ class Memory(Answering):
 
     def run(self) -> int:
         """Trace, print and write; 1 if something does not fit."""
-        check_target(self.out, *ANSWER_SUFFIXES)
+        check_target(self.out, *SUFFIXES)
         with progress() as report:
             found = fits(self.question(), progress=report)
         answer = Answer(

@@ -135,6 +135,19 @@ def test_compare_puts_the_most_frugal_first(joulelab, small):
     assert code == 0
     assert energies == sorted(energies)
     assert len(energies) == 5
+    assert any(one["on_front"] for one in found)
+
+
+def test_compare_writes_its_front_and_prices_in_markdown(joulelab, small, tmp_path):
+    code, out, _ = joulelab(
+        *("compare", "--model", f"{small}:Small", "--device", "h200,l4"),
+        *("--price", "h200=31000,l4=2500", "--out", str(tmp_path / "front.md")),
+    )
+
+    written = (tmp_path / "front.md").read_text()
+    assert code == 0
+    assert "On the front of time, energy and price" in out
+    assert "| 2500 | * |" in written
 
 
 def test_sweep_finds_a_clock_and_shows_the_table_around_it(joulelab, small):
@@ -227,7 +240,7 @@ def test_models_are_filtered_by_text_and_source(joulelab):
         (("--device", "h100", "--batch", "0"), "within 1 and 1e+06, got 0"),
         (("--device", "h100", "--batch", ","), "--batch needs at least one"),
         (("--device", "h100", "--knob", "image_size"), "key=value, got 'image_size'"),
-        (("--device", "h100", "--out", "x.pdf"), ".json, .csv or .html"),
+        (("--device", "h100", "--out", "x.pdf"), ".json, .csv, .md or .html"),
         (("--device", "h100", "--clock-mhz", "9000"), "9000"),
         (("--device", "h100", "--num-devices", "0"), "within 1 and 100000, got 0"),
         (("--device", "h100", "--num-devices", "2"), "tensor parallelism"),
