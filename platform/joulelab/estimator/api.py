@@ -9,7 +9,7 @@ from typing import cast
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
-from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.errors import ConfigError, UnknownNameError, UserCodeError
 from joulelab.estimator.estimate import Estimate, HostRange, Mode
 from joulelab.estimator.opportunities import opportunities
 from joulelab.estimator.pricing import predict
@@ -109,7 +109,7 @@ def _cell(question: Question, tracer: Tracer, combination: Combination) -> Cell:
     found, problem = None, ""
     try:
         found = _predict(question, tracer, combination)
-    except UnknownNameError:
+    except (UnknownNameError, UserCodeError):
         raise
     except ConfigError as error:
         if question.strict:

@@ -44,8 +44,9 @@ CELL_COLUMNS = _columns(
     "phase",
     "model device family tier num_devices precision batch mode clock_mhz power_limit_w phase work "
     "unit latency_s roofline_s energy_j compute_j memory_j static_j energy_per_unit_j "
-    "time_per_unit_s edp_js power_w peak_power_w cap_w throttled_fraction memory_peak_b "
-    "memory_capacity_b fits time_error energy_error price on_front problem",
+    "time_per_unit_s edp_js power_w peak_power_w cap_w throttled_fraction waiting_j idle_j "
+    "device_share unit_share memory_share memory_peak_b memory_capacity_b fits time_error "
+    "energy_error price on_front problem",
     {
         **_ASKED,
         **{name: name for name in ("tier", "edp_js", "cap_w")},
@@ -188,6 +189,7 @@ def _phase(phase: PhaseEstimate, *, with_groups: bool) -> dict[str, Any]:
     if not with_groups:
         del content["groups"]
     content["energy"]["total_j"] = phase.energy.total_j
+    content |= {"idle_j": phase.idle_j, "device_share": phase.device_share}
     content["memory"] |= {"peak_b": phase.memory.peak_b, "fits": phase.memory.fits}
     return content
 

@@ -221,10 +221,23 @@ def phase_facts(phase: PhaseEstimate, estimate: Estimate) -> dict[str, str]:
         f"{cap_w:g} W" + f"; the cap holds the clock down {held:.0%} of the time" * (held > 0),
         "roofline": f"{brief(phase.roofline_s, 's')} at peak rates, "
         f"{phase.roofline_s / phase.latency_s:.0%} of the time",
+        "in use": f"kernels {phase.device_share:.0%} of the time; of peak rates, units "
+        f"{phase.unit_share:.1%} and memory {phase.memory_share:.1%}",
+        "wasted": _wasted(phase),
         "memory": f"{memory_words(phase.memory)}: {made_of}",
         "kernels": f"{width.num_groups} in all, {width.critical_path} on the longest chain, "
         f"{width.mean_width:.2g} side by side on average, at most {width.max_width}",
     }
+
+
+def _wasted(phase: PhaseEstimate) -> str:
+    """Say what energy goes into being on for longer than the work needs."""
+    wasted_j = phase.waiting_j + phase.idle_j
+    return (
+        f"{brief(wasted_j, 'J')}, {wasted_j / phase.energy.total_j:.0%} of the energy, goes into "
+        f"being on: {brief(phase.waiting_j, 'J')} while waiting for launches, "
+        f"{brief(phase.idle_j, 'J')} in kernels that take longer than peak rates need"
+    )
 
 
 def _errors(confidence: Confidence) -> str:

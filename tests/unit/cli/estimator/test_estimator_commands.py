@@ -283,6 +283,26 @@ def test_a_file_that_fails_to_import_shows_its_own_traceback(joulelab, tmp_path)
     assert "site-packages" not in err
 
 
+def test_a_file_that_fails_is_shown_by_its_own_lines_alone(joulelab, tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text(
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x + torch.ones(3)\n\n\ndef example_inputs(batch):\n"
+        "    return torch.ones(batch, 8)\n"
+    )
+
+    code, _, err = joulelab("estimate", "--model", f"{path}:Net", "--device", "h100")
+
+    first, place, line, *marks, why = err.splitlines()[-5:]
+    assert code == 2
+    assert first.endswith("broken.py failed:")
+    assert place == f'  File "{path}", line 6, in forward'
+    assert line == "    return x + torch.ones(3)"
+    assert len(marks) == 1
+    assert why.startswith("RuntimeError")
+    assert "fake_tensor.py" not in err
+
+
 def test_dynamic_shapes_are_named_as_the_reason(joulelab, small):
     code, _, err = joulelab("estimate", "--model", f"{small}:Dynamic", "--device", "h100")
 
