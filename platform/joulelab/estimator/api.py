@@ -241,14 +241,15 @@ def fits(question: Question, *, progress: Progress) -> tuple[Fit, ...]:
             processor=each.processor,
             precision=each.precision,
             batch=each.batch,
-            phases=_phases(traced, each.processor),
+            phases=phases_memory(traced, each.processor),
             largest_batch=most[key],
         )
         found.append(fit)
     return tuple(found)
 
 
-def _phases(traced: TracedModel, processor: Processor) -> dict[str, MemoryEstimate]:
+def phases_memory(traced: TracedModel, processor: Processor) -> dict[str, MemoryEstimate]:
+    """Return the memory of each phase of ``traced``."""
     return {
         phase.phase: memory(at_precision(phase.program, traced.precision), processor)
         for phase in traced.phases
@@ -262,7 +263,7 @@ def _largest(tracer: Tracer, asked: Combination) -> int | None:
     """
 
     def worst(batch: int) -> MemoryEstimate:
-        found = _phases(tracer.of(replace(asked, batch=batch)), asked.processor)
+        found = phases_memory(tracer.of(replace(asked, batch=batch)), asked.processor)
         return max(found.values(), key=lambda one: one.peak_b)
 
     first, other = worst(1), 2

@@ -137,7 +137,12 @@ class Tracer:
 
         asked = self._question
         traced = trace_model(
-            model, batch=batch, precision=precision, training=asked.training, **asked.knobs
+            model,
+            batch=batch,
+            precision=precision,
+            training=asked.training,
+            remedy="",
+            **asked.knobs,
         )
         return tensor_parallel(traced, asked.num_devices)
 

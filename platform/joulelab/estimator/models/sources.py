@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from joulelab.core.configuration import KnobValue
-from joulelab.core.cost import Pipe
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.models.base import Model, Request, Source, Traced
+from joulelab.estimator.models.base import Model, Request, Source, Traced, as_float16
 from joulelab.registry import Registry, unknown_name
 from joulelab.tracing.precision import at_precision, is_quantised, traced_dtype
 from joulelab.tracing.program import MatrixShape, Operator, Program, ProgramPhase, TracedModel
@@ -116,32 +115,18 @@ def _unknown_model(name: str) -> UnknownNameError:
     )
 
 
-def _as_float16(traced: Traced) -> Traced:
-    """Return a trace in ``bfloat16`` as it would be in ``float16``.
-
-    Both run the same operators on values of the same size, and are traced in ``bfloat16``: grouped
-    products, of experts, exist in no other format.
-    """
-    phases = []
-    for phase in traced.phases:
-        operators = tuple(_operator_in_float16(each) for each in phase.program.operators)
-        phases.append(replace(phase, program=replace(phase.program, operators=operators)))
-    return replace(traced, phases=tuple(phases))
-
-
-def _operator_in_float16(operator: Operator) -> Operator:
-    if operator.dtype != "bfloat16":
-        return operator
-    pipe: Pipe = "tensor_fp16" if operator.pipe == "tensor_bf16" else operator.pipe
-    return replace(operator, dtype="float16", pipe=pipe)
-
-
 _KEPT_TRACES = 64
 _KEPT_MODELS = 512
 
 
 def trace_model(
-    name: str, *, batch: int, precision: str, training: bool = False, **knobs: KnobValue
+    name: str,
+    *,
+    batch: int,
+    precision: str,
+    training: bool = False,
+    remedy: str = "",
+    **knobs: KnobValue,
 ) -> TracedModel:
     """Trace the model called ``name``; the same question is answered from memory.
 
@@ -152,7 +137,7 @@ def trace_model(
         raise ConfigError(f"batch must be at least 1, got {batch}.")
     dtype = traced_dtype(precision)
     options = tuple(sorted(knobs.items()))
-    asked = _Asked(name, _version(name), batch, dtype, training, options)
+    asked = _Asked(name, _version(name), batch, dtype, training, options, remedy)
     return _model_at(asked, precision)
 
 
@@ -172,6 +157,7 @@ class _Asked(NamedTuple):
     dtype: str
     training: bool
     options: tuple[tuple[str, KnobValue], ...]
+    remedy: str
 
 
 @lru_cache(maxsize=_KEPT_MODELS)
@@ -207,13 +193,14 @@ def _trace_at(asked: _Asked, precision: str) -> TracedModel:
 def _traced(asked: _Asked, precision: str) -> Traced:
     model = _found(asked.name, asked.version)
     if asked.dtype == "float16" and model.halves_alike:
-        return _as_float16(_traced(asked._replace(dtype="bfloat16"), precision))
+        return as_float16(_traced(asked._replace(dtype="bfloat16"), precision))
     request = Request(
         batch=asked.batch,
         dtype=asked.dtype,
         training=asked.training,
         knobs=_complete(model, asked),
         precision=precision,
+        remedy=asked.remedy,
     )
     return model.trace(request)
 
