@@ -21,6 +21,7 @@ SUBCOMMANDS = {
     "train": "joulelab.cli.power_models:Train",
     "evaluate": "joulelab.cli.power_models:Evaluate",
     "predict": "joulelab.cli.power_model_answers:Predict",
+    "use": "joulelab.cli.power_model_answers:Predict",
     "sweep": "joulelab.cli.power_model_answers:Sweep",
     "register": "joulelab.cli.power_models:Register",
     "trace train": "joulelab.cli.trace_models:Train",
