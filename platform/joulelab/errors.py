@@ -3,6 +3,7 @@
 * JouleLabError
   + ConfigError               the request cannot be carried out as written (also ValueError)
     - UnknownNameError        a registry has no such entry
+    - UserCodeError           a file of the user's failed; the message has its own lines
   + DeviceError               a device refused or failed
     - DeviceNotFoundError
     - DeviceLostError         the device fell off the bus or its driver went away
@@ -31,6 +32,10 @@ class ConfigError(JouleLabError, ValueError):
 
 class UnknownNameError(ConfigError):
     """A registry has no entry under the given name."""
+
+
+class UserCodeError(ConfigError):
+    """Code of the user's failed; the message has its lines below each other."""
 
 
 class DeviceError(JouleLabError):
@@ -90,5 +95,9 @@ def one_line(message: object) -> str:
 
     What a file or another program wrote could move the cursor of a terminal otherwise.
     """
-    words = " ".join(str(message).split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+    return printable(" ".join(str(message).split()))
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with control characters and the like escaped, line breaks too."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from joulelab.errors import INTERRUPTED, JouleLabError, one_line
+from joulelab.errors import INTERRUPTED, JouleLabError, UserCodeError, one_line, printable
 from joulelab.extras import missing_extra
 
 BAD_REQUEST = 2
@@ -20,7 +20,8 @@ UNREAD = 141
 def exit_code(run: Callable[[], int], *, name: str) -> int:
     """Call ``run`` and return its exit code; an error becomes one line and a code of its own.
 
-    That is 2 if the request was wrong or the system refused it, or 130 if it was interrupted.
+    A file of the user's that fails is shown with its own lines. The code is 2 if the request was
+    wrong or the system refused it, or 130 if it was interrupted.
     """
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,6 +30,10 @@ def exit_code(run: Callable[[], int], *, name: str) -> int:
     except BrokenPipeError:  # whoever read has seen enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
+    except UserCodeError as error:
+        first, *lines = map(printable, str(error).splitlines())
+        print(f"{name}: {first}", *lines, sep="\n", file=sys.stderr)
+        return BAD_REQUEST
     except (JouleLabError, OSError) as error:
         print(f"{name}: {one_line(error)}", file=sys.stderr)
         return BAD_REQUEST

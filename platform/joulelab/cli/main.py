@@ -14,7 +14,7 @@ COMMANDS = {
         "cli.estimator.estimate:Estimate",
         "Predict latency, energy and memory of models.",
     ),
-    "compare": ("cli.estimator.estimate:Compare", "Predict devices side by side."),
+    "compare": ("cli.estimator.compare:Compare", "Predict devices side by side."),
     "estimate-sweep": (
         "cli.estimator.limits:Sweep",
         "Predict the best clock, batch size and precision.",

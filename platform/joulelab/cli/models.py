@@ -21,6 +21,7 @@ SUBCOMMANDS = {
     "train": "joulelab.cli.power_models:Train",
     "evaluate": "joulelab.cli.power_models:Evaluate",
     "predict": "joulelab.cli.power_model_answers:Predict",
+    "use": "joulelab.cli.power_model_answers:Predict",
     "sweep": "joulelab.cli.power_model_answers:Sweep",
     "register": "joulelab.cli.power_models:Register",
     "trace train": "joulelab.cli.trace_models:Train",
@@ -34,6 +35,7 @@ _SOURCES = {
     "torchvision": "torchvision, by name",
     "hf": "transformers, by name or hf:TYPE?option=value",
     "diffusers": "pipelines of diffusers",
+    "yolo": "YOLOv5 and YOLOv8, before overlapping boxes are suppressed",
     "workload": "joulelab's own workloads",
     "timm": "timm:NAME",
 }

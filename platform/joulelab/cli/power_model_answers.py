@@ -23,7 +23,11 @@ from joulelab.power_models.decision import Sweep as Decided
 from joulelab.power_models.operating_model import OperatingModel, Quantity, load_operating_model
 from joulelab.power_models.queries import Profile, Queries, profile_of, sweep
 from joulelab.power_models.runs import Array, Runs
+from joulelab.tracking.addresses import embedded_uri
+from joulelab.tracking.mlflow_store import usable_uri
+from joulelab.tracking.store import DEFAULT_RESULTS
 
+_REGISTERED = "models:/"
 _SHOWN: tuple[Quantity, ...] = ("power_w", "time_s", "energy_j", "edp_js")
 
 
@@ -32,25 +36,28 @@ class Predict(OfTable, Printing):
     """Predict an application at some clocks, from its run at the default clock in the table.
 
     Attributes:
-        model: Folder that `joulelab models train` wrote.
+        model: Folder that `joulelab models train` wrote, or a registered model, models:/NAME or
+            models:/NAME/VERSION.
         sm_clock_mhz: Clocks to predict.
         application: Which application of the table; by default the only one.
         anchored: Take the power and time that were measured in the table into account.
         level: Of the intervals; 0 asks for none.
         refuse_outside: Refuse what lies outside the training domain, instead of widening.
+        tracking_uri: MLflow store of a registered model; by default that of studies.
     """
 
-    model: tyro.conf.Positional[Path]
+    model: tyro.conf.Positional[str]
     sm_clock_mhz: tuple[float, ...]
     application: str | None = None
     anchored: bool = False
     level: float = 0.9
     refuse_outside: bool = False
+    tracking_uri: str | None = None
 
     def run(self) -> int:
         """Predict and print."""
         _check(self.level, self.sm_clock_mhz)
-        model, runs = load_operating_model(self.model), self.read()
+        model, runs = found_model(self.model, self.tracking_uri), self.read()
         pair = _one_pair(runs, self.application)
         queries = sweep(profile_of(runs, *pair), self.sm_clock_mhz)
         findings = model.outside(queries)
@@ -64,12 +71,32 @@ class Predict(OfTable, Printing):
         return 0
 
 
+def found_model(where: str, tracking_uri: str | None = None) -> OperatingModel:
+    """Return the model of a folder, or a registered one of ``models:/NAME[/VERSION]``.
+
+    Raises:
+        ConfigError: If there is none in the folder, or the version is no number.
+        TrackingError: If the store has none of that name and version.
+    """
+    if not where.startswith(_REGISTERED):
+        return load_operating_model(Path(where))
+    from joulelab.tracking.mlflow_models import load_registered
+
+    name, _, version = where.removeprefix(_REGISTERED).partition("/")
+    if not name or (version and not version.isdecimal()):
+        raise ConfigError(
+            f"A registered model is models:/NAME or models:/NAME/NUMBER, got {where!r}."
+        )
+    uri = usable_uri(tracking_uri or embedded_uri(DEFAULT_RESULTS))
+    return load_registered(uri, name, int(version) if version else None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep(Printing):
     """Predict a profile at every clock of its GPU and mark the best of energy, EDP and ED2P.
 
     Attributes:
-        model: Folder that `joulelab models train` wrote.
+        model: Folder that `joulelab models train` wrote, or models:/NAME or models:/NAME/VERSION.
         board: GPU, by its key in the catalogue.
         fp_active: FP64 activity plus half of FP32's at the default clock, 0 to 1.
         dram_active: Memory activity there; by default unread, as the others.
@@ -80,9 +107,10 @@ class Sweep(Printing):
         gpu: Label under which the model knows the board; by default the key.
         sm_clock_mhz: Clocks; by default all of the GPU.
         level: Of the intervals; 0 asks for none.
+        tracking_uri: MLflow store of a registered model; by default that of studies.
     """
 
-    model: tyro.conf.Positional[Path]
+    model: tyro.conf.Positional[str]
     board: str
     fp_active: float | None = None
     dram_active: float | None = None
@@ -93,12 +121,13 @@ class Sweep(Printing):
     gpu: str | None = None
     sm_clock_mhz: tuple[float, ...] = ()
     level: float = 0.0
+    tracking_uri: str | None = None
 
     def run(self) -> int:
         """Predict and print."""
         _check(self.level, self.sm_clock_mhz)
         check_positive("--time-s", self.time_s, MOST_S)
-        model = load_operating_model(self.model)
+        model = found_model(self.model, self.tracking_uri)
         queries = sweep(self._profile(model), self.sm_clock_mhz or None)
         found = Answers.of(model, queries, self.level)
         best = found.best()

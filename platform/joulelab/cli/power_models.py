@@ -24,7 +24,7 @@ from joulelab.power_models.validation import COLD, WARM, Validated, validate
 from joulelab.tracking.addresses import discreet, embedded_uri
 from joulelab.tracking.mlflow_registry import RegisteredModel
 from joulelab.tracking.mlflow_store import usable_uri
-from joulelab.tracking.store import ResultStore, study_folders
+from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,15 +237,15 @@ class Registration(Printing):
     Attributes:
         name: Name in the registry.
         tracking_uri: MLflow store: sqlite:////absolute/path.db or the address of a server. By
-            default mlflow.db beside the model.
+            default that of studies, mlflow.db in the results folder.
     """
 
     name: str
     tracking_uri: str | None = None
 
-    def register(self, folder: Path, write: Callable[[str], RegisteredModel]) -> int:
-        """Have the model of ``folder`` written to the store, and print where it is."""
-        uri = usable_uri(self.tracking_uri or embedded_uri(folder.resolve().parent))
+    def register(self, write: Callable[[str], RegisteredModel]) -> int:
+        """Have the model written to the store, and print where it is."""
+        uri = usable_uri(self.tracking_uri or embedded_uri(DEFAULT_RESULTS))
         made = write(uri)
         summary = {**asdict(made), "uri": made.uri, "tracking_uri": discreet(uri)}
         self.show(summary, lambda: [f"{made.uri} in {discreet(uri)}"])
@@ -272,6 +272,5 @@ class Register(Registration, OfTable):
         example = sweep(profile_of(runs, *runs.pairs[0]))
         scores = validate(model.unfitted, runs) if self.scored else ()
         return self.register(
-            self.model,
             lambda uri: register_model(uri, self.name, model, example, validated=scores),
         )

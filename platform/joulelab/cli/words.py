@@ -11,6 +11,7 @@ from joulelab.core.configuration import KnobValue
 from joulelab.errors import ConfigError
 from joulelab.estimator.estimate import Estimate
 from joulelab.estimator.question import Cell, knob_value
+from joulelab.hardware.power_modes import find_processor, modes_of
 
 Names = Annotated[str, tyro.conf.arg(metavar="NAME[,NAME...]")]
 Numbers = Annotated[str, tyro.conf.arg(metavar="N[,N...]")]
@@ -26,6 +27,27 @@ def names(words: str, what: str) -> tuple[str, ...]:
     if not found:
         raise ConfigError(f"--{what} needs at least one name, got {words!r}.")
     return found
+
+
+def devices(words: str, modes: str | None) -> tuple[str, ...]:
+    """Read devices, those that have power modes in each of ``modes``, ``KEY:MODE``.
+
+    Raises UnknownNameError if there is no such device, ConfigError if none has power modes.
+    """
+    found = names(words, "device")
+    if modes is None:
+        return found
+    moded = {name for name in found if modes_of(find_processor(name))}
+    if not moded:
+        raise ConfigError(
+            f"--power-mode needs a Jetson module, got --device {words}: leave it out."
+        )
+    asked = names(modes, "power-mode")
+    return tuple(
+        each
+        for name in found
+        for each in ([f"{name}:{mode}" for mode in asked] if name in moded else [name])
+    )
 
 
 def numbers(words: str, what: str) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import cast
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
-from joulelab.errors import ConfigError, UnknownNameError
+from joulelab.errors import ConfigError, UnknownNameError, UserCodeError
 from joulelab.estimator.estimate import Estimate, HostRange, Mode
 from joulelab.estimator.opportunities import opportunities
 from joulelab.estimator.pricing import predict
@@ -109,7 +109,7 @@ def _cell(question: Question, tracer: Tracer, combination: Combination) -> Cell:
     found, problem = None, ""
     try:
         found = _predict(question, tracer, combination)
-    except UnknownNameError:
+    except (UnknownNameError, UserCodeError):
         raise
     except ConfigError as error:
         if question.strict:
@@ -189,8 +189,21 @@ def with_opportunities(question: Question, cell: Cell, *, progress: Progress | N
             num_devices=question.num_devices,
         )
 
-    clocks = clock_grid(cell.processor, num=_CLOCKS_TO_TRY)
-    return replace(cell, opportunities=opportunities(found, again, clocks_mhz=clocks))
+    best_mhz = _frugal_clock(question, tracer.of(cell), cell.processor)
+    return replace(cell, opportunities=opportunities(found, again, clocks_mhz=(best_mhz,)))
+
+
+def _frugal_clock(question: Question, traced: TracedModel, processor: Processor) -> int:
+    """Return the clock of the grid at which ``traced`` needs least energy."""
+    clocks = clock_grid(processor, num=_CLOCKS_TO_TRY)
+    found = predict.totals(
+        traced,
+        [processor],
+        mode=question.mode,
+        points=[replace(question.point, sm_clock_mhz=clock) for clock in clocks],
+        num_devices=question.num_devices,
+    )
+    return clocks[int(found.total_energy_j[0].argmin())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,14 +241,15 @@ def fits(question: Question, *, progress: Progress) -> tuple[Fit, ...]:
             processor=each.processor,
             precision=each.precision,
             batch=each.batch,
-            phases=_phases(traced, each.processor),
+            phases=phases_memory(traced, each.processor),
             largest_batch=most[key],
         )
         found.append(fit)
     return tuple(found)
 
 
-def _phases(traced: TracedModel, processor: Processor) -> dict[str, MemoryEstimate]:
+def phases_memory(traced: TracedModel, processor: Processor) -> dict[str, MemoryEstimate]:
+    """Return the memory of each phase of ``traced``."""
     return {
         phase.phase: memory(at_precision(phase.program, traced.precision), processor)
         for phase in traced.phases
@@ -249,7 +263,7 @@ def _largest(tracer: Tracer, asked: Combination) -> int | None:
     """
 
     def worst(batch: int) -> MemoryEstimate:
-        found = _phases(tracer.of(replace(asked, batch=batch)), asked.processor)
+        found = phases_memory(tracer.of(replace(asked, batch=batch)), asked.processor)
         return max(found.values(), key=lambda one: one.peak_b)
 
     first, other = worst(1), 2

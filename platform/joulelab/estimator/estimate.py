@@ -138,6 +138,9 @@ class PhaseEstimate:
         power_w: Mean power, never above the cap.
         peak_power_w: Power of the group that draws most, up to the cap.
         throttled_fraction: Share of the latency in which the power cap holds the clock down.
+        waiting_j: Energy of being on while waiting for launches, a part of the static energy.
+        unit_share: Share of the latency that the operations take at peak rates, 0..1.
+        memory_share: The same of the bytes of main memory.
     """
 
     phase: str
@@ -148,6 +151,9 @@ class PhaseEstimate:
     power_w: float
     peak_power_w: float
     throttled_fraction: float
+    waiting_j: float
+    unit_share: float
+    memory_share: float
     groups: tuple[GroupEstimate, ...]
     memory: MemoryEstimate
     concurrency: Concurrency
@@ -162,6 +168,18 @@ class PhaseEstimate:
     def energy_per_unit_j(self) -> float:
         """Energy of one unit of work."""
         return self.energy.total_j / self.work
+
+    @property
+    def device_share(self) -> float:
+        """Share of the latency in which a kernel is on the device, 0..1."""
+        return min(1.0, sum(group.device_s for group in self.groups) / self.latency_s)
+
+    @property
+    def idle_j(self) -> float:
+        """Energy of being on while a kernel runs, for longer than peak rates need."""
+        on_device_s = self.device_share * self.latency_s
+        unused = max(0.0, 1 - self.roofline_s / on_device_s) if on_device_s else 0.0
+        return (self.energy.static_j - self.waiting_j) * unused
 
     @property
     def bound_shares(self) -> dict[Bound, float]:

@@ -13,8 +13,9 @@ from joulelab.estimator.estimate import Estimate, Mode
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing import predict
 from joulelab.estimator.pricing.power import requested
+from joulelab.hardware.power_modes import find_processor
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.processors import PROCESSORS, find_host, on_host
+from joulelab.hardware.processors import find_host, on_host
 from joulelab.objectives import without_quality
 from joulelab.registry import unknown_name
 from joulelab.tracing.precision import PRECISIONS, check_precision, usual_precision
@@ -47,6 +48,9 @@ class Cell(Combination):
     problem: str = ""
     # What would save energy, the largest saving first, if it was looked for.
     opportunities: tuple[Opportunity, ...] = ()
+    price: float | None = None  # of all its devices, in the user's currency, if it was given
+    # Whether no other one compared is better in time, energy and price; None if not compared.
+    on_front: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +86,12 @@ class Question:
                 raise unknown_name("precision", precision, PRECISIONS)
 
     def processors(self) -> list[Processor]:
-        """Return the devices, each once.
+        """Return the devices, each once, in a power mode where a name has one.
 
         Raises UnknownNameError if there is none of that name; says which come close, ConfigError if
         the host's file is none.
         """
-        found = [PROCESSORS[name] for name in self.devices]
+        found = [find_processor(name) for name in self.devices]
         if self.host is not None:
             found = [on_host(processor, find_host(self.host)) for processor in found]
         return list({processor.key: processor for processor in found}.values())
@@ -133,7 +137,12 @@ class Tracer:
 
         asked = self._question
         traced = trace_model(
-            model, batch=batch, precision=precision, training=asked.training, **asked.knobs
+            model,
+            batch=batch,
+            precision=precision,
+            training=asked.training,
+            remedy="",
+            **asked.knobs,
         )
         return tensor_parallel(traced, asked.num_devices)
 

@@ -71,7 +71,7 @@ class Host:
 
 def on_host(processor: Processor, host: Host) -> Processor:
     """Return ``processor`` in a machine with ``host``; what is no GPU in a slot stays as it is."""
-    if processor.family != "gpu" or processor.key in _OWN_HOST:
+    if processor.family != "gpu" or processor.key.partition(":")[0] in _OWN_HOST:
         return processor
     timing = replace(
         processor.timing,

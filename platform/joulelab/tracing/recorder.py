@@ -136,6 +136,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Return what is entered while it records."""
         return _no_garbage_collection(), gpu_choices()
 
+    @classmethod
+    @override
+    def _should_skip_dynamo(cls) -> bool:
+        """Take calls as they are: a compiler that is told to keep out is asked at each of them."""
+        return False
+
     @override
     def __torch_dispatch__(
         self,

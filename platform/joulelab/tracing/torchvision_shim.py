@@ -69,6 +69,7 @@ _HARMLESS = {
     "torchao": "Failed to load",
     "torchao.kernel.intmm": "Detected no triton",
     "diffusers.quantizers.torchao.torchao_quantizer": "Unable to import",
+    "torch._subclasses.fake_tensor": "failed while attempting to run meta",  # raised as well
     "torch.utils._pytree": "is an Enum subclass and is now natively supported",
 }
 

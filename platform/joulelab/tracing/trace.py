@@ -14,8 +14,9 @@ GPU would break it into products and a softmax. The sequence of operators is oth
 GPU, one launch each, although a few of them launch two kernels there.
 """
 
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -29,7 +30,6 @@ from joulelab.tracing.kernels import kernels_of
 from joulelab.tracing.operators import Describer, Storages, tensors_held
 from joulelab.tracing.program import Program
 from joulelab.tracing.recorder import ModulePath, Recorder
-from joulelab.tracing.torchvision_shim import ensure_torchvision
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def trace_program(
     storages.declare(tensors_held(inputs), "input")
     describer = Describer(storages, tf32_matmul=tf32_matmul, tf32_conv=tf32_conv)
     recorder = Recorder(storages, ModulePath(network), describer)
-    with torch.set_grad_enabled(gradients), recorder.recording():
+    with torch.set_grad_enabled(gradients), nothing_remembered(), recorder.recording():
         step()
     recorder.count_gradients(() if network is None else network.parameters())
     if strict:
@@ -177,11 +177,14 @@ def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
 
 
 def nothing_remembered() -> AbstractContextManager[None]:
-    """Let networks compute everything anew in a ``with`` block, as they do while compiled."""
-    ensure_torchvision()  # transformers imports it
-    from transformers import pytorch_utils
+    """Let networks compute everything anew in a ``with`` block, as they do while compiled.
 
-    return replaced(pytorch_utils, "is_torchdynamo_compiling", lambda: True)
+    Those that remember are of transformers: where nothing has imported it, there are none.
+    """
+    remembering = sys.modules.get("transformers.pytorch_utils")
+    if remembering is None:
+        return nullcontext()
+    return replaced(remembering, "is_torchdynamo_compiling", lambda: True)
 
 
 class TrainingStep:

@@ -13,7 +13,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, UserCodeError
 from joulelab.registry import Registry, unknown_name
 from joulelab.workloads.base import Workload
 from joulelab.workloads.program import workload_type
@@ -44,7 +44,7 @@ def executed(path: Path) -> ModuleType:
 def guarded(path: Path, run: Callable[[], Any]) -> Any:
     """Return what ``run`` returns; an error of the user's code is told in its own frames.
 
-    Raises ConfigError if the user's code fails.
+    Raises UserCodeError if the user's code fails.
     """
     try:
         return run()
@@ -54,7 +54,7 @@ def guarded(path: Path, run: Callable[[], Any]) -> Any:
             raise
         own = [] if isinstance(error, SyntaxError) else traceback.format_list(frames)
         why = "".join([*own, *traceback.format_exception_only(error)]).rstrip()
-        raise ConfigError(f"{path} failed:\n{why}") from error
+        raise UserCodeError(f"{path} failed:\n{why}") from error
 
 
 def _frames_in(path: Path, error: BaseException) -> list[traceback.FrameSummary]:

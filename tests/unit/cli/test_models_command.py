@@ -47,7 +47,7 @@ def test_help_tells_of_both(capsys):
 
     out = capsys.readouterr().out
     assert "List the models that can be estimated" in out
-    assert "train|evaluate|predict|sweep|register" in out
+    assert "train|evaluate|predict|use|sweep|register" in out
 
 
 def test_training_tells_what_from(capsys, table, tmp_path):
@@ -142,9 +142,27 @@ def test_a_misspelt_member_is_answered_with_the_closest(capsys, table, tmp_path)
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
-def test_a_model_is_registered_under_its_name(capsys, table, folder):
+def test_a_model_is_registered_under_its_name_and_used_by_it(
+    capsys, table, folder, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))  # where the store of studies is
     code, out, _ = told(capsys, "register", table, folder, "--name", "lab power", "--json")
+    asked = ("--application", "app03", "--sm-clock-mhz", "900", "1200", "--json")
+    known, by_folder, _ = told(capsys, "predict", table, folder, *asked)
+    used, by_name, _ = told(capsys, "use", table, "models:/lab power", *asked)
 
     found = json.loads(out)
-    assert code == 0
+    assert (code, known, used) == (0, 0, 0)
     assert (found["name"], found["version"]) == ("lab power", 1)
+    assert (tmp_path / "joulelab-results" / "mlflow.db").is_file()
+    assert json.loads(by_name) == json.loads(by_folder)
+
+
+@pytest.mark.parametrize(
+    ("where", "why"), [("models:/lab/new", "models:/NAME"), ("models:/", "models:/NAME")]
+)
+def test_an_address_that_is_none_of_a_registered_model_is_told(capsys, table, where, why):
+    code, _, err = told(capsys, "use", table, where, "--sm-clock-mhz", "900")
+
+    assert code == 2
+    assert why in err

@@ -126,7 +126,8 @@ def test_an_unknown_subcommand_is_answered_with_those_that_are(capsys, words):
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:Operation with range is deprecated")
-def test_a_trace_model_is_registered_under_its_name(capsys, samples, folder):
+def test_a_trace_model_is_registered_under_its_name(capsys, samples, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))  # where the store of studies is
     code, out, _ = told(capsys, "register", samples, folder, "--name", "lab traces", "--json")
 
     found = json.loads(out)

@@ -12,6 +12,7 @@ from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import grid_table, numbers, quiet_table, words
 from joulelab.estimator.api import Fit
 from joulelab.estimator.estimate import COMPONENTS, EnergySplit, Estimate, PhaseEstimate
+from joulelab.estimator.memory_hints import MemoryHint
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing.memory import MemoryEstimate
 from joulelab.estimator.question import Cell
@@ -52,6 +53,16 @@ def opportunity_table(found: Sequence[Opportunity]) -> Table:
     for one in found:
         energy, time = wording.change_words(one)
         table.add_row(one.title, Text(energy, style="green"), time, one.reason)
+    return table
+
+
+def hints_table(found: Sequence[MemoryHint]) -> Table:
+    """Lay out what would save memory, with why."""
+    table = quiet_table(
+        *words("Each on its own"), *numbers("saves"), *words("why"), title="What would save memory"
+    )
+    for one in found:
+        table.add_row(one.title, brief(one.saved_b, "B"), one.reason)
     return table
 
 

@@ -8,7 +8,14 @@ from typing import Any
 
 from rich.table import Table
 
-from joulelab.analysis.estimates.wording import bound_shares
+from joulelab.analysis.estimates.front import front_sentences
+from joulelab.analysis.estimates.overview import (
+    PAGE_FIGURES,
+    answers,
+    contrast_table,
+    overview_table,
+)
+from joulelab.analysis.estimates.wording import bound_shares, headline
 from joulelab.analysis.table import Columns, Frame, check_target, frame, markdown
 from joulelab.estimator.estimate import COMPONENTS, EnergySplit, Estimate, PhaseEstimate
 from joulelab.estimator.question import Cell
@@ -25,8 +32,9 @@ def _columns(entry: str, names: str, found: Columns) -> Columns:
     return {name: found.get(name, f"{entry}.{name}") for name in names.split()}
 
 
+_OF_CELLS = ("model", "precision", "batch", "price", "on_front", "problem")
 _ASKED: Columns = {
-    **{name: f"cell.{name}" for name in ("model", "precision", "batch", "problem")},
+    **{name: f"cell.{name}" for name in _OF_CELLS},
     "device": "cell.processor.key",
     "family": "cell.processor.family",
     **{name: f"estimate.{name}" for name in ("num_devices", "mode", "unit")},
@@ -36,8 +44,9 @@ CELL_COLUMNS = _columns(
     "phase",
     "model device family tier num_devices precision batch mode clock_mhz power_limit_w phase work "
     "unit latency_s roofline_s energy_j compute_j memory_j static_j energy_per_unit_j "
-    "time_per_unit_s edp_js power_w peak_power_w cap_w throttled_fraction memory_peak_b "
-    "memory_capacity_b fits time_error energy_error problem",
+    "time_per_unit_s edp_js power_w peak_power_w cap_w throttled_fraction waiting_j idle_j "
+    "device_share unit_share memory_share memory_peak_b memory_capacity_b fits time_error "
+    "energy_error price on_front problem",
     {
         **_ASKED,
         **{name: name for name in ("tier", "edp_js", "cap_w")},
@@ -141,6 +150,8 @@ def _cell(cell: Cell, *, with_groups: bool) -> dict[str, Any]:
         "data_energy_j": list(estimate.data_energy_j),
         "without_formula": dict(estimate.without_formula),
         "opportunities": [asdict(one) for one in cell.opportunities],
+        "price": cell.price,
+        "on_front": cell.on_front,
     }
 
 
@@ -178,6 +189,7 @@ def _phase(phase: PhaseEstimate, *, with_groups: bool) -> dict[str, Any]:
     if not with_groups:
         del content["groups"]
     content["energy"]["total_j"] = phase.energy.total_j
+    content |= {"idle_j": phase.idle_j, "device_share": phase.device_share}
     content["memory"] |= {"peak_b": phase.memory.peak_b, "fits": phase.memory.fits}
     return content
 
@@ -187,12 +199,11 @@ def _packed(values: Mapping[Any, float]) -> str:
     return " ".join(f"{str(name).replace(' ', '_')}={value:.9g}" for name, value in values.items())
 
 
-SUFFIXES = (".json", ".csv", ".html")
-ANSWER_SUFFIXES = (".json", ".csv", ".md", ".html")
+SUFFIXES = (".json", ".csv", ".md", ".html")
 
 
 def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -> Path:
-    """Write ``cells`` to a .json, .csv or .html file, whole or not at all.
+    """Write ``cells`` to a file with one of :data:`SUFFIXES`, whole or not at all.
 
     The CSV has a row for each phase, or for each group.
 
@@ -205,11 +216,21 @@ def write_cells(cells: Sequence[Cell], path: Path, *, per_group: bool = False) -
         write_whole(path, to_json(cells) + "\n")
     elif path.suffix == ".csv":
         (groups_frame(cells) if per_group else cells_frame(cells)).write(path)
+    elif path.suffix == ".md":
+        write_whole(path, _markdown(cells))
     else:
         from joulelab.analysis.estimates.page import page
 
         write_whole(path, page(cells))
     return path
+
+
+def _markdown(cells: Sequence[Cell]) -> str:
+    sentences = [*(answers(cells) or map(headline, cells)), *front_sentences(cells)]
+    tables = [overview_table(cells, figures=PAGE_FIGURES)]
+    if any(cell.on_front is not None for cell in cells) and (table := contrast_table(cells)):
+        tables.append(table)
+    return "\n\n".join([*sentences, *map(markdown, tables)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +244,7 @@ class Answer:
 
 
 def write_answer(answer: Answer, path: Path) -> None:
-    """Write ``answer`` to a file with one of :data:`ANSWER_SUFFIXES`, whole or not at all.
+    """Write ``answer`` to a file with one of :data:`SUFFIXES`, whole or not at all.
 
     Raises:
         TrackingError: If it cannot be written.

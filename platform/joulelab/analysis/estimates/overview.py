@@ -192,7 +192,7 @@ def _full_name(cell: Cell) -> str:
 
 
 def contrast_table(cells: Sequence[Cell]) -> Table | None:
-    """Lay out energy, time and their product over the least of each.
+    """Lay out energy, time and their product over the least of each, and who is on the front.
 
     ``None`` where there are not two answers about the same kind of work.
     """
@@ -205,10 +205,13 @@ def contrast_table(cells: Sequence[Cell]) -> Table | None:
     several = max(len(cell.estimate.phases) for cell in found if cell.estimate) > 1
     what = f" of {wording.last_phase(found[0]).phase}" if several else ""
     pairs = [(*numbers(head), *words("")) for head in ("energy", "time", "EDP")]
-    table = quiet_table("", *chain(*pairs), title=f"Times the least{what}")
+    priced = any(cell.price is not None for cell in found)
+    last = [*numbers(*["price"] * priced), *words("front")]
+    table = quiet_table("", *chain(*pairs), *last, title=f"Times the least{what}")
     for i, cell in enumerate(found):
         row = [part for values in (energies, times, products) for part in _factor(values, i)]
-        table.add_row(wording.cell_name(cell, found), *row)
+        price = ["" if cell.price is None else f"{cell.price:g}"] * priced
+        table.add_row(wording.cell_name(cell, found), *row, *price, "*" * bool(cell.on_front))
     return table
 
 

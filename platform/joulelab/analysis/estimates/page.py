@@ -9,6 +9,8 @@ from matplotlib.figure import Figure
 from joulelab.analysis import style
 from joulelab.analysis.estimates import wording
 from joulelab.analysis.estimates.detail import coarse
+from joulelab.analysis.estimates.front import front_sentences
+from joulelab.analysis.estimates.front_figure import front_figure
 from joulelab.analysis.estimates.kernels import count_words, event_lines, kappa_words, main_memory_b
 from joulelab.analysis.estimates.overview import PAGE_FIGURES, answers, overview_table
 from joulelab.analysis.estimates.roofline import BOUND_INKS, dots, roofline_figure
@@ -33,7 +35,12 @@ def page(cells: Sequence[Cell]) -> str:
         title=f"{title}: estimate",
         answers=answers(cells) or [wording.headline(cell) for cell in cells[:1]],
         overview=overview_table(cells, figures=PAGE_FIGURES),
-        comparison=style.themed_svg(comparison_figure(together), "c-") if together else None,
+        comparison=[
+            style.themed_svg(figure, f"c{i}-")
+            for i, figure in enumerate(comparison_figures(together) if together else ())
+        ],
+        front=style.themed_svg(front_figure(cells), "f-") if _has_front(cells) else None,
+        front_words=front_sentences(cells),
         refused=[wording.headline(cell) for cell in cells if cell.estimate is None],
         sections=[
             _section(cell, estimate, f"s{i}-")
@@ -46,6 +53,10 @@ def page(cells: Sequence[Cell]) -> str:
         bound_words=wording.bound_words,
         count_words=count_words,
     )
+
+
+def _has_front(cells: Sequence[Cell]) -> bool:
+    return len({cell.model for cell in cells if cell.on_front is not None}) == 1
 
 
 def _section(cell: Cell, estimate: Estimate, prefix: str) -> dict[str, Any]:
@@ -83,6 +94,7 @@ COMPONENT_INKS: Mapping[str, str] = {
 MAX_BARS = 40
 MAX_PARTS = 22
 OUTSIDE = "outside of modules"
+_HALF_IN = 4.4  # what a telephone's screen shows with letters that can be read
 _NEAR = 2.0  # the capacity is drawn where the peak comes within this factor of it
 
 Bar = tuple[float, Mapping[str, float], str]
@@ -97,21 +109,24 @@ def comparable(cells: Sequence[Cell]) -> list[Cell]:
 
 
 @style.in_style
-def comparison_figure(cells: Sequence[Cell]) -> Figure:
-    """Draw energy and time per unit of the last phase's work of :func:`comparable` cells."""
+def comparison_figures(cells: Sequence[Cell]) -> tuple[Figure, Figure]:
+    """Draw energy and time per unit of the last phase's work of :func:`comparable` cells.
+
+    They are two, so that a narrow screen shows them one below the other.
+    """
     unit = cells[0].estimate.unit if cells[0].estimate else ""
     energies: list[Bar] = []
     times: list[Bar] = []
     for phase in map(wording.last_phase, cells):
         energy_j, time_s = phase.energy_per_unit_j, phase.time_per_unit_s
         bounds = {str(bound): share for bound, share in phase.bound_shares.items()}
-        shares = phase.energy.shares
-        energies.append((energy_j, shares, brief(energy_j, "J")))
+        energies.append((energy_j, phase.energy.shares, brief(energy_j, "J")))
         times.append((time_s, bounds, brief(time_s, "s")))
-    figure, (left, right) = _rows([wording.cell_name(cell, cells) for cell in cells], num_panels=2)
+    names = [wording.cell_name(cell, cells) for cell in cells]
+    (first, left), (second, right) = (_rows(names, width_in=_HALF_IN) for _ in range(2))
     _stack(left, ("Energy", f"J/{unit}"), energies, COMPONENT_INKS)
     _stack(right, ("Time", f"s/{unit}"), times, {str(b): ink for b, ink in BOUND_INKS.items()})
-    return figure
+    return first, second
 
 
 @style.in_style
@@ -126,7 +141,7 @@ def stack_figure(phase: PhaseEstimate) -> Figure:
         )
         for energy in found.values()
     ]
-    figure, (axes,) = _rows(list(found))
+    figure, axes = _rows(list(found))
     _stack(axes, (f"Energy along {phase.phase}", "J"), bars, COMPONENT_INKS)
     return figure
 
@@ -166,16 +181,16 @@ def _with_rest(found: Mapping[str, EnergySplit], max_parts: int) -> dict[str, En
     return {**kept, f"{len(rest)} others": EnergySplit.total(rest)}
 
 
-def _rows(names: Sequence[str], *, num_panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return panels beside each other whose rows are ``names``, from above."""
-    figure = Figure(figsize=(11, 1.3 + 0.3 * len(names)))
-    panels = list(figure.subplots(1, num_panels, sharey=True, squeeze=False)[0])
+def _rows(names: Sequence[str], *, width_in: float = 11) -> tuple[Figure, Axes]:
+    """Return axes whose rows are ``names``, from above."""
+    figure = Figure(figsize=(width_in, 1.3 + 0.3 * len(names)))
+    axes = figure.subplots()
     high = 0.6 / figure.get_figheight()
-    room = min(0.3, 0.03 + 0.0068 * max(map(len, names)))
-    figure.subplots_adjust(left=room, right=0.97, top=1 - 1.3 * high, bottom=high, wspace=0.08)
-    panels[0].set_yticks(range(len(names)), names, color=style.INK)
-    panels[0].set_ylim(len(names) - 0.5, -0.5)
-    return figure, panels
+    room = min(0.4, 0.03 + 0.075 / width_in * max(map(len, names)))
+    figure.subplots_adjust(left=room, right=0.97, top=1 - 1.3 * high, bottom=high)
+    axes.set_yticks(range(len(names)), names, color=style.INK)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    return figure, axes
 
 
 def _stack(

@@ -60,12 +60,16 @@ def differing(cells: Sequence[OnProcessor], *, always: str) -> list[str]:
 def varying(cells: Sequence[Cell]) -> list[str]:
     """Return what tells ``cells`` apart; the device does always."""
     names = differing(cells, always="device")
+    if len({value_of(cell, "mode") for cell in cells if cell.estimate is not None}) > 1:
+        names.append("mode")
     several = any(cell.estimate and len(cell.estimate.phases) > 1 for cell in cells)
     return [*names, "phase"] if several else names
 
 
 def value_of(cell: OnProcessor, name: str) -> str:
     """Return what a cell, a fit or a curve has in the column ``name``."""
+    if name == "mode":
+        return cell.estimate.mode if isinstance(cell, Cell) and cell.estimate else ""
     if name != "device":
         return str(getattr(cell, name, ""))
     return device_key(cell) if isinstance(cell, Cell) else cell.processor.key
@@ -217,10 +221,23 @@ def phase_facts(phase: PhaseEstimate, estimate: Estimate) -> dict[str, str]:
         f"{cap_w:g} W" + f"; the cap holds the clock down {held:.0%} of the time" * (held > 0),
         "roofline": f"{brief(phase.roofline_s, 's')} at peak rates, "
         f"{phase.roofline_s / phase.latency_s:.0%} of the time",
+        "in use": f"kernels {phase.device_share:.0%} of the time; of peak rates, units "
+        f"{phase.unit_share:.1%} and memory {phase.memory_share:.1%}",
+        "wasted": _wasted(phase),
         "memory": f"{memory_words(phase.memory)}: {made_of}",
         "kernels": f"{width.num_groups} in all, {width.critical_path} on the longest chain, "
         f"{width.mean_width:.2g} side by side on average, at most {width.max_width}",
     }
+
+
+def _wasted(phase: PhaseEstimate) -> str:
+    """Say what energy goes into being on for longer than the work needs."""
+    wasted_j = phase.waiting_j + phase.idle_j
+    return (
+        f"{brief(wasted_j, 'J')}, {wasted_j / phase.energy.total_j:.0%} of the energy, goes into "
+        f"being on: {brief(phase.waiting_j, 'J')} while waiting for launches, "
+        f"{brief(phase.idle_j, 'J')} in kernels that take longer than peak rates need"
+    )
 
 
 def _errors(confidence: Confidence) -> str:
@@ -234,7 +251,7 @@ def _errors(confidence: Confidence) -> str:
 
 def cell_name(cell: Cell, cells: Sequence[Cell]) -> str:
     """Name a cell by what sets it apart from the others: ``"NVIDIA H200, batch 8"``."""
-    names = [name for name in varying(cells) if name != "phase"]
+    names = differing(cells, always="device")
     several = len({value_of(each, "device") for each in cells}) > 1
     kept = [n for n in names if n != "device" or several] or ["device"]
     return ", ".join(("batch " * (n == "batch")) + value_of(cell, n) for n in kept)

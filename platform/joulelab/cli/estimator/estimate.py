@@ -13,7 +13,7 @@ from typing_extensions import override
 from joulelab.analysis.estimates.detail import detail
 from joulelab.analysis.estimates.export import SUFFIXES, to_json, write_cells
 from joulelab.analysis.estimates.kernels import event_table, group_table
-from joulelab.analysis.estimates.overview import answers, contrast_table, overview, ranked
+from joulelab.analysis.estimates.overview import answers, overview
 from joulelab.analysis.estimates.wording import cell_name
 from joulelab.analysis.table import check_target
 from joulelab.cli import words
@@ -23,8 +23,8 @@ from joulelab.errors import ConfigError
 from joulelab.estimator.api import matrix, with_opportunities
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.question import Cell, Question
+from joulelab.hardware.power_modes import find_processor
 from joulelab.hardware.processor import Family
-from joulelab.hardware.processors import PROCESSORS
 
 MAX_ROWS = 20
 
@@ -38,6 +38,8 @@ class Asking(Printing):
             workload:NAME, or path.py:Class of a file of yours, which also defines
             example_inputs(batch). Such a file is executed.
         device: Devices that `joulelab processors` lists.
+        power_mode: Power modes of Jetson modules, such as 15w,30w,50w or maxn: clocks, cores online
+            and budget. By default all that the module has.
         precision: Number formats: fp64, fp32, tf32, fp16, bf16, fp8, int8, int4. By default the
             usual one of each device.
         batch: Batch sizes.
@@ -50,6 +52,7 @@ class Asking(Printing):
 
     model: words.Names
     device: words.Names
+    power_mode: words.Formats = None
     precision: words.Formats = None
     batch: words.Numbers = "1"
     num_devices: int = 1
@@ -68,7 +71,7 @@ class Asking(Printing):
         """Put the options into a question."""
         return Question(
             models=words.names(self.model, "model"),
-            devices=words.names(self.device, "device"),
+            devices=words.devices(self.device, self.power_mode),
             precisions=() if self.precision is None else words.names(self.precision, "precision"),
             batches=words.numbers(self.batch, "batch"),
             mode=mode,
@@ -102,7 +105,7 @@ class Estimate(Asking):
         max_energy_j: Most energy of one execution.
         max_power_w: Most mean power of all devices together.
         max_memory_b: Most memory of each device.
-        out: Write a file as well: .json, .csv or .html.
+        out: Write a file as well: .json, .csv, .md or .html.
     """
 
     mode: Mode = "eager"
@@ -181,27 +184,6 @@ class Estimate(Asking):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compare(Estimate):
-    """Put devices side by side for one model, the one that needs least energy first.
-
-    Attributes:
-        device: Devices that `joulelab processors` lists.
-    """
-
-    device: words.Names = "xeon_8490h,h200_sxm,jetson_orin_agx,tpu_v4,kpu_t256"
-
-    @override
-    def predict(self) -> tuple[Cell, ...]:
-        return ranked(Estimate.predict(self))
-
-    @override
-    def shown(self, cells: Sequence[Cell]) -> Iterator[RenderableType]:
-        yield from Estimate.shown(self, cells)
-        if (table := contrast_table(cells)) is not None:
-            yield table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyEstimate(Estimate):
     """An estimate down to architectural events, on devices of one family.
 
@@ -216,7 +198,7 @@ class FamilyEstimate(Estimate):
     @override
     def predict(self) -> tuple[Cell, ...]:
         for name in words.names(self.device, "device"):
-            found = PROCESSORS[name].family
+            found = find_processor(name).family
             if found != self.family:
                 raise ConfigError(
                     f"{name} is a {found.upper()} and this command is for {self.family.upper()}s; "

@@ -10,8 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.analysis.estimates.detail import fit_sentence, fits_table, memory_table
-from joulelab.analysis.estimates.export import ANSWER_SUFFIXES, Answer, write_answer
+from joulelab.analysis.estimates.detail import fit_sentence, fits_table, hints_table, memory_table
+from joulelab.analysis.estimates.export import SUFFIXES, Answer, write_answer
 from joulelab.analysis.estimates.wording import asked, differing, value_of
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import BEST, EQUAL, Frame, check_target, numbers, quiet_table, words
@@ -23,6 +23,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 from joulelab.estimator.api import Fit, fits
 from joulelab.estimator.estimate import Mode
+from joulelab.estimator.memory_hints import memory_hints
 from joulelab.estimator.question import Curve, sweep
 from joulelab.objectives import OBJECTIVES, without_quality
 
@@ -66,7 +67,7 @@ class Sweep(Answering):
 
     def run(self) -> int:
         """Predict, print and write."""
-        check_target(self.out, *ANSWER_SUFFIXES)
+        check_target(self.out, *SUFFIXES)
         without_quality(self.objective)
         question = self.question(
             mode=self.mode, point=OperatingPoint(power_limit_w=self.power_limit_w)
@@ -127,22 +128,35 @@ def _curve_rows(curve: Curve, objective: str) -> Iterator[Mapping[str, object]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory(Answering):
-    """Show the memory that models need: parts, timeline, and the largest batch that fits."""
+    """Show the memory that models need: parts, timeline, and the largest batch that fits.
+
+    Attributes:
+        quick: Do not look for what would save memory, which needs some more traces.
+    """
+
+    quick: bool = False
 
     def run(self) -> int:
         """Trace, print and write; 1 if something does not fit."""
-        check_target(self.out, *ANSWER_SUFFIXES)
+        check_target(self.out, *SUFFIXES)
+        question = self.question()
         with progress() as report:
-            found = fits(self.question(), progress=report)
+            found = fits(question, progress=report)
+            is_one = len(found) == 1 and not self.quick
+            hints = memory_hints(question, found[0], progress=report) if is_one else ()
         answer = Answer(
-            content={"memory": [_fit_fields(fit) for fit in found]},
+            content={
+                "memory": [_fit_fields(fit) for fit in found],
+                "hints": [asdict(hint) for hint in hints],
+            },
             frame=Frame.of([row for fit in found for row in _fit_rows(fit)]),
             sentences=[fit_sentence(fit) for fit in found],
-            tables=[fits_table(found)],
+            tables=[fits_table(found), *([hints_table(hints)] if hints else [])],
         )
         phases = found[0].phases.items()
         in_full = [part for each in phases for part in (Text(), memory_table(*each))]
-        self.give(answer, answer.tables if len(found) > 1 else in_full)
+        below = [part for table in answer.tables[1:] for part in (Text(), table)]
+        self.give(answer, answer.tables if len(found) > 1 else [*in_full, *below])
         return int(not all(fit.worst.fits for fit in found))
 
 

@@ -6,10 +6,11 @@ made: networks are built, without memory for their weights, only by :meth:`Model
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from joulelab.core.configuration import KnobValue
-from joulelab.tracing.program import ProgramPhase
+from joulelab.core.cost import Pipe
+from joulelab.tracing.program import Operator, ProgramPhase
 
 Knobs = Mapping[str, KnobValue]
 """Values of a model's knobs by name, all of them."""
@@ -23,6 +24,7 @@ class Request:
         knobs: The model's knobs, those left out by the user at their default.
         precision: Number format of matrix work that the model applies itself; empty if it is
             applied to the trace.
+        remedy: Change of the network that saves memory; empty for none.
     """
 
     batch: int
@@ -30,6 +32,7 @@ class Request:
     training: bool = False
     knobs: Knobs = field(default_factory=dict)
     precision: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,26 @@ class Traced:
 
     phases: tuple[ProgramPhase, ...]
     inputs: Mapping[str, str]
+
+
+def as_float16(traced: Traced) -> Traced:
+    """Return a trace in ``bfloat16`` as it would be in ``float16``.
+
+    Both run the same operators on values of the same size, and are traced in ``bfloat16``: grouped
+    products, of experts, exist in no other format.
+    """
+    phases = []
+    for phase in traced.phases:
+        operators = tuple(_operator_in_float16(each) for each in phase.program.operators)
+        phases.append(replace(phase, program=replace(phase.program, operators=operators)))
+    return replace(traced, phases=tuple(phases))
+
+
+def _operator_in_float16(operator: Operator) -> Operator:
+    if operator.dtype != "bfloat16":
+        return operator
+    pipe: Pipe = "tensor_fp16" if operator.pipe == "tensor_bf16" else operator.pipe
+    return replace(operator, dtype="float16", pipe=pipe)
 
 
 class Model(ABC):

@@ -1,4 +1,4 @@
-"""All networks of torchvision, and the image networks of timm, through their own constructors.
+"""All networks of torchvision, the image networks of timm, and YOLOs.
 
 Imports torch, so it is imported only by functions that find or trace a model.
 """
@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from joulelab.estimator.models.base import Knobs, Model, Source
 from joulelab.estimator.models.network import Inputs, NetworkModel, call_in_order
+from joulelab.estimator.models.yolo_networks import SCALES, Yolo
 from joulelab.registry import unknown_name
 from joulelab.tracing.torchvision_shim import ensure_torchvision, everything_survives
 
@@ -29,6 +30,8 @@ _FREE_SIZE = 512
 _FRAMES = 16
 _PLAIN_SIZE = 224
 _CLIP = {"image_size": _PLAIN_SIZE, "frames": _FRAMES}
+_YOLO_SIZE = 640
+_NEEDS_BOXES = "its loss needs boxes to compare with"
 _DETECTIONS = 8
 """Objects per image, for the heads of masks and keypoints: COCO has 7.7 (arXiv:1405.0312)."""
 
@@ -93,7 +96,7 @@ class TorchvisionSource(Source):
             make_inputs=task.make_inputs,
             call=_detect if detects else call_in_order,
             around=everything_survives if detects else nullcontext,
-            untrainable="its loss needs boxes to compare with" if detects else "",
+            untrainable=_NEEDS_BOXES if detects else "",
         )
 
 
@@ -158,6 +161,27 @@ def _built(builder: Callable[..., torch.nn.Module], knobs: Knobs) -> torch.nn.Mo
 def _detect(network: Any, inputs: Mapping[str, torch.Tensor]) -> object:
     """Call a detection network of torchvision with a list of images."""
     return network(list(inputs["image"].unbind()))
+
+
+class YoloSource(Source):
+    """YOLOv5 and YOLOv8 in their five sizes."""
+
+    @override
+    def names(self) -> Sequence[str]:
+        return tuple(sorted(SCALES))
+
+    @override
+    def find(self, name: str) -> Model:
+        if name not in SCALES:
+            raise unknown_name("YOLO", name, SCALES)
+        return NetworkModel(
+            title=name,
+            unit="image",
+            knobs={"image_size": _YOLO_SIZE},
+            build=lambda _: Yolo(name),
+            make_inputs=_image,
+            untrainable=_NEEDS_BOXES,
+        )
 
 
 class TimmSource(Source):

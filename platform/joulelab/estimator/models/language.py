@@ -86,6 +86,8 @@ class LanguageModel(Model):
     def trace(self, request: Request) -> Traced:
         if request.training:
             return self._training_model().trace(request)
+        if request.remedy:
+            raise ConfigError(f"No remedy is traced for the inference of {self.title}.")
         prompt_tokens, new_tokens = lengths(request.knobs, self._longest)
         with fake_run(self.title), self._around():
             network = fake_network(self.build, torch_dtype(request.dtype))

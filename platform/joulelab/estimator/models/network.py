@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.models.base import Knobs, Model, Request, Traced
+from joulelab.estimator.models.remedies import changed
 from joulelab.tracing.program import Program, ProgramPhase
 from joulelab.tracing.trace import fake_network, fake_tensors, trace_program, trace_training
 
@@ -138,6 +139,8 @@ class NetworkModel(Model):
         dtype = torch_dtype(request.dtype)
         with fake_run(self.title):
             network = fake_network(lambda: self.build(request.knobs), dtype)
+            if request.remedy:
+                network = changed(network, request.remedy)
             inputs = {
                 name: tensor.to(dtype) if tensor.is_floating_point() else tensor
                 for name, tensor in self.make_inputs(request.batch, request.knobs).items()

@@ -7,7 +7,7 @@ networks, and the versions of the libraries that hold them.
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from json import dumps, loads
@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from joulelab.core.configuration import KnobValue
-from joulelab.core.cost import Pipe
 from joulelab.errors import ConfigError, UnknownNameError
-from joulelab.estimator.models.base import Model, Request, Source, Traced
+from joulelab.estimator.models.base import Model, Request, Source, Traced, as_float16
 from joulelab.registry import Registry, unknown_name
 from joulelab.tracing.precision import at_precision, is_quantised, traced_dtype
 from joulelab.tracing.program import MatrixShape, Operator, Program, ProgramPhase, TracedModel
@@ -35,6 +34,7 @@ SOURCES: Registry[type[Source]] = Registry(
     "source of models",
     {
         "torchvision": "joulelab.estimator.models.image_sources:TorchvisionSource",
+        "yolo": "joulelab.estimator.models.image_sources:YoloSource",
         "hf": "joulelab.estimator.models.transformers_source:TransformersSource",
         "diffusers": "joulelab.estimator.models.diffusers_source:DiffusersSource",
         "workload": "joulelab.estimator.models.program_sources:WorkloadSource",
@@ -110,29 +110,9 @@ def _unknown_model(name: str) -> UnknownNameError:
     hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
     return UnknownNameError(
         f"Unknown model {name!r}.{hint} Known are those of torchvision, transformers "
-        "(hf:TYPE?option=value), diffusers, timm (timm:NAME), joulelab's workloads "
+        "(hf:TYPE?option=value), diffusers, YOLO, timm (timm:NAME), joulelab's workloads "
         "(workload:NAME), and a class of your own (path.py:Class); `joulelab models` lists them."
     )
-
-
-def _as_float16(traced: Traced) -> Traced:
-    """Return a trace in ``bfloat16`` as it would be in ``float16``.
-
-    Both run the same operators on values of the same size, and are traced in ``bfloat16``: grouped
-    products, of experts, exist in no other format.
-    """
-    phases = []
-    for phase in traced.phases:
-        operators = tuple(_operator_in_float16(each) for each in phase.program.operators)
-        phases.append(replace(phase, program=replace(phase.program, operators=operators)))
-    return replace(traced, phases=tuple(phases))
-
-
-def _operator_in_float16(operator: Operator) -> Operator:
-    if operator.dtype != "bfloat16":
-        return operator
-    pipe: Pipe = "tensor_fp16" if operator.pipe == "tensor_bf16" else operator.pipe
-    return replace(operator, dtype="float16", pipe=pipe)
 
 
 _KEPT_TRACES = 64
@@ -140,7 +120,13 @@ _KEPT_MODELS = 512
 
 
 def trace_model(
-    name: str, *, batch: int, precision: str, training: bool = False, **knobs: KnobValue
+    name: str,
+    *,
+    batch: int,
+    precision: str,
+    training: bool = False,
+    remedy: str = "",
+    **knobs: KnobValue,
 ) -> TracedModel:
     """Trace the model called ``name``; the same question is answered from memory.
 
@@ -151,7 +137,7 @@ def trace_model(
         raise ConfigError(f"batch must be at least 1, got {batch}.")
     dtype = traced_dtype(precision)
     options = tuple(sorted(knobs.items()))
-    asked = _Asked(name, _version(name), batch, dtype, training, options)
+    asked = _Asked(name, _version(name), batch, dtype, training, options, remedy)
     return _model_at(asked, precision)
 
 
@@ -171,6 +157,7 @@ class _Asked(NamedTuple):
     dtype: str
     training: bool
     options: tuple[tuple[str, KnobValue], ...]
+    remedy: str
 
 
 @lru_cache(maxsize=_KEPT_MODELS)
@@ -206,13 +193,14 @@ def _trace_at(asked: _Asked, precision: str) -> TracedModel:
 def _traced(asked: _Asked, precision: str) -> Traced:
     model = _found(asked.name, asked.version)
     if asked.dtype == "float16" and model.halves_alike:
-        return _as_float16(_traced(asked._replace(dtype="bfloat16"), precision))
+        return as_float16(_traced(asked._replace(dtype="bfloat16"), precision))
     request = Request(
         batch=asked.batch,
         dtype=asked.dtype,
         training=asked.training,
         knobs=_complete(model, asked),
         precision=precision,
+        remedy=asked.remedy,
     )
     return model.trace(request)
 
@@ -265,7 +253,11 @@ def _code() -> object:
 
 def encoded(model: TracedModel) -> bytes:
     """Return ``model`` as compressed JSON; numbers keep every bit."""
-    return zlib.compress(dumps(asdict(model)).encode(), level=1)
+    return zlib.compress(dumps(model, default=_named).encode(), level=1)
+
+
+def _named(record: Any) -> dict[str, object]:
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def decoded(text: bytes) -> TracedModel:

@@ -8,6 +8,7 @@ Imports torch, so it is imported only by functions that find or trace a model.
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from json import JSONDecodeError, loads
 from typing import Any
 from urllib.parse import parse_qsl
@@ -21,6 +22,7 @@ from joulelab.estimator.models.language import LanguageModel, SpeechModel
 from joulelab.estimator.models.network import NetworkModel, call_by_name, quiet
 from joulelab.registry import unknown_name
 from joulelab.tracing.torchvision_shim import ensure_torchvision
+from joulelab.workloads.detection import DETECTORS
 from joulelab.workloads.llama import GEOMETRIES
 from joulelab.workloads.whisper import GEOMETRIES as WHISPER_GEOMETRIES
 
@@ -31,6 +33,7 @@ from transformers import (  # noqa: E402
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForImageClassification,
+    AutoModelForObjectDetection,
     AutoModelForSpeechSeq2Seq,
     PreTrainedConfig,
 )
@@ -54,6 +57,12 @@ def _values(
 
 def _gpt2_values(width: int, layers: int, heads: int) -> tuple[str, Mapping[str, Any]]:
     return "gpt2", {"n_embd": width, "n_layer": layers, "n_head": heads}
+
+
+def _detr_values(depth: int) -> tuple[str, Mapping[str, Any]]:
+    backbone = {"model_type": "timm_backbone", "backbone": f"resnet{depth}"}
+    stages = {"features_only": True, "out_indices": [1, 2, 3, 4]}
+    return "detr", {"num_labels": 91, "backbone_config": {**backbone, **stages}}
 
 
 _QWEN = {"max_position_embeddings": 32768, "rope_parameters": _rope(1000000.0)}
@@ -98,6 +107,14 @@ PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     # google/vit-base-patch16-224 and vit-large-patch16-224 (arXiv:2010.11929, table 1).
     "vit-base": _values("vit", (768, 3072, 12), 12),
     "vit-large": _values("vit", (1024, 4096, 24), 16),
+    # facebook/detr-resnet-50 and detr-resnet-101 (arXiv:2005.12872, table 1).
+    **{f"detr-resnet-{depth}": _detr_values(depth) for depth in (50, 101)},
+    # Those of joulelab's workload.
+    **{
+        name: (str(values["model_type"]), {k: v for k, v in values.items() if k != "model_type"})
+        for name, values in DETECTORS.items()
+        if name != "tiny"
+    },
     # openai/whisper-*; large is large-v3.
     **{
         f"whisper-{name.removesuffix('-v3')}": ("whisper", values)
@@ -113,6 +130,7 @@ _CONFIG_TYPES = frozenset(vars(configuration_auto)["CONFIG_MAPPING_NAMES"])
 _TOKENS = 128
 _IMAGE_SIZE = 224
 _NUM_CLASSES = 1000
+_DETECTION_SIZE = 640  # a multiple of all strides; published latencies of detectors are at it
 
 
 class TransformersSource(Source):
@@ -136,7 +154,7 @@ class TransformersSource(Source):
             if model_type in kind:
                 return make(name, config)
         raise ConfigError(
-            f"hf:{name} is no language model, text encoder, image classifier or speech "
+            f"hf:{name} is no language model, text encoder, image classifier, detector or speech "
             "recogniser; build it in a file of your own and ask for path.py:Class."
         )
 
@@ -188,9 +206,14 @@ def _tokens(batch: int, knobs: Knobs) -> Mapping[str, torch.Tensor]:
     return {"input_ids": torch.empty(batch, tokens, dtype=torch.long)}
 
 
+def _detector(name: str, config: PreTrainedConfig) -> Model:
+    build = _builder(AutoModelForObjectDetection, config)
+    made = _of_images(name, config, _DETECTION_SIZE, lambda _: build())
+    return replace(made, untrainable="its loss needs boxes to compare with")
+
+
 def _image_classifier(name: str, config: PreTrainedConfig) -> Model:
     size = getattr(config, "image_size", None) or _IMAGE_SIZE
-    channels = getattr(config, "num_channels", 3)
 
     def build(knobs: Knobs) -> torch.nn.Module:
         changed = deepcopy(config)
@@ -199,6 +222,14 @@ def _image_classifier(name: str, config: PreTrainedConfig) -> Model:
             changed.image_size = knobs["image_size"]
         return _builder(AutoModelForImageClassification, changed)()
 
+    return _of_images(name, config, size if isinstance(size, int) else size[0], build)
+
+
+def _of_images(
+    name: str, config: PreTrainedConfig, size: int, build: Callable[[Knobs], torch.nn.Module]
+) -> NetworkModel:
+    channels = getattr(config, "num_channels", 3)
+
     def make_inputs(batch: int, knobs: Knobs) -> Mapping[str, torch.Tensor]:
         side = int(str(knobs["image_size"]))
         return {"pixel_values": torch.empty(batch, channels, side, side)}
@@ -206,7 +237,7 @@ def _image_classifier(name: str, config: PreTrainedConfig) -> Model:
     return NetworkModel(
         title=name,
         unit="image",
-        knobs={"image_size": size if isinstance(size, int) else size[0]},
+        knobs={"image_size": size},
         build=build,
         make_inputs=make_inputs,
         call=call_by_name,
@@ -225,6 +256,7 @@ def _builder(auto: Any, config: PreTrainedConfig) -> Callable[[], torch.nn.Modul
 # The first kind that has the type decides: BERT could also be run as a language model.
 _KINDS: Sequence[tuple[Mapping[str, object], _Make]] = (
     (tables.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES, _image_classifier),
+    (tables.MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES, _detector),
     (
         tables.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES,
         _generating(SpeechModel, AutoModelForSpeechSeq2Seq),

@@ -18,6 +18,7 @@ from joulelab.estimator.estimate import (
 )
 from joulelab.estimator.pricing.memory import memory
 from joulelab.estimator.pricing.run import Conditions, PhaseRun
+from joulelab.hardware.processor import Processor
 from joulelab.tracing.fusion import Groups, group_indices
 from joulelab.tracing.precision import pipe_on
 from joulelab.tracing.program import Operator, Program, main_operator
@@ -82,6 +83,9 @@ def phase_estimate(result: PhaseRun, where: Conditions, *, events: bool) -> Phas
     latency_s = sum(group.elapsed_s for group in groups)
     device_s = settled.device_s[0, sequence]
     throttled_s = float(device_s[settled.throttled[0, sequence]].sum()) * phase.count
+    waited_s = float(result.wait_s[0].sum()) * phase.count * where.num_devices
+    units_s, memory_s = _at_peak_s(groups, where.processor)
+    in_use = latency_s * where.num_devices
     return PhaseEstimate(
         phase=phase.phase,
         work=phase.work,
@@ -91,11 +95,23 @@ def phase_estimate(result: PhaseRun, where: Conditions, *, events: bool) -> Phas
         power_w=energy.total_j / latency_s / where.num_devices,
         peak_power_w=min(float(settled.power_w[0].max()), float(where.cap_w[0])),
         throttled_fraction=min(1.0, throttled_s / latency_s),
+        waiting_j=waited_s * float(where.waiting_w[0]),
+        unit_share=min(1.0, units_s / in_use),
+        memory_share=min(1.0, memory_s / in_use),
         groups=groups,
         memory=memory(phase.program, where.processor),
         concurrency=concurrency(phase.program, result.plan.groups, device_s.tolist()),
         events=summed(*(group.events for group in groups)) if events else (),
     )
+
+
+def _at_peak_s(groups: Sequence[GroupEstimate], processor: Processor) -> tuple[float, float]:
+    """Return the time that operations and bytes of main memory take at peak rates."""
+    memory_b = sum(group.moved_b.get(processor.memory.name, 0.0) for group in groups)
+    units_s = sum(
+        flop / processor.peak_flop_per_s(pipe) for one in groups for pipe, flop in one.flop.items()
+    )
+    return units_s, memory_b / processor.memory.bandwidth_b_per_s
 
 
 class _Groups:

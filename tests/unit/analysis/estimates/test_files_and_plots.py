@@ -20,7 +20,7 @@ from joulelab.analysis.estimates.export import (
 )
 from joulelab.analysis.estimates.page import (
     comparable,
-    comparison_figure,
+    comparison_figures,
     page,
     parts,
     stack_figure,
@@ -130,7 +130,7 @@ def test_the_page_is_whole_and_needs_nothing_from_elsewhere(tmp_path):
     tags = Tags(text)
     assert tags.open == []
     assert tags.outside == []
-    assert tags.seen.count("svg") == 1 + 2 * 3
+    assert tags.seen.count("svg") == 2 + 2 * 3
     assert "&lt;it&gt; waits" in text
     assert "the processor has no fp8" in text
     assert "kappa: compute 4" in text
@@ -243,9 +243,8 @@ def test_the_timeline_shows_a_capacity_only_where_it_is_near():
 def test_estimates_are_compared_by_bars_as_long_as_their_totals():
     cells = comparable([cell(), refused(), cell(estimate(phases=(phase(work=16.0),), batch=16))])
 
-    figure = comparison_figure(cells)
+    energy, time = (figure.axes[0] for figure in comparison_figures(cells))
 
-    energy, time = figure.axes
     assert sum(p.get_width() for p in energy.patches) == pytest.approx(250 + 125)  # mJ/image
     assert sum(p.get_width() for p in time.patches) == pytest.approx(1.25 + 0.625)  # ms/image
 

@@ -135,6 +135,19 @@ def test_compare_puts_the_most_frugal_first(joulelab, small):
     assert code == 0
     assert energies == sorted(energies)
     assert len(energies) == 5
+    assert any(one["on_front"] for one in found)
+
+
+def test_compare_writes_its_front_and_prices_in_markdown(joulelab, small, tmp_path):
+    code, out, _ = joulelab(
+        *("compare", "--model", f"{small}:Small", "--device", "h200,l4"),
+        *("--price", "h200=31000,l4=2500", "--out", str(tmp_path / "front.md")),
+    )
+
+    written = (tmp_path / "front.md").read_text()
+    assert code == 0
+    assert "On the front of time, energy and price" in out
+    assert "| 2500 | * |" in written
 
 
 def test_sweep_finds_a_clock_and_shows_the_table_around_it(joulelab, small):
@@ -227,7 +240,7 @@ def test_models_are_filtered_by_text_and_source(joulelab):
         (("--device", "h100", "--batch", "0"), "within 1 and 1e+06, got 0"),
         (("--device", "h100", "--batch", ","), "--batch needs at least one"),
         (("--device", "h100", "--knob", "image_size"), "key=value, got 'image_size'"),
-        (("--device", "h100", "--out", "x.pdf"), ".json, .csv or .html"),
+        (("--device", "h100", "--out", "x.pdf"), ".json, .csv, .md or .html"),
         (("--device", "h100", "--clock-mhz", "9000"), "9000"),
         (("--device", "h100", "--num-devices", "0"), "within 1 and 100000, got 0"),
         (("--device", "h100", "--num-devices", "2"), "tensor parallelism"),
@@ -268,6 +281,26 @@ def test_a_file_that_fails_to_import_shows_its_own_traceback(joulelab, tmp_path)
     assert "line 3" in err
     assert "ZeroDivisionError" in err
     assert "site-packages" not in err
+
+
+def test_a_file_that_fails_is_shown_by_its_own_lines_alone(joulelab, tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text(
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x + torch.ones(3)\n\n\ndef example_inputs(batch):\n"
+        "    return torch.ones(batch, 8)\n"
+    )
+
+    code, _, err = joulelab("estimate", "--model", f"{path}:Net", "--device", "h100")
+
+    first, place, line, *marks, why = err.splitlines()[-5:]
+    assert code == 2
+    assert first.endswith("broken.py failed:")
+    assert place == f'  File "{path}", line 6, in forward'
+    assert line == "    return x + torch.ones(3)"
+    assert len(marks) == 1
+    assert why.startswith("RuntimeError")
+    assert "fake_tensor.py" not in err
 
 
 def test_dynamic_shapes_are_named_as_the_reason(joulelab, small):

@@ -40,7 +40,12 @@ def test_a_plain_name_that_only_timm_knows_is_found():
 
 @pytest.mark.parametrize(
     ("name", "close"),
-    [("resnet5", "resnet50"), ("lama-2-7b", "llama-2-7b"), ("workload:gem", "gemm")],
+    [
+        ("resnet5", "resnet50"),
+        ("lama-2-7b", "llama-2-7b"),
+        ("yolov8", "yolov8x"),
+        ("workload:gem", "gemm"),
+    ],
 )
 def test_a_misspelt_name_is_answered_with_close_ones(name, close):
     with pytest.raises(UnknownNameError, match=f"Did you mean .*{close}"):

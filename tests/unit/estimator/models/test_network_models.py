@@ -54,6 +54,33 @@ def test_a_detection_network_is_traced_with_all_its_proposals(name):
     assert counted == pytest.approx(documented, rel=0.01)
 
 
+# Parameters in 1e6 and operations in 1e9 at 640 pixels, of the tables of Ultralytics' releases.
+PUBLISHED_YOLO = {
+    "yolov5n": (1.9, 4.5),
+    "yolov5s": (7.2, 16.5),
+    "yolov5m": (21.2, 49.0),
+    "yolov8n": (3.2, 8.7),
+    "yolov8s": (11.2, 28.6),
+    "yolov8x": (68.2, 257.8),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED_YOLO)
+def test_a_yolo_has_the_parameters_and_operations_that_are_published(name):
+    program = traced(name).phases[0].program
+    parameters, flop = PUBLISHED_YOLO[name]
+
+    assert program.parameter_b / 4 == pytest.approx(parameters * 1e6, rel=0.02)
+    assert matrix_flop(program) == pytest.approx(flop * 1e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("detr-resnet-50", 41.5e6), ("yolos-tiny", 6.5e6)]
+)
+def test_a_detector_of_transformers_has_the_parameters_that_are_published(name, parameters):
+    assert traced(name).phases[0].program.parameter_b / 4 == pytest.approx(parameters, rel=0.02)
+
+
 def test_more_detections_cost_more_in_the_heads_that_see_them():
     few, many = (traced("maskrcnn_resnet50_fpn", detections=n).phases[0] for n in (10, 20))
 
