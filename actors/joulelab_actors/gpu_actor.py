@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,14 +55,19 @@ class ActorReplacedError(DeviceError):
 
 
 class GpuActor:
-    """Owns one device for its life, and measures on it one trial at a time.
+    """Owns one device for its life, or one and its partners; measures one trial at a time.
 
     The class is plain: :mod:`joulelab_actors.pool` puts it on the cluster. Making one opens
     nothing, so that what is wrong with a device is said by :meth:`ready`, as the error it is.
     """
 
-    def __init__(self, address: DeviceAddress, settings: WorkerSettings) -> None:
-        self._worker = GpuWorker(address, settings, check=require_cuda_sees_only)
+    def __init__(
+        self,
+        address: DeviceAddress,
+        settings: WorkerSettings,
+        partners: Sequence[DeviceAddress] = (),
+    ) -> None:
+        self._worker = GpuWorker(address, settings, partners=partners, check=require_cuda_sees_only)
         self._trial: str | None = None
         self._trial_since_s = 0.0
         self._num_measured = 0
@@ -249,22 +255,22 @@ def _start_actor(site: Site, settings: WorkerSettings) -> Any:
         "max_restarts": -1,
         "max_task_retries": 0,
     }
-    return remote.options(**options).remote(site.address, settings)
+    return remote.options(**options).remote(site.address, settings, site.partners)
 
 
-def require_cuda_sees_only(uuid: str) -> None:
-    """Check that this process computes on the GPU ``uuid`` and can reach no other.
+def require_cuda_sees_only(uuids: Sequence[str]) -> None:
+    """Check that this process computes on the GPUs ``uuids`` and can reach no other.
 
     CUDA and NVML count GPUs in orders of their own, and a scheduler may hand out one while
     the sensors of another are read; the UUID is the same to both.
 
     Raises:
-        DeviceError: If CUDA sees another GPU, several, or none.
+        DeviceError: If CUDA sees another GPU, more, or fewer.
     """
-    seen = seen_uuids()
-    if len(seen) != 1 or not is_same(seen[0], uuid):
+    seen, own = seen_uuids(), ",".join(uuids)
+    if len(seen) != len(uuids) or not all(map(is_same, seen, uuids)):
         raise DeviceError(
-            f"CUDA must see {uuid} and nothing else, but it sees {', '.join(seen) or 'no GPU'}; "
-            "start the process with CUDA_VISIBLE_DEVICES set to that UUID, and with a PyTorch "
-            "that was built for CUDA."
+            f"CUDA must see {own} and nothing else, but it sees {', '.join(seen) or 'no GPU'}; "
+            "start the process with CUDA_VISIBLE_DEVICES set to that, and with a PyTorch that was "
+            "built for CUDA."
         )

@@ -25,29 +25,31 @@ class Site(StudyGpu):
     # Custom resource that the node declares for this GPU; an actor that asks for it follows the GPU
     # to a node that replaces this one. None if undeclared.
     resource: str | None = None
+    partner_resources: tuple[str, ...] = ()  # those for its partners
     counted: bool = False  # whether Ray counts this GPU among the node's
     # What is lost on this node, whose best way to talk to GPUs failed; None where it did not, or
     # where the way was asked for.
     fallback: str | None = None
 
     def actor_options(self) -> dict[str, Any]:
-        """Return the options that put an actor beside this GPU and show it no other.
+        """Return the options that put an actor beside this GPU and show it that and its partners.
 
         Not ``num_gpus`` alone: Ray hands out GPUs by its own count, and an actor that it
         restarts can come back on another one.
         """
         options: dict[str, Any] = {"num_cpus": 0}
         if self.resource is not None:
-            options["resources"] = {self.resource: 1}
+            options["resources"] = dict.fromkeys((self.resource, *self.partner_resources), 1)
         else:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
                 self.node_id, soft=False
             )
         if is_hardware(self.address):
-            options["num_gpus"] = 1 if self.counted else 0
+            uuids = [self.uuid, *(partner.uuid for partner in self.partners)]
+            options["num_gpus"] = len(uuids) if self.counted else 0
             options["runtime_env"] = {
                 "env_vars": {
-                    "CUDA_VISIBLE_DEVICES": self.uuid,
+                    "CUDA_VISIBLE_DEVICES": ",".join(uuids),
                     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
                     "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
                 }

@@ -45,15 +45,10 @@ _LASTING: frozenset[InvalidReason] = frozenset({"power_capped"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that the validity contract found wrong.
+    """One thing that the validity contract found wrong."""
 
-    Attributes:
-        reason: Which clause failed.
-        detail: What was required and what was seen, one sentence.
-    """
-
-    reason: InvalidReason
-    detail: str
+    reason: InvalidReason  # which clause failed
+    detail: str  # what was required and what was seen, one sentence
 
     def __post_init__(self) -> None:
         if self.reason not in get_args(InvalidReason):
@@ -112,31 +107,29 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where a result came from, so that it can be made again.
-
-    Attributes:
-        joulelab_version: Version of this package.
-        git_sha: Commit of the checkout, with ``-dirty`` if it differed; ``None`` outside one.
-        hostname: Name of the machine that held the device.
-        python_version: Python version.
-        started_at: Wall time of the start, ISO 8601 in UTC.
-        torch_version: PyTorch version; ``None`` where PyTorch took no part.
-        slurm_job_id: SLURM job; ``None`` outside one.
-        ray_job_id: Ray job; ``None`` outside one.
-        weights: ``"random"`` or where a model's weights came from; ``None`` without a model.
-        licence: Licence of what was run, and of what, if it is not a permissive one.
-    """
+    """Where a result came from, so that it can be made again."""
 
     joulelab_version: str
-    git_sha: str | None
-    hostname: str
+    git_sha: str | None  # commit of the checkout, "-dirty" if it differed; None outside one
+    hostname: str  # of the machine that held the device
     python_version: str
-    started_at: str
-    torch_version: str | None = None
+    started_at: str  # wall time, ISO 8601 in UTC
+    torch_version: str | None = None  # None where PyTorch took no part
     slurm_job_id: str | None = None
     ray_job_id: str | None = None
-    weights: str | None = None
-    licence: str | None = None
+    weights: str | None = None  # "random" or where a model's came from; None without a model
+    licence: str | None = None  # of what was run, and of what, if it is not a permissive one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """One of the boards that a measurement is of; its energy is in the sum."""
+
+    device: DeviceIdentity
+    windows: tuple[EnergyWindow, ...]  # as those of the measurement, of this board alone
+    idle: EnergyWindow | None
+    observed: Observed
+    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +161,8 @@ class Measurement:
         figures: What the workload told of the work in the windows, sorted by name.
         recording: Name of the observation that was replayed; ``None`` for a program that ran.
         pace: From rest, or right after the same program ran at another point.
+        boards: Each board apart, where they are several; windows, idle and findings are then of all
+            of them, and ``device`` is the first.
     """
 
     measurement_id: str
@@ -191,6 +186,7 @@ class Measurement:
     figures: tuple[tuple[str, float], ...] = ()
     recording: str | None = None
     pace: Pace = "reference"
+    boards: tuple[Board, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.windows or self.findings):

@@ -88,15 +88,28 @@ class LlamaSettings(LanguageSettings):
             llama-3-8b, llama-3.2-1b, llama-3.2-3b; or, where it has a slash, a folder (./name) or
             hub id (owner/name) whose config.json tells it.
         attention: sdpa is PyTorch's fused attention; eager is products and a softmax.
+        tensor_parallel: GPUs that share the heads and features of each layer; 1, or as many as a
+            trial has (--gpus-per-trial), which otherwise run a copy each.
     """
 
     model: str = "llama-2-7b"
     attention: Attention = "sdpa"
+    tensor_parallel: int = 1
 
     def __post_init__(self) -> None:
         LanguageSettings.__post_init__(self)
         if not self.is_elsewhere:
             self.check_lengths(self.geometry["max_position_embeddings"])
+            self.check_shares(self.geometry)
+
+    def check_shares(self, geometry: Mapping[str, Any]) -> None:
+        """Refuse GPUs that cannot share heads and features equally, by a ConfigError."""
+        for name in ("intermediate_size", "num_attention_heads", "num_key_value_heads"):
+            if geometry[name] % self.tensor_parallel:
+                raise ConfigError(
+                    f"tensor_parallel must divide {name} of {self.model}, which is "
+                    f"{geometry[name]}, got {self.tensor_parallel}."
+                )
 
     @property
     def is_elsewhere(self) -> bool:
@@ -124,7 +137,7 @@ class Llama(LanguageWorkload[LlamaSettings]):
 
         from joulelab.workloads import hub
 
-        return hub.network_of(
+        network = hub.network_of(
             transformers.AutoModelForCausalLM,
             self._config(),
             self.settings,
@@ -132,6 +145,11 @@ class Llama(LanguageWorkload[LlamaSettings]):
             shape=_SHAPE,
             attn_implementation=self.settings.attention,
         )
+        if self.settings.tensor_parallel > 1:
+            from joulelab.workloads.tensor_parallelism import share
+
+            share(network, self.settings.tensor_parallel)
+        return network
 
     def _config(self) -> Any:
         """Return the configuration in transformers, published or from elsewhere.
@@ -151,4 +169,5 @@ class Llama(LanguageWorkload[LlamaSettings]):
                 f"model must be a Llama network, but {settings.model!r} is a {config.model_type}."
             )
         settings.check_lengths(config.max_position_embeddings)
+        settings.check_shares({name: getattr(config, name) for name in _SHAPE})
         return config
