@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import ray
@@ -13,6 +13,7 @@ from joulelab.devices import DEVICES
 from joulelab.devices.choice import Choice, choose_backend, is_hardware, usable
 from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError, JouleLabError
 from joulelab.study.gpu import StudyGpu
+from joulelab.study.groups import grouped
 
 _LOOK_TIMEOUT_S = 120.0
 
@@ -114,6 +115,26 @@ def simulated_sites(
     nodes, sightings = _ask_all(deal, most=num_gpus)
     sites = _sites("simulated", nodes, sightings)
     return tuple(sorted(sites, key=lambda site: max(_index(site.uuid) - num_gpus + 1, 0)))
+
+
+def grouped_sites(sites: Sequence[Site], gpus_per_trial: int) -> tuple[Site, ...]:
+    """Return sites that stand for ``gpus_per_trial`` GPUs of one node each.
+
+    Raises:
+        ConfigError: If no node has so many of one product.
+    """
+    resources = {site.uuid: site.resource for site in sites}
+    return tuple(
+        replace(
+            site,
+            partner_resources=tuple(
+                resource
+                for partner in site.partners
+                if (resource := resources[partner.uuid]) is not None
+            ),
+        )
+        for site in grouped(sites, gpus_per_trial)
+    )
 
 
 def _ask_all(

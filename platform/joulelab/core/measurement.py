@@ -131,6 +131,11 @@ class Board:
     observed: Observed
     findings: tuple[Finding, ...]
 
+    @property
+    def known_energy_j(self) -> float | None:
+        """Energy of its windows, in joules; ``None`` where a finding says why it is not known."""
+        return None if self.findings else sum(window.energy_j for window in self.windows)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:

@@ -1,12 +1,14 @@
 """Llama inference: reading a prompt (prefill) and generating from it (decode), measured apart."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
+from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
 from joulelab.errors import ConfigError
+from joulelab.tracing.program import ALL_REDUCE
 from joulelab.workloads.base import require_choice
 from joulelab.workloads.language import LanguageWorkload
 from joulelab.workloads.language_settings import LanguageSettings
@@ -150,6 +152,35 @@ class Llama(LanguageWorkload[LlamaSettings]):
 
             share(network, self.settings.tensor_parallel)
         return network
+
+    @override
+    def cost(self) -> WorkloadCost:
+        cost = super().cost()
+        if self.settings.tensor_parallel == 1:
+            return cost
+        return replace(cost, phases=tuple(map(self._with_sums, cost.phases)))
+
+    def _with_sums(self, phase: PhaseCost) -> PhaseCost:
+        """Add what the GPUs send each other: the outputs of attention and of feed-forward."""
+        from joulelab.workloads import formats
+
+        settings, config = self.settings, self._config()
+        is_read = phase.phase == "prefill"
+        tokens, passes = (settings.prompt_tokens, 1) if is_read else (1, settings.new_tokens)
+        dtype = formats.storage_dtype(settings.precision)
+        written_b = float(settings.batch * tokens * config.hidden_size * dtype.itemsize)
+        summed = KernelCost(
+            name=ALL_REDUCE,
+            pipe="fp32",
+            flop=0.0,
+            dram_b=2 * written_b,
+            written_b=written_b,
+            count=2 * config.num_hidden_layers * passes,
+            dtype=str(dtype).removeprefix("torch."),
+        )
+        return replace(
+            phase, kernels=(*phase.kernels, summed), num_devices=settings.tensor_parallel
+        )
 
     def _config(self) -> Any:
         """Return the configuration in transformers, published or from elsewhere.
