@@ -64,8 +64,7 @@ class Observed:
         clock_residency: Share of the looks (0 to 1) at which the SM clock was within 15 MHz of
             the requested one; ``None`` where none was requested.
         mem_clock_mhz: Median memory clock; ``None`` if unread.
-        temperature_start_c: GPU temperature at the start, in degrees Celsius.
-        temperature_stop_c: GPU temperature at the end, in degrees Celsius.
+        temperature_start_c: GPU temperature at the start, in degrees Celsius; _stop_ at the end.
         power_cap_share: Share of the time (0 to 1) that the power cap held the clocks down.
         thermal_share: The same for thermal slowdown.
         memory_used_b: Most device memory in use on the whole board, in bytes, without what the
@@ -74,8 +73,7 @@ class Observed:
         memory_power_w: Mean power of the memory, in watts; ``None`` if unread.
         samples_energy_j: Energy of all windows from the power samples, in joules, for
             comparison with the counter; ``None`` where there were no samples.
-        warmup_s: Seconds of warm-up before the first window.
-        warmup_steady: Whether the load was steady when the warm-up ended.
+        warmup_s: Seconds of warm-up before the first window, and whether that ended steady.
         sampler_share: Share of one core (0 to 1) that the sampler took.
         activity: Mean unit activities; all ``None`` where unread.
         activity_source: Backend that counted them in the place of the device's own; ``None``

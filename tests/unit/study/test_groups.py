@@ -2,7 +2,7 @@
 
 import pytest
 from alone import lent_elsewhere
-from simulated_lab import typical
+from simulated_lab import gemm, typical
 
 import joulelab
 from joulelab.core.cost import KernelCost, PhaseCost
@@ -108,6 +108,21 @@ def test_sums_over_boards_take_the_link_of_the_catalogue(tmp_path):
     ]
 
     assert durations_s[1] - durations_s[0] == pytest.approx(0.020 + 4e-6, rel=1e-3)
+
+
+def test_a_board_that_kept_up_with_another_does_all_of_its_own_work_next(tmp_path):
+    """Boards near their power limit took turns as the slowest, whose next work was free."""
+    device, cost = typical(tmp_path), gemm(8192)
+    machine, clock = device.machine, device.clock
+    model = machine.model_of(cost, "random")
+    machine.begin(model)
+    clock.sleep_s(1.0)
+    machine.let_end()
+    start_s = clock.now_s()
+
+    machine.execute(model, 10)
+
+    assert clock.now_s() - start_s == pytest.approx(10 * machine.duration_s(model), rel=0.01)
 
 
 def test_groups_are_of_one_machine_and_product(tmp_path):

@@ -193,6 +193,7 @@ class Machine:
         with self._lock:
             self.now_s()
             self._ending = True
+            self._goal = self.engine.work  # what comes next is beyond what was done until now
 
     def execute(self, model: PhaseModel, executions: int) -> None:
         """Execute ``model`` so many times; device time passes.
