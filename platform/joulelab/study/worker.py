@@ -138,6 +138,11 @@ class GpuWorker:
         Raises:
             JouleLabError: If it cannot be found out; says why.
         """
+        if len(self._addresses) > 1:
+            raise ConfigError(
+                "A program on several GPUs cannot be attributed; leave gpus_per_trial out, or read "
+                "each board's energy from a measurement."
+            )
         from joulelab.attribution.session import Session  # SciPy is no part of what measuring needs
 
         session = Session(self._open_device(), bench=self._open_bench())
