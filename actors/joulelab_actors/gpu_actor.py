@@ -258,19 +258,19 @@ def _start_actor(site: Site, settings: WorkerSettings) -> Any:
     return remote.options(**options).remote(site.address, settings, site.partners)
 
 
-def require_cuda_sees_only(uuids: Sequence[str]) -> None:
-    """Check that this process computes on the GPUs ``uuids`` and can reach no other.
+def require_cuda_sees_only(uuid: str) -> None:
+    """Check that this process computes on the GPU ``uuid`` and can reach no other.
 
     CUDA and NVML count GPUs in orders of their own, and a scheduler may hand out one while
     the sensors of another are read; the UUID is the same to both.
 
     Raises:
-        DeviceError: If CUDA sees another GPU, more, or fewer.
+        DeviceError: If CUDA sees another GPU, several, or none.
     """
-    seen, own = seen_uuids(), ",".join(uuids)
-    if len(seen) != len(uuids) or not all(map(is_same, seen, uuids)):
+    seen = seen_uuids()
+    if len(seen) != 1 or not is_same(seen[0], uuid):
         raise DeviceError(
-            f"CUDA must see {own} and nothing else, but it sees {', '.join(seen) or 'no GPU'}; "
-            "start the process with CUDA_VISIBLE_DEVICES set to that, and with a PyTorch that was "
-            "built for CUDA."
+            f"CUDA must see {uuid} and nothing else, but it sees {', '.join(seen) or 'no GPU'}; "
+            "start the process with CUDA_VISIBLE_DEVICES set to that UUID, and with a PyTorch "
+            "that was built for CUDA."
         )

@@ -70,7 +70,7 @@ class GpuWorker:
     """Owns one device, or one and its partners, and measures on it one trial at a time.
 
     Making one opens nothing, so that what is wrong with a device is said by :meth:`open`, as the
-    error it is. ``check`` is called with the UUIDs of real hardware before it is opened; it raises
+    error it is. ``check`` is called with the UUID of real hardware before it is opened; it raises
     if programs of this process would run elsewhere.
     """
 
@@ -80,7 +80,7 @@ class GpuWorker:
         settings: WorkerSettings,
         *,
         partners: Sequence[DeviceAddress] = (),
-        check: Callable[[Sequence[str]], None] = lambda uuids: None,
+        check: Callable[[str], None] = lambda uuid: None,
     ) -> None:
         self._address = address
         self._addresses = (address, *partners)
@@ -167,8 +167,8 @@ class GpuWorker:
 
     def _open_device(self) -> Device:
         if self._device is None:
-            if is_hardware(self._address):
-                self._check([address.uuid for address in self._addresses])
+            if is_hardware(self._address) and len(self._addresses) == 1:
+                self._check(self._address.uuid)  # of several, each rank's process sees its own
             device = _opened(self._address, DEVICES[self._address.backend].open)
             self._device = device
             for partner in self._addresses[1:]:
