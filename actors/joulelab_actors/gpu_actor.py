@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,14 +55,19 @@ class ActorReplacedError(DeviceError):
 
 
 class GpuActor:
-    """Owns one device for its life, and measures on it one trial at a time.
+    """Owns one device for its life, or one and its partners; measures one trial at a time.
 
     The class is plain: :mod:`joulelab_actors.pool` puts it on the cluster. Making one opens
     nothing, so that what is wrong with a device is said by :meth:`ready`, as the error it is.
     """
 
-    def __init__(self, address: DeviceAddress, settings: WorkerSettings) -> None:
-        self._worker = GpuWorker(address, settings, check=require_cuda_sees_only)
+    def __init__(
+        self,
+        address: DeviceAddress,
+        settings: WorkerSettings,
+        partners: Sequence[DeviceAddress] = (),
+    ) -> None:
+        self._worker = GpuWorker(address, settings, partners=partners, check=require_cuda_sees_only)
         self._trial: str | None = None
         self._trial_since_s = 0.0
         self._num_measured = 0
@@ -249,7 +255,7 @@ def _start_actor(site: Site, settings: WorkerSettings) -> Any:
         "max_restarts": -1,
         "max_task_retries": 0,
     }
-    return remote.options(**options).remote(site.address, settings)
+    return remote.options(**options).remote(site.address, settings, site.partners)
 
 
 def require_cuda_sees_only(uuid: str) -> None:

@@ -24,6 +24,7 @@ from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
 from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
+from joulelab.study.groups import require_count
 from joulelab.study.ledger import StudySummary
 from joulelab.study.products import of_product, require_enough, require_one_product
 from joulelab.study.progress import announced
@@ -37,7 +38,7 @@ from joulelab.tracking.study_lock import StudyLock
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.parcel import Parcel, pack
 from joulelab_actors.gpu_actor import NAME_TIMEOUT_S, enlisted
-from joulelab_actors.placement import Site, find_sites, simulated_sites
+from joulelab_actors.placement import Site, find_sites, grouped_sites, simulated_sites
 from joulelab_actors.pool import RELEASE_S, Pool
 from joulelab_actors.reservation import reserved
 from joulelab_actors.scoring import score_beside
@@ -68,6 +69,9 @@ class Laboratory(AbstractLab[Site]):
             catalogue, e.g. a100; by default all, which only a sweep of clocks takes together.
         num_gpus: GPUs to use of each product; by default 4 simulated ones, or all real ones. Those
             that no other study has come first, and it is waited until there are so many.
+        gpus_per_trial: GPUs of one machine and product that run a trial together: their energies
+            are measured apart and added up. A program whose setting tensor_parallel is that number
+            is shared by them, another runs a copy on each.
         store: Folder with the state of simulated GPUs, or with the recordings to replay.
         study: Name of the study. Say the name of an earlier one to go on with it; by default
             a new one named by the time.
@@ -88,6 +92,7 @@ class Laboratory(AbstractLab[Site]):
     gpu: str | tuple[str, ...] = "h200_sxm"
     gpu_product: str | None = None
     num_gpus: int | None = None
+    gpus_per_trial: int = 1
     store: Path | None = None
     study: str | None = None
     results_dir: Path = DEFAULT_RESULTS
@@ -104,6 +109,7 @@ class Laboratory(AbstractLab[Site]):
             check_file_name("study", self.study)
         if self.num_gpus is not None and not 1 <= self.num_gpus <= MOST_GPUS:
             raise ConfigError(f"num_gpus must be within 1 and {MOST_GPUS}, got {self.num_gpus}.")
+        require_count(self.gpus_per_trial, self.num_gpus)
 
     @override
     @contextmanager
@@ -127,7 +133,7 @@ class Laboratory(AbstractLab[Site]):
             with announced(_beginning()):
                 stack.enter_context(connected(dashboard=self.dashboard))
                 found = self._sites(mixed)
-            num_gpus = SIMULATED_GPUS if self._makes_gpus and not self.num_gpus else self.num_gpus
+            num_gpus = self._num_simulated if self._makes_gpus else self.num_gpus
             choice = reserved(
                 found,
                 num_gpus,
@@ -135,7 +141,7 @@ class Laboratory(AbstractLab[Site]):
                 guard_socket=self.guard_socket,
                 report=self._report,
             )
-            sites = stack.enter_context(choice)
+            sites = grouped_sites(stack.enter_context(choice), self.gpus_per_trial)
             for host, fallback in {site.hostname: site.fallback for site in sites}.items():
                 if fallback is not None:
                     self._report(one_line(f"{host}: {fallback}"))
@@ -260,8 +266,7 @@ class Laboratory(AbstractLab[Site]):
     def _sites(self, mixed: bool) -> tuple[Site, ...]:
         store = self._store
         if self._makes_gpus:
-            num_gpus = self.num_gpus or SIMULATED_GPUS
-            found = simulated_sites(self.gpu, num_gpus, store, others=True)
+            found = simulated_sites(self.gpu, self._num_simulated, store, others=True)
         else:
             found = find_sites(self.device, store)
         found = of_product(found, self.gpu_product)
@@ -269,6 +274,10 @@ class Laboratory(AbstractLab[Site]):
             require_one_product(found)
         require_enough(found, self.num_gpus)
         return found
+
+    @property
+    def _num_simulated(self) -> int:
+        return self.num_gpus or max(SIMULATED_GPUS // self.gpus_per_trial, 1) * self.gpus_per_trial
 
     @property
     def _makes_gpus(self) -> bool:

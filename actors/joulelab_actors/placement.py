@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import ray
@@ -13,6 +13,7 @@ from joulelab.devices import DEVICES
 from joulelab.devices.choice import Choice, choose_backend, is_hardware, usable
 from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError, JouleLabError
 from joulelab.study.gpu import StudyGpu
+from joulelab.study.groups import grouped
 
 _LOOK_TIMEOUT_S = 120.0
 
@@ -25,29 +26,31 @@ class Site(StudyGpu):
     # Custom resource that the node declares for this GPU; an actor that asks for it follows the GPU
     # to a node that replaces this one. None if undeclared.
     resource: str | None = None
+    partner_resources: tuple[str, ...] = ()  # those for its partners
     counted: bool = False  # whether Ray counts this GPU among the node's
     # What is lost on this node, whose best way to talk to GPUs failed; None where it did not, or
     # where the way was asked for.
     fallback: str | None = None
 
     def actor_options(self) -> dict[str, Any]:
-        """Return the options that put an actor beside this GPU and show it no other.
+        """Return the options that put an actor beside this GPU and show it that and its partners.
 
         Not ``num_gpus`` alone: Ray hands out GPUs by its own count, and an actor that it
         restarts can come back on another one.
         """
         options: dict[str, Any] = {"num_cpus": 0}
         if self.resource is not None:
-            options["resources"] = {self.resource: 1}
+            options["resources"] = dict.fromkeys((self.resource, *self.partner_resources), 1)
         else:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(
                 self.node_id, soft=False
             )
         if is_hardware(self.address):
-            options["num_gpus"] = 1 if self.counted else 0
+            uuids = [self.uuid, *(partner.uuid for partner in self.partners)]
+            options["num_gpus"] = len(uuids) if self.counted else 0
             options["runtime_env"] = {
                 "env_vars": {
-                    "CUDA_VISIBLE_DEVICES": self.uuid,
+                    "CUDA_VISIBLE_DEVICES": ",".join(uuids),
                     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
                     "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
                 }
@@ -112,6 +115,26 @@ def simulated_sites(
     nodes, sightings = _ask_all(deal, most=num_gpus)
     sites = _sites("simulated", nodes, sightings)
     return tuple(sorted(sites, key=lambda site: max(_index(site.uuid) - num_gpus + 1, 0)))
+
+
+def grouped_sites(sites: Sequence[Site], gpus_per_trial: int) -> tuple[Site, ...]:
+    """Return sites that stand for ``gpus_per_trial`` GPUs of one node each.
+
+    Raises:
+        ConfigError: If no node has so many of one product.
+    """
+    resources = {site.uuid: site.resource for site in sites}
+    return tuple(
+        replace(
+            site,
+            partner_resources=tuple(
+                resource
+                for partner in site.partners
+                if (resource := resources[partner.uuid]) is not None
+            ),
+        )
+        for site in grouped(sites, gpus_per_trial)
+    )
 
 
 def _ask_all(

@@ -7,12 +7,12 @@ until they are precise enough, and judge them by the validity contract.
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
 from joulelab.core.configuration import Configuration
-from joulelab.core.device import Activity
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, InvalidReason
 from joulelab.core.point import OperatingPoint
@@ -32,14 +32,11 @@ from joulelab.errors import (
     MeasurementError,
 )
 from joulelab.provenance import collect_provenance
+from joulelab.sampling.boards import BoardInstruments, Boards, group_identity
 from joulelab.sampling.cuda_device import computing_on
 from joulelab.sampling.following import Following, is_final
 from joulelab.sampling.host import WorkloadFailedError, WorkloadHost, WorkloadRefusedError
-from joulelab.sampling.instruments import Instruments, Readings
-from joulelab.sampling.meter import find_ticks
-from joulelab.sampling.readiness import cool_down, settle, warm_up
-from joulelab.sampling.tick_tracker import TickTracker
-from joulelab.sampling.verdict import Treatment, energy_windows, judge
+from joulelab.sampling.readiness import warm_up
 from joulelab.sampling.window_loop import Interval, WindowLoop
 from joulelab.workloads.base import Workload
 
@@ -49,10 +46,11 @@ _PAUSE_S = 0.05
 
 
 class Bench:
-    """Measures trials on one device, and keeps a workload ready from one to the next.
+    """Measures trials on one device, or on several together; keeps a workload ready for the next.
 
     Args:
         device: The device to measure.
+        partners: Others of the same machine that the same program runs on; what they use is added.
         control: Who may turn its knobs; ``None`` means this process itself.
         procedure: How to measure.
         report: Called with what is being done next, in a few words, never within a window.
@@ -62,18 +60,18 @@ class Bench:
         self,
         device: Device,
         *,
+        partners: Sequence[Device] = (),
         control: Control | None = None,
         procedure: Procedure | None = None,
         report: Callable[[str], object] = logger.debug,
     ) -> None:
-        self._device = device
+        self._boards = Boards((device, *partners))
         self._clock = device.clock
-        self._identity = device.identity()
+        self._identity = group_identity(self._boards.devices)
         self._control: Control = OwnControl(device) if control is None else control
         self._procedure = procedure or Procedure()
         self._report = report
-        self._host = WorkloadHost(device)
-        self._ticks = TickTracker()
+        self._host = WorkloadHost(device, partners)
         self._following = Following(device.clock)
 
     def __enter__(self) -> Self:
@@ -84,7 +82,7 @@ class Bench:
 
     def close(self) -> None:
         """Free the workload that is kept ready. Safe to call twice."""
-        with computing_on(self._identity.uuid):
+        with self._computing():
             self._host.close()
 
     def prepared(self, configuration: Configuration) -> Workload[Any]:
@@ -94,7 +92,7 @@ class Bench:
             ConfigError: If the device cannot run it as asked for.
             MeasurementError: If its preparation failed.
         """
-        with computing_on(self._identity.uuid):
+        with self._computing():
             workload = self._host.make(configuration)
             self._host.prepare()
         return workload
@@ -122,7 +120,7 @@ class Bench:
         """
         usual = self._procedure
         try:
-            with computing_on(self._identity.uuid):
+            with self._computing():
                 for how in self._following.procedures(trial.configuration, procedure or usual):
                     self._procedure = how
                     records = self._measure(trial)
@@ -165,28 +163,24 @@ class Bench:
         self, session: Session, phases: Sequence[str], records: list[Record]
     ) -> None:
         point = session.trial.configuration.point
-        find_ticks(self._device, self._ticks)
-        with Instruments(self._device, self._procedure, tracker=self._ticks) as instruments:
-            self._report(f"Settling at {point.label}")
-            # Right after another point a warm-up under load is longer than two ticks.
-            two_ticks_s = 2 * instruments.tick_s if self._procedure.pace == "reference" else 0.0
-            settle(self._device, point, wait_s=self._procedure.settle_s + two_ticks_s)
-            treatment = Treatment(
-                point=point,
-                in_force=self._in_force(point),
-                capabilities=self._device.capabilities(),
-                since_s=self._clock.now_s(),
-            )
+        self._report(f"Settling at {point.label}")
+        with self._boards.watched(self._procedure, point, self._in_force(point)) as instruments:
             session.idle = self._idle(instruments)
             for phase in phases:
                 try:
-                    verdict = self._measure_phase(phase, treatment, instruments)
+                    verdict = self._measure_phase(phase, instruments)
                     figures = () if verdict.findings else self._host.figures(verdict.windows)
                     records.append(
                         record_of(session, phase, verdict, figures, self._host.recording)
                     )
                 finally:
                     self._host.rest()
+
+    def _computing(self) -> AbstractContextManager[None]:
+        """Have PyTorch of this process compute on the device; on several, others do it."""
+        if len(self._boards.devices) > 1:
+            return nullcontext()
+        return computing_on(self._identity.uuid)
 
     def _in_force(self, point: OperatingPoint) -> OperatingPoint:
         """Return what is to be in force for ``point``, with the limit that the procedure has."""
@@ -197,44 +191,35 @@ class Bench:
         below_c = self._procedure.start_below_c
         if below_c is not None:
             self._report(f"Cooling down below {below_c:g} C")
-            cool_down(self._device, below_c=below_c, limit_s=self._procedure.cool_max_s)
+            self._boards.cool_down(below_c=below_c, limit_s=self._procedure.cool_max_s)
 
-    def _idle(self, instruments: Instruments) -> EnergyWindow | None:
+    def _idle(self, instruments: BoardInstruments) -> EnergyWindow | None:
         if self._procedure.idle_s == 0:
             return None
         self._report(f"Idle for {self._procedure.idle_s:g} s")
         loop = WindowLoop(self._clock, self._pause, instruments, instruments.check)
-        intervals = loop.windows(1, self._procedure.idle_s)
-        windows, _ = energy_windows(instruments.readings(), intervals)
-        return windows[0] if windows else None
+        return instruments.idle(loop.windows(1, self._procedure.idle_s)[0])
 
     def _pause(self) -> float:
         self._clock.sleep_s(_PAUSE_S)
         return 0.0
 
-    def _measure_phase(self, phase: str, treatment: Treatment, instruments: Instruments) -> Verdict:
+    def _measure_phase(self, phase: str, instruments: BoardInstruments) -> Verdict:
         loop = WindowLoop(
             self._clock, partial(self._host.run, phase), instruments, instruments.check
         )
         self._report(f"{phase}: warming up")
-        warmup = warm_up(loop, instruments, self._clock, self._procedure)
-        probe = self._device.activity() if self._device.capabilities().has_activity else None
-        intervals, readings = self._take_windows(phase, loop, instruments)
-        last_pids = self._host.pids()
-        return judge(
-            readings,
-            intervals,
-            treatment,
-            own_pids=self._host.own_pids,
-            last_pids=last_pids,
-            warmup=warmup,
-            activity=Activity() if probe is None else probe.read(),
-            sampler_share=instruments.cpu_share(readings.log),
+        warmup = warm_up(loop, instruments.lead, self._clock, self._procedure)
+        instruments.count_activity()
+        intervals = self._take_windows(phase, loop, instruments)
+        self._host.pids()
+        return instruments.judge(
+            intervals, own_pids=self._host.own_pids, pids_on=self._host.pids_on, warmup=warmup
         )
 
     def _take_windows(
-        self, phase: str, loop: WindowLoop, instruments: Instruments
-    ) -> tuple[list[Interval], Readings]:
+        self, phase: str, loop: WindowLoop, instruments: BoardInstruments
+    ) -> list[Interval]:
         procedure = self._procedure
         start_s = self._clock.now_s()
         intervals: list[Interval] = []
@@ -243,14 +228,13 @@ class Bench:
             self._report(f"{phase}: {num_windows} windows of {procedure.window_s:g} s")
             intervals += loop.windows(num_windows, procedure.window_s)
             self._control.require_held()
-            readings = instruments.readings()
-            windows, findings = energy_windows(readings, intervals)
+            windows, findings = instruments.windows(intervals)
             if findings:
                 break
             took_s = self._clock.now_s() - start_s
             affordable = int((procedure.limit_s - took_s) * len(intervals) / took_s)
             num_windows = min(more_windows(windows, procedure.relative_ci), affordable)
-        return intervals, readings
+        return intervals
 
 
 _REASONS: tuple[tuple[type[JouleLabError], InvalidReason], ...] = (

@@ -6,12 +6,15 @@
  * Beyond the files of the store, a GPU's folder may hold `mig` and `ecc` ("1" or "0"; absent: the
  * GPU has none). Every call of a setter, allowed or not, is appended to `<root>/calls`.
  *
+ * Two threads in GPM at once get UNKNOWN, where an H100's driver 580.159 crashed the process.
+ *
  * Values, error codes and their conditions follow what an H200 with driver 580.159 answered.
  * Compiled with -DBRANCH_535 the library lacks what that driver branch lacked, with -DBRANCH_470
  * the way of telling memory that came with branch 510.
  */
 #include <dirent.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -600,9 +603,21 @@ Return nvmlGpmSampleFree(GpmSample *sample)
     return SUCCESS;
 }
 
+static atomic_int in_gpm;
+
+/* Stay as long as the driver does; return whether no other thread was there meanwhile. */
+static int alone_in_gpm(void)
+{
+    int others = atomic_fetch_add(&in_gpm, 1);
+    usleep(1000);
+    return atomic_fetch_sub(&in_gpm, 1) == 1 && !others;
+}
+
 Return nvmlGpmSampleGet(Device gpu, GpmSample *sample)
 {
     CHECKED(gpu);
+    if (!alone_in_gpm())
+        return UNKNOWN;
     return read_file(gpu->uuid, "readings", sample->readings, sizeof sample->readings)
         ? SUCCESS : NOT_SUPPORTED;
 }
@@ -612,6 +627,8 @@ Return nvmlGpmMetricsGet(GpmMetrics *asked)
 {
     if (asked->version != 1 || asked->first == asked->second)
         return INVALID_ARGUMENT;
+    if (!alone_in_gpm())
+        return UNKNOWN;
     for (unsigned i = 0; i < asked->count; i++) {
         GpmMetric *metric = &asked->metrics[i];
         const char *key = metric_key(metric->id);

@@ -66,7 +66,22 @@ def _rows(measurement: Measurement) -> list[tuple[str, str]]:
     dynamic_j = measurement.dynamic_energy_per_unit_j
     if dynamic_j is not None:
         rows.insert(1, ("dynamic", f"{quantity(dynamic_j, f'J/{unit}')} above idle"))
+    rows += _boards(measurement)
     return [*rows, *_figures(measurement), ("device", _conduct(measurement)), ("valid", "yes")]
+
+
+def _boards(measurement: Measurement) -> list[tuple[str, str]]:
+    """What each of several boards used of a unit of work, a row for each."""
+    energies = [(board, board.known_energy_j) for board in measurement.boards]
+    return [
+        (
+            f"GPU {index}",
+            f"{quantity(energy_j / measurement.work, f'J/{measurement.unit}')} "
+            f"({board.device.uuid})",
+        )
+        for index, (board, energy_j) in enumerate(energies)
+        if energy_j is not None
+    ]
 
 
 def _figures(measurement: Measurement) -> list[tuple[str, str]]:

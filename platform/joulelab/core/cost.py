@@ -100,6 +100,8 @@ class PhaseCost:
         parameter_b: Bytes of all parameters of the program, >= 0; 0 if unknown.
         host_calls: Calls of Python functions, and of compiled ones from Python, with which the
             host reaches the launches, >= 0.
+        num_devices: Devices that share the phase, >= 1; its kernels are those of one of them, and
+            kernels called ``"all_reduce"`` sum what they write over all.
     """
 
     phase: str
@@ -109,6 +111,7 @@ class PhaseCost:
     num_graphs: int = 0
     parameter_b: float = 0.0
     host_calls: int = 0
+    num_devices: int = 1
 
     def __post_init__(self) -> None:
         if min(self.num_graphs, self.parameter_b, self.host_calls) < 0:
@@ -116,6 +119,8 @@ class PhaseCost:
                 "num_graphs, parameter_b and host_calls must not be negative, "
                 f"got {self.num_graphs=}, {self.parameter_b=}, {self.host_calls=}."
             )
+        if self.num_devices < 1:
+            raise ConfigError(f"num_devices must be at least 1, got {self.num_devices}.")
         if not self.work > 0:
             raise ConfigError(f"work must be positive, got {self.work} in phase {self.phase!r}.")
         if not (self.kernels or self.wait_s > 0):

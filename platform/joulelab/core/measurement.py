@@ -45,15 +45,10 @@ _LASTING: frozenset[InvalidReason] = frozenset({"power_capped"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that the validity contract found wrong.
+    """One thing that the validity contract found wrong."""
 
-    Attributes:
-        reason: Which clause failed.
-        detail: What was required and what was seen, one sentence.
-    """
-
-    reason: InvalidReason
-    detail: str
+    reason: InvalidReason  # which clause failed
+    detail: str  # what was required and what was seen, one sentence
 
     def __post_init__(self) -> None:
         if self.reason not in get_args(InvalidReason):
@@ -69,8 +64,7 @@ class Observed:
         clock_residency: Share of the looks (0 to 1) at which the SM clock was within 15 MHz of
             the requested one; ``None`` where none was requested.
         mem_clock_mhz: Median memory clock; ``None`` if unread.
-        temperature_start_c: GPU temperature at the start, in degrees Celsius.
-        temperature_stop_c: GPU temperature at the end, in degrees Celsius.
+        temperature_start_c: GPU temperature at the start, in degrees Celsius; _stop_ at the end.
         power_cap_share: Share of the time (0 to 1) that the power cap held the clocks down.
         thermal_share: The same for thermal slowdown.
         memory_used_b: Most device memory in use on the whole board, in bytes, without what the
@@ -79,8 +73,7 @@ class Observed:
         memory_power_w: Mean power of the memory, in watts; ``None`` if unread.
         samples_energy_j: Energy of all windows from the power samples, in joules, for
             comparison with the counter; ``None`` where there were no samples.
-        warmup_s: Seconds of warm-up before the first window.
-        warmup_steady: Whether the load was steady when the warm-up ended.
+        warmup_s: Seconds of warm-up before the first window, and whether that ended steady.
         sampler_share: Share of one core (0 to 1) that the sampler took.
         activity: Mean unit activities; all ``None`` where unread.
         activity_source: Backend that counted them in the place of the device's own; ``None``
@@ -112,31 +105,34 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where a result came from, so that it can be made again.
-
-    Attributes:
-        joulelab_version: Version of this package.
-        git_sha: Commit of the checkout, with ``-dirty`` if it differed; ``None`` outside one.
-        hostname: Name of the machine that held the device.
-        python_version: Python version.
-        started_at: Wall time of the start, ISO 8601 in UTC.
-        torch_version: PyTorch version; ``None`` where PyTorch took no part.
-        slurm_job_id: SLURM job; ``None`` outside one.
-        ray_job_id: Ray job; ``None`` outside one.
-        weights: ``"random"`` or where a model's weights came from; ``None`` without a model.
-        licence: Licence of what was run, and of what, if it is not a permissive one.
-    """
+    """Where a result came from, so that it can be made again."""
 
     joulelab_version: str
-    git_sha: str | None
-    hostname: str
+    git_sha: str | None  # commit of the checkout, "-dirty" if it differed; None outside one
+    hostname: str  # of the machine that held the device
     python_version: str
-    started_at: str
-    torch_version: str | None = None
+    started_at: str  # wall time, ISO 8601 in UTC
+    torch_version: str | None = None  # None where PyTorch took no part
     slurm_job_id: str | None = None
     ray_job_id: str | None = None
-    weights: str | None = None
-    licence: str | None = None
+    weights: str | None = None  # "random" or where a model's came from; None without a model
+    licence: str | None = None  # of what was run, and of what, if it is not a permissive one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """One of the boards that a measurement is of; its energy is in the sum."""
+
+    device: DeviceIdentity
+    windows: tuple[EnergyWindow, ...]  # as those of the measurement, of this board alone
+    idle: EnergyWindow | None
+    observed: Observed
+    findings: tuple[Finding, ...]
+
+    @property
+    def known_energy_j(self) -> float | None:
+        """Energy of its windows, in joules; ``None`` where a finding says why it is not known."""
+        return None if self.findings else sum(window.energy_j for window in self.windows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +164,8 @@ class Measurement:
         figures: What the workload told of the work in the windows, sorted by name.
         recording: Name of the observation that was replayed; ``None`` for a program that ran.
         pace: From rest, or right after the same program ran at another point.
+        boards: Each board apart, where they are several; windows, idle and findings are then of all
+            of them, and ``device`` is the first.
     """
 
     measurement_id: str
@@ -191,6 +189,7 @@ class Measurement:
     figures: tuple[tuple[str, float], ...] = ()
     recording: str | None = None
     pace: Pace = "reference"
+    boards: tuple[Board, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.windows or self.findings):

@@ -6,7 +6,7 @@ from uuid import uuid4
 from joulelab.core.course import Course
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.energy import EnergyWindow
-from joulelab.core.measurement import Finding, Measurement, Observed, Provenance
+from joulelab.core.measurement import Board, Finding, Measurement, Observed, Provenance
 from joulelab.core.procedure import Pace
 from joulelab.core.receipt import Receipt
 from joulelab.core.trace import PowerTrace
@@ -45,6 +45,7 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     trace: PowerTrace | None = None  # power samples of the windows; None where there were none
     course: Course = field(default_factory=Course)
+    boards: tuple[Board, ...] = ()  # of several, what was found of each
 
 
 def record_of(
@@ -80,5 +81,6 @@ def record_of(
         figures=figures,
         recording=recording,
         pace=session.pace,
+        boards=verdict.boards,
     )
     return Record(measurement=measurement, trace=verdict.trace, course=verdict.course)

@@ -1,6 +1,7 @@
 """What the rest of the package needs of a GPU."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from joulelab.core.clock import Clock
@@ -16,6 +17,7 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.trace import PowerTrace
 from joulelab.errors import DeviceUnsupportedError
 from joulelab.workloads.base import Workload
+from joulelab.workloads.ranks import Ranks
 
 
 class ActivityProbe(ABC):
@@ -63,6 +65,10 @@ class Device(ABC):
     def open_in_real_time(cls, address: DeviceAddress) -> Self:
         """Open the device at ``address`` so that its time is the program's; raises as open does."""
         return cls.open(address)
+
+    def open_partner(self, address: DeviceAddress) -> Self:
+        """Open the device at ``address`` on the clock of this one; raises as open does."""
+        return self.open(address)
 
     @property
     @abstractmethod
@@ -153,6 +159,14 @@ class Device(ABC):
         stand-in that plays the program's :meth:`Workload.cost`.
         """
         return workload
+
+    def host_together(self, workload: Workload[Any], partners: Sequence["Device"]) -> Workload[Any]:
+        """Return ``workload`` as it runs on this device and ``partners``, a process on each.
+
+        Raises:
+            ConfigError: If it cannot run on so many.
+        """
+        return Ranks(workload, [device.identity().uuid for device in (self, *partners)])
 
     def close(self) -> None:
         """Let go of the device. Safe to call twice."""

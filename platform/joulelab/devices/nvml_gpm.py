@@ -6,6 +6,7 @@ distance is kept here.
 """
 
 import math
+import threading
 import time
 import weakref
 from contextlib import suppress
@@ -20,6 +21,9 @@ from joulelab.devices.nvml_library import call
 from joulelab.errors import DeviceUnsupportedError, MeasurementError
 
 MIN_INTERVAL_S = 0.1
+_ONE_AT_A_TIME = threading.Lock()
+"""Held around every call of GPM. With two H100s counted by two threads of a process (driver
+580.159), nvmlGpmMetricsGet crashed the process at its first reads, each of two times."""
 
 _METRICS = {
     "gr_engine_active": pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
@@ -69,7 +73,8 @@ class GpmProbe(ActivityProbe):
         return activity
 
     def _take(self, which: int) -> None:
-        call("Taking a GPM sample", pynvml.nvmlGpmSampleGet, self._handle, self._samples[which])
+        with _ONE_AT_A_TIME:
+            call("Taking a GPM sample", pynvml.nvmlGpmSampleGet, self._handle, self._samples[which])
         self._taken_s = time.monotonic()
 
     def _between(self) -> Activity:
@@ -79,7 +84,8 @@ class GpmProbe(ActivityProbe):
         asked.numMetrics = len(_METRICS)
         for index, metric in enumerate(_METRICS.values()):
             asked.metrics[index].metricId = metric
-        call("Reading GPM metrics", pynvml.nvmlGpmMetricsGet, asked)
+        with _ONE_AT_A_TIME:
+            call("Reading GPM metrics", pynvml.nvmlGpmMetricsGet, asked)
         return Activity(
             **{name: _share(asked.metrics[index]) for index, name in enumerate(_METRICS)}
         )
@@ -92,7 +98,8 @@ def _share(metric: Any) -> float | None:
 
 
 def _new_sample() -> Any:
-    return call("Allocating a GPM sample", pynvml.nvmlGpmSampleAlloc)
+    with _ONE_AT_A_TIME:
+        return call("Allocating a GPM sample", pynvml.nvmlGpmSampleAlloc)
 
 
 def _free(samples: list[Any]) -> None:

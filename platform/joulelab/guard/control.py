@@ -98,6 +98,9 @@ class ObserveOnly:
     def reset(self) -> None:
         """Do nothing: nothing was set."""
 
+    def close(self) -> None:
+        """Do nothing: nothing is held."""
+
     def require_held(self) -> None:
         """Raise :class:`ForeignSettingError` if a clock guard has set something, or left it set."""
         entry = owed_on(self._address, self._guard_socket)

@@ -37,8 +37,9 @@ class WorkloadRefusedError(MeasurementError):
 class WorkloadHost:
     """Makes workloads, and keeps the last one prepared for the next trial."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, partners: Sequence[Device] = ()) -> None:
         self._device = device
+        self._partners = tuple(partners)
         self._uuid = device.identity().uuid
         self._kept: _Kept | None = None
         self.own_pids = frozenset({os.getpid()})
@@ -56,7 +57,7 @@ class WorkloadHost:
             if self._kept is not None:
                 workload.take_over(self._kept.workload)
             self.close()
-            self._kept = _Kept(key=key, workload=workload, hosted=self._device.host(workload))
+            self._kept = _Kept(key=key, workload=workload, hosted=self._hosted(workload))
         return self._kept.workload
 
     def prepare(self) -> None:
@@ -84,12 +85,13 @@ class WorkloadHost:
             raise self._failed("preparation", error) from error
         kept.prepared = True
         new = self.pids() - before
-        roots = kept.workload.processes or (os.getpid(),)
+        processes = kept.hosted.processes
+        roots = processes or (os.getpid(),)
         self.own_pids |= {pid for pid in new if descends(pid, roots)} or new
         if kept.workload.uses_gpu and kept.hosted is kept.workload:
             self._require_here()
-        if kept.workload.processes:
-            self._require_nowhere_else(kept.workload.processes)
+        if processes:
+            self._require_nowhere_else(processes)
 
     def run(self, phase: str) -> float:
         """Do one unit of ``phase``, and return the work it did.
@@ -111,10 +113,14 @@ class WorkloadHost:
 
     def pids(self) -> frozenset[int]:
         """Read which processes hold a context on the device now; the workload's become ours."""
-        found = frozenset(process.pid for process in self._device.read_processes())
-        roots = () if self._kept is None else self._kept.workload.processes
+        found = frozenset[int]().union(*map(self.pids_on, (self._device, *self._partners)))
+        roots = () if self._kept is None else self._kept.hosted.processes
         self.own_pids |= {pid for pid in found - self.own_pids if descends(pid, roots)}
         return found
+
+    def pids_on(self, device: Device) -> frozenset[int]:
+        """Read which processes hold a context on one of the devices now."""
+        return frozenset(process.pid for process in device.read_processes())
 
     def rest(self) -> None:
         """End what the workload has going on between repeats."""
@@ -175,18 +181,26 @@ class WorkloadHost:
         Raises:
             WorkloadRefusedError: If they do; names the GPUs.
         """
-        kind, here = type(self._device), self._uuid
+        kind = type(self._device)
+        here = [device.identity().uuid for device in (self._device, *self._partners)]
         held = [
             address.uuid
             for address in kind.discover(None)
-            if address.uuid != here and _holds(kind.open(address), roots)
+            if address.uuid not in here and _holds(kind.open(address), roots)
         ]
         if held:
             self.close()
             raise WorkloadRefusedError(
-                f"A measurement is of one GPU, but processes of the program hold {', '.join(held)} "
-                f"besides {here}. `joulelab run` and `joulelab bench-server` add up several."
+                f"A measurement is of the GPUs of its trial, but processes of the "
+                f"program hold {', '.join(held)} "
+                f"besides {' and '.join(here)}. `joulelab run` and `joulelab bench-server` add "
+                "up all that a program uses."
             )
+
+    def _hosted(self, workload: Workload[Any]) -> Workload[Any]:
+        if self._partners:
+            return self._device.host_together(workload, self._partners)
+        return self._device.host(workload)
 
     def _made(self) -> "_Kept":
         if self._kept is None:

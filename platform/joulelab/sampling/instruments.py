@@ -19,11 +19,17 @@ from joulelab.sampling.window_loop import Interval
 class Instruments(Edges):
     """The sampler and, where the device has an energy counter, the meter; both see an edge.
 
-    ``tracker`` is what is known of the counter's ticks from earlier.
+    ``tracker`` is what is known of the counter's ticks from earlier. Unit activities are counted
+    besides, unless it is said not to.
     """
 
     def __init__(
-        self, device: Device, procedure: Procedure, *, tracker: TickTracker | None = None
+        self,
+        device: Device,
+        procedure: Procedure,
+        *,
+        tracker: TickTracker | None = None,
+        counts_activity: bool = True,
     ) -> None:
         self._clock = device.clock
         self._start_s = self._clock.now_s()
@@ -31,7 +37,7 @@ class Instruments(Edges):
             device,
             period_s=procedure.sample_period_s,
             budget=procedure.sampler_budget,
-            counts_activity=True,
+            counts_activity=counts_activity,
         )
         has_counter = device.capabilities().has_energy_counter
         self.meter = Meter(device, tracker=tracker) if has_counter else None

@@ -14,12 +14,16 @@ from joulelab.hardware import spec_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyGpu:
-    """A GPU, what it can be asked and told, and the machine that it is in."""
+    """A GPU, what it can be asked and told, and the machine that it is in.
+
+    With ``partners``, others of that machine, it leads the GPUs that run a trial together.
+    """
 
     address: DeviceAddress
     identity: DeviceIdentity
     capabilities: Capabilities
     hostname: str
+    partners: tuple[DeviceAddress, ...] = ()
 
     @classmethod
     def of(cls, address: DeviceAddress) -> "StudyGpu":
@@ -40,7 +44,8 @@ class StudyGpu:
 
 def study_clocks_mhz(gpus: Sequence[StudyGpu]) -> tuple[int, ...]:
     """Return the SM clocks that studies of this GPU sweep: those of the catalogue, else all."""
-    spec, settable = spec_for(gpus[0].identity.name), gpus[0].capabilities.sm_clocks_mhz
+    name = gpus[0].identity.name.rpartition(" x ")[2]  # of several that run a trial together
+    spec, settable = spec_for(name), gpus[0].capabilities.sm_clocks_mhz
     if spec is None:
         return settable
     return tuple(clock for clock in spec.study_clocks_mhz if clock in settable)

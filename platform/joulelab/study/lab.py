@@ -24,6 +24,7 @@ from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies import STRATEGIES
 from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
 from joulelab.study.gpu import StudyGpu
+from joulelab.study.groups import grouped, require_count
 from joulelab.study.ledger import StudySummary
 from joulelab.study.pool import LocalPool
 from joulelab.study.products import of_product, require_one_product
@@ -50,6 +51,8 @@ class Lab(AbstractLab[StudyGpu]):
             process may use (``CUDA_VISIBLE_DEVICES``), of which those that others have on loan
             come last.
         num_gpus: How many, where ``uuids`` does not say which; of each product that is simulated.
+            By default those of one trial.
+        gpus_per_trial: How many of them, of one product, run a trial together.
         gpu: Product in the catalogue that simulated GPUs imitate, e.g. ``"h200_sxm"``, or several
             of them; for ``"simulated"`` alone.
         gpu_product: Part of the name of the products to choose from, e.g. ``"a100"``; by default
@@ -69,7 +72,8 @@ class Lab(AbstractLab[StudyGpu]):
 
     device: str = "auto"
     uuids: tuple[str, ...] = ()
-    num_gpus: int = 1
+    num_gpus: int | None = None
+    gpus_per_trial: int = 1
     gpu: str | Sequence[str] | None = None
     gpu_product: str | None = None
     store: str | Path | None = None
@@ -84,8 +88,9 @@ class Lab(AbstractLab[StudyGpu]):
     def __post_init__(self) -> None:
         if self.study is not None:
             check_file_name("study", self.study)
-        if self.num_gpus < 1:
+        if self.num_gpus is not None and self.num_gpus < 1:
             raise ConfigError(f"num_gpus must be at least 1, got {self.num_gpus}.")
+        require_count(self.gpus_per_trial, self.num_gpus)
         if self.gpu is not None and self.device != "simulated":
             raise ConfigError(
                 f"gpu names a product to simulate, got {self.gpu!r} with device {self.device!r}; "
@@ -109,7 +114,7 @@ class Lab(AbstractLab[StudyGpu]):
         gpus = tuple(map(StudyGpu.of, self._addresses()))
         if not mixed:
             require_one_product(gpus)
-        yield gpus
+        yield grouped(gpus, self.gpus_per_trial)
 
     @override
     def score(
@@ -125,7 +130,7 @@ class Lab(AbstractLab[StudyGpu]):
     def attribute(
         self, gpu: StudyGpu, how: WorkerSettings, asked: Configuration, method: "Asked"
     ) -> "Attribution":
-        with closing(GpuWorker(gpu.address, how)) as worker:
+        with closing(GpuWorker(gpu.address, how, partners=gpu.partners)) as worker:
             return worker.attribute(asked, method)
 
     @override
@@ -168,23 +173,27 @@ class Lab(AbstractLab[StudyGpu]):
     def console(self) -> Console:
         return Console(stderr=True, quiet=not self.progress)
 
+    @property
+    def _num_gpus(self) -> int:
+        return self.num_gpus or self.gpus_per_trial
+
     def _addresses(self) -> list[DeviceAddress]:
         store = None if self.store is None else str(Path(self.store).expanduser().absolute())
         there = {address.uuid: address for address in self._there(store)}
         wanted = self.uuids or _in_use(there) or self._free_first(there)
         if not self.uuids and self.gpu is None:
-            wanted = wanted[: self.num_gpus]
+            wanted = wanted[: self._num_gpus]
         missing = [uuid for uuid in wanted if uuid not in there]
-        if missing or (not self.uuids and len(there) < self.num_gpus):
+        if missing or (not self.uuids and len(there) < self._num_gpus):
             raise DeviceNotFoundError(
-                f"{', '.join(missing) or f'{self.num_gpus} GPUs'} must be among the GPUs that this "
-                f"process may use: {', '.join(there)}."
+                f"{', '.join(missing) or f'{self._num_gpus} GPUs'} must be among the GPUs that "
+                f"this process may use: {', '.join(there)}."
             )
         return [there[uuid] for uuid in wanted]
 
     def _free_first(self, there: Mapping[str, DeviceAddress]) -> tuple[str, ...]:
         """Return GPUs in the order of choice; guards are asked only where there is a choice."""
-        is_choice = self.gpu is None and self.num_gpus < len(there)
+        is_choice = self.gpu is None and self._num_gpus < len(there)
         held = holders(tuple(there.values()), self.guard_socket) if is_choice else {}
         return tuple(sorted(there, key=held.__contains__))
 
@@ -193,7 +202,7 @@ class Lab(AbstractLab[StudyGpu]):
         if self.gpu is not None:
             from joulelab.devices.simulated import fleet
 
-            found = fleet(self.gpu, self.num_gpus, store)
+            found = fleet(self.gpu, self._num_gpus, store)
         else:
             found = find_visible(self.device, store)
         if self.gpu_product is None:

@@ -85,7 +85,9 @@ class LocalPool(WorkerPool):
 
     def __init__(self, gpus: Sequence[StudyGpu], settings: WorkerSettings) -> None:
         super().__init__(gpus)
-        self._workers = {gpu.uuid: GpuWorker(gpu.address, settings) for gpu in gpus}
+        self._workers = {
+            gpu.uuid: GpuWorker(gpu.address, settings, partners=gpu.partners) for gpu in gpus
+        }
 
     @override
     def _measure(self, must_stop: Callable[[], bool]) -> Iterator[PoolEvent]:

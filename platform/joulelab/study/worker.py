@@ -5,7 +5,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +19,12 @@ from joulelab.core.trial import Trial
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
 from joulelab.devices.choice import is_hardware
+from joulelab.devices.joint_control import JointControl
 from joulelab.errors import ConfigError, JouleLabError, TrackingError
 from joulelab.guard import ObserveOnly
 from joulelab.guard.control import GuardedControl
 from joulelab.guard.protocol import STUDY_NOTE
+from joulelab.sampling.boards import group_identity
 from joulelab.study.telling import Teller
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
@@ -65,7 +67,7 @@ class Report:
 
 
 class GpuWorker:
-    """Owns one device, and measures on it one trial at a time.
+    """Owns one device, or one and its partners, and measures on it one trial at a time.
 
     Making one opens nothing, so that what is wrong with a device is said by :meth:`open`, as the
     error it is. ``check`` is called with the UUID of real hardware before it is opened; it raises
@@ -77,9 +79,11 @@ class GpuWorker:
         address: DeviceAddress,
         settings: WorkerSettings,
         *,
+        partners: Sequence[DeviceAddress] = (),
         check: Callable[[str], None] = lambda uuid: None,
     ) -> None:
         self._address = address
+        self._addresses = (address, *partners)
         self._settings = settings
         self._check = check
         self.writer = f"{address.uuid}@{socket.gethostname()}-{os.getpid()}"
@@ -87,8 +91,9 @@ class GpuWorker:
         self._teller = Teller(address, settings.results_dir, settings.guard_socket)
         self._storing = threading.Lock()
         self._is_abandoned = False
-        self._control: GuardedControl | None = None
+        self._control: JointControl | None = None
         self._device: Device | None = None
+        self._partners: list[Device] = []
         self._bench: Bench | None = None
         self._measured_s: float | None = None
 
@@ -101,7 +106,7 @@ class GpuWorker:
         """
         unpack(WORKLOADS.programs, self._settings.programs)
         self._open_bench()
-        return self._open_device().identity()
+        return group_identity((self._open_device(), *self._partners))
 
     def measure(self, trial: Trial) -> Report:
         """Measure ``trial`` and append its records to the store before returning them.
@@ -133,6 +138,11 @@ class GpuWorker:
         Raises:
             JouleLabError: If it cannot be found out; says why.
         """
+        if len(self._addresses) > 1:
+            raise ConfigError(
+                "A program on several GPUs cannot be attributed; leave gpus_per_trial out, or read "
+                "each board's energy from a measurement."
+            )
         from joulelab.attribution.session import Session  # SciPy is no part of what measuring needs
 
         session = Session(self._open_device(), bench=self._open_bench())
@@ -157,40 +167,54 @@ class GpuWorker:
 
     def _open_device(self) -> Device:
         if self._device is None:
-            if is_hardware(self._address):
-                self._check(self._address.uuid)
-            device = DEVICES[self._address.backend].open(self._address)
-            found = device.identity().uuid
-            if found != self._address.uuid:
-                device.close()
-                raise ConfigError(f"{self._address.uuid} was opened, but {found} answered.")
+            if is_hardware(self._address) and len(self._addresses) == 1:
+                self._check(self._address.uuid)  # of several, each rank's process sees its own
+            device = _opened(self._address, DEVICES[self._address.backend].open)
             self._device = device
+            for partner in self._addresses[1:]:
+                self._partners.append(_opened(partner, device.open_partner))
         return self._device
 
     def _open_bench(self) -> Bench:
         if self._bench is None:
             self._bench = Bench(
-                self._open_device(), control=self._new_control(), procedure=self._settings.procedure
+                self._open_device(),
+                partners=self._partners,
+                control=self._new_control(),
+                procedure=self._settings.procedure,
             )
         return self._bench
 
-    def _new_control(self) -> ObserveOnly | GuardedControl:
-        socket_path = self._settings.guard_socket
-        if self._settings.observe_only:
-            return ObserveOnly(self._open_device(), self._address, guard_socket=socket_path)
-        self._control = GuardedControl(
-            self._address,
-            socket_path=socket_path,
-            note=f"{STUDY_NOTE}{self._settings.results_dir}",
+    def _new_control(self) -> JointControl:
+        socket_path, note = self._settings.guard_socket, f"{STUDY_NOTE}{self._settings.results_dir}"
+        devices = zip(self._addresses, (self._open_device(), *self._partners), strict=True)
+        self._control = JointControl(
+            [
+                ObserveOnly(device, address, guard_socket=socket_path)
+                if self._settings.observe_only
+                else GuardedControl(address, socket_path=socket_path, note=note)
+                for address, device in devices
+            ]
         )
         return self._control
 
     def _let_go(self) -> None:
-        bench, control, device = self._bench, self._control, self._device
+        devices: list[Device | None] = [self._device, *self._partners]
+        bench, control = self._bench, self._control
         self._bench = self._control = self._device = None
-        for held in (bench, control, device):
+        self._partners = []
+        for held in (bench, control, *devices):
             try:
                 if held is not None:
                     held.close()
             except JouleLabError as error:  # a device that is lost cannot be let go of nicely
                 _log.warning("%s: %s", self._address.uuid, error)
+
+
+def _opened(address: DeviceAddress, open_at: Callable[[DeviceAddress], Device]) -> Device:
+    device = open_at(address)
+    found = device.identity().uuid
+    if found != address.uuid:
+        device.close()
+        raise ConfigError(f"{address.uuid} was opened, but {found} answered.")
+    return device

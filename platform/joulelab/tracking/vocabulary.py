@@ -56,6 +56,7 @@ def metrics(measurement: Measurement) -> dict[str, float]:
         **{name: float(value) for name, value in derived.items() if value is not None},
         "num_windows": float(len(measurement.windows)),
         **{f"figures.{name}": value for name, value in measurement.figures},
+        **_boards(measurement),
         **observed,
     }
 
@@ -73,8 +74,18 @@ def tags(measurement: Measurement) -> dict[str, str]:
         "unit": measurement.unit,
         "source": measurement.windows[0].source if measurement.windows else "",
         **_texts(measurement.device, "device."),
+        **{f"gpu{i}.uuid": board.device.uuid for i, board in enumerate(measurement.boards)},
         **_texts(measurement.provenance, "provenance."),
     }
+
+
+def _boards(measurement: Measurement) -> dict[str, float]:
+    """List what each of several boards used of a unit of work; the sum is that of all."""
+    found = {
+        f"gpu{i}.energy_per_unit_j": board.known_energy_j
+        for i, board in enumerate(measurement.boards)
+    }
+    return {name: value / measurement.work for name, value in found.items() if value is not None}
 
 
 def _quality(scored: Iterable[Quality]) -> dict[str, float]:

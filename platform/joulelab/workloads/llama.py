@@ -1,12 +1,14 @@
 """Llama inference: reading a prompt (prefill) and generating from it (decode), measured apart."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
+from joulelab.core.cost import KernelCost, PhaseCost, WorkloadCost
 from joulelab.errors import ConfigError
+from joulelab.tracing.program import ALL_REDUCE
 from joulelab.workloads.base import require_choice
 from joulelab.workloads.language import LanguageWorkload
 from joulelab.workloads.language_settings import LanguageSettings
@@ -88,15 +90,28 @@ class LlamaSettings(LanguageSettings):
             llama-3-8b, llama-3.2-1b, llama-3.2-3b; or, where it has a slash, a folder (./name) or
             hub id (owner/name) whose config.json tells it.
         attention: sdpa is PyTorch's fused attention; eager is products and a softmax.
+        tensor_parallel: GPUs that share the heads and features of each layer; 1, or as many as a
+            trial has (--gpus-per-trial), which otherwise run a copy each.
     """
 
     model: str = "llama-2-7b"
     attention: Attention = "sdpa"
+    tensor_parallel: int = 1
 
     def __post_init__(self) -> None:
         LanguageSettings.__post_init__(self)
         if not self.is_elsewhere:
             self.check_lengths(self.geometry["max_position_embeddings"])
+            self.check_shares(self.geometry)
+
+    def check_shares(self, geometry: Mapping[str, Any]) -> None:
+        """Refuse GPUs that cannot share heads and features equally, by a ConfigError."""
+        for name in ("intermediate_size", "num_attention_heads", "num_key_value_heads"):
+            if geometry[name] % self.tensor_parallel:
+                raise ConfigError(
+                    f"tensor_parallel must divide {name} of {self.model}, which is "
+                    f"{geometry[name]}, got {self.tensor_parallel}."
+                )
 
     @property
     def is_elsewhere(self) -> bool:
@@ -124,13 +139,47 @@ class Llama(LanguageWorkload[LlamaSettings]):
 
         from joulelab.workloads import hub
 
-        return hub.network_of(
+        network = hub.network_of(
             transformers.AutoModelForCausalLM,
             self._config(),
             self.settings,
             device,
             shape=_SHAPE,
             attn_implementation=self.settings.attention,
+        )
+        if self.settings.tensor_parallel > 1:
+            from joulelab.workloads.tensor_parallelism import share
+
+            share(network, self.settings.tensor_parallel)
+        return network
+
+    @override
+    def cost(self) -> WorkloadCost:
+        cost = super().cost()
+        if self.settings.tensor_parallel == 1:
+            return cost
+        return replace(cost, phases=tuple(map(self._with_sums, cost.phases)))
+
+    def _with_sums(self, phase: PhaseCost) -> PhaseCost:
+        """Add what the GPUs send each other: the outputs of attention and of feed-forward."""
+        from joulelab.workloads import formats
+
+        settings, config = self.settings, self._config()
+        is_read = phase.phase == "prefill"
+        tokens, passes = (settings.prompt_tokens, 1) if is_read else (1, settings.new_tokens)
+        dtype = formats.storage_dtype(settings.precision)
+        written_b = float(settings.batch * tokens * config.hidden_size * dtype.itemsize)
+        summed = KernelCost(
+            name=ALL_REDUCE,
+            pipe="fp32",
+            flop=0.0,
+            dram_b=2 * written_b,
+            written_b=written_b,
+            count=2 * config.num_hidden_layers * passes,
+            dtype=str(dtype).removeprefix("torch."),
+        )
+        return replace(
+            phase, kernels=(*phase.kernels, summed), num_devices=settings.tensor_parallel
         )
 
     def _config(self) -> Any:
@@ -151,4 +200,5 @@ class Llama(LanguageWorkload[LlamaSettings]):
                 f"model must be a Llama network, but {settings.model!r} is a {config.model_type}."
             )
         settings.check_lengths(config.max_position_embeddings)
+        settings.check_shares({name: getattr(config, name) for name in _SHAPE})
         return config

@@ -1,13 +1,14 @@
 """Which GPUs of a node are ours, and how an actor is put beside one."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.devices.choice import visible
 from joulelab.devices.simulated import fleet
-from joulelab_actors.placement import Site, _simulate
+from joulelab_actors.placement import Site, _simulate, grouped_sites
 
 FOUR = [DeviceAddress(backend="nvml", uuid=f"GPU-{letter * 4}") for letter in "abcd"]
 
@@ -62,6 +63,21 @@ def test_an_actor_on_a_real_gpu_sees_that_gpu_alone_whatever_ray_would_give_it()
     assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-aaaa"
     assert environment["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"] == "1"
     assert options["num_gpus"] == 1
+
+
+def test_an_actor_of_several_gpus_sees_and_takes_those_of_its_node_alone():
+    sites = [
+        replace(site(resource=f"dev:{address.uuid}"), address=address, hostname=hostname)
+        for address, hostname in zip(FOUR, ("n1", "n2", "n1", "n1"), strict=True)
+    ]
+
+    (group,) = grouped_sites(sites, 2)
+    options = group.actor_options()
+
+    environment = options["runtime_env"]["env_vars"]
+    assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-aaaa,GPU-cccc"
+    assert options["resources"] == {"dev:GPU-aaaa": 1, "dev:GPU-cccc": 1}
+    assert options["num_gpus"] == 2
 
 
 def test_an_actor_follows_its_gpu_where_nodes_declare_them():

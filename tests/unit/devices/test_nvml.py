@@ -2,6 +2,7 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -261,6 +262,35 @@ def test_activity_is_a_share_of_one(driver):
     assert activity.sm_active == pytest.approx(0.9645)
     assert activity.tensor_active == pytest.approx(0.9362)
     assert activity.fp64_active == 0
+
+
+def read_side_by_side(uuids, num_reads):
+    """Count the activity of every GPU from a thread of its own, over and over."""
+    from joulelab.devices.nvml import NvmlDevice
+
+    def read(uuid):
+        device = NvmlDevice(uuid)
+        probe = device.activity()
+        found = []
+        for _ in range(num_reads):
+            time.sleep(0.101)
+            found.append(probe.read().sm_active)
+        device.close()
+        return found
+
+    with ThreadPoolExecutor(len(uuids)) as threads:
+        return list(threads.map(read, uuids))
+
+
+def test_activities_of_two_gpus_are_never_read_at_once(driver):
+    """Two threads that read those of two H100s crashed the process within NVML."""
+    uuids = ["GPU-aa-0", "GPU-aa-1", "GPU-aa-2"]
+    for uuid in uuids:
+        driver.add(uuid)
+
+    found = driver.call(read_side_by_side, uuids, 5)
+
+    assert found == [[pytest.approx(0.9645)] * 5] * 3
 
 
 @pytest.fixture

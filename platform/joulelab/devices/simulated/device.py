@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Sequence
-from math import ceil
 from typing import Any, Self
 
 from typing_extensions import override
 
 from joulelab.core.clock import Clock, MonotonicClock, VirtualClock
-from joulelab.core.cost import Data, PhaseCost, WorkloadCost
+from joulelab.core.cost import Data, PhaseCost
 from joulelab.core.device import (
     Activity,
     Capabilities,
@@ -24,11 +23,10 @@ from joulelab.devices.knobs import check_point
 from joulelab.devices.simulated.board import Board
 from joulelab.devices.simulated.engine import UNITS
 from joulelab.devices.simulated.machine import Machine
-from joulelab.devices.simulated.physics import PhaseModel
+from joulelab.devices.simulated.played import PlayedWorkload
 from joulelab.devices.simulated.store import DriverState, DriverStore
-from joulelab.errors import ConfigError, DeviceError, DevicePermissionError, MeasurementError
+from joulelab.errors import DevicePermissionError, MeasurementError
 from joulelab.workloads.base import Workload
-from joulelab.workloads.disk_cache import cached_cost
 
 
 def fleet(
@@ -83,6 +81,10 @@ class SimulatedDevice(Device):
     @override
     def open_in_real_time(cls, address: DeviceAddress) -> Self:
         return cls(DriverStore(address.store).state(address.uuid), clock=MonotonicClock())
+
+    @override
+    def open_partner(self, address: DeviceAddress) -> Self:
+        return type(self)(DriverStore(address.store).state(address.uuid), clock=self.clock)
 
     @property
     @override
@@ -170,7 +172,17 @@ class SimulatedDevice(Device):
 
     @override
     def host(self, workload: Workload[Any]) -> Workload[Any]:
-        return PlayedWorkload(self._machine, workload)
+        return PlayedWorkload([self._machine], workload)
+
+    @override
+    def host_together(self, workload: Workload[Any], partners: Sequence[Device]) -> Workload[Any]:
+        others = [device.machine for device in partners if isinstance(device, SimulatedDevice)]
+        return PlayedWorkload([self._machine, *others], workload)
+
+    @property
+    def machine(self) -> Machine:
+        """What is behind this face."""
+        return self._machine
 
     def play(self, phase: PhaseCost, *, data: Data = "random") -> None:
         """Execute ``phase`` over and over, starting now, until :meth:`stop`.
@@ -239,59 +251,3 @@ class _Probe(ActivityProbe):
         self._since_s, self._before_s = now_s, active_s
         shares = {unit: (active_s[unit] - before_s[unit]) / passed_s for unit in UNITS}
         return Activity(**{unit: min(1.0, share) for unit, share in shares.items()})  # rounding
-
-
-RUN_S = 0.05
-"""Shorter executions are batched until a run lasts about this long."""
-
-
-class PlayedWorkload(Workload[Any]):
-    """A stand-in that plays the cost of a workload.
-
-    A run is one execution of the phase, or as many as fill some 50 ms, so that a program of
-    microseconds does not cost more to simulate than to run; the work returned counts them all.
-    """
-
-    def __init__(self, machine: Machine, workload: Workload[Any]) -> None:
-        super().__init__(workload.settings)
-        self.unit = workload.unit  # type: ignore[misc]  # as its original
-        self._machine = machine
-        self._workload = workload
-        self._phases: dict[str, tuple[PhaseCost, PhaseModel]] | None = None
-
-    @property
-    @override
-    def phases(self) -> tuple[str, ...]:
-        return self._workload.phases
-
-    @override
-    def prepare(self) -> None:
-        cost = self.cost()
-        self._machine.hold_memory(cost.resident_b)
-        try:
-            models = {p.phase: (p, self._machine.model_of(p, cost.data)) for p in cost.phases}
-        except (ConfigError, DeviceError):
-            self._machine.hold_memory(0)
-            raise
-        self._phases = models
-
-    @override
-    def run(self, phase: str) -> float:
-        if self._phases is None:
-            raise ConfigError(f"{type(self._workload).__name__} must be prepared before it runs.")
-        if phase not in self._phases:
-            raise ConfigError(f"phase must be one of {self.phases}, got {phase!r}.")
-        cost, model = self._phases[phase]
-        executions = max(1, ceil(RUN_S / self._machine.duration_s(model) - 1e-9))
-        self._machine.execute(model, executions)
-        return executions * cost.work
-
-    @override
-    def close(self) -> None:
-        if self._phases is not None:
-            self._machine.hold_memory(0)
-            self._phases = None
-
-    @override
-    def cost(self) -> WorkloadCost:
-        return cached_cost(self._workload)

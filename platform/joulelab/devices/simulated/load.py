@@ -24,7 +24,13 @@ from joulelab.core.physics import (
 )
 from joulelab.core.power_law import roofline_s
 from joulelab.errors import ConfigError
-from joulelab.estimator.pricing.roofline import GroupCosts, group_costs, kernel_s, memory_side_s
+from joulelab.estimator.pricing.roofline import (
+    LINK,
+    GroupCosts,
+    group_costs,
+    kernel_s,
+    memory_side_s,
+)
 from joulelab.estimator.pricing.table import kind_name, tabulate
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.processor import Processor
@@ -32,7 +38,7 @@ from joulelab.hardware.processors import processor_of
 from joulelab.hardware.scalars import SECTION, calibrated
 from joulelab.tracing.fusion import unfused
 from joulelab.tracing.precision import dtype_on
-from joulelab.tracing.program import Kind, MatrixShape, Operator, Program
+from joulelab.tracing.program import ALL_REDUCE, Kind, MatrixShape, Operator, Program
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -76,6 +82,7 @@ class Load:
 
     Attributes:
         host_s: Time that the host takes to reach and launch them.
+        link_j: Energy that an execution takes on the link to other devices.
 
     Raises:
         ConfigError: If a kernel needs a pipe that the GPU lacks; names those it has.
@@ -88,7 +95,7 @@ class Load:
         self._is_mixed = len(phase.kernels) > 1
         program = _program(phase)
         table = tabulate(program, unfused(program))
-        costs = group_costs(table, self._processor)
+        costs = group_costs(table, self._processor, phase.num_devices)
         costs = self._with_rereads(costs, table.sequence, phase.kernels)
         self._costs = replace(costs, fixed_s=costs.fixed_s + _gap_s(spec, phase))
         self._sequence = table.sequence
@@ -103,6 +110,8 @@ class Load:
         self.flop = {pipe: float(one @ self._counts) for pipe, one in self._costs.flop.items()}
         self.cache_b = float(self._costs.moved_b[cache] @ self._counts)
         self.memory_b = float(self._costs.moved_b[memory] @ self._counts)
+        links_b = self._costs.moved_b.get(LINK, np.zeros(table.num_rows))
+        self.link_j = self._processor.link_byte_j * float(links_b @ self._counts)
 
     def at(self, clock_mhz: float, *, memory_slowdown: float = 1.0) -> LoadTimes:
         """Return the times at ``clock_mhz`` with a memory slowed by its own clock."""
@@ -248,7 +257,7 @@ def _program(phase: PhaseCost) -> Program:
 def _operator(kernel: KernelCost) -> Operator:
     return Operator(
         name=kernel.name,
-        kind=kernel.name if kernel.name in _KINDS else "gemm",  # type: ignore[arg-type]
+        kind=_kind(kernel.name),
         pipe=kernel.pipe,
         dtype=kernel.dtype or dtype_on(kernel.pipe),
         flop=kernel.flop,
@@ -257,6 +266,12 @@ def _operator(kernel: KernelCost) -> Operator:
         written_b=kernel.written_b,
         shape=_shape(kernel),
     )
+
+
+def _kind(name: str) -> Kind:
+    if name == ALL_REDUCE:
+        return "copy"
+    return name if name in _KINDS else "gemm"  # type: ignore[return-value]
 
 
 def _shape(kernel: KernelCost) -> MatrixShape | None:

@@ -188,6 +188,13 @@ class Machine:
             self.engine.run(None)
             self._ending = False
 
+    def let_end(self) -> None:
+        """End what :meth:`begin` began, unless the same model goes on at the same instant."""
+        with self._lock:
+            self.now_s()
+            self._ending = True
+            self._goal = self.engine.work  # what comes next is beyond what was done until now
+
     def execute(self, model: PhaseModel, executions: int) -> None:
         """Execute ``model`` so many times; device time passes.
 

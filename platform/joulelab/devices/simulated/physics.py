@@ -121,9 +121,10 @@ class PhaseModel:
         on_die_w = self._toggle * power.crossbar_j_per_b * times.cache_b / times.execution_s
         core_w = clock_mhz / 1000 * per_ghz_w + on_die_w
         dram_w = power.dram_j_per_b * bandwidth
+        link_w = 0.0 if self._load is None else self._load.link_j / times.execution_s
         return LoadPoint(
             duration_s=times.execution_s,
-            power_w=board_w(power.constant_w, voltage2, core_w, dram_w),
+            power_w=board_w(power.constant_w, voltage2, core_w, dram_w + link_w),
             memory_w=power.memory_idle_w + dram_w,
             leakage_w=power.leakage_w * voltage2,
             activity=activity,

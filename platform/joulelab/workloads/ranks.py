@@ -1,0 +1,152 @@
+"""A program on several GPUs of one machine, a process on each, run as one workload."""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from math import ceil
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from typing_extensions import override
+
+from joulelab.errors import ConfigError, MeasurementError
+from joulelab.workloads.base import Workload
+
+_RUN_S = 0.2
+"""A run lasts about so long: between two of them the GPUs wait for this process."""
+_CLOSE_S = 30.0
+
+
+def shares_layers(workload: Workload[Any], num_gpus: int) -> bool:
+    """Whether the GPUs compute one program together, and not a copy of it each.
+
+    Raises:
+        ConfigError: If it is to be shared by another number of GPUs.
+    """
+    degree = getattr(workload.settings, "tensor_parallel", 1)
+    if degree not in (1, num_gpus):
+        raise ConfigError(
+            f"tensor_parallel must be 1, a copy of the program on each GPU, or {num_gpus}, the "
+            f"GPUs of a trial, got {degree}; see --gpus-per-trial."
+        )
+    return bool(degree > 1)
+
+
+class Ranks(Workload[Any]):
+    """Runs a workload on each of some GPUs, and counts the work of all.
+
+    They run as tensor parallel where the setting of that name says so, and otherwise each a copy
+    (data parallel). A run ends when the last has ended.
+
+    Args:
+        workload: What to run, of a class that other processes can import.
+        uuids: The GPUs, in the order of ranks.
+    """
+
+    def __init__(self, workload: Workload[Any], uuids: Sequence[str]) -> None:
+        super().__init__(workload.settings)
+        self.unit = workload.unit  # type: ignore[misc]  # as its original
+        self._workload, self._uuids = workload, tuple(uuids)
+        self._is_shared = shares_layers(workload, len(uuids))
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._connections: list[Connection] = []
+        self._folder: TemporaryDirectory[str] | None = None
+        self._times: dict[str, int] = {}
+
+    @property
+    @override
+    def phases(self) -> tuple[str, ...]:
+        return self._workload.phases
+
+    @property
+    @override
+    def processes(self) -> tuple[int, ...]:
+        return tuple(child.pid for child in self._children)
+
+    @override
+    def prepare(self) -> None:
+        self._folder = TemporaryDirectory(prefix="joulelab-ranks-")
+        meeting = str(Path(self._folder.name) / "meeting") if self._is_shared else ""
+        try:
+            for rank, uuid in enumerate(self._uuids):
+                self._start(uuid, rank, meeting)
+            self._ask(None, 1)
+        except BaseException:
+            self.close()
+            raise
+
+    @override
+    def run(self, phase: str) -> float:
+        times, start_s = self._times.get(phase, 1), time.monotonic()
+        works = self._ask(phase, times)
+        each_s = (time.monotonic() - start_s) / times
+        self._times.setdefault(phase, max(1, ceil(_RUN_S / each_s)))
+        return works[0] if self._is_shared else sum(works)
+
+    @override
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        for child in self._children:
+            try:
+                child.wait(_CLOSE_S if child.poll() is None and self._times else 1.0)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        self._children, self._connections, self._times = [], [], {}
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _start(self, uuid: str, rank: int, meeting: str) -> None:
+        """Start the process of a rank, which sees its own GPU alone."""
+        here, there = Pipe()
+        paths = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self._children.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "joulelab.workloads.rank", str(there.fileno())],
+                env=os.environ | paths | {"CUDA_VISIBLE_DEVICES": uuid},
+                pass_fds=[there.fileno()],
+            )
+        )
+        there.close()
+        self._connections.append(here)
+        try:
+            here.send((type(self._workload), self.settings, rank, len(self._uuids), meeting))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ConfigError(
+                f"{type(self._workload).__name__} cannot be run by a process on each GPU: {error}. "
+                "Start your own processes (torchrun), and measure them with `joulelab run`."
+            ) from error
+
+    def _ask(self, phase: str | None, times: int) -> list[float]:
+        """Have every rank do something, and return what each answers."""
+        for connection in self._connections:
+            connection.send((phase, times))
+        answers: dict[int, float] = {}
+        while len(answers) < len(self._connections):
+            left = [each for rank, each in enumerate(self._connections) if rank not in answers]
+            for rank in [self._connections.index(each) for each in wait(left)]:  # type: ignore[arg-type]
+                answers[rank] = self._answer(rank)
+        return [answers[rank] for rank in range(len(answers))]
+
+    def _answer(self, rank: int) -> float:
+        try:
+            answer = self._connections[rank].recv()
+        except (EOFError, ConnectionResetError):
+            answer = "its process has ended"
+        if isinstance(answer, str):
+            self._end_all()
+            raise MeasurementError(f"Rank {rank} on {self._uuids[rank]} failed: {answer}")
+        return float(answer)
+
+    def _end_all(self) -> None:
+        """End the processes of all ranks, which may wait for one that failed."""
+        for child in self._children:
+            child.kill()

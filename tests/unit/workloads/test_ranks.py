@@ -1,0 +1,99 @@
+"""Programs of several processes, one a GPU: shared layers, copies, and what goes wrong."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from joulelab.errors import ConfigError, MeasurementError
+from joulelab.workloads.llama import Llama, LlamaSettings
+from joulelab.workloads.ranks import Ranks
+
+TINY = {"model": "tiny", "precision": "fp32", "batch": 2, "prompt_tokens": 8, "new_tokens": 4}
+"""Two heads for keys and values, so that two ranks have one each."""
+UUIDS = ("", "")
+"""No GPU."""
+
+
+def logits_of(settings):
+    """Return what a network of these settings answers to a prompt."""
+    import torch
+
+    workload = Llama(settings)
+    workload.prepare()
+    tokens = torch.arange(16).reshape(2, 8)
+    with torch.no_grad():
+        return workload.prepared_network(input_ids=tokens).logits
+
+
+SHARED = """
+import sys, torch
+from test_ranks import TINY, LlamaSettings, logits_of
+from joulelab.workloads.rank import join
+rank, folder = int(sys.argv[1]), sys.argv[2]
+join(rank, 2, f"{folder}/meeting")
+torch.save(logits_of(LlamaSettings(**TINY, tensor_parallel=2)), f"{folder}/{rank}.pt")
+"""
+
+
+def test_two_ranks_that_share_every_layer_compute_what_the_whole_network_does(tmp_path):
+    import torch
+
+    paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", SHARED, str(rank), tmp_path], env=os.environ | paths
+        )
+        for rank in range(2)
+    ]
+
+    assert [rank.wait(timeout=120) for rank in ranks] == [0, 0]
+
+    whole = logits_of(LlamaSettings(**TINY))
+    for rank in range(2):
+        torch.testing.assert_close(torch.load(tmp_path / f"{rank}.pt"), whole, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("degree", "work"), [(2, 16.0), (1, 32.0)])
+def test_shared_work_counts_once_and_that_of_copies_adds_up(degree, work):
+    ranks = Ranks(Llama(LlamaSettings(**TINY, tensor_parallel=degree)), UUIDS)
+    try:
+        ranks.prepare()
+
+        assert ranks.run("prefill") == work
+        assert len(ranks.processes) == 2
+    finally:
+        ranks.close()
+
+
+def test_a_rank_that_dies_is_named_and_takes_the_others_with_it():
+    ranks = Ranks(Llama(LlamaSettings(**TINY, tensor_parallel=2)), UUIDS)
+    try:
+        ranks.prepare()
+        first, second = map(psutil.Process, ranks.processes)
+        second.kill()
+
+        with pytest.raises(MeasurementError, match=r"Rank \d on .* failed"):
+            ranks.run("decode")
+
+        assert psutil.wait_procs([first, second], timeout=30)[1] == []
+    finally:
+        ranks.close()
+
+
+def test_a_network_that_its_ranks_cannot_share_equally_is_refused():
+    with pytest.raises(ConfigError, match="num_key_value_heads"):
+        LlamaSettings(**TINY, tensor_parallel=4)
+
+
+def test_another_degree_than_there_are_gpus_is_refused():
+    with pytest.raises(ConfigError, match="tensor_parallel must be 1"):
+        Ranks(Llama(LlamaSettings(**TINY, tensor_parallel=2)), ("", "", ""))
+
+
+def test_sharing_without_a_group_is_refused():
+    with pytest.raises(ConfigError, match="group of 2 processes"):
+        Llama(LlamaSettings(**TINY, tensor_parallel=2)).prepare()
