@@ -18,6 +18,9 @@ UUIDS = ("", "")
 """No GPU."""
 
 
+PATHS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+
+
 def logits_of(settings):
     """Return what a network of these settings answers to a prompt."""
     import torch
@@ -42,10 +45,9 @@ torch.save(logits_of(LlamaSettings(**TINY, tensor_parallel=2)), f"{folder}/{rank
 def test_two_ranks_that_share_every_layer_compute_what_the_whole_network_does(tmp_path):
     import torch
 
-    paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", SHARED, str(rank), tmp_path], env=os.environ | paths
+            [sys.executable, "-c", SHARED, str(rank), tmp_path], env=os.environ | PATHS
         )
         for rank in range(2)
     ]
@@ -82,6 +84,28 @@ def test_a_rank_that_dies_is_named_and_takes_the_others_with_it():
         assert psutil.wait_procs([first, second], timeout=30)[1] == []
     finally:
         ranks.close()
+
+
+HOLDER = """
+import time
+from test_ranks import TINY, UUIDS, Llama, LlamaSettings, Ranks
+ranks = Ranks(Llama(LlamaSettings(**TINY, tensor_parallel=2)), UUIDS)
+ranks.prepare()
+print(*ranks.processes, flush=True)
+while True:
+    ranks.run("decode")
+"""
+
+
+def test_ranks_end_with_the_process_that_measures_them_even_if_it_is_killed():
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], env=os.environ | PATHS, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        ranks = [psutil.Process(int(pid)) for pid in holder.stdout.readline().split()]
+        holder.kill()
+
+    assert len(ranks) == 2
+    assert psutil.wait_procs(ranks, timeout=60)[1] == []
 
 
 def test_a_network_that_its_ranks_cannot_share_equally_is_refused():
