@@ -1,17 +1,16 @@
 """What the quick pace costs and how true it is, beside the reference, on simulated GPUs.
 
 Usage: python benchmarks/quick_procedure.py [--every 4] [--only gemm]
-       python benchmarks/quick_procedure.py --device nvml     (a real GPU, at its own clocks)
 
 Both paces measure the same sweeps: clocks in random order, three blocks, boards that warm up and
 leak by temperature. Goals: 2 s a point of a steady load, root mean square of the difference in
-energy 0.7 %, regret of the clock with least EDP 0.3 % in the mean and 1 % at worst. On a real GPU
-each program is measured from rest, then several times right after itself.
+energy 0.7 %, regret of the clock with least EDP 0.3 % in the mean and 1 % at worst. On a real GPU:
+quick_on_gpu.py.
 """
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -24,10 +23,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.core.plan import plan_sweep, sweep_points
 from joulelab.core.procedure import Pace, Procedure
 from joulelab.devices import DEVICES
-from joulelab.devices.base import Device
-from joulelab.devices.choice import find_visible
 from joulelab.devices.simulated import fleet
-from joulelab.guard import ObserveOnly
 from joulelab.workloads import WORKLOADS
 
 PROGRAMS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -43,7 +39,6 @@ PROGRAMS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("llama", {"model": "llama-2-7b", "batch": 1, "new_tokens": 16}),
 )
 PRODUCTS = ("h200_sxm", "a100_sxm")
-_FOLLOWING = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +63,12 @@ class Case:
 def main() -> None:
     """Print one row per phase, and what the goals are about."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="simulated")
     parser.add_argument("--every", type=int, default=4, help="take every so many-th clock")
     parser.add_argument("--only", help="programs whose name has this in it")
     asked = parser.parse_args()
     programs = [one for one in PROGRAMS if asked.only is None or asked.only in one[0]]
     if not programs:
         parser.error(f"--only must be in one of {sorted({one[0] for one in PROGRAMS})}.")
-    if asked.device != "simulated":
-        return on_hardware(asked.device, programs)
     cases = [
         case
         for product in PRODUCTS
@@ -91,7 +83,6 @@ def main() -> None:
         f"{max(regrets):.2%} at worst; 95 % intervals hold the reference in {fmean(held):.1%} of "
         f"{len(held)}"
     )
-    return None
 
 
 def cases_of(product: str, name: str, knobs: dict[str, Any], every: int) -> Iterator[Case]:
@@ -186,45 +177,6 @@ def swept(product: str, name: str, knobs: dict[str, Any], every: int, pace: Pace
         minutes=(first_s + 329 * fmean(others_s)) / 60,
         again=sum(each.pace == "reference" for each in found[1:]) / len(found),
     )
-
-
-def on_hardware(backend: str, programs: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """Measure each program from rest and then right after itself, and call no setter."""
-    address = find_visible(backend, None)[0]
-    device = DEVICES[address.backend].open(address)
-    print(f"{device.identity().name} {device.identity().uuid}")
-    for name, knobs in programs:
-        measure_both(device, ObserveOnly(device, address), name, knobs)
-
-
-def measure_both(device: Device, control: Any, name: str, knobs: dict[str, Any]) -> None:
-    """Print what the quick pace costs of a program and how far it is from the reference."""
-    settings = WORKLOADS[name].from_knobs(knobs).settings
-    trials = plan_sweep("paces", [Configuration.of(name, settings)], repeats=1 + _FOLLOWING)
-    took_s, found = [], []
-    with Bench(device, control=control, procedure=Procedure(pace="quick")) as bench:
-        bench.prepared(trials[0].configuration)
-        for trial in trials:
-            start_s = device.clock.now_s()
-            found.append([record.measurement for record in bench.measure(trial)])
-            took_s.append(device.clock.now_s() - start_s)
-    for phase, first in enumerate(found[0]):
-        after = [each[phase] for each in found[1:]]
-        label = " ".join((name, *map(str, knobs.values()), first.phase))
-        if not (first.valid and all(each.valid for each in after)):
-            print(f"{label}: {[f.reason for each in (first, *after) for f in each.findings]}")
-            continue
-        off = [each.energy_per_unit_j / first.energy_per_unit_j - 1 for each in after]
-        again = sum(each.pace == "reference" for each in after)
-        warmer_c = (after[-1].observed.temperature_stop_c or 0) - (
-            first.observed.temperature_stop_c or 0
-        )
-        print(
-            f"{label:40s} {first.energy_per_unit_j:.5g} J/{first.unit}, {took_s[0]:5.1f} s -> "
-            f"{fmean(took_s[1:]):5.2f} s, mean {fmean(off):+.2%}, sd {np.std(off, ddof=1):.2%}, "
-            f"{warmer_c:+.0f} K, {again} of {_FOLLOWING} again from rest",
-            flush=True,
-        )
 
 
 if __name__ == "__main__":
