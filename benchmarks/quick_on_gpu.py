@@ -8,8 +8,7 @@ Configurations come in random order. Each is measured by the whole reference pro
 and then several times quickly; every other one once more by the reference, which shows how far the
 reference is from itself. Preparing a program is not counted as time of the GPU. On a host that
 jitters a reference warms up and measures for a minute a phase, and a budget ends no configuration
-that has begun. Goal: 1 % root
-mean square where the host does not jitter, in a tenth of the time.
+that has begun. Goal: 1 % root mean square where the host does not jitter, in a tenth of the time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
