@@ -223,7 +223,7 @@ def test_a_free_port_stands_for_the_placeholder(lab):
     lab.server[2] = "{port}"
     command = shlex.join(lab.server)
 
-    done = lab.bench("--requests", "12", "--command", command, "--url", "http://127.0.0.1:{port}")
+    done = lab.bench("--requests", "40", "--command", command, "--url", "http://127.0.0.1:{port}")
 
     assert done.returncode == 0, done.stderr
     assert lab.result["url"] != f"http://127.0.0.1:{lab.port}"
