@@ -47,6 +47,7 @@ def test_launches_take_as_long_as_the_clock_of_the_cpu_says():
 
 
 def test_a_narrower_mode_is_slower_and_draws_no_more_than_its_budget():
+    pytest.importorskip("torch")
     found = {
         mode: estimator.estimate("resnet50", device=f"jetson_orin_agx:{mode}", batch=8)
         for mode in ("15w", "30w", "50w")
