@@ -77,8 +77,8 @@ def open_client(uri: str) -> Any:
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient
 
-    for name in ("mlflow", "alembic"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+    for name in ("mlflow", "alembic"):  # what they log as an error they raise too
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     _commit_to_sqlite_cheaply()
     if is_database(uri):
         make_tables(uri)
