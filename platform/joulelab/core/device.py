@@ -1,6 +1,6 @@
 """What a device says about itself: values read from a driver, in SI units and MHz."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Flag
 
 from joulelab.core.point import OperatingPoint
@@ -59,6 +59,18 @@ class DeviceIdentity:
     ecc_enabled: bool | None = None
     mig_enabled: bool | None = None
     persistence_mode: bool | None = None
+
+    def leading(self, num: int) -> "DeviceIdentity":
+        """Return it as the first of ``num`` that run a program together; itself where alone."""
+        return self if num == 1 else replace(self, name=f"{_together(num)}{self.name}")
+
+    def product_of(self, num: int) -> str:
+        """Return the product name of each of ``num`` that this one is :meth:`leading`."""
+        return self.name.removeprefix(_together(num))
+
+
+def _together(num: int) -> str:
+    return f"{num} x "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from joulelab.errors import ConfigError
 from joulelab.estimator.api import Fit, phases_memory
-from joulelab.estimator.question import Progress, Question
+from joulelab.estimator.question import Progress, Question, traced
 from joulelab.tracing.program import TracedModel
 
 _LEAST_SAVING = 0.01
@@ -44,35 +44,26 @@ def memory_hints(question: Question, fit: Fit, *, progress: Progress) -> tuple[M
 
 def _of_network(question: Question, fit: Fit, progress: Progress) -> Iterator[MemoryHint]:
     remedies: Sequence[str] = ("checkpointed", "in-place") if question.training else ("in-place",)
+    usual = _kernels(_traced(question, fit))
     for remedy in remedies:
         progress(f"Tracing {fit.model}, {remedy}")
         try:
-            traced = _traced(question, fit, remedy)
+            changed = _traced(question, fit, remedy)
         except ConfigError:
             continue
-        phases = phases_memory(traced, fit.processor)
+        phases = phases_memory(changed, fit.processor)
         peak_b = max(memory.peak_b for memory in phases.values())
-        kernels = _kernels(traced) / _kernels(_traced(question, fit))
+        kernels = _kernels(changed) / usual
         cost = f"{kernels - 1:+.0%} kernels, which compute again" if kernels != 1 else "same work"
         yield MemoryHint(title=_TITLES[remedy], saved_b=fit.worst.peak_b - peak_b, reason=cost)
 
 
 def _traced(question: Question, fit: Fit, remedy: str = "") -> TracedModel:
-    from joulelab.estimator.models import tensor_parallel, trace_model
-
-    traced = trace_model(
-        fit.model,
-        batch=fit.batch,
-        precision=fit.precision,
-        training=question.training,
-        remedy=remedy,
-        **question.knobs,
-    )
-    return tensor_parallel(traced, question.num_devices)
+    return traced(question, fit.model, precision=fit.precision, batch=fit.batch, remedy=remedy)
 
 
-def _kernels(traced: TracedModel) -> int:
-    return sum(len(phase.program.operators) * phase.count for phase in traced.phases)
+def _kernels(model: TracedModel) -> int:
+    return sum(len(phase.program.operators) * phase.count for phase in model.phases)
 
 
 def _of_optimizer(fit: Fit) -> Iterator[MemoryHint]:

@@ -129,22 +129,30 @@ class Tracer:
         requested(combination.processor, (self._question.point,))
         if (model, precision, batch) not in self._traced:
             self._progress(f"Tracing {model}, {precision}, batch {batch}")
-            self._traced[model, precision, batch] = self._trace(model, precision, batch)
+            self._traced[model, precision, batch] = traced(
+                self._question, model, precision=precision, batch=batch
+            )
         return self._traced[model, precision, batch]
 
-    def _trace(self, model: str, precision: str, batch: int) -> TracedModel:
-        from joulelab.estimator.models import tensor_parallel, trace_model
 
-        asked = self._question
-        traced = trace_model(
-            model,
-            batch=batch,
-            precision=precision,
-            training=asked.training,
-            remedy="",
-            **asked.knobs,
-        )
-        return tensor_parallel(traced, asked.num_devices)
+def traced(
+    asked: Question, model: str, *, precision: str, batch: int, remedy: str = ""
+) -> TracedModel:
+    """Return a model as ``asked``; if several devices share it, what one runs.
+
+    Raises ConfigError if it cannot be traced, or ``remedy`` cannot be applied.
+    """
+    from joulelab.estimator.models import tensor_parallel, trace_model
+
+    whole = trace_model(
+        model,
+        batch=batch,
+        precision=precision,
+        training=asked.training,
+        remedy=remedy,
+        **asked.knobs,
+    )
+    return tensor_parallel(whole, asked.num_devices)
 
 
 def knob_value(word: str) -> tuple[str, KnobValue]:

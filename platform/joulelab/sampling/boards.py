@@ -207,10 +207,7 @@ class BoardInstruments(Edges):
 
 def group_identity(devices: Sequence[Device]) -> DeviceIdentity:
     """Return what results call the boards of a trial: the first, by how many it stands for."""
-    identity = devices[0].identity()
-    if len(devices) == 1:
-        return identity
-    return replace(identity, name=f"{len(devices)} x {identity.name}")
+    return devices[0].identity().leading(len(devices))
 
 
 def summed(windows: Sequence[EnergyWindow]) -> EnergyWindow:

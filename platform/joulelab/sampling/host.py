@@ -191,10 +191,9 @@ class WorkloadHost:
         if held:
             self.close()
             raise WorkloadRefusedError(
-                f"A measurement is of the GPUs of its trial, but processes of the "
-                f"program hold {', '.join(held)} "
-                f"besides {' and '.join(here)}. `joulelab run` and `joulelab bench-server` add "
-                "up all that a program uses."
+                "A measurement is of the GPUs of its trial, but processes of the program hold "
+                f"{', '.join(held)} besides {' and '.join(here)}. `joulelab run` and "
+                "`joulelab bench-server` add up all that a program uses."
             )
 
     def _hosted(self, workload: Workload[Any]) -> Workload[Any]:

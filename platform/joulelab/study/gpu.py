@@ -44,8 +44,9 @@ class StudyGpu:
 
 def study_clocks_mhz(gpus: Sequence[StudyGpu]) -> tuple[int, ...]:
     """Return the SM clocks that studies of this GPU sweep: those of the catalogue, else all."""
-    name = gpus[0].identity.name.rpartition(" x ")[2]  # of several that run a trial together
-    spec, settable = spec_for(name), gpus[0].capabilities.sm_clocks_mhz
+    first = gpus[0]
+    spec = spec_for(first.identity.product_of(1 + len(first.partners)))
+    settable = first.capabilities.sm_clocks_mhz
     if spec is None:
         return settable
     return tuple(clock for clock in spec.study_clocks_mhz if clock in settable)

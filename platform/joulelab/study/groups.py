@@ -47,5 +47,5 @@ def _led(gpus: Sequence[Gpu]) -> Gpu:
     return replace(
         lead,
         partners=tuple(other.address for other in others),
-        identity=replace(lead.identity, name=f"{len(gpus)} x {lead.identity.name}"),
+        identity=lead.identity.leading(len(gpus)),
     )
