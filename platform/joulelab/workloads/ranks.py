@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.workloads.base import Workload
+from joulelab.workloads.stand_in import StandIn
 
 _RUN_S = 0.2
 """A run lasts about so long: between two of them the GPUs wait for this process."""
@@ -38,7 +39,7 @@ def shares_layers(workload: Workload[Any], num_gpus: int) -> bool:
     return bool(degree > 1)
 
 
-class Ranks(Workload[Any]):
+class Ranks(StandIn):
     """Runs a workload on each of some GPUs, and counts the work of all.
 
     They run as tensor parallel where the setting of that name says so, and otherwise each a copy
@@ -50,19 +51,13 @@ class Ranks(Workload[Any]):
     """
 
     def __init__(self, workload: Workload[Any], uuids: Sequence[str]) -> None:
-        super().__init__(workload.settings)
-        self.unit = workload.unit  # type: ignore[misc]  # as its original
-        self._workload, self._uuids = workload, tuple(uuids)
+        super().__init__(workload)
+        self._uuids = tuple(uuids)
         self._is_shared = shares_layers(workload, len(uuids))
         self._children: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         self._folder: TemporaryDirectory[str] | None = None
         self._times: dict[str, int] = {}
-
-    @property
-    @override
-    def phases(self) -> tuple[str, ...]:
-        return self._workload.phases
 
     @property
     @override

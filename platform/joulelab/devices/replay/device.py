@@ -29,6 +29,7 @@ from joulelab.devices.simulated.store import DriverState, default_root
 from joulelab.errors import ConfigError, DeviceNotFoundError, JouleLabError
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
+from joulelab.workloads.stand_in import StandIn
 
 
 def read_recording(store: str | None) -> tuple[Board, ...]:
@@ -207,7 +208,7 @@ class ReplayDevice(Device):
         return ConfigError(f"Nothing was recorded at {point.label}; there are: {there}.")
 
 
-class _Replayed(Workload[Any]):
+class _Replayed(StandIn):
     """A workload as the takes that were recorded of it.
 
     Until it rests it plays one recording of a phase at a point, and then the next one.
@@ -216,20 +217,13 @@ class _Replayed(Workload[Any]):
     def __init__(
         self, device: ReplayDevice, workload: Workload[Any], program: Program, turns: _Turns
     ) -> None:
-        super().__init__(workload.settings)
-        self.unit = workload.unit  # type: ignore[misc]
+        super().__init__(workload)
         self._device = device
-        self._workload = workload
         self._program = program
         self._turn = turns
         self._playing: tuple[str, OperatingPoint] | None = None
         self._num_runs = 0
         self._recording: str | None = None
-
-    @property
-    @override
-    def phases(self) -> tuple[str, ...]:
-        return self._workload.phases
 
     @override
     def prepare(self) -> None:

@@ -13,13 +13,14 @@ from joulelab.errors import ConfigError, DeviceError
 from joulelab.workloads.base import Workload
 from joulelab.workloads.disk_cache import cached_cost
 from joulelab.workloads.ranks import shares_layers
+from joulelab.workloads.stand_in import StandIn
 
 RUN_S = 0.05
 """Shorter executions are batched until a run lasts about this long."""
 _Playing = Sequence[tuple[Machine, PhaseModel]]
 
 
-class PlayedWorkload(Workload[Any]):
+class PlayedWorkload(StandIn):
     """A stand-in that plays the cost of a workload on one board, or on several of one clock.
 
     A run is one execution of the phase, or as many as fill some 50 ms, so that a program of
@@ -29,17 +30,10 @@ class PlayedWorkload(Workload[Any]):
     """
 
     def __init__(self, machines: Sequence[Machine], workload: Workload[Any]) -> None:
-        super().__init__(workload.settings)
-        self.unit = workload.unit  # type: ignore[misc]  # as its original
+        super().__init__(workload)
         self._machines = machines
-        self._workload = workload
         self._copies = 1 if shares_layers(workload, len(machines)) else len(machines)
         self._phases: dict[str, tuple[PhaseCost, _Playing]] | None = None
-
-    @property
-    @override
-    def phases(self) -> tuple[str, ...]:
-        return self._workload.phases
 
     @override
     def prepare(self) -> None:
