@@ -147,7 +147,8 @@ def analyse_sweep(
     if len(studies) != 1:
         raise ConfigError(f"A sweep needs measurements of one study, got {sorted(studies)}.")
     groups: dict[object, list[Measurement]] = {}
-    for m in measurements:
+    # Boards measure at once: which product's trial ended first is chance.
+    for m in sorted(measurements, key=lambda m: m.device.name):
         is_hardware = m.device.backend not in {"simulated", "replay"}
         asked = (m.configuration.workload, m.configuration.knobs, m.phase)
         key = (*asked, m.device.name, is_hardware)

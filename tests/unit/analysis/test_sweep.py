@@ -181,7 +181,7 @@ def test_phases_knobs_and_products_are_never_mixed():
     phases = analyse_sweep(rows).phases
 
     assert [(p.phase, p.device_name) for p in phases] == [
-        ("decode", "Invented GPU"), ("prefill", "Invented GPU"), ("decode", "Another GPU"),
+        ("decode", "Another GPU"), ("decode", "Invented GPU"), ("prefill", "Invented GPU"),
     ]  # fmt: skip
 
 
