@@ -7,7 +7,7 @@ single fault each. The recorded ones lie in ../shared/data and are no part of th
 import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import exp
 from pathlib import Path
 
@@ -62,6 +62,8 @@ class Table:
         noise: By how much readings of energy scatter; those of time by 0.4 of that.
         stated: What trials state of it.
         has_outliers: Whether some trials take much longer.
+        held_mhz: Clock at which the board's own limit holds another one that was asked for, by
+            place: such a trial has no figures.
     """
 
     name: str
@@ -72,12 +74,14 @@ class Table:
     noise: float = ENERGY_NOISE
     stated: float = ENERGY_NOISE
     has_outliers: bool = False
+    held_mhz: Mapping[int, float] = field(default_factory=dict)
     source: str = "made"
 
     @property
     def regret(self) -> Array:
-        """EDP of each configuration over the least, less 1."""
+        """EDP of each configuration over the least, less 1; infinite where it has no figures."""
         edp = self.energy_j * self.time_s
+        edp[list(self.held_mhz)] = np.inf
         return np.asarray(edp / edp.min() - 1.0)
 
     def outcome(self, asked: Configuration, random: np.random.Generator) -> Outcome:
@@ -90,7 +94,11 @@ class Table:
         time_s = self.time_s[place] * exp(time)
         energy_j = self.energy_j[place] * exp(power + time)
         figures = reading(energy_j, time_s, self.stated, share * self.stated)
-        return Outcome(candidate=asked, figures=figures, capped=bool(self.capped[place]))
+        if (held_mhz := self.held_mhz.get(place)) is None:
+            return Outcome(candidate=asked, figures=figures, capped=bool(self.capped[place]))
+        return Outcome(
+            candidate=asked, reason="power_capped", capped=True, held=figures, held_mhz=held_mhz
+        )
 
 
 def tables(data: Path) -> list[Table]:
@@ -156,16 +164,30 @@ def _table(
         values = dict(zip(axes, space.values(each), strict=True))
         found.append(law(top | {name: v for name, v in values.items() if v is not None}))
     time_s, power_w = np.array(found).T
-    limits = [each.point.power_limit_w or cap_w for each in space]
+    capped = power_w >= _AT_LIMIT * np.array([each.point.power_limit_w or cap_w for each in space])
+    held = [place for place in np.flatnonzero(capped) if _is_clock_alone(space[place])]
     return Table(
         name=name,
         problem=Problem(space=space, objective=OBJECTIVES["edp"]),
         energy_j=time_s * power_w,
         time_s=time_s,
-        capped=power_w >= _AT_LIMIT * np.array(limits),
+        capped=capped,
         noise=noise,
         stated=stated,
         has_outliers=outliers,
+        held_mhz={place: _held_mhz(space[place]) for place in held},
+    )
+
+
+def _is_clock_alone(configuration: Configuration) -> bool:
+    """Whether a clock is asked for under the board's own limit, so that a cap spoils the trial."""
+    point = configuration.point
+    return point.sm_clock_mhz is not None and point.power_limit_w is None
+
+
+def _held_mhz(configuration: Configuration) -> float:
+    return CLOCKS_MHZ[0] * _capped_ratio(
+        {**dict(configuration.knobs), "sm_clock_mhz": configuration.point.sm_clock_mhz}
     )
 
 
@@ -214,10 +236,14 @@ def _plateau(at: Mapping[str, KnobValue]) -> tuple[float, float]:
 
 
 def _capped(at: Mapping[str, KnobValue]) -> tuple[float, float]:
+    return _at_clock(_capped_ratio(at), at)
+
+
+def _capped_ratio(at: Mapping[str, KnobValue]) -> float:
     x = at["sm_clock_mhz"] / CLOCKS_MHZ[0]
     while _at_clock(x, at)[1] > _CAP_W:
         x -= 1e-3
-    return _at_clock(x, at)
+    return x
 
 
 def _limited(at: Mapping[str, KnobValue]) -> tuple[float, float]:

@@ -113,6 +113,21 @@ def test_clocks_that_the_power_cap_makes_identical_are_measured_once():
     assert all(outcome.candidate.point.sm_clock_mhz < 1125 for outcome in outcomes)
 
 
+def test_a_clock_that_the_cap_held_is_not_tried_again():
+    """Others that failed are: but what holds a clock will hold it again."""
+    space = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ, "batch": (128,)})
+    surface, strategy = Surface(space), ModelGuided(problem_on(space))
+    strategy.tell(surface.outcome(space.baseline, Random(0)))
+    best = surface.best()
+    found = surface.outcome(best, Random(0))
+    strategy.tell(Outcome(candidate=best, reason="power_capped", capped=True, held=found.figures))
+
+    outcomes = searched(strategy, surface, most=len(space))
+
+    assert outcomes
+    assert best not in {each.candidate for each in outcomes}
+
+
 def test_no_clock_is_locked_above_the_one_at_which_the_cap_held_the_drivers():
     """Up to seven were, one by one, all of which the cap held again."""
     axes = {"sm_clock_mhz": CLOCKS_MHZ, "batch": (1, 128)}

@@ -40,7 +40,7 @@ class Caps:
                 held_mhz = inf if outcome.held_mhz is None else outcome.held_mhz
                 same = (self._cell == self._cell[at]) & (self._limit_w == self._limit_w[at])
                 above = (self._ratio >= self._ratio[at]) | (self._clock_mhz > held_mhz)
-                found |= same & above & (np.arange(len(found)) != at)
+                found |= same & above
         found[0] = False
         return found
 
