@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 
+import optuna
+from optuna.trial import TrialState
 from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
@@ -20,8 +22,6 @@ class OptunaSearch(Strategy):
     """
 
     def __init__(self, problem: Problem, sampler: str, *, seed: int) -> None:
-        import optuna
-
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         settings = {"population_size": 20} if sampler == "NSGAIISampler" else {}
         made = getattr(optuna.samplers, sampler)(seed=seed, **settings)
@@ -45,8 +45,11 @@ class OptunaSearch(Strategy):
 
     @override
     def tell(self, outcome: Outcome) -> None:
-        cost = cost_of(self._problem.objective, outcome.figures).log
-        self._study.tell(self._out[outcome.candidate].pop(), cost)
+        number = self._out[outcome.candidate].pop()
+        if outcome.figures is None:
+            self._study.tell(number, state=TrialState.FAIL)
+        else:
+            self._study.tell(number, cost_of(self._problem.objective, outcome.figures).log)
 
     @property
     @override

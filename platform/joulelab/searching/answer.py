@@ -170,15 +170,19 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
 def _may_be_as_good(evidence: Evidence, level: float) -> tuple[Configuration, ...]:
     """Return what was never tried and may be the best, the likeliest first."""
     from joulelab.core.threads import one_thread
+    from joulelab.searching.model.caps import Caps
     from joulelab.searching.model.equals import expected_equals  # needs SciPy, as no sweep does
     from joulelab.searching.model.forecast import Forecaster
 
-    problem = evidence.problem
+    problem, forecaster = evidence.problem, Forecaster(evidence)
     with one_thread():
-        forecast = Forecaster(evidence).forecast()
+        forecast = forecaster.forecast()
         near = expected_equals(forecast, problem.space, confidence=problem.confidence, level=level)
-    tried = {outcome.candidate for outcome in evidence.outcomes}
-    return tuple(each for each in near if each not in tried)
+    # Clocks that the cap will not let be locked cannot be measured, nor chosen.
+    held = Caps(evidence, forecaster.cell, forecaster.ratio).identical() & forecaster.is_locked
+    left_out = {outcome.candidate for outcome in evidence.outcomes}
+    left_out |= {problem.space[int(place)] for place in np.flatnonzero(held)}
+    return tuple(each for each in near if each not in left_out)
 
 
 def _fastest(

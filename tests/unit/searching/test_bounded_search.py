@@ -13,7 +13,7 @@ from joulelab.objectives import OBJECTIVES
 from joulelab.searching.answer import answer
 from joulelab.searching.base import Outcome
 from joulelab.searching.constraints import Constraint
-from joulelab.searching.evidence import Kept, Problem
+from joulelab.searching.evidence import Evidence, Kept, Problem
 from joulelab.searching.race import Race
 from joulelab.searching.space import SearchSpace, at_default
 from joulelab.searching.strategies import STRATEGIES
@@ -439,3 +439,20 @@ def test_a_tenth_of_the_trials_finds_the_front_of_energy_time_and_quality():
 
     assert share("front-guided") > 0.99
     assert share("front-guided") > share("random")
+
+
+def test_clocks_that_the_cap_will_not_let_be_locked_are_not_said_to_be_open():
+    """An answer said that 59 others might be as good, most of which cannot be measured."""
+    space = SearchSpace("vit", {"sm_clock_mhz": CLOCKS_MHZ, "batch": (64, 128)})
+    surface, random = Surface(space), Random(0)
+    evidence = Evidence(Problem(space=space, objective=OBJECTIVES["ed2p"]))
+    evidence.add(surface.outcome(space.baseline, random))
+    held = next(c for c in space if c.point.sm_clock_mhz == 1125 and ("batch", 128) in c.knobs)
+    seen = surface.outcome(held, random).figures
+    evidence.add(Outcome(candidate=held, reason="power_capped", capped=True, held=seen))
+
+    found = answer(evidence, spent_j=20.0)
+
+    open_mhz = [c.point.sm_clock_mhz for c in found.unmeasured if c.knobs == held.knobs]
+    assert open_mhz
+    assert max(open_mhz) < 1125

@@ -1,5 +1,6 @@
 """Which clocks the power cap holds, as far as trials show, and which it may hold."""
 
+from functools import cached_property
 from math import inf
 
 import numpy as np
@@ -24,12 +25,14 @@ class Caps:
         self, evidence: Evidence, cell: NDArray[np.intp], ratio: NDArray[np.float64]
     ) -> None:
         self._evidence, self._cell, self._ratio = evidence, cell, ratio
-        space = evidence.problem.space
-        usual = WORKLOADS[space.workload].from_knobs(dict(space.baseline.knobs))
-        self._has_phases = len(usual.phases) > 1
-        points = [each.point for each in space]
+        points = [each.point for each in evidence.problem.space]
         self._clock_mhz = np.array([point.sm_clock_mhz or 0 for point in points])
         self._limit_w = np.array([point.power_limit_w or inf for point in points])
+
+    @cached_property
+    def _has_phases(self) -> bool:
+        space = self._evidence.problem.space
+        return len(WORKLOADS[space.workload].from_knobs(dict(space.baseline.knobs)).phases) > 1
 
     def identical(self) -> NDArray[np.bool_]:
         """Return the clocks that a cap holds as it held one of their cell, the baseline apart."""

@@ -105,7 +105,7 @@ class Forecaster:
         self.cell = np.array([places[key] for key in keys], dtype=np.intp)
         top_mhz = _top_mhz(evidence.problem)
         self.ratio = np.array([(c.point.sm_clock_mhz or top_mhz) / top_mhz for c in space])
-        self._locked = np.array([_is_locked(each) for each in space])
+        self.is_locked = np.array([_is_locked(each) for each in space])
         self._board = board_prior(evidence.problem.gpu, top_mhz)
         self._outputs = _outputs(evidence.problem, self.cell)
         self._covariances = Covariances(self._cells)
@@ -170,7 +170,7 @@ class Forecaster:
         known = {self.cell[self._evidence.problem.space.index(c)] for c in self._evidence.measured}
         margin = np.where(np.isin(self.cell, list(known)), _AT_LIMIT, _NEAR_LIMIT)
         found: NDArray[np.bool_] = logs[:, 1] >= np.log(rows.limit_w) - margin
-        return self._locked & found
+        return self.is_locked & found
 
     def _observed(self, valid: Sequence[Outcome]) -> Observed:
         space = self._evidence.problem.space
