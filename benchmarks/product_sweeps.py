@@ -27,6 +27,7 @@ NAMES = (
 OF_EVERY_SWEEP = 4
 """How many of these sweeps without counters tell of."""
 _COUNTERS = ("sm_active", "fp_active", "tensor_active", "dram_active")
+_ALL = slice(None)
 _COLD = 3
 """First runs of a study of inference, which load the model meanwhile."""
 _FAMILIES = {
@@ -86,38 +87,40 @@ class Program:
     smooth: Sweep
     counters: Array | None
 
-    def power_w(self, board: Array, bandwidth_b_per_s: float, rows: slice | None = None) -> Array:
-        """Return its power at its clocks on a board of coefficients as :data:`NAMES`.
+    def power_w(self, board: Array, bandwidth_b_per_s: float, *, is_known: bool = False) -> Array:
+        """Return its power at its clocks, by its counters where it has some.
 
-        Without counters, its own part is that of its lowest and highest clock.
+        Without them its own part is that of its lowest and highest clock.
 
         Args:
-            board: The coefficients.
+            board: Coefficients as :data:`NAMES`.
             bandwidth_b_per_s: Peak bandwidth, of which the counter of the memory is a share.
-            rows: Clocks of which power is known too, least squares of errors giving how much more
-                it does there than its counters show. ``None``: counters alone.
+            is_known: Whether power at the highest clock is known, and with it how much more the
+                application does than its counters show.
         """
-        ghz = self.sweep.sm_clock_mhz / 1e3
-        squared = voltage(height(ghz, board[0] / 1e3, 1.0), *board[1:3]) ** 2
         if self.counters is None:
-            return self._own_w(squared, board[3])
+            return self.own_w(board, [0, -1])
+        ghz, squared = self._clock(board)
         sm, fp, tensor, dram = self.counters.T
         clocked = board[5] * sm + board[6] * fp + board[7] * tensor
         moved_b = dram * bandwidth_b_per_s
         waiting_w = board_w(board[3], squared, ghz * board[4])
         working_w = squared * (ghz * clocked + board[8] * moved_b) + board[9] * moved_b
-        if rows is None:
-            return np.asarray(waiting_w + working_w)
-        measured_w = self.smooth.power_w[rows]
-        share, left = working_w[rows] / measured_w, 1.0 - waiting_w[rows] / measured_w
-        return np.asarray(waiting_w + max(0.0, share @ left / (share @ share)) * working_w)
+        more = (self.smooth.power_w[-1] - waiting_w[-1]) / working_w[-1] if is_known else 1.0
+        return np.asarray(waiting_w + max(0.0, more) * working_w)
 
-    def _own_w(self, squared: Array, constant_w: float) -> Array:
+    def own_w(self, board: Array, rows: list[int] | slice = _ALL) -> Array:
+        """Return its power where curve and constant are the board's, the rest fitted to rows."""
+        ghz, squared = self._clock(board)
         rate = self.smooth.time_s[-1] / self.smooth.time_s
-        columns = np.stack([squared * self.sweep.sm_clock_mhz / 1e3, squared * rate, rate], axis=1)
-        ends, measured_w = [0, -1], self.smooth.power_w
-        part, _ = nnls(columns[ends] / measured_w[ends, None], 1.0 - constant_w / measured_w[ends])
-        return np.asarray(constant_w + columns @ part)
+        columns = np.stack([squared * ghz, squared * rate, rate], axis=1)
+        measured_w = self.smooth.power_w[rows]
+        part, _ = nnls(columns[rows] / measured_w[:, None], 1.0 - board[3] / measured_w)
+        return np.asarray(board[3] + columns @ part)
+
+    def _clock(self, board: Array) -> tuple[Array, Array]:
+        ghz = self.sweep.sm_clock_mhz / 1e3
+        return ghz, voltage(height(ghz, board[0] / 1e3, 1.0), *board[1:3]) ** 2
 
 
 def coefficients_of(spec: GpuSpec) -> Array:

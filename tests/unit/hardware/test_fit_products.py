@@ -12,19 +12,17 @@ from joulelab.power_models.decision import Sweep
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
-from fit_products import Choice, fitted, nested, score
+from fit_products import fitted, nested, score
 from product_sweeps import NAMES, Program, Source, coefficients_of, read
 
 A100 = GPUS["a100_sxm"]
-HIGHEST = slice(-1, None)
 CLOCKS_MHZ = np.arange(510.0, 1411.0, 90.0)
 
 
 def a_program(name="app", board=None, counters=(0.9, 0.3, 0.0, 0.4), level=1.0):
     """Return a sweep whose power is that of ``board``, and above waiting ``level`` times it."""
-    sweep = Sweep(
-        sm_clock_mhz=CLOCKS_MHZ, power_w=np.ones_like(CLOCKS_MHZ), time_s=1000.0 / CLOCKS_MHZ
-    )
+    ones = np.ones_like(CLOCKS_MHZ)
+    sweep = Sweep(sm_clock_mhz=CLOCKS_MHZ, power_w=ones, time_s=ones)
     rows = np.tile(counters, (len(CLOCKS_MHZ), 1))
     program = Program(name=name, family=name, sweep=sweep, smooth=sweep, counters=rows)
     board = coefficients_of(A100) if board is None else board
@@ -47,7 +45,7 @@ def test_power_below_the_ridge_is_the_constant_and_what_is_clocked_and_moved():
 
 def test_power_that_counters_do_not_show_is_that_of_the_highest_clock_at_all():
     program = a_program(level=1.6)
-    known_w = program.power_w(coefficients_of(A100), A100.memory_bandwidth_b_per_s, HIGHEST)
+    known_w = program.power_w(coefficients_of(A100), A100.memory_bandwidth_b_per_s, is_known=True)
 
     assert known_w == pytest.approx(program.sweep.power_w)
     assert score(program, coefficients_of(A100), A100).shape == pytest.approx(0.0, abs=1e-9)
@@ -59,7 +57,7 @@ def test_a_fit_finds_the_board_that_programs_ran_on():
     mixes = [(0.0, 0, 0, 0), (1, 0, 0, 0), (1, 0.5, 0, 0), (1, 0, 1, 0), (1, 0, 0, 0.9)]
     programs = [a_program(str(n), planted, mix) for n, mix in enumerate(mixes)]
 
-    found = fitted(programs, A100, Choice(pull=1e-4, does_more=False))
+    found = fitted(programs, A100, pull=1e-4)
 
     curve_and_core = [NAMES.index(name) for name in NAMES if not name.endswith("_j_per_b")]
     assert found[curve_and_core] == pytest.approx(planted[curve_and_core], rel=0.02)
