@@ -3,9 +3,11 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
+from reference_data import reference_csv
 
 from joulelab.hardware import GPUS
 from joulelab.power_models.decision import Sweep
@@ -13,7 +15,7 @@ from joulelab.power_models.decision import Sweep
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
 from fit_products import fitted, nested, score
-from product_sweeps import NAMES, Program, Source, coefficients_of, read
+from product_sweeps import NAMES, SOURCES, Program, Source, coefficients_of, read
 
 A100 = GPUS["a100_sxm"]
 CLOCKS_MHZ = np.arange(510.0, 1411.0, 90.0)
@@ -83,3 +85,15 @@ def test_cold_runs_and_clocks_that_were_not_held_are_left_out(tmp_path):
 
     assert program.sweep.sm_clock_mhz.tolist() == [600.0, 900.0]
     assert program.sweep.power_w.tolist() == [65.0, 95.0]
+
+
+def test_the_a100_of_the_catalogue_has_the_shape_and_the_optimum_of_public_sweeps():
+    """The goals, which fits met on applications that they had not seen, hold of the shipped one."""
+    folder = reference_csv("a100_hpc_dvfs.csv").parent
+    programs = [one for source in SOURCES["a100_sxm"] for one in read(folder, source)]
+
+    scores = [score(one, coefficients_of(A100), A100) for one in programs]
+
+    assert len(scores) == 29
+    assert fmean(one.shape for one in scores) < 0.04
+    assert fmean(one.is_near for one in scores) >= 0.8
