@@ -1,168 +1,196 @@
 #!/usr/bin/env python
-"""Fit what a simulated A100 SXM draws to public sweeps, each application held out in turn.
+"""Fit what simulated GPUs draw to public sweeps, each family of applications held out in turn.
 
-Usage: python benchmarks/fit_products.py [--data FOLDER] [--pull 0.03]
+Usage: python benchmarks/fit_products.py [--data FOLDER] [--board a100_sxm...] [--each] [--alone]
 
-Two sources fit together: 21 HPC programs whose counters are known at each clock, and stages of
-language models, of which only power and time are. Of the programs, power follows from counters by
-the catalogue's law and the board's coefficients alone; of the stages, the curve of voltage and the
-constant are the board's and the rest their own, from their highest and lowest clock. Prints errors
-of the catalogue and of the fit without the application that is scored, and the coefficients of all.
+What sweeps show by themselves gives the curve of voltage and the constant: of an application, the
+rest is its own. Counters at each clock, where a table has them, give what units and memory draw.
+Coefficients are pulled towards the catalogue, how strongly is chosen without the family that is
+scored: by the errors of each other family, left out of a fit without both. Prints errors of the
+catalogue and of those fits, and the coefficients of all. Errors of shape are those of power over
+its highest clock's, where it is known; power by counters alone errs at that clock too. Applications
+without counters are scored with an own part from their lowest and highest clock.
 """
 
 import argparse
-import csv
 import sys
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import least_squares, nnls
-from smoothing import smoothed_best_mhz, smoothed_logs, smoothed_regret
+from product_sweeps import (
+    NAMES,
+    OF_EVERY_SWEEP,
+    SOURCES,
+    Array,
+    Program,
+    coefficients_of,
+    read,
+)
+from scipy.optimize import least_squares
+from smoothing import smoothed_best_mhz, smoothed_regret
 
-from joulelab.core.power_law import board_w, height, voltage
 from joulelab.hardware import GPUS, GpuSpec
-from joulelab.power_models.decision import Sweep
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-BOARD, STAGES_OF = "a100_sxm", "A100-SXM4-80GB"
-NAMES = (
-    *("ridge_mhz", "slope_per_ghz", "curvature_per_ghz2", "constant_w", "clock_tree_w_per_ghz"),
-    *("sm_w_per_ghz", "fp64_w_per_ghz", "tensor_fp64_w_per_ghz", "crossbar_j_per_b"),
-    "dram_j_per_b",
-)
-_COUNTERS = ("sm_active", "fp_active", "tensor_active", "dram_active")
 _TOLERANCE, _NEAR = 0.05, 0.05
 _LARGEST_CHANGE = 2.0  # of a logarithm
-Array = NDArray[np.float64]
+PULLS = (0.1, 0.03, 0.01)
+_OWN = 2.0
+"""How much more an error counts that no counter can explain: at 1 the product of matrices in fp64
+is off by 4.4 % at any power of its own, where each program is to be within 4 % on simulated GPUs.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """A sweep of one application by rising clock; ``counters`` are of shape ``(n, 4)``."""
+class Fit:
+    """Coefficients as :data:`NAMES`, and the pull of their fit; ``None`` for the catalogue's."""
 
-    sweep: Sweep
-    counters: Array | None
+    pull: float | None
+    board: Array
 
-    def power_w(self, board: Array, bandwidth_b_per_s: float) -> Array:
-        """Return its power at its clocks on a board of coefficients as :data:`NAMES`."""
-        ghz = self.sweep.sm_clock_mhz / 1e3
-        squared = voltage(height(ghz, board[0] / 1e3, 1.0), *board[1:3]) ** 2
-        if self.counters is None:
-            return self._own_w(squared, board[3])
-        sm, fp, tensor, dram = self.counters.T
-        clocked = board[4] + board[5] * sm + board[6] * fp + board[7] * tensor
-        moved_b = dram * bandwidth_b_per_s
-        return board_w(board[3], squared, ghz * clocked + board[8] * moved_b, board[9] * moved_b)
 
-    def _own_w(self, squared: Array, constant_w: float) -> Array:
-        """Return power with the application's own part from its lowest and highest clock."""
-        rate = self.sweep.time_s[-1] / self.sweep.time_s
-        columns = np.stack([squared * self.sweep.sm_clock_mhz / 1e3, squared * rate, rate], axis=1)
-        ends, measured_w = [0, -1], self.sweep.power_w
-        part, _ = nnls(columns[ends] / measured_w[ends, None], 1.0 - constant_w / measured_w[ends])
-        return np.asarray(constant_w + columns @ part)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Errors of one application, as shares; ``power`` by counters alone."""
+
+    power: float
+    shape: float
+    chosen_mhz: float
+    best_mhz: float
+    regret: float
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the clock of least EDP is within 5 % of the smoothed sweep's."""
+        return abs(self.chosen_mhz / self.best_mhz - 1.0) <= _NEAR
 
 
 def main() -> int:
-    """Print errors and coefficients."""
+    """Print errors and coefficients of each board."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--pull", type=float, default=0.03, help="towards the catalogue")
+    parser.add_argument("--board", nargs="+", choices=sorted(SOURCES), default=sorted(SOURCES))
+    parser.add_argument("--each", action="store_true", help="print each application")
+    parser.add_argument("--alone", action="store_true", help="hold out applications, not families")
     settings = parser.parse_args()
-    spec = GPUS[BOARD]
-    before = coefficients_of(spec)
-    programs = read(settings.data / "a100_hpc_dvfs.csv", _COUNTERS)
-    stages = read(settings.data / "llm_stage_dvfs.csv", gpu=STAGES_OF)
-    both = programs | stages
-    held_out = {
-        name: fitted([one for key, one in both.items() if key != name], spec, settings.pull)
-        for name in both
-    }
-    for source, sweeps in (("programs", programs), ("stages", stages)):
-        report(f"{source}, catalogue", sweeps, dict.fromkeys(sweeps, before), spec)
-        report(f"{source}, held out", sweeps, held_out, spec)
-    for name, was, value in zip(
-        NAMES, before, fitted(list(both.values()), spec, settings.pull), strict=True
-    ):
-        print(f"{name} = {value:.4g}  # {was:.4g}")
+    for board in settings.board:
+        print(board)
+        tables = [read(settings.data, source) for source in SOURCES[board]]
+        if settings.alone:
+            tables = [[replace(one, family=one.name) for one in table] for table in tables]
+        _study(GPUS[board], tables, settings)
     return 0
 
 
-def coefficients_of(spec: GpuSpec) -> Array:
-    """Return the catalogue's coefficients, as :data:`NAMES`."""
-    curve, power = spec.voltage, spec.power
-    pipes = (power.pipe_w_per_ghz["fp64"], power.pipe_w_per_ghz["tensor_fp64"])
-    return np.array(
-        [curve.ridge_mhz, curve.slope_per_ghz, curve.curvature_per_ghz2, power.constant_w,
-         power.clock_tree_w_per_ghz, power.sm_w_per_ghz, *pipes, power.crossbar_j_per_b,
-         power.dram_j_per_b]
-    )  # fmt: skip
+def _study(
+    spec: GpuSpec, tables: Sequence[Sequence[Program]], settings: argparse.Namespace
+) -> None:
+    before = Fit(pull=None, board=coefficients_of(spec))
+    held_out, after = nested([one for table in tables for one in table], spec)
+    for source, table in zip(SOURCES[spec.key], tables, strict=True):
+        for label, fits in (
+            ("catalogue", dict.fromkeys(held_out, before)),
+            ("held out", held_out),
+        ):
+            scores = {one.name: score(one, fits[one.name].board, spec) for one in table}
+            report(f"  {source.gpu} in {source.table}, {label}", list(scores.values()))
+            for name, of in scores.items() if settings.each else ():
+                print(
+                    f"    {name}: power {of.power:.1%}, shape {of.shape:.1%}, {of.chosen_mhz:.0f} "
+                    f"for {of.best_mhz:.0f} MHz, regret {of.regret:.2%}, pull {fits[name].pull}"
+                )
+    print(f"  of all, pull {after.pull}:")
+    for name, was, value in zip(NAMES, before.board, after.board, strict=True):
+        print(f"  {name} = {value:.4g}  # {was:.4g}")
 
 
-def read(path: Path, counters: Sequence[str] = (), gpu: str = "") -> dict[str, Program]:
-    """Return the sweeps of a table by application; an empty counter is one of an unused pipe."""
-    rows: defaultdict[str, list[list[float]]] = defaultdict(list)
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if not gpu or row["gpu"] == gpu:
-                columns = ("sm_clock_mhz", "power_w", "time_s", *counters)
-                rows[row["app"]].append([float(row[name] or 0.0) for name in columns])
-    found = {}
-    for name, values in rows.items():
-        table = np.array(sorted(values))
-        sweep = Sweep(sm_clock_mhz=table[:, 0], power_w=table[:, 1], time_s=table[:, 2])
-        found[name] = Program(sweep=sweep, counters=table[:, 3:] if counters else None)
-    return found
+def nested(programs: Sequence[Program], spec: GpuSpec) -> tuple[Mapping[str, Fit], Fit]:
+    """Return the fit for each application without its family, and that of all.
+
+    The pull for a family is that of least mean error of shape over the others, each fitted without
+    both.
+    """
+
+    @cache  # leaving a and b out is leaving b and a out
+    def board(left_out: frozenset[str], pull: float) -> Array:
+        return fitted([one for one in programs if one.family not in left_out], spec, pull)
+
+    def fit(left_out: frozenset[str]) -> Fit:
+        others = [one for one in programs if one.family not in left_out]
+
+        def error(pull: float) -> float:
+            return fmean(
+                shape_error(one, board(left_out | {one.family}, pull), spec) for one in others
+            )
+
+        pull = min(PULLS, key=error)
+        return Fit(pull=pull, board=board(left_out, pull))
+
+    of_family = {name: fit(frozenset({name})) for name in {one.family for one in programs}}
+    return {one.name: of_family[one.family] for one in programs}, fit(frozenset())
 
 
 def fitted(programs: Sequence[Program], spec: GpuSpec, pull: float) -> Array:
     """Return the coefficients of least errors of power, each application counting alike."""
-    before = coefficients_of(spec)
+    before, bandwidth_b_per_s = coefficients_of(spec), spec.memory_bandwidth_b_per_s
+    with_counters = [one for one in programs if one.counters is not None]
+    num_fitted = len(NAMES) if with_counters else OF_EVERY_SWEEP
+
+    def changed(changes: Array) -> Array:
+        return before * np.exp(np.pad(changes, (0, len(NAMES) - num_fitted)))
 
     def residuals(changes: Array) -> Array:
-        board = before * np.exp(changes)
-        missed = [
-            np.log(one.power_w(board, spec.memory_bandwidth_b_per_s) / one.sweep.power_w)
-            / len(one.sweep.power_w) ** 0.5
-            for one in programs
-        ]
-        return np.concatenate([*missed, pull * changes])
+        board = changed(changes)
+        own = [_OWN * _missed(one, one.own_w(board)) for one in programs]
+        counted = [_missed(one, one.power_w(board, bandwidth_b_per_s)) for one in with_counters]
+        return np.concatenate([*own, *counted, pull * changes])
 
     found = least_squares(
-        residuals, np.zeros(len(NAMES)), bounds=(-_LARGEST_CHANGE, _LARGEST_CHANGE),
+        residuals, np.zeros(num_fitted), bounds=(-_LARGEST_CHANGE, _LARGEST_CHANGE),
         loss="soft_l1", f_scale=_TOLERANCE, x_scale=0.3, max_nfev=60,
     )  # fmt: skip
-    return np.asarray(before * np.exp(found.x))
+    return changed(found.x)
 
 
-def report(
-    label: str, programs: Mapping[str, Program], boards: Mapping[str, Array], spec: GpuSpec
-) -> None:
-    """Print mean errors of power, of its shape over the highest clock's, and of the EDP optimum."""
-    scores = []
-    for name, one in programs.items():
-        measured = one.sweep
-        power_w = one.power_w(boards[name], spec.memory_bandwidth_b_per_s)
-        ratio = power_w / measured.power_w
-        logs = smoothed_logs(measured.sm_clock_mhz, np.log(measured.time_s))
-        chosen = int(np.argmin(np.log(power_w) + 2.0 * logs))
-        chosen_mhz, best_mhz = measured.sm_clock_mhz[chosen], smoothed_best_mhz(measured, "edp")
-        scores.append(
-            (
-                100 * np.abs(ratio - 1.0).mean(),
-                100 * np.abs(ratio / ratio[-1] - 1.0).mean(),
-                abs(chosen_mhz / best_mhz - 1.0) <= _NEAR,
-                100 * smoothed_regret(measured, chosen_mhz, "edp"),
-            )
-        )
-    power, shape, near, regret = np.array(scores, dtype=float).T
+def _missed(program: Program, power_w: Array) -> Array:
+    return np.log(power_w / program.smooth.power_w) / len(power_w) ** 0.5
+
+
+def shape_error(program: Program, board: Array, spec: GpuSpec) -> float:
+    """Return the mean error of power over the highest clock's, where power is known, as a share."""
+    power_w = program.power_w(board, spec.memory_bandwidth_b_per_s, is_known=True)
+    return float(np.abs(power_w / program.smooth.power_w - 1.0).mean())
+
+
+def score(program: Program, board: Array, spec: GpuSpec) -> Score:
+    """Return the errors of one application on a board of coefficients; EDP at measured times."""
+    bandwidth_b_per_s = spec.memory_bandwidth_b_per_s
+    alone_w = program.power_w(board, bandwidth_b_per_s)
+    known_w = program.power_w(board, bandwidth_b_per_s, is_known=True)
+    chosen = int(np.argmin(known_w * program.smooth.time_s**2))
+    chosen_mhz = float(program.sweep.sm_clock_mhz[chosen])
+    return Score(
+        power=float(np.abs(alone_w / program.sweep.power_w - 1.0).mean()),
+        shape=shape_error(program, board, spec),
+        chosen_mhz=chosen_mhz,
+        best_mhz=smoothed_best_mhz(program.sweep, "edp"),
+        regret=smoothed_regret(program.sweep, chosen_mhz, "edp"),
+    )
+
+
+def report(label: str, scores: Sequence[Score]) -> None:
+    """Print mean errors, and in how many the EDP optimum is met."""
+    mean = {
+        name: fmean(getattr(one, name) for one in scores) for name in ("power", "shape", "regret")
+    }
     print(
-        f"{label}: power {power.mean():.1f} %, shape {shape.mean():.1f} %, EDP optimum within "
-        f"{_NEAR:.0%} {near.sum():.0f} of {len(near)}, smoothed regret {regret.mean():.2f} %"
+        f"{label}: power {mean['power']:.1%}, shape {mean['shape']:.1%}, EDP optimum within "
+        f"{_NEAR:.0%} {sum(one.is_near for one in scores)} of {len(scores)}, smoothed regret "
+        f"{mean['regret']:.2%}"
     )
 
 

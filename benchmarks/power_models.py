@@ -338,8 +338,9 @@ def _promised(scored: Sequence[Scored], lucky: LuckScores, smoothed: LuckScores)
         return []
     _, warm, probed = measured.validated
     once, twice = (each[MODEL]["edp"] for each in measured.smoothed[1:])
-    how = f"{_MODEL}, A100, 21 applications, each held out; measured at the default clock"
-    both = f"{_MODEL}, A100; measured at the default clock and {SECOND_POINT:g} of it"
+    how = f"{_MODEL}, A100, 21 applications, each held out, which the catalogue has seen"
+    both = f"{how}; measured at the default clock and {SECOND_POINT:g} of it"
+    how += "; measured at the default clock"
     luckiest = f"against the luckiest measured point, scatter included: {_expected(lucky)}"
     least = _expected(smoothed)
     power, duration = warm.errors["power_w"], warm.errors["time_s"]

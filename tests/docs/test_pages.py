@@ -10,6 +10,7 @@ from doc_pages import PAGES, ROOT, blocks, name_of
 
 import joulelab
 from joulelab.core.measurement import InvalidReason
+from joulelab.hardware import GPUS
 
 DOCS = ROOT / "docs"
 # Decisions are kept as they were taken.
@@ -31,6 +32,15 @@ def test_the_readme_is_read_in_minutes_and_begins_with_the_two_commands():
         ["make", "run"],
         ["make", "test"],
     ]
+
+
+def test_every_gpu_of_the_catalogue_says_what_its_power_rests_on():
+    table = (DOCS / "methods/simulated_gpus.md").read_text()
+
+    first_cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", table, re.MULTILINE)
+
+    named = [key for cell in first_cells for key in re.findall(r"\w+", cell)]
+    assert sorted(named) == sorted(GPUS)
 
 
 def test_every_reason_of_an_invalid_measurement_is_explained():
