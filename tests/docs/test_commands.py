@@ -1,14 +1,12 @@
 """The commands of the documentation exist, and take the options that they are shown with."""
 
-import ast
 import re
 import runpy
-import sys
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
 from doc_pages import PAGES, ROOT, commands, mentions, name_of, write_files
+from script_settings import settings_of
 
 from joulelab.cli import main as joulelab
 from joulelab.cli.study import STUDIES
@@ -19,7 +17,9 @@ OUTSIDE = {
     "export",
     "nvidia-smi",
     "exit",
+    "kubectl",
     "pip",
+    "podman",
     "salloc",
     "scancel",
     "srun",
@@ -60,31 +60,10 @@ def check_joulelab(words):
 
 
 def check_script(words):
-    """Run a script but for its ``main``, which is given the settings."""
     path = ROOT / words[0]
     assert path.is_file(), f"there is no {words[0]}"
-    if path.parent.name != "experiments":
-        return
-    read = []
-    begin, names = script(path)
-    before, sys.argv = sys.argv, list(words)
-    try:
-        with pytest.raises(SystemExit) as end:
-            exec(begin, names | {"main": lambda settings: read.append(settings) or 0})
-    finally:
-        sys.argv = before
-    assert read, f"{' '.join(words)} is refused"
-    assert end.value.code == 0
-
-
-@cache
-def script(path):
-    """The end of a script, which reads the command line, and the names that it has by then."""
-    body = ast.parse(path.read_text()).body[-1].body
-    spec = spec_from_file_location(f"shown_{path.stem}", path)
-    module = sys.modules[spec.name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return compile(ast.Module(body, []), str(path), "exec"), vars(module)
+    if path.parent.name == "experiments":
+        settings_of(words)
 
 
 @pytest.mark.parametrize(
@@ -119,11 +98,11 @@ def test_commands_named_in_a_sentence_exist(page, capsys):
 def test_options_named_in_a_sentence_are_those_of_some_command(page):
     for mention in mentions(page.read_text()):
         program = re.match(r"python (benchmarks/\w+\.py)", mention)
-        known = settings_of(ROOT / program[1]) if program else known_options()
+        known = options_of(ROOT / program[1]) if program else known_options()
         assert set(OPTION.findall(mention)) <= known, mention
 
 
-def settings_of(program):
+def options_of(program):
     """Options of a benchmark: the attributes of its settings."""
     named = re.findall(r"^    (\w+):|\"(--[\w-]+)\"", program.read_text(), re.M)
     return {option or f"--{name.replace('_', '-')}" for name, option in named}
