@@ -33,7 +33,11 @@ OPTION = re.compile(r"--[a-z][\w.-]*")
 def check(words):
     """Read a command line as the program that it names would; nothing is carried out."""
     head, rest = words[0], words[1:]
-    if head in ("python", "python3") or head.startswith(("experiments/", "cluster/ray.sbatch")):
+    if "wheelhouse.py" in f"{head} {rest[0] if rest else ''}":
+        wheelhouse()["_parser"]().parse_args(
+            rest[head.startswith("python") : rest.index(">") if ">" in rest else None]
+        )
+    elif head in ("python", "python3") or head.startswith(("experiments/", "cluster/ray.sbatch")):
         check_script(words if head.startswith("experiments/") else rest)
     elif head == "joulelab":
         check_joulelab(rest)
@@ -48,6 +52,11 @@ def check(words):
         check_script(words[script + 1 :] or ["experiments/dvfs_sweep.py"])
     else:
         assert head in OUTSIDE, f"nobody knows {head!r}"
+
+
+@cache
+def wheelhouse():
+    return runpy.run_path(str(ROOT / "cluster/wheelhouse.py"))
 
 
 def check_joulelab(words):
@@ -118,10 +127,13 @@ def known_options():
         "--app-name",
         "--gpus",
         "--help",
+        "--local-dir",
+        "--no-index",
         "--no-requeue",
         "--nodes",
         "--runtime-env",
         "--signal",
         "--version",
     }
-    return {*OPTION.findall(text), *settings, *others, "--working-dir"}
+    packing = OPTION.findall((ROOT / "cluster/wheelhouse.py").read_text())
+    return {*OPTION.findall(text), *settings, *others, *packing, "--working-dir"}
