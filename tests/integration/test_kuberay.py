@@ -13,6 +13,7 @@ import yaml
 from script_settings import settings_of
 
 from joulelab.cli import main as joulelab
+from joulelab.guard.policy import read_policy
 from joulelab.guard.settings import SYSTEM_SOCKET
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +101,19 @@ def test_the_guard_is_started_and_probed_by_commands_that_exist():
     assert (command.socket, command.status) == (SYSTEM_SOCKET, False)
     assert (asked.socket, asked.status) == (SYSTEM_SOCKET, True)
     assert f"groupadd --gid {guard['securityContext']['runAsGroup']} {command.group}" in IMAGE
+
+
+def test_the_guards_policy_is_one_and_serves_the_workers(tmp_path):
+    [path] = [word.partition("=")[2] for word in container("guard")["args"] if "--policy" in word]
+    folder, _, name = path.rpartition("/")
+    source = mounts("guard")[folder]["configMap"]["name"]
+    (tmp_path / name).write_text(CONFIG[source][name])
+    (tmp_path / name).chmod(0o644)
+
+    [rule] = read_policy(tmp_path / name).allow
+
+    assert all(f"groupadd --gid 10001 {group}" in IMAGE for group in rule.groups)
+    assert WORKER["securityContext"]["runAsGroup"] == 10001
 
 
 def test_only_the_guard_has_a_privilege():
