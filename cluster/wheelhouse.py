@@ -37,7 +37,9 @@ REQUIREMENTS = "requirements.txt"
 PROJECTS = "projects.txt"
 PIECE = re.compile(r"wheels-\d{4}\.tar\.part")
 FIRST_GLIBC = 17
-"""manylinux_2_17 is manylinux2014; what is older pip knows by that name."""
+"""Minor version of manylinux_2_17, which is manylinux2014; pip takes older ones by that name."""
+LEAST_PIECE_B = 1024
+MOST_PIECES = 10_000
 
 
 class WheelhouseError(Exception):
@@ -62,7 +64,10 @@ def describe(_: argparse.Namespace) -> int:
 
 def pack(options: argparse.Namespace) -> int:
     """Collect wheels, leave out what the node has, and write the pieces."""
-    node = json.loads(options.node.read_text()) if options.node else this_node() | {"has": {}}
+    node = _read_node(options.node) if options.node else this_node() | {"has": {}}
+    piece_b = int(options.piece_mib * MIB)
+    if piece_b < LEAST_PIECE_B:
+        raise WheelhouseError(f"--piece-mib must be 0.001 or more, got {options.piece_mib:g}.")
     out: Path = options.out
     if out.exists() and any(out.iterdir()):
         raise WheelhouseError(f"{out} must be empty or absent, but is not; give another folder.")
@@ -79,7 +84,7 @@ def pack(options: argparse.Namespace) -> int:
         _write_lines(folder / PROJECTS, projects.values())
         _write_lines(folder / REQUIREMENTS, (_named(each, projects) for each in options.wanted))
         count = len(list(folder.glob("*.whl")))
-        sums = _write_pieces(out, sorted(folder.iterdir()), int(options.piece_mib * MIB))
+        sums = _write_pieces(out, sorted(folder.iterdir()), piece_b)
     listed = (f"{digest}  {name}" for name, digest in sums.items())
     _write_lines(out / SUMS, [f"# {len(sums)} pieces", *listed])
     shutil.copy(__file__, out / "wheelhouse.py")
@@ -122,6 +127,16 @@ def this_node() -> dict[str, Any]:
         "glibc": int(release.split(".")[1]),
         "has": {_plain(each.name): each.version for each in distributions()},
     }
+
+
+def _read_node(path: Path) -> dict[str, Any]:
+    try:
+        node: dict[str, Any] = json.loads(path.read_text())
+        if node.keys() >= {"python", "machine", "glibc", "has"}:
+            return node
+    except (ValueError, AttributeError):
+        pass
+    raise WheelhouseError(f"--node must be a file that `describe` printed, which {path} is not.")
 
 
 def wrong_pieces(folder: Path) -> dict[str, str]:
@@ -247,6 +262,10 @@ class _Pieces:
         rest = memoryview(data)
         while rest:
             if self._file is None:
+                if len(self.sums) == MOST_PIECES:
+                    raise WheelhouseError(
+                        "There would be 10,000 pieces; give a larger --piece-mib."
+                    )
                 path = self._folder / f"wheels-{len(self.sums):04d}.tar.part"
                 self._file, self._sum, self._free_b = path.open("wb"), sha256(), self._most_b
             part = rest[: self._free_b]

@@ -216,6 +216,23 @@ def test_a_package_that_was_not_packed_is_named(wheels, node, tmp_path):
     assert "`pip install` ended with 1" in installed.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--piece-mib", "0"], "--piece-mib must be 0.001 or more, got 0."),
+        (["--node", SCRIPT], "--node must be a file that `describe` printed, which"),
+    ],
+)
+def test_what_cannot_be_packed_by_is_refused_before_anything_is_made(
+    wheels, tmp_path, words, message
+):
+    packed = run(SCRIPT, "pack", tmp_path / "out", "jl-base", "--wheels", wheels, *words)
+
+    assert packed.returncode == 2
+    assert message in packed.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_that_holds_something_is_not_packed_into(wheels, tmp_path):
     (tmp_path / "wheels-0000.tar.part").touch()
 

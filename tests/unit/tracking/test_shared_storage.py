@@ -6,8 +6,8 @@ import socket
 import subprocess
 import sys
 
-import psutil
 import pytest
+from mount_tables import mounted
 
 from joulelab.errors import ConfigError
 from joulelab.tracking import durable, study_lock
@@ -42,18 +42,8 @@ def without_locks(monkeypatch):
 
 @pytest.fixture
 def mount(tmp_path, monkeypatch):
-    """Have the kernel say that a folder is a mount of a kind, with options."""
-    table = tmp_path / "proc/self/mounts"
-    table.parent.mkdir(parents=True)
-    for name in ("stat", str(os.getpid())):
-        (tmp_path / "proc" / name).symlink_to(f"/proc/{name}")
-    default_store.cache_clear()
-
     def mount(folder, kind, options="rw"):
-        folder.mkdir(exist_ok=True)
-        table.write_text(f"disk / ext4 rw 0 0\nserver:/x {folder} {kind} {options} 0 0\n")
-        monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
-        return folder
+        return mounted(folder, kind, options, tmp_path / "proc", monkeypatch)
 
     return mount
 
