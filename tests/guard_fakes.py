@@ -181,9 +181,9 @@ def until(condition, timeout_s=10.0):
 
 
 @contextmanager
-def serving(settings, driver):
+def serving(settings, driver, gate=None):
     settings.make_folders()
-    server = GuardServer(settings, driver.open)
+    server = GuardServer(settings, driver.open, gate=gate)
     thread = threading.Thread(target=server.serve)
     thread.start()
     until(settings.socket_path.exists)

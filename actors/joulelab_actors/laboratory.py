@@ -30,9 +30,10 @@ from joulelab.study.products import of_product, require_enough, require_one_prod
 from joulelab.study.progress import announced
 from joulelab.study.search_queue import Check, Search, SearchQueue
 from joulelab.study.worker import WorkerSettings
-from joulelab.tracking.addresses import connectable, discreet, embedded_uri
+from joulelab.tracking.addresses import connectable, discreet
 from joulelab.tracking.durable import check_file_name, check_folder
 from joulelab.tracking.mlflow_store import usable_uri
+from joulelab.tracking.mounts import default_store
 from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore
 from joulelab.tracking.study_lock import StudyLock
 from joulelab.workloads import WORKLOADS
@@ -76,8 +77,8 @@ class Laboratory(AbstractLab[Site]):
         study: Name of the study. Say the name of an earlier one to go on with it; by default
             a new one named by the time.
         results_dir: Folder for the results of all studies, one that every node sees.
-        tracking_uri: MLflow store; by default an embedded one in the results folder, and
-            "none" for none.
+        tracking_uri: MLflow store; by default an embedded one in the results folder, unless that is
+            on NFS or the like; "none" for none.
         observe_only: Call no setter of the GPU, ever: measure at the driver's own clocks.
         guard_socket: Where the nodes' clock guards listen; by default the system's, or else one
             that is started for it.
@@ -234,7 +235,7 @@ class Laboratory(AbstractLab[Site]):
     def store_uri(self) -> str | None:
         if self.tracking_uri == "none":
             return None
-        return connectable(self.tracking_uri or embedded_uri(self.root))
+        return default_store(self.root) if not self.tracking_uri else connectable(self.tracking_uri)
 
     def _check_places(self) -> None:
         """Refuse places that cannot be used, before anything is made there."""

@@ -14,8 +14,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-import psutil
-
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
@@ -26,6 +24,7 @@ from joulelab.guard.control import owed_on
 from joulelab.guard.start import may_start, nobody_listens
 from joulelab.provenance import joulelab_version
 from joulelab.tracking.durable import check_folder
+from joulelab.tracking.mounts import has_local_locks, kind_of
 from joulelab_actors.code_version import code_version
 
 _PATIENCE_S = 5.0
@@ -87,7 +86,7 @@ class FolderFacts:
         path: Where it is there, as an absolute path.
         kind: Kind of its file system, such as ``"nfs4"``; ``""`` if unknown.
         free_b: Free space, in bytes.
-        has_locks: Whether a file in it can be locked.
+        has_locks: Whether a file in it can be locked, for other nodes too.
         sees_mark: Whether it holds the file that the driver has put there.
         trouble: Why it cannot be used; ``""`` if it can.
     """
@@ -238,19 +237,13 @@ def _folder_facts(folder: Path, mark: str) -> FolderFacts:
         there = next(each for each in (folder, *folder.parents) if each.exists())
         return FolderFacts(
             path=str(folder),
-            kind=_kind_of(there),
+            kind=kind_of(there),
             free_b=shutil.disk_usage(there).free,
-            has_locks=_has_locks(there),
+            has_locks=_has_locks(there) and not has_local_locks(there),
             sees_mark=(folder / mark).exists(),
         )
     except (JouleLabError, OSError) as error:
         return FolderFacts(path=str(folder), trouble=one_line(error))
-
-
-def _kind_of(path: Path) -> str:
-    mounts = {Path(each.mountpoint): each.fstype for each in psutil.disk_partitions(all=True)}
-    real = path.resolve()
-    return next((mounts[each] for each in (real, *real.parents) if each in mounts), "")
 
 
 def _has_locks(folder: Path) -> bool:

@@ -1,14 +1,12 @@
 """The commands of the documentation exist, and take the options that they are shown with."""
 
-import ast
 import re
 import runpy
-import sys
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
 from doc_pages import PAGES, ROOT, commands, mentions, name_of, write_files
+from script_settings import settings_of
 
 from joulelab.cli import main as joulelab
 from joulelab.cli.study import STUDIES
@@ -19,7 +17,9 @@ OUTSIDE = {
     "export",
     "nvidia-smi",
     "exit",
+    "kubectl",
     "pip",
+    "podman",
     "salloc",
     "scancel",
     "srun",
@@ -33,7 +33,11 @@ OPTION = re.compile(r"--[a-z][\w.-]*")
 def check(words):
     """Read a command line as the program that it names would; nothing is carried out."""
     head, rest = words[0], words[1:]
-    if head in ("python", "python3") or head.startswith(("experiments/", "cluster/ray.sbatch")):
+    if "wheelhouse.py" in f"{head} {rest[0] if rest else ''}":
+        wheelhouse()["_parser"]().parse_args(
+            rest[head.startswith("python") : rest.index(">") if ">" in rest else None]
+        )
+    elif head in ("python", "python3") or head.startswith(("experiments/", "cluster/ray.sbatch")):
         check_script(words if head.startswith("experiments/") else rest)
     elif head == "joulelab":
         check_joulelab(rest)
@@ -50,6 +54,11 @@ def check(words):
         assert head in OUTSIDE, f"nobody knows {head!r}"
 
 
+@cache
+def wheelhouse():
+    return runpy.run_path(str(ROOT / "cluster/wheelhouse.py"))
+
+
 def check_joulelab(words):
     if words[0] == "study":
         check_script([f"experiments/{STUDIES[words[1]]}", *words[2:]])
@@ -60,31 +69,10 @@ def check_joulelab(words):
 
 
 def check_script(words):
-    """Run a script but for its ``main``, which is given the settings."""
     path = ROOT / words[0]
     assert path.is_file(), f"there is no {words[0]}"
-    if path.parent.name != "experiments":
-        return
-    read = []
-    begin, names = script(path)
-    before, sys.argv = sys.argv, list(words)
-    try:
-        with pytest.raises(SystemExit) as end:
-            exec(begin, names | {"main": lambda settings: read.append(settings) or 0})
-    finally:
-        sys.argv = before
-    assert read, f"{' '.join(words)} is refused"
-    assert end.value.code == 0
-
-
-@cache
-def script(path):
-    """The end of a script, which reads the command line, and the names that it has by then."""
-    body = ast.parse(path.read_text()).body[-1].body
-    spec = spec_from_file_location(f"shown_{path.stem}", path)
-    module = sys.modules[spec.name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return compile(ast.Module(body, []), str(path), "exec"), vars(module)
+    if path.parent.name == "experiments":
+        settings_of(words)
 
 
 @pytest.mark.parametrize(
@@ -119,11 +107,11 @@ def test_commands_named_in_a_sentence_exist(page, capsys):
 def test_options_named_in_a_sentence_are_those_of_some_command(page):
     for mention in mentions(page.read_text()):
         program = re.match(r"python (benchmarks/\w+\.py)", mention)
-        known = settings_of(ROOT / program[1]) if program else known_options()
+        known = options_of(ROOT / program[1]) if program else known_options()
         assert set(OPTION.findall(mention)) <= known, mention
 
 
-def settings_of(program):
+def options_of(program):
     """Options of a benchmark: the attributes of its settings."""
     named = re.findall(r"^    (\w+):|\"(--[\w-]+)\"", program.read_text(), re.M)
     return {option or f"--{name.replace('_', '-')}" for name, option in named}
@@ -139,10 +127,13 @@ def known_options():
         "--app-name",
         "--gpus",
         "--help",
+        "--local-dir",
+        "--no-index",
         "--no-requeue",
         "--nodes",
         "--runtime-env",
         "--signal",
         "--version",
     }
-    return {*OPTION.findall(text), *settings, *others, "--working-dir"}
+    packing = OPTION.findall((ROOT / "cluster/wheelhouse.py").read_text())
+    return {*OPTION.findall(text), *settings, *others, *packing, "--working-dir"}

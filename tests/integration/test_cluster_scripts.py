@@ -314,13 +314,16 @@ def test_a_job_that_is_stopped_concludes_from_what_it_has(head):
     assert ResultStore(study).read_answer() is not None, stopped.stdout
 
 
-def make_job(place, environment, program):
-    """Start a job on one node without Ray, whose experiment is ``program``, and wait for it."""
+def make_job(place, environment, program, patient=False):
+    """Start a job on one node without Ray, whose experiment is ``program``, and wait for it.
+
+    Unless it is ``patient``, an experiment has no time to conclude.
+    """
     ready = f'[ "$1" = -m ] || exec {sys.executable} "$@"\n'
     nodes = '[[ $* != *joulelab* ]] || exec echo "$@" >$RUN_DIR/restored\n'
     nodes += "echo $$ >$RUN_DIR/leaders\nexec sleep 60\n"
     no_time = '[ "$2" != tail ] || exit 124\nshift\nexec "$@"\n'
-    commands = {"python": ready, "srun": nodes, "timeout": no_time}
+    commands = {"python": ready, "srun": nodes} | ({} if patient else {"timeout": no_time})
     install(place, scancel=SCANCEL, scontrol=SCONTROL, **commands)
     job = subprocess.Popen(
         ["bash", "cluster/ray.sbatch", "-c", program],
@@ -364,9 +367,13 @@ def test_a_slurm_job_runs_its_experiment_over_its_nodes_and_leaves_nothing(place
 
 
 @pytest.mark.slow
-def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has_and_is_queued_again(
-    place, allocation
+@pytest.mark.parametrize(
+    ("told", "requeued"), [(signal.SIGUSR1, "requeue 7\n"), (signal.SIGTERM, None)]
+)
+def test_a_slurm_job_that_is_told_to_end_concludes_from_what_it_has(
+    place, allocation, told, requeued
 ):
+    """If its time is up, which SIGUSR1 says, it is queued again."""
     results = place / "results"
     command = ["bash", "cluster/ray.sbatch", *LONG_SWEEP, "--results-dir", results]
     command += ["--store", f"{place}/gpus"]
@@ -374,14 +381,15 @@ def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has_and_is_queued_a
     with (place / "job.log").open("w") as log:
         job = subprocess.Popen(command, cwd=ROOT, env=allocation, stdout=log, stderr=log)
         wait_for_measurements(results)
-        job.send_signal(signal.SIGUSR1)
+        job.send_signal(told)
         code = job.wait(timeout=90)
 
     said = (place / "job.log").read_text()
     [study] = study_folders(results)
     assert code == 0, said
     assert study.name == "job-7"  # so that the next allocation goes on with it
-    assert (place / "run" / "requeued").read_text() == "requeue 7\n"
+    mark = place / "run" / "requeued"
+    assert (mark.read_text() if mark.exists() else None) == requeued
     assert "Interrupted: concluding from what was measured" in said
     assert ResultStore(study).read_answer() is not None, said
     left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
@@ -397,6 +405,24 @@ def test_a_slurm_job_that_was_too_short_to_measure_is_not_queued_again(place, en
 
     assert job.returncode == 143
     assert "give it more (--time)" in error.decode()
+    assert not (place / "run" / "requeued").exists()
+
+
+@pytest.mark.parametrize(("code", "of_job"), [(130, 0), (0, 0), (1, 143)])
+def test_a_job_that_is_told_to_end_has_succeeded_if_its_study_concluded(
+    place, environment, code, of_job
+):
+    """It was FAILED with 143, whatever became of the study."""
+    program = (
+        f"import signal, sys, time; signal.signal(15, lambda *_: sys.exit({code}));"
+        "print(1, flush=True); time.sleep(60)"
+    )
+    job = make_job(place, environment, program, patient=True)
+
+    job.send_signal(signal.SIGTERM)
+    job.communicate(timeout=20)
+
+    assert job.returncode == of_job
     assert not (place / "run" / "requeued").exists()
 
 

@@ -10,7 +10,9 @@ import tyro
 
 from joulelab.core.bounds import DAY_S, check_positive
 from joulelab.errors import ConfigError
+from joulelab.guard import audit
 from joulelab.guard.client import GuardClient
+from joulelab.guard.policy import Gate, read_policy
 from joulelab.guard.process import run_guard
 from joulelab.guard.protocol import GuardStatus
 from joulelab.guard.settings import GuardSettings, default_socket_path
@@ -28,6 +30,8 @@ class Guard:
         socket: Unix socket to listen on, an absolute path. By default the system's guard if
             there is one, else this user's own under /tmp.
         group: Group whose members may borrow too; by default only the guard's own user may.
+        policy: TOML file that says who may set what, how often, and where to write down who did;
+            by default all who may connect may set anything.
         ttl_s: Longest time that a borrower may ask to keep a device without renewing.
         status: Say who holds what, instead of running.
         stop: Restore everything and end the guard that runs.
@@ -37,6 +41,7 @@ class Guard:
 
     socket: Path | None = None
     group: str | None = None
+    policy: Path | None = None
     ttl_s: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 600.0
     status: bool = False
     stop: bool = False
@@ -59,9 +64,10 @@ class Guard:
             print(json.dumps({"stopped": True}) if self.json else "The clock guard has ended.")
             return 0
         logging.basicConfig(level=logging.INFO, format="%(message)s")
-        return run_guard(
-            GuardSettings(socket_path=self._socket_path, group=self.group, max_ttl_s=self.ttl_s)
+        settings = GuardSettings(
+            socket_path=self._socket_path, group=self.group, max_ttl_s=self.ttl_s
         )
+        return run_guard(settings, gate=None if self.policy is None else _gate(self.policy))
 
     @property
     def _socket_path(self) -> Path:
@@ -73,6 +79,14 @@ class Guard:
         else:
             print("\n".join(_in_words(status, self._socket_path)))
         return 1 if status.pending else 0
+
+
+def _gate(path: Path) -> Gate:
+    policy = read_policy(path)
+    gate = Gate(policy, str(path))
+    if policy.audit_file is not None:
+        audit.keep_in(Path(policy.audit_file))
+    return gate
 
 
 def _in_words(status: GuardStatus, socket_path: Path) -> list[str]:

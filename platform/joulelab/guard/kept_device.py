@@ -41,7 +41,8 @@ class KeptDevice:
 
     The journal is written before the device is. A restore that fails stays due: it is tried again,
     ever more slowly, for as long as the guard lives, and by the next guard after that. ``owed`` is
-    the journal's last ``set`` line, if a guard before this one left it.
+    the journal's last ``set`` line, if a guard before this one left it. ``borrower`` is the process
+    and the user for whom it was set last.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class KeptDevice:
         self._device: Device | None = None
         self._prior: OperatingPoint | None = None
         self._turned = OperatingPoint()
+        self.borrower: tuple[int | None, int | None] = (None, None)
         if owed is not None:
+            self.borrower = owed.pid, owed.uid
             self._prior = owed.prior
             self._turned = owed.requested or OperatingPoint()
         self._attempts = 0
@@ -120,7 +123,7 @@ class KeptDevice:
         self._journal.write(
             "set", self.address, detail="lent", prior=prior, requested=turned, pid=pid, uid=uid
         )
-        self._prior, self._turned = prior, turned
+        self._prior, self._turned, self.borrower = prior, turned, (pid, uid)
         try:
             device.reset()
             device.apply(point)

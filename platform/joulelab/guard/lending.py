@@ -11,7 +11,8 @@ from joulelab.core.point import OperatingPoint
 from joulelab.core.receipt import Receipt
 from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
-from joulelab.errors import DeviceError, GuardError
+from joulelab.errors import DeviceError, GuardError, JouleLabError
+from joulelab.guard import audit
 from joulelab.guard.connection import Connection
 from joulelab.guard.journal import Journal
 from joulelab.guard.kept_device import KeptDevice, OpenDevice
@@ -89,7 +90,7 @@ class Lending:
         grant = Grant(kept=kept, note=note, ttl_s=ttl_s, deadline_s=inf)
         grant.renew()
         self._grants[connection] = grant
-        _log.info("%s leased to pid %d: %s", address.uuid, connection.peer.pid, note)
+        audit.note("leased", address, connection.peer.pid, connection.peer.uid, note)
 
     def apply(self, connection: Connection, point: OperatingPoint) -> Receipt:
         """Put ``point`` in force on what ``connection`` has on loan, and renew the lease.
@@ -99,7 +100,13 @@ class Lending:
             JouleLabError: Whatever the device says.
         """
         grant, peer = self._granted(connection), connection.peer
-        receipt = grant.kept.apply(point, pid=peer.pid, uid=peer.uid)
+        try:
+            receipt = grant.kept.apply(point, pid=peer.pid, uid=peer.uid)
+        except JouleLabError as error:
+            failure = f"{point.label}: {error}"
+            audit.note("failed", grant.kept.address, peer.pid, peer.uid, failure)
+            raise
+        audit.note("set", grant.kept.address, peer.pid, peer.uid, point.label)
         grant.renew()
         self._kept.pop(_key(grant.kept.address), None)
         return receipt
@@ -127,6 +134,14 @@ class Lending:
         """
         self._granted(connection).renew()
 
+    def lent_to(self, connection: Connection) -> DeviceAddress:
+        """Return what ``connection`` has on loan.
+
+        Raises:
+            GuardError: If that is nothing.
+        """
+        return self._granted(connection).kept.address
+
     def holds(self, connection: Connection) -> bool:
         """Whether ``connection`` has anything on loan."""
         return connection in self._grants
@@ -136,6 +151,8 @@ class Lending:
         grant = self._grants.pop(connection, None)
         if grant is not None:
             self._part_with(grant.kept, cause)
+            peer = connection.peer
+            audit.note("ended", grant.kept.address, peer.pid, peer.uid, cause)
 
     def expired(self) -> tuple[Connection, ...]:
         """Return whose lease has run out."""
@@ -203,7 +220,12 @@ class Lending:
 
     def _give_back(self, kept: KeptDevice, cause: str) -> bool:
         """Restore; what cannot be restored stays in keeping."""
+        was_set, borrower = kept.is_set, kept.borrower
         restored = kept.restore(cause)
+        if restored and was_set:
+            audit.note("restored", kept.address, *borrower, cause)
+        elif not restored and kept.pending.attempts == 1:
+            audit.note("unrestored", kept.address, *borrower, kept.pending.error)
         if restored:
             self._kept.pop(_key(kept.address), None)
         else:

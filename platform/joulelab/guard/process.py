@@ -14,6 +14,7 @@ from types import FrameType
 
 from joulelab.errors import GuardError
 from joulelab.guard.connection import Link
+from joulelab.guard.policy import Gate
 from joulelab.guard.processes import (
     Heartbeat,
     author_of,
@@ -37,11 +38,13 @@ _MOST_QUICK_DEATHS = 20
 _log = logging.getLogger(__name__)
 
 
-def run_guard(settings: GuardSettings, *, watchdog_pid: int | None = None) -> int:
+def run_guard(
+    settings: GuardSettings, *, watchdog_pid: int | None = None, gate: Gate | None = None
+) -> int:
     """Run a guard in this process until it is told to end; return the exit status.
 
     ``watchdog_pid`` revives this process, and is revived by it; ``None`` if something else
-    (systemd, a person) sees to that.
+    (systemd, a person) sees to that. ``gate`` says who may do what; ``None`` lets all who connect.
 
     Returns:
         0 if everything was given back; 1 if a device could not be restored, which the
@@ -61,7 +64,7 @@ def run_guard(settings: GuardSettings, *, watchdog_pid: int | None = None) -> in
             if watch is not None:
                 watch.tend()
 
-        server = GuardServer(settings, beat=beat)
+        server = GuardServer(settings, beat=beat, gate=gate)
         if watchdog_pid is not None:
             watch = WatchdogWatch(server, settings, watchdog_pid)
         with _stopped_by_signals(server):

@@ -7,15 +7,19 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from math import inf
 from typing import Any
 
+from joulelab.core.device import DeviceAddress
 from joulelab.devices.choice import is_hardware
 from joulelab.errors import ConfigError, GuardError, JouleLabError
-from joulelab.guard.connection import Connection
+from joulelab.guard import audit
+from joulelab.guard.connection import Connection, Peer
 from joulelab.guard.journal import Journal
 from joulelab.guard.kept_device import OpenDevice
 from joulelab.guard.lending import Lending, open_registered
+from joulelab.guard.policy import Gate, Policy
 from joulelab.guard.processes import BEAT_S
 from joulelab.guard.protocol import (
     PROTOCOL,
@@ -33,6 +37,9 @@ from joulelab.guard.settings import GuardSettings, require_own_store
 
 Answer = Callable[[Connection, Mapping[str, Any]], Any]
 
+_ALWAYS_HEARD = ("renew", "reset", "release", "stop")
+"""What gives back, or keeps a measurement from being lost for want of a turn."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -49,9 +56,11 @@ class GuardServer:
         settings: GuardSettings,
         open_device: OpenDevice = open_registered,
         beat: Callable[[], None] = lambda: None,
+        gate: Gate | None = None,
     ) -> None:
         self.watchdog_pid: int | None = None
         self._settings = settings
+        self._gate = gate or Gate(Policy(), "of this guard")
         self._beat = beat
         self._beat_due_s = -inf
         self._lending = Lending(Journal(settings.state_dir), open_device)
@@ -117,14 +126,14 @@ class GuardServer:
     def _reply(self, connection: Connection, line: bytes) -> dict[str, Any]:
         try:
             request = decode(line)
-            return ok_reply(self._answer_to(request)(connection, request))
+            return ok_reply(self._answer_to(request, connection.peer)(connection, request))
         except JouleLabError as error:
             return error_reply(error)
         except Exception as error:
             _log.exception("A request of pid %d failed.", connection.peer.pid)
             return error_reply(GuardError(f"The clock guard failed to do that: {error!r:.200}."))
 
-    def _answer_to(self, request: Mapping[str, Any]) -> Answer:
+    def _answer_to(self, request: Mapping[str, Any], peer: Peer) -> Answer:
         do, spoken = str(request.get("do")), request.get("protocol")
         if spoken != PROTOCOL and do not in ("status", "stop"):
             raise GuardError(
@@ -135,6 +144,8 @@ class GuardServer:
         answer = self._answers.get(do)
         if answer is None:
             raise ConfigError(f"do must be one of {', '.join(self._answers)}, got {do!r:.80}.")
+        if do not in _ALWAYS_HEARD:
+            self._gate.require_may_ask(peer)
         return answer
 
     def _lease(self, connection: Connection, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,6 +153,7 @@ class GuardServer:
         if not is_hardware(address):
             require_own_store(address.store, connection.peer.uid)
         note, ttl_s = printable(str(request.get("note", "")), 200), self._ttl_s(request)
+        self._require(connection, address, self._gate.require_may_borrow)
         for other in self._reception:
             if other is not connection and other.is_over():
                 self._reception.drop(other, "connection closed")
@@ -149,7 +161,19 @@ class GuardServer:
         return {"guard_pid": os.getpid()}
 
     def _apply(self, connection: Connection, request: Mapping[str, Any]) -> dict[str, Any]:
-        return asdict(self._lending.apply(connection, point_from(request.get("point"))))
+        point, address = point_from(request.get("point")), self._lending.lent_to(connection)
+        self._require(connection, address, partial(self._gate.require_may_set, point=point))
+        return asdict(self._lending.apply(connection, point))
+
+    def _require(
+        self, connection: Connection, address: DeviceAddress, check: Callable[[Peer, str], None]
+    ) -> None:
+        """Let the policy check, and note whom it refuses."""
+        try:
+            check(connection.peer, address.uuid)
+        except JouleLabError as error:
+            audit.note("refused", address, connection.peer.pid, connection.peer.uid, str(error))
+            raise
 
     def _status(self, _: Connection, __: Mapping[str, Any]) -> dict[str, Any]:
         status = GuardStatus(

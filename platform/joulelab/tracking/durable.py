@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import socket
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO
@@ -150,7 +151,8 @@ def write_whole(path: Path, data: bytes | str, *, durable: bool = True) -> None:
     Raises:
         TrackingError: If it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    writer = f"{socket.gethostname()}-{os.getpid()}"  # several nodes may share the folder
+    temporary = path.with_name(f".{path.name}.{writer}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

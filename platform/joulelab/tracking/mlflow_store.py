@@ -30,6 +30,7 @@ from joulelab.tracking.mlflow_database import (
     make_tables,
     mlflow_uri,
 )
+from joulelab.tracking.mounts import check_database_folder
 from joulelab.tracking.reachable import check_reachable
 from joulelab.tracking.vocabulary import opening_tags
 
@@ -218,6 +219,7 @@ def usable_uri(uri: str) -> str:
         raise ConfigError(f"{discreet(uri)!r} must name a file, but it is a folder.")
     if path is not None:
         check_folder(path.parent)
+        check_database_folder(path)
     require("mlflow", "sqlalchemy")
     if is_database(uri):
         check_database(uri)

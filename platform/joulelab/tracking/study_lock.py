@@ -15,12 +15,14 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 
 from joulelab.core.codec import from_json
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.addresses import discreet
+from joulelab.tracking.mounts import has_local_locks
 
 _NAME = "lock"
 _MOST_B = 65536
@@ -56,9 +58,9 @@ class Holder:
 class StudyLock(AbstractContextManager["StudyLock"]):
     """Keeps a results folder to this process while it is entered; within it, it is entered freely.
 
-    Processes that this one starts do not inherit it. Where the file system has no locks, the log
-    says so and nothing is kept to anybody. The folder is made if it is absent, and taken away again
-    if nothing is in it in the end.
+    Processes that this one starts do not inherit it. Where the file system has no locks, or none
+    that other machines see, the log says so, and other processes of this machine alone are kept
+    out. The folder is made if it is absent, and taken away again if nothing is in it in the end.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -112,19 +114,34 @@ class StudyLock(AbstractContextManager["StudyLock"]):
         """Lock the file, and return whether that is needed and possible."""
         try:
             flock(descriptor, LOCK_EX | LOCK_NB)
-        except BlockingIOError as error:
+        except BlockingIOError:
             holder = _read(descriptor)
             if holder is not None and holder.is_same(me):
                 return False
-            who = "another process" if holder is None else holder.words
-            raise ConfigError(
-                f"Study {self._path.parent.name!r} is under way: {who} has it. Wait for it, end "
-                f"it, or use another name. ({discreet(str(self._path.parent))})"
-            ) from error
+            self._refuse("another process" if holder is None else holder.words)
         except OSError as error:
-            _logger.warning("No lock on %s (%s): let one process only use it.", self._path, error)
-            return False
+            return self._is_free_without_locks(me, str(error))
+        if has_local_locks(self._path.parent):
+            return self._is_free_without_locks(me, "locks are not seen by other machines")
         return True
+
+    def _is_free_without_locks(self, me: Holder, why: str) -> bool:
+        """Believe what the file says of a process of this machine, and warn of all others."""
+        holder = holder_of(self._path.parent)
+        if holder is not None and holder.host == me.host:
+            if holder.is_same(me):
+                return False
+            self._refuse(holder.words)
+        last = "" if holder is None else f" Make sure that it has ended: {holder.words}."
+        _logger.warning("No lock on %s (%s): let one process only use it.%s", self._path, why, last)
+        return True
+
+    def _refuse(self, who: str) -> NoReturn:
+        folder = self._path.parent
+        raise ConfigError(
+            f"Study {folder.name!r} is under way: {who} has it. Wait for it, end it, or use "
+            f"another name. ({discreet(str(folder))})"
+        )
 
     def _is_still_there(self, descriptor: int) -> bool:
         """Return whether the locked file has not been taken away by who had it before."""

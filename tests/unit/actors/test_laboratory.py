@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from mount_tables import mounted
 from synthetic_results import header
 
 import joulelab
@@ -154,3 +155,18 @@ def test_a_store_that_got_nothing_is_not_said_to_have_all_runs(tmp_path):
         f"MLflow has nothing of this study. Once it answers: joulelab sync {tmp_path}/sweep "
         "--tracking-uri URI, with its password"
     )
+
+
+def test_results_on_a_file_system_of_several_machines_have_no_sqlite_beside_them(
+    tmp_path, monkeypatch
+):
+    """Homes of clusters are on NFS, and results are in homes by default."""
+    shared = mounted(tmp_path / "home", "nfs4", "rw", tmp_path / "proc", monkeypatch)
+
+    assert Laboratory(results_dir=shared).store_uri is None
+    assert Laboratory(results_dir=tmp_path).store_uri == f"sqlite:///{tmp_path}/mlflow.db"
+    with (
+        pytest.raises(ConfigError, match="is on nfs4, where it may break"),
+        Laboratory(results_dir=shared, tracking_uri=f"sqlite:///{shared}/x.db").open(),
+    ):
+        pass

@@ -1,0 +1,41 @@
+"""What a guard did, and for whom: one line each, on its output and in a file of its own."""
+
+import json
+import logging
+import time
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from typing import Literal
+
+from joulelab.core.device import DeviceAddress
+from joulelab.errors import GuardError
+
+AuditEvent = Literal["leased", "refused", "set", "failed", "restored", "unrestored", "ended"]
+
+_log = logging.getLogger(__name__)
+
+
+def note(
+    event: AuditEvent, address: DeviceAddress, pid: int | None, uid: int | None, detail: str
+) -> None:
+    """Write a line: what happened to which device, for which process of which user, and why."""
+    _log.info("%s %s uid=%s pid=%s %s", event, address.uuid, uid, pid, json.dumps(detail))
+
+
+def keep_in(path: Path) -> None:
+    """Write the lines into a file as well, with the time (UTC); it may be moved away at any time.
+
+    Raises:
+        GuardError: If it cannot be written.
+    """
+    try:
+        handler = WatchedFileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise GuardError(
+            f"audit_file must be a file that the clock guard can write, but: {error}."
+        ) from error
+    formatter = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
