@@ -11,7 +11,7 @@ from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
-from joulelab.hardware import spec_for
+from joulelab.hardware.catalogue import spec_of_boards
 from joulelab.objectives import Objective
 from joulelab.searching.answer import Answer, answer
 from joulelab.searching.base import Outcome
@@ -222,7 +222,7 @@ def result_of(log: SearchLog, measurements: Sequence[Measurement]) -> SearchResu
         constraints=log.constraints,
         confidence=log.confidence,
         qualities=dict(log.qualities),
-        gpu=spec_for(measurements[0].device.name) if measurements else None,
+        gpu=spec_of_boards(measurements[0].device.name) if measurements else None,
     )
     evidence, course = Evidence(problem), Course(problem)
     for each in log.trials:

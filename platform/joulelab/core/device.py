@@ -73,6 +73,12 @@ def _together(num: int) -> str:
     return f"{num} x "
 
 
+def boards_in(name: str) -> tuple[int, str]:
+    """Return how many boards a name is of, and their product name: ``(2, "NVIDIA H200")``."""
+    num, separator, product = name.partition(" x ")
+    return (int(num), product) if separator and num.isdecimal() else (1, name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What a device can be asked and told.

@@ -8,6 +8,7 @@ another one that it is like (:mod:`joulelab.hardware.board_file`), and may be th
 
 import tomllib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib.resources.abc import Traversable
 from itertools import islice
 from math import floor, isnan
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
+from joulelab.core.device import boards_in
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.hardware.board_file import completed, own_problems, problems_of
 from joulelab.hardware.places import gpu_names, place_of, stamp_of, user_files, where_else
@@ -177,6 +179,23 @@ def spec_for(product_name: str) -> GpuSpec | None:
             "identity.product_names in a file of yours."
         )
     return found[0] if found else None
+
+
+def spec_of_boards(name: str) -> GpuSpec | None:
+    """Return what a search expects of one board, or of several: of ``"2 x NVIDIA H200"``.
+
+    Of several that run a program together, constant power and limit count for each. ``None`` and
+    errors as of :func:`spec_for`.
+    """
+    num, product_name = boards_in(name)
+    spec = spec_for(product_name)
+    if spec is None or num == 1:
+        return spec
+    return replace(
+        spec,
+        power=replace(spec.power, constant_w=num * spec.power.constant_w),
+        default_power_limit_w=num * spec.default_power_limit_w,
+    )
 
 
 def clock_grid_mhz(min_mhz: float, max_mhz: float, step_mhz: float) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.hardware import spec_for
+from joulelab.hardware.catalogue import spec_of_boards
 from joulelab.hardware.processors import processor_of
 from joulelab.objectives import Objective
 from joulelab.searching.answer import answer
@@ -207,7 +207,7 @@ def problem_on(
         space=_space(program, axes, references=over_cells(constraints)),
         objective=objective,
         constraints=tuple(constraints),
-        gpu=spec_for(gpus[0].identity.name),
+        gpu=spec_of_boards(gpus[0].identity.name),
     )
 
 
@@ -221,7 +221,7 @@ def _computable(
     Raises:
         ConfigError: If the program's own is none of them.
     """
-    spec, own = spec_for(gpu.identity.name), asdict(program.settings).get("precision")
+    spec, own = spec_of_boards(gpu.identity.name), asdict(program.settings).get("precision")
     if spec is None or own is None:
         return {}
     processor, formats = processor_of(spec), axes.get("precision", (own,))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from joulelab.core.cost import PIPES
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.hardware import GPUS, spec_for
-from joulelab.hardware.catalogue import Catalogue, clock_grid_mhz, figures_in
+from joulelab.hardware.catalogue import Catalogue, clock_grid_mhz, figures_in, spec_of_boards
 from joulelab.hardware.processor import Figure
 
 KEYS = sorted(GPUS)
@@ -151,6 +151,17 @@ def test_a_device_is_matched_by_the_name_that_nvml_gives():
     assert spec is not None
     assert spec.key == "h200_sxm"
     assert spec_for("NVIDIA GeForce GTX 480") is None
+
+
+def test_boards_that_run_a_program_together_draw_the_power_of_each():
+    one, pair = spec_of_boards("NVIDIA H200"), spec_of_boards("2 x NVIDIA H200")
+
+    assert one is GPUS["h200_sxm"]
+    assert pair.power.constant_w == 2 * one.power.constant_w
+    assert pair.default_power_limit_w == 2 * one.default_power_limit_w
+    assert pair.voltage == one.voltage
+    assert spec_of_boards("2 x NVIDIA GeForce GTX 480") is None
+    assert spec_of_boards("Maker x 2") is None
 
 
 def test_a_pipe_that_the_gpu_lacks_is_refused_with_those_it_has():
