@@ -7,6 +7,8 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import Literal
 
+from typing_extensions import override
+
 from joulelab.core.device import DeviceAddress
 from joulelab.errors import GuardError
 
@@ -22,6 +24,17 @@ def note(
     _log.info("%s %s uid=%s pid=%s %s", event, address.uuid, uid, pid, json.dumps(detail))
 
 
+class _AuditFile(WatchedFileHandler):
+    """A file that takes no line rather than keep a guard from restoring."""
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # of opening it anew, after it was moved away
+            self.handleError(record)
+
+
 def keep_in(path: Path) -> None:
     """Write the lines into a file as well, with the time (UTC); it may be moved away at any time.
 
@@ -29,7 +42,7 @@ def keep_in(path: Path) -> None:
         GuardError: If it cannot be written.
     """
     try:
-        handler = WatchedFileHandler(path, encoding="utf-8")
+        handler = _AuditFile(path, encoding="utf-8")
     except OSError as error:
         raise GuardError(
             f"audit_file must be a file that the clock guard can write, but: {error}."

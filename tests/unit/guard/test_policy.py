@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from guard_fakes import serving, until
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, GuardError
+from joulelab.guard import audit
 from joulelab.guard.client import GuardClient
 from joulelab.guard.connection import Peer, peer_of
 from joulelab.guard.journal import Journal
@@ -290,3 +292,29 @@ def test_an_audit_file_that_cannot_be_written_keeps_the_guard_from_starting(tmp_
 
     assert done.returncode == 2
     assert "audit_file must be a file that the clock guard can write" in done.stderr
+
+
+def test_an_audit_file_that_can_be_written_no_more_keeps_nobody_from_giving_back(
+    settings, driver, tmp_path, capsys
+):
+    """Lines go on once it can be written again."""
+    folder = tmp_path / "log"
+    folder.mkdir()
+    audit.keep_in(folder / "audit.log")
+    handler = audit._log.handlers[-1]
+    try:
+        with serving(settings, driver) as client:
+            lease = client.lease(A)
+            shutil.rmtree(folder)
+            lease.apply(POINT)
+            lease.reset()
+            assert driver.point() == OperatingPoint()
+            folder.mkdir()
+            lease.close()
+            until(lambda: client.status().leases == ())
+    finally:
+        audit._log.removeHandler(handler)
+        handler.close()
+
+    assert "ended GPU-a" in (folder / "audit.log").read_text()
+    assert "No such file or directory" in capsys.readouterr().err
