@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from joulelab.analysis.temperature import TemperatureEffect
 from joulelab.core.additive import AdditiveFit, Interval, fit_additive, less, more, tied
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift, fit_drift
@@ -165,9 +166,16 @@ def comparable(
 
 
 def fit_quantities(
-    counted: Sequence[Measurement], label: Label, objective: Objective = EDP
+    counted: Sequence[Measurement],
+    label: Label,
+    objective: Objective = EDP,
+    *,
+    effect: TemperatureEffect | None = None,
 ) -> Fits:
-    """Fit energy, time and their products to measurements that are :func:`comparable`."""
+    """Fit energy, time and their products to measurements that are :func:`comparable`.
+
+    With an ``effect`` energies are put to its reference temperature.
+    """
     labels = [label(m) for m in counted]
     boards = [m.device.uuid for m in counted]
     is_recorded = all(m.recording for m in counted)
@@ -176,12 +184,16 @@ def fit_quantities(
     time = np.log([m.time_per_unit_s for m in counted])
     energy_u = np.array([m.energy_per_unit_u_j / m.energy_per_unit_j for m in counted])
     time_u = np.array([m.time_per_unit_u_s / m.time_per_unit_s for m in counted])
+    if effect is not None:
+        energy = effect.corrected(energy, counted)
 
     def fit(of: Objective) -> AdditiveFit:
         e, t = of.energy_exponent, of.time_exponent
         # Energy and time of a window may err together, so their uncertainties add up plainly.
         cost, cost_u = e * energy + t * time, e * energy_u + t * time_u
         found = fit_additive(labels, boards, cost.tolist(), cost_u.tolist())
+        if effect is not None:
+            found = effect.widened(found, e, labels, counted)
         if lines is None or found.dof:
             return found
         return with_scatter(found, scatter_of(found, lines))  # single recordings, along lines

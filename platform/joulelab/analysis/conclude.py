@@ -14,7 +14,7 @@ from joulelab.analysis.matrix import Matrix, MatrixRow, matrix_rows
 from joulelab.analysis.search_result import SearchResult, log_of, read_log, result_of
 from joulelab.analysis.sweep import SweepResult, analyse_sweep
 from joulelab.core.quality import Quality
-from joulelab.errors import TrackingError
+from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer, RunMetrics
 
@@ -108,13 +108,20 @@ def report_of(
     return search_report(result, measurements, header=header, traces=store.traces, runs=runs)
 
 
-def report_anew(store: ResultStore, *, max_rows: int = 20, paper: bool = False) -> tuple[Path, ...]:
+def report_anew(
+    store: ResultStore,
+    *,
+    max_rows: int = 20,
+    paper: bool = False,
+    reference_temperature_c: float | None = None,
+) -> tuple[Path, ...]:
     """Write the files of a study again, print what it found, and return its panels for papers.
 
     Searches and studies of knobs leave a log when they end, or are interrupted; a sweep needs
-    none.
+    none. With a ``reference_temperature_c`` energies of a sweep are those at that temperature.
 
     Raises:
+        ConfigError: If there is a reference temperature and no sweep that tells what it does.
         TrackingError: If it is of another kind, has not ended, or cannot be read.
     """
     known = store.read_answer()
@@ -122,10 +129,23 @@ def report_anew(store: ResultStore, *, max_rows: int = 20, paper: bool = False) 
     if header is not None and "recipe" in dict(header.settings):
         report = baseline_of(store)
     else:
-        report = report_of(store, _result_of(store), known.runs if known else ())
+        found = _result_of(store)
+        if reference_temperature_c is not None:
+            found = _at_temperature(found, store, reference_temperature_c)
+        report = report_of(store, found, known.runs if known else ())
     report.write(store)
     report.print(store.folder, max_rows=max_rows)
     return report.write_panels(store.folder) if paper else ()
+
+
+def _at_temperature(
+    found: SweepResult | KnobResult | SearchResult, store: ResultStore, reference_c: float
+) -> SweepResult:
+    if not isinstance(found, SweepResult):
+        raise ConfigError(f"A reference temperature is for sweeps, which {store.folder} is not.")
+    return analyse_sweep(
+        store.read(), found.phases[0].objective, reference_temperature_c=reference_c
+    )
 
 
 def _result_of(store: ResultStore) -> SweepResult | KnobResult | SearchResult:

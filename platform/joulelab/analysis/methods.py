@@ -71,6 +71,7 @@ def methods_paragraph(
         _quickly(measurements),
         _validity(phase),
         _comparison(phase),
+        phase.temperature.words if phase.temperature else "",
         _SENSORS,
     ]
     return " ".join(text for text in sentences if text)

@@ -7,6 +7,7 @@ from operator import attrgetter
 from statistics import fmean
 
 from joulelab.analysis import compared
+from joulelab.analysis.temperature import TemperatureEffect, temperature_effect
 from joulelab.core.comparison import best_set
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
@@ -68,6 +69,7 @@ class PhaseResult(compared.Phase[SweepRow]):
     # Whether nothing tells how the measurements scatter: there is no set, and intervals have no
     # end.
     is_open: bool
+    temperature: TemperatureEffect | None = None  # what put energies to one temperature
 
     @property
     def default(self) -> SweepRow | None:
@@ -130,17 +132,23 @@ def cost_of(objective: Objective, unit: str) -> tuple[str, str, Values]:
 
 
 def analyse_sweep(
-    measurements: Sequence[Measurement], objective: str = "edp", *, level: float = 0.95
+    measurements: Sequence[Measurement],
+    objective: str = "edp",
+    *,
+    level: float = 0.95,
+    reference_temperature_c: float | None = None,
 ) -> SweepResult:
     """Compare the operating points of a sweep, all measured in one study.
 
     ``objective`` is what is to be low: ``"energy"``, ``"time"``, ``"edp"``, ``"ed2p"``, or one of
-    a plug-in; ``level`` the confidence of intervals and of the set that may be best.
+    a plug-in; ``level`` the confidence of intervals and of the set that may be best. With a
+    ``reference_temperature_c`` energies are those at that temperature, as
+    :mod:`joulelab.analysis.temperature` has it.
 
     Raises:
         UnknownNameError: If there is no such objective.
         ConfigError: If quality counts in it; if there are no measurements, or of more than one
-            study.
+            study; if they do not tell what temperature does.
     """
     aim = without_quality(objective)
     studies = {m.study for m in measurements}
@@ -153,13 +161,19 @@ def analyse_sweep(
         asked = (m.configuration.workload, m.configuration.knobs, m.phase)
         key = (*asked, m.device.name, is_hardware)
         groups.setdefault(key, []).append(m)
-    phases = tuple(_phase(group, aim, level) for group in groups.values())
+    phases = tuple(_phase(group, aim, level, reference_temperature_c) for group in groups.values())
     return SweepResult(study=studies.pop(), phases=phases)
 
 
-def _phase(group: list[Measurement], objective: Objective, level: float) -> PhaseResult:
-    counted, exclusions = compared.comparable(group, compared.point_label, compared.DEFAULT)
-    fits = compared.fit_quantities(counted, compared.point_label, objective) if counted else None
+def _phase(
+    group: list[Measurement], objective: Objective, level: float, reference_c: float | None
+) -> PhaseResult:
+    label = compared.point_label
+    counted, exclusions = compared.comparable(group, label, compared.DEFAULT)
+    effect = None
+    if counted and reference_c is not None:
+        effect = temperature_effect(counted, [label(m) for m in counted], reference_c)
+    fits = compared.fit_quantities(counted, label, objective, effect=effect) if counted else None
     found = best_set(fits[objective], level=level) if fits else None
     is_open = fits is not None and fits[objective].is_open
     members = found.members if found and not is_open else ()
@@ -189,6 +203,7 @@ def _phase(group: list[Measurement], objective: Objective, level: float) -> Phas
         source=counted[0].windows[0].source if counted else "",
         is_replayed=any(m.recording for m in counted),
         is_open=is_open,
+        temperature=effect,
     )
 
 

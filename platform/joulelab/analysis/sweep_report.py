@@ -46,7 +46,8 @@ def sweep_report(
     prefixed = [(f"{name}." if len(named) > 1 else "", phase) for name, phase in named.items()]
     settings = dict(header.settings) if header else {}
     groups = side_by_side(result)
-    answer = "\n".join([sentence(result), *products_sentences(groups)])
+    effects = [each.temperature.words for each in result.phases if each.temperature]
+    answer = "\n".join([sentence(result), *products_sentences(groups), *effects])
 
     return StudyReport(
         title=answer,

@@ -35,6 +35,7 @@ _COLUMNS: Columns = {
     **interval_columns("slowdown", "row.figures.slowdown"),
     **{name: f"row.{name}" for name in ("is_recommended", "is_lowest", "in_set", "on_front")},
     **{name: f"phase.{name}" for name in ("unit", "objective")},
+    "reference_temperature_c": "phase.temperature.reference_c",
     **{name: f"row.figures.{name}" for name in ("cost", "cost_u")},
 }
 COLUMNS = tuple(_COLUMNS)

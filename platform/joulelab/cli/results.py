@@ -101,11 +101,14 @@ class Report:
         max_rows: Rows of each table that is printed at most.
         paper: Write every panel as PDF without a head too, as wide as a column of a paper (3.5
             inches; fronts and courses of searches as wide as two).
+        reference_temperature_c: Put energies of sweeps to this temperature of the GPU, in degrees
+            Celsius, by how power and temperature of repeats differ.
     """
 
     results_dir: tyro.conf.Positional[Path] = DEFAULT_RESULTS
     max_rows: int = 20
     paper: bool = False
+    reference_temperature_c: float | None = None
 
     def run(self) -> int:
         """Write the files of every study below the folder, and print what it found."""
@@ -114,7 +117,12 @@ class Report:
 
         for folder in study_folders(self.results_dir):
             with StudyLock(folder):
-                drawn = report_anew(ResultStore(folder), max_rows=self.max_rows, paper=self.paper)
+                drawn = report_anew(
+                    ResultStore(folder),
+                    max_rows=self.max_rows,
+                    paper=self.paper,
+                    reference_temperature_c=self.reference_temperature_c,
+                )
             for path in drawn:
                 print(f"  {path}")
         return 0
