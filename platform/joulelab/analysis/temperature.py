@@ -125,9 +125,10 @@ def power_per_kelvin(
     Raises:
         ConfigError: If there are too few repeats, or none at another temperature.
     """
-    at = np.unique([repr(group) for group in groups], return_inverse=True)[1] if groups else []
+    number = {group: place for place, group in enumerate(dict.fromkeys(groups))}
+    at = np.array([number[group] for group in groups], dtype=np.intp)
     power, heat = np.array(power_w), np.array(temperature_c)
-    count = np.bincount(np.asarray(at, dtype=np.intp))
+    count = np.bincount(at)
     dof = len(power) - len(count) - 1
     if dof < _LEAST_DOF:
         raise ConfigError(
