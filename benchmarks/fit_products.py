@@ -5,11 +5,12 @@ Usage: python benchmarks/fit_products.py [--data FOLDER] [--board a100_sxm...] [
 
 What sweeps show by themselves gives the curve of voltage and the constant: of an application, the
 rest is its own. Counters at each clock, where a table has them, give what units and memory draw.
-Coefficients are pulled towards the catalogue, how strongly is chosen without the family that is
-scored: by the errors of each other family, left out of a fit without both. Prints errors of the
-catalogue and of those fits, and the coefficients of all. Errors of shape are those of power over
-its highest clock's, where it is known; power by counters alone errs at that clock too. Applications
-without counters are scored with an own part from their lowest and highest clock.
+Coefficients are pulled towards what the catalogue had before, how strongly is chosen without the
+family that is scored: by the errors of each other family, left out of a fit without both. Prints
+errors of what was before, of those fits and of the catalogue, and the coefficients of all. Errors
+of shape are those of power over its highest clock's, where it is known; power by counters alone
+errs at that clock too. Applications without counters are scored with an own part from their lowest
+and highest clock.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from product_sweeps import (
     Array,
     Program,
     coefficients_of,
+    prior_of,
     read,
 )
 from scipy.optimize import least_squares
@@ -47,7 +49,7 @@ is off by 4.4 % at any power of its own, where each program is to be within 4 % 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Coefficients as :data:`NAMES`, and the pull of their fit; ``None`` for the catalogue's."""
+    """Coefficients as :data:`NAMES`, and the pull of their fit, where there was one."""
 
     pull: float | None
     board: Array
@@ -89,12 +91,13 @@ def main() -> int:
 def _study(
     spec: GpuSpec, tables: Sequence[Sequence[Program]], settings: argparse.Namespace
 ) -> None:
-    before = Fit(pull=None, board=coefficients_of(spec))
+    before, now = (Fit(pull=None, board=board) for board in (prior_of(spec), coefficients_of(spec)))
     held_out, after = nested([one for table in tables for one in table], spec)
     for source, table in zip(SOURCES[spec.key], tables, strict=True):
         for label, fits in (
-            ("catalogue", dict.fromkeys(held_out, before)),
+            ("before", dict.fromkeys(held_out, before)),
             ("held out", held_out),
+            ("catalogue", dict.fromkeys(held_out, now)),
         ):
             scores = {one.name: score(one, fits[one.name].board, spec) for one in table}
             report(f"  {source.gpu} in {source.table}, {label}", list(scores.values()))
@@ -136,7 +139,7 @@ def nested(programs: Sequence[Program], spec: GpuSpec) -> tuple[Mapping[str, Fit
 
 def fitted(programs: Sequence[Program], spec: GpuSpec, pull: float) -> Array:
     """Return the coefficients of least errors of power, each application counting alike."""
-    before, bandwidth_b_per_s = coefficients_of(spec), spec.memory_bandwidth_b_per_s
+    before, bandwidth_b_per_s = prior_of(spec), spec.memory_bandwidth_b_per_s
     with_counters = [one for one in programs if one.counters is not None]
     num_fitted = len(NAMES) if with_counters else OF_EVERY_SWEEP
 
