@@ -14,6 +14,7 @@ set -euo pipefail
 : "${ARTIFACTS:?must be the absolute folder that files go to, or a URI as s3://bucket/folder}"
 
 export MLFLOW_DISABLE_TELEMETRY=true
+export MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false # judges of language models, in processes of their own
 export MLFLOW_BACKEND_STORE_URI="${DATABASE/#postgresql:/postgresql+psycopg:}"
 export MLFLOW_ARTIFACTS_DESTINATION="$ARTIFACTS"
 exec mlflow server --host 127.0.0.1 --workers 2 "$@"

@@ -9,10 +9,11 @@ Call :func:`ensure_torchvision` before importing torchvision, timm, diffusers or
 """
 
 import logging
-import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -34,28 +35,28 @@ _SCHEMAS = (
 def ensure_torchvision() -> torch.library.Library | None:
     """Make ``import torchvision`` work if it is installed; once per process.
 
+    It is not imported: with the compiler of PyTorch, which it imports, that takes some seconds.
+
     Returns:
         The declared operators, which last as long as this object, kept here; ``None`` where the
         compiled half loads by itself or torchvision is not installed, and nothing was done.
     """
     hush_torchao()
-    try:
-        import torchvision
-    except ModuleNotFoundError:
+    package = find_spec("torchvision")
+    if package is None or _loads_compiled_half(package):
         return None
-    except (ImportError, RuntimeError):
-        _forget("torchvision")
-        declared = _declare_operators()
-        import torchvision  # noqa: F401
-
-        return declared
-    return None
+    return _declare_operators()
 
 
-def _forget(package: str) -> None:
-    """Drop the modules that a failed import left behind."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
-        del sys.modules[name]
+def _loads_compiled_half(package: ModuleSpec) -> bool:
+    compiled = PathFinder.find_spec("_C", package.submodule_search_locations)
+    if compiled is None or compiled.origin is None:
+        return False
+    try:
+        torch.ops.load_library(compiled.origin)  # type: ignore[no-untyped-call]
+    except OSError:
+        return False
+    return True
 
 
 def _declare_operators() -> torch.library.Library:
