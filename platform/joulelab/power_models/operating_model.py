@@ -12,13 +12,27 @@ from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import Interval
+from joulelab.power_models.decision import Sweep
 from joulelab.power_models.queries import Queries, sweep
 from joulelab.power_models.runs import Array, Names, Runs
 from joulelab.power_models.state import read_state
 
 Quantity = Literal["power_w", "time_s", "energy_j", "edp_js", "ed2p_js2"]
 """What can be predicted for a clock."""
+_FIXED = (
+    "the best fixed clock ratio of the training table, {ratio:.2f}, and not the least predicted "
+    "cost: of {board} nothing was trained on, and measured at fewer than two clocks of an "
+    "application there no model chose better; measure it at 0.6 of its default clock as well"
+)
 _PRODUCTS = {"energy_j": ENERGY, "edp_js": EDP, "ed2p_js2": ED2P}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which row of a sweep to take, and why if it is not that of the least predicted cost."""
+
+    row: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +112,28 @@ class OperatingModel:
         outside = tuple(dict.fromkeys((*power.outside, *time.outside)))
         center = self.predict(queries, quantity)
         return Interval.around(center, half, level=level, outside=outside)
+
+    def choose(self, queries: Queries, objective: str) -> Choice:
+        """Return which query of one profile to take by ``objective``, one of ``CHOSEN_BY``.
+
+        That with the least predicted cost; or the one nearest to the best fixed clock ratio of the
+        training table, where models have been no better than that.
+
+        Raises:
+            ConfigError: As the models; or if ``queries`` are not of one profile.
+        """
+        if len(queries.profiles) != 1:
+            raise ConfigError(
+                f"A choice is one of the clocks of one profile, got {len(queries.profiles)}."
+            )
+        profile = queries.profiles[0]
+        ratio = self.power.fixed_ratio(profile, objective)
+        if ratio is not None:
+            row = int(np.argmin(np.abs(queries.clock_ratio - ratio)))
+            return Choice(row=row, reason=_FIXED.format(ratio=ratio, board=profile.board))
+        power_w, time_s = self.predict(queries, "power_w"), self.predict(queries, "time_s")
+        asked = Sweep(sm_clock_mhz=queries.sm_clock_mhz, power_w=power_w, time_s=time_s)
+        return Choice(row=asked.best(objective))
 
     def outside(self, queries: Queries) -> tuple[str, ...]:
         """Say what of ``queries`` is outside what the models were trained on, a sentence each."""
