@@ -12,6 +12,7 @@ from joulelab.core.threads import one_thread
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration, Interval, group_folds
 from joulelab.power_models.correction import Corrections
+from joulelab.power_models.decision import FixedClock
 from joulelab.power_models.features import TrainingDomain
 from joulelab.power_models.queries import Profile, Queries, Target, queries_of, scale
 from joulelab.power_models.readers import data_hash
@@ -128,11 +129,8 @@ class PowerModel(StoredModel):
         limits_w = [profile.power_limit_w or np.inf for profile in queries.profiles]
         return np.minimum(values, queries.of_profiles(limits_w))
 
-    def fixed_ratio(self, profile: Profile, objective: str) -> float | None:
-        """Return the clock over the profile's that is to be trusted more than any predicted best.
-
-        ``None`` where predictions are worth their clock, which by default they are.
-        """
+    def fixed_clock(self, profile: Profile, objective: str) -> FixedClock | None:
+        """Return what to trust more than the least predicted cost; by default nothing."""
         return None
 
     def predict_interval(self, queries: Queries, level: float = 0.9) -> Interval:

@@ -12,17 +12,18 @@ from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import Interval
-from joulelab.power_models.decision import Sweep
-from joulelab.power_models.queries import Queries, sweep
+from joulelab.power_models.decision import FixedClock, Sweep
+from joulelab.power_models.queries import Profile, Queries, sweep
 from joulelab.power_models.runs import Array, Names, Runs
 from joulelab.power_models.state import read_state
 
 Quantity = Literal["power_w", "time_s", "energy_j", "edp_js", "ed2p_js2"]
 """What can be predicted for a clock."""
 _FIXED = (
-    "the best fixed clock ratio of the training table, {ratio:.2f}, and not the least predicted "
-    "cost: of {board} nothing was trained on, and measured at fewer than two clocks of an "
-    "application there no model chose better; measure it at 0.6 of its default clock as well"
+    "the best fixed clock ratio of the training table, {ratio:.2f} of {of_mhz:.0f} MHz{held}, and "
+    "not the least predicted cost: nothing was trained on {board}, and of applications that were "
+    "measured at fewer than two clocks there models have chosen no better; measure at 0.6 of the "
+    "default clock as well"
 )
 _PRODUCTS = {"energy_j": ENERGY, "edp_js": EDP, "ed2p_js2": ED2P}
 
@@ -127,10 +128,10 @@ class OperatingModel:
                 f"A choice is one of the clocks of one profile, got {len(queries.profiles)}."
             )
         profile = queries.profiles[0]
-        ratio = self.power.fixed_ratio(profile, objective)
-        if ratio is not None:
-            row = int(np.argmin(np.abs(queries.clock_ratio - ratio)))
-            return Choice(row=row, reason=_FIXED.format(ratio=ratio, board=profile.board))
+        fixed = self.power.fixed_clock(profile, objective)
+        if fixed is not None:
+            row = int(np.argmin(np.abs(queries.sm_clock_mhz - fixed.ratio * fixed.of_mhz)))
+            return Choice(row=row, reason=_reason(fixed, profile))
         power_w, time_s = self.predict(queries, "power_w"), self.predict(queries, "time_s")
         asked = Sweep(sm_clock_mhz=queries.sm_clock_mhz, power_w=power_w, time_s=time_s)
         return Choice(row=asked.best(objective))
@@ -144,6 +145,16 @@ class OperatingModel:
         """Write both models below ``folder``; :func:`load_operating_model` reads them."""
         self.power.save(folder / "power")
         self.time.save(folder / "time")
+
+
+def _reason(fixed: FixedClock, profile: Profile) -> str:
+    is_held = fixed.of_mhz < profile.clock_mhz
+    return _FIXED.format(
+        ratio=fixed.ratio,
+        of_mhz=fixed.of_mhz,
+        held=", where its power limit is likely to have held it" if is_held else "",
+        board=profile.board,
+    )
 
 
 def held(power: PowerModel, queries: Queries) -> Queries:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from synthetic_runs import rows_by_law, runs_by_law
 
+from joulelab.hardware import GPUS
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.decision import best_fixed_ratio
 from joulelab.power_models.members.stacked import MEMBERS, LeftOut, StackedModel, _weighed
@@ -134,6 +135,26 @@ def test_on_another_kind_of_gpu_the_best_fixed_ratio_is_chosen_and_the_reason_to
     assert choice.row == nearest
     assert f"fixed clock ratio of the training table, {ratio:.2f}" in choice.reason
     assert "v100_pcie" in choice.reason
+
+
+def test_where_its_limit_held_the_measured_run_the_ratio_is_over_the_clock_that_was_held():
+    """On an A40 the fixed ratio was over 1740 MHz, where its limit held the run below 1500."""
+    limit_w = GPUS["v100_pcie"].default_power_limit_w
+    clocks_mhz = (510, 750, 825, 945, 1065, 1170, 1380)
+    there = runs_of_rows(rows_by_law(1, gpu="v100_pcie", seed=7, clocks_mhz=clocks_mhz))
+    capped = replace(there, power_w=np.full(len(there), limit_w))
+    queries = queries_of(there)
+    at_top = queries.nearest((1.0,))
+    model = fitted(("a100_sxm", "a100_pcie"))
+
+    free, held = (
+        model.adapt(runs.select(at_top), profiled=there).choose(queries, "edp")
+        for runs in (there, capped)
+    )
+
+    assert queries.sm_clock_mhz[held.row] < queries.sm_clock_mhz[free.row]
+    assert "power limit is likely to have held it" in held.reason
+    assert "held it" not in free.reason
 
 
 def test_after_two_points_there_the_least_predicted_cost_is_chosen():

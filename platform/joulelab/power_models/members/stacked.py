@@ -25,7 +25,8 @@ from joulelab.objectives import EDP
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration
 from joulelab.power_models.correction import Correction, Corrections
-from joulelab.power_models.decision import CHOSEN_BY, Sweep, best_fixed_clock_mhz
+from joulelab.power_models.decision import CHOSEN_BY, FixedClock, Sweep, best_fixed_clock_mhz
+from joulelab.power_models.held_clocks import likely_held_mhz
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.regressions import MeanModel
 from joulelab.power_models.members.tabular import RandomForestModel
@@ -104,12 +105,24 @@ class StackedModel(PowerModel):
             each.calibrate()
 
     @override
-    def fixed_ratio(self, profile: Profile, objective: str) -> float | None:
-        """Return it on a board of a kind not trained on, unless two points there are known."""
+    def fixed_clock(self, profile: Profile, objective: str) -> FixedClock | None:
+        """Return the table's on a board of another kind, unless two points there are known."""
         is_known = profile.board in self.domain.boards
         if is_known or self._anchors_of(profile) > 1 or not len(self._fixed_ratios):
             return None
-        return float(self._fixed_ratios[CHOSEN_BY.index(objective)])
+        ratio = float(self._fixed_ratios[CHOSEN_BY.index(objective)])
+        return FixedClock(ratio=ratio, of_mhz=self._held_mhz(profile))
+
+    def _held_mhz(self, profile: Profile) -> float:
+        """Return the clock of the profile's run; where its limit is known its clock was seen."""
+        if profile.power_limit_w is not None or not self._anchors_of(profile):
+            return profile.clock_mhz
+        asked = Queries(
+            profiles=(profile,),
+            profile=np.zeros(1, dtype=np.intp),
+            sm_clock_mhz=np.array([profile.clock_mhz]),
+        )
+        return likely_held_mhz(profile.spec, profile.clock_mhz, float(self.predict(asked)[0]))
 
     @override
     def answer(self, queries: Queries) -> Array:
