@@ -5,10 +5,12 @@ Usage: python benchmarks/recommended_model.py [--data FOLDER] [--only WORD ...]
 A row is a table of ../shared/data that was held out: every application of a table in turn, or a
 whole source or board of others. Each held-out application is measured once, at the default clock,
 or there and at 0.6 of it; what was measured is not scored. Regret is the EDP at the chosen clock
-over that at the best measured point, which is best by luck as well, for all alike. Below each table
-are the paired differences of regrets over applications, the recommended model less the other, with
-95 % intervals (bootstrap). Last come power limits: time under a limit over that at the board's own,
-from one run there, on public runs of training on a V100.
+over that at the best measured point, which is best by luck as well, for all alike; smoothed, over
+that of the best of the sweep without its scatter. In the last column are the paired differences of
+regrets over applications, the recommended model less the other, with 95 % intervals (bootstrap).
+The recommended model chooses as it does for its users, by a fixed clock ratio where models have
+been no better. Last come power limits: time under a limit over that at the board's own, from one
+run there, on public runs of training on a V100.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from model_transfer import joined
 from power_models import DATA_SETS
 from rich.console import Console
 from rich.table import Table
+from smoothing import smoothed_regret
 
 from joulelab.power_models.calibration import SECOND_POINT
 from joulelab.power_models.decision import Sweep, best_fixed_ratio, measured_sweep, regret
@@ -61,12 +64,14 @@ class Scores:
         power: Mean error of power, relative; not a number for a rule without a model.
         time: The same of time.
         regret: EDP at the chosen clock over the least measured one, less 1.
+        smoothed: The same against the best of the sweep without its scatter.
         covered: Share of powers within 90 % intervals; empty where there are none.
     """
 
     power: list[float] = field(default_factory=list)
     time: list[float] = field(default_factory=list)
     regret: list[float] = field(default_factory=list)
+    smoothed: list[float] = field(default_factory=list)
     covered: list[float] = field(default_factory=list)
 
 
@@ -112,7 +117,9 @@ def _score(
         adapted = one.adapt(measured, profiled=case.tested)
         mine = scores.setdefault(who, Scores())
         power_w = adapted.predict(queries, "power_w")
-        _add(mine, case.tested, anchored, power_w, adapted.predict(queries, "time_s"))
+        time_s = adapted.predict(queries, "time_s")
+        _add_errors(mine, case.tested, anchored, power_w, time_s)
+        _add_choices(mine, case.tested, adapted)
         if who == _STACKED and len(set(case.trained.application)) > 1 / (1 - _LEVEL):
             _add_covered(mine, case.tested, anchored, adapted, queries)
     rule = scores.setdefault(_FIXED, Scores())
@@ -120,8 +127,11 @@ def _score(
     for pair, rows in case.tested.by_pair():
         one_run = case.tested.select(rows)
         default_mhz = one_run.sm_clock_mhz[one_run.profile_row(*pair)]
-        rule.regret.append(regret(measured_sweep(one_run), fixed * default_mhz, "edp"))
-        _add(bent, one_run, queries_of(one_run).nearest(_QUADRATIC), *_bent(one_run))
+        _add_choice(rule, one_run, fixed * default_mhz)
+        power_w, time_s = _bent(one_run)
+        _add_errors(bent, one_run, queries_of(one_run).nearest(_QUADRATIC), power_w, time_s)
+        curve = Sweep(sm_clock_mhz=one_run.sm_clock_mhz, power_w=power_w, time_s=time_s)
+        _add_choice(bent, one_run, float(curve.sm_clock_mhz[curve.best("edp")]))
 
 
 def _models(model: OperatingModel) -> Mapping[str, OperatingModel]:
@@ -133,16 +143,26 @@ def _models(model: OperatingModel) -> Mapping[str, OperatingModel]:
     return found
 
 
-def _add(scores: Scores, tested: Runs, measured: Flags, power_w: Array, time_s: Array) -> None:
+def _add_errors(
+    scores: Scores, tested: Runs, measured: Flags, power_w: Array, time_s: Array
+) -> None:
     for _, rows in tested.by_pair():
         kept = rows[~measured[rows]]
         scores.power.append(float(np.abs(power_w[kept] / tested.power_w[kept] - 1.0).mean()))
         scores.time.append(float(np.abs(time_s[kept] / tested.time_s[kept] - 1.0).mean()))
-        predicted = Sweep(
-            sm_clock_mhz=tested.sm_clock_mhz[rows], power_w=power_w[rows], time_s=time_s[rows]
-        )
-        chosen_mhz = float(predicted.sm_clock_mhz[predicted.best("edp")])
-        scores.regret.append(regret(measured_sweep(tested.select(rows)), chosen_mhz, "edp"))
+
+
+def _add_choices(scores: Scores, tested: Runs, model: OperatingModel) -> None:
+    for _, rows in tested.by_pair():
+        one_run = tested.select(rows)
+        choice = model.choose(queries_of(one_run), "edp")
+        _add_choice(scores, one_run, float(one_run.sm_clock_mhz[choice.row]))
+
+
+def _add_choice(scores: Scores, one_run: Runs, chosen_mhz: float) -> None:
+    measured = measured_sweep(one_run)
+    scores.regret.append(regret(measured, chosen_mhz, "edp"))
+    scores.smoothed.append(smoothed_regret(measured, chosen_mhz, "edp"))
 
 
 def _add_covered(
@@ -169,7 +189,8 @@ def _print(name: str, anchors: tuple[float, ...], scores: Mapping[str, Scores]) 
     at = ", ".join(f"{anchor:g}" for anchor in anchors)
     num = len(scores[_STACKED].regret)
     table = Table(
-        *("who", "power", "time", "EDP regret", "worst", "coverage", "stacked less it, 95 %"),
+        *("who", "power", "time", "EDP regret", "worst", "smoothed", "worst", "coverage"),
+        "stacked less it, 95 %",
         title=f"{name}: n = {num}, measured at {at}",
     )
     for who, each in scores.items():
@@ -180,6 +201,8 @@ def _print(name: str, anchors: tuple[float, ...], scores: Mapping[str, Scores]) 
             _percent(np.mean(each.time)) if each.time else "",
             _percent(np.mean(each.regret)),
             _percent(np.max(each.regret)),
+            _percent(np.mean(each.smoothed)),
+            _percent(np.max(each.smoothed)),
             f"{np.mean(each.covered):.2f}" if each.covered else "",
             "" if who == _STACKED else _difference(off),
         )

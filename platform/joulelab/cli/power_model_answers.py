@@ -19,8 +19,12 @@ from joulelab.hardware import GPUS
 from joulelab.objectives import OBJECTIVES
 from joulelab.power_models.calibration import Interval
 from joulelab.power_models.decision import CHOSEN_BY
-from joulelab.power_models.decision import Sweep as Decided
-from joulelab.power_models.operating_model import OperatingModel, Quantity, load_operating_model
+from joulelab.power_models.operating_model import (
+    Choice,
+    OperatingModel,
+    Quantity,
+    load_operating_model,
+)
 from joulelab.power_models.queries import Profile, Queries, profile_of, sweep
 from joulelab.power_models.runs import Array, Runs
 from joulelab.tracking.addresses import embedded_uri
@@ -66,8 +70,8 @@ class Predict(OfTable, Printing):
         if self.anchored:
             model = model.adapt(runs.select(runs.of_pair(*pair)))
         found = Answers.of(model, queries, self.level)
-        whole = {"predictions": found.rows(), "outside": list(findings)}
-        self.show(whole, lambda: found.shown(f"{pair[1]} on {pair[0]}", [""] * len(queries)))
+        title = f"{pair[1]} on {pair[0]}: best of these clocks are marked"
+        self.show(found.summary(), lambda: found.shown(title))
         return 0
 
 
@@ -130,15 +134,8 @@ class Sweep(Printing):
         model = found_model(self.model, self.tracking_uri)
         queries = sweep(self._profile(model), self.sm_clock_mhz or None)
         found = Answers.of(model, queries, self.level)
-        best = found.best()
-        clocks = {name: float(queries.sm_clock_mhz[row]) for name, row in best.items()}
-        outside = list(found.outside)
-        whole = {"predictions": found.rows(), "best_clock_mhz": clocks, "outside": outside}
-        marks = [
-            ", ".join(OBJECTIVES[name].label for name, at in best.items() if at == row)
-            for row in range(len(queries))
-        ]
-        self.show(whole, lambda: found.shown(f"{self.board}: best clocks are marked", marks))
+        title = f"{self.board}: best clocks are marked"
+        self.show(found.summary(), lambda: found.shown(title))
         return 0
 
     def _profile(self, model: OperatingModel) -> Profile:
@@ -156,11 +153,12 @@ class Sweep(Printing):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Clocks and every quantity there as columns, and the intervals that were asked for."""
+    """Clocks and every quantity there as columns, intervals if asked for, and what to choose."""
 
     columns: Mapping[str, Array]
     intervals: Mapping[str, Interval]
     outside: Sequence[str]
+    choices: Mapping[str, Choice]  # by objective
 
     @classmethod
     def of(cls, model: OperatingModel, queries: Queries, level: float) -> "Answers":
@@ -172,13 +170,19 @@ class Answers:
         ends: dict[str, Interval] = {
             name: model.predict_interval(queries, name, level) for name in asked
         }
-        return cls(columns=columns, intervals=ends, outside=model.outside(queries))
+        choices = {name: model.choose(queries, name) for name in CHOSEN_BY}
+        outside = model.outside(queries)
+        return cls(columns=columns, intervals=ends, outside=outside, choices=choices)
 
-    def best(self) -> dict[str, int]:
-        """Return the row of the best clock by each objective."""
-        names = ("sm_clock_mhz", "power_w", "time_s")
-        decided = Decided(**{name: self.columns[name] for name in names})
-        return {name: decided.best(name) for name in CHOSEN_BY}
+    def summary(self) -> dict[str, object]:
+        """Return all of it as JSON can hold it; reasons where a choice has one."""
+        clocks_mhz = self.columns["sm_clock_mhz"]
+        return {
+            "predictions": self.rows(),
+            "best_clock_mhz": {n: float(clocks_mhz[c.row]) for n, c in self.choices.items()},
+            "choice_reason": {n: c.reason for n, c in self.choices.items() if c.reason},
+            "outside": list(self.outside),
+        }
 
     def rows(self) -> list[dict[str, float]]:
         """Return one mapping per clock, with the ends of intervals as ``_lower`` and ``_upper``."""
@@ -188,15 +192,23 @@ class Answers:
         rows = zip(*whole.values(), strict=True)
         return [dict(zip(whole, map(float, row), strict=True)) for row in rows]
 
-    def shown(self, title: str, marks: Sequence[str]) -> Iterator[RenderableType]:
-        """Lay out a table with the half width of each interval; ``marks`` end each row."""
+    def shown(self, title: str) -> Iterator[RenderableType]:
+        """Lay out a table with the half width of each interval, and mark what to choose."""
         table = Table("MHz", *_SHOWN, "", title=escape(title))
         for row, clock_mhz in enumerate(self.columns["sm_clock_mhz"]):
-            table.add_row(f"{clock_mhz:g}", *(self._cell(n, row) for n in _SHOWN), marks[row])
+            table.add_row(f"{clock_mhz:g}", *(self._cell(n, row) for n in _SHOWN), self._mark(row))
         yield table
+        for name, choice in self.choices.items():
+            if choice.reason:
+                text = f"By {OBJECTIVES[name].label} the choice is {choice.reason}."
+                yield Text(text, style="yellow")
         widened = ", intervals widened" if self.intervals else ""
         for text in self.outside:
             yield Text(f"Outside the training domain{widened}: {text}", style="yellow")
+
+    def _mark(self, row: int) -> str:
+        chosen = (name for name, choice in self.choices.items() if choice.row == row)
+        return ", ".join(OBJECTIVES[name].label for name in chosen)
 
     def _cell(self, name: str, row: int) -> str:
         value, interval = f"{self.columns[name][row]:.4g}", self.intervals.get(name)

@@ -12,8 +12,9 @@ from joulelab.core.threads import one_thread
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration, Interval, group_folds
 from joulelab.power_models.correction import Corrections
+from joulelab.power_models.decision import FixedClock
 from joulelab.power_models.features import TrainingDomain
-from joulelab.power_models.queries import Queries, Target, queries_of, scale
+from joulelab.power_models.queries import Profile, Queries, Target, queries_of, scale
 from joulelab.power_models.readers import data_hash
 from joulelab.power_models.runs import Array, Index, Names, Runs
 from joulelab.power_models.state import State, StoredModel, merged
@@ -127,6 +128,10 @@ class PowerModel(StoredModel):
             return values
         limits_w = [profile.power_limit_w or np.inf for profile in queries.profiles]
         return np.minimum(values, queries.of_profiles(limits_w))
+
+    def fixed_clock(self, profile: Profile, objective: str) -> FixedClock | None:
+        """Return what to trust more than the least predicted cost; by default nothing."""
+        return None
 
     def predict_interval(self, queries: Queries, level: float = 0.9) -> Interval:
         """Return where measured values are expected; wider outside the training domain.

@@ -126,6 +126,17 @@ def best_fixed_ratio(trained: Runs, profiled: Runs, objective: str) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FixedClock:
+    """A share of a clock that is to be trusted more than any predicted best.
+
+    ``of_mhz`` is the clock of the measured run, or that at which a power limit held it.
+    """
+
+    ratio: float
+    of_mhz: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorScores:
     """How far predictions are off, relative to the measured value, without signs.
 

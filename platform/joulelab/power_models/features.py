@@ -114,12 +114,14 @@ _SLACK = 0.05
 class TrainingDomain:
     """Ranges of the features that a model was trained on.
 
-    ``ranges`` are of the features that were read, of which some profiles lacked ``partly_unread``.
+    ``ranges`` are of the features that were read, of which some profiles lacked ``partly_unread``;
+    ``gpus`` are labels, and ``boards`` what they are in the catalogue.
     """
 
     ranges: Mapping[str, tuple[float, float]]
     partly_unread: tuple[str, ...]
     gpus: tuple[str, ...]
+    boards: tuple[str, ...]
 
     @classmethod
     def of(cls, queries: Queries) -> "TrainingDomain":
@@ -130,6 +132,7 @@ class TrainingDomain:
             ranges={n: (float(np.nanmin(c)), float(np.nanmax(c))) for n, c in columns.items()},
             partly_unread=tuple(name for name, each in columns.items() if np.isnan(each).any()),
             gpus=tuple(sorted({profile.gpu for profile in queries.profiles})),
+            boards=tuple(sorted({profile.board for profile in queries.profiles})),
         )
 
     def excess(self, queries: Queries) -> Array:
@@ -165,6 +168,7 @@ class TrainingDomain:
             ranges={name: (low, high) for name, (low, high) in values["ranges"].items()},
             partly_unread=tuple(values["partly_unread"]),
             gpus=tuple(values["gpus"]),
+            boards=tuple(values["boards"]),
         )
 
     def _excesses(self, queries: Queries) -> Array:

@@ -12,13 +12,28 @@ from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import Interval
-from joulelab.power_models.queries import Queries, sweep
+from joulelab.power_models.decision import FixedClock, Sweep
+from joulelab.power_models.queries import Profile, Queries, sweep
 from joulelab.power_models.runs import Array, Names, Runs
 from joulelab.power_models.state import read_state
 
 Quantity = Literal["power_w", "time_s", "energy_j", "edp_js", "ed2p_js2"]
 """What can be predicted for a clock."""
+_FIXED = (
+    "the best fixed clock ratio of the training table, {ratio:.2f} of {of_mhz:.0f} MHz{held}, and "
+    "not the least predicted cost: nothing was trained on {board}, and of applications that were "
+    "measured at fewer than two clocks there models have chosen no better; measure at 0.6 of the "
+    "default clock as well"
+)
 _PRODUCTS = {"energy_j": ENERGY, "edp_js": EDP, "ed2p_js2": ED2P}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which row of a sweep to take, and why if it is not that of the least predicted cost."""
+
+    row: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +114,28 @@ class OperatingModel:
         center = self.predict(queries, quantity)
         return Interval.around(center, half, level=level, outside=outside)
 
+    def choose(self, queries: Queries, objective: str) -> Choice:
+        """Return which query of one profile to take by ``objective``, one of ``CHOSEN_BY``.
+
+        That with the least predicted cost; or the one nearest to the best fixed clock ratio of the
+        training table, where models have been no better than that.
+
+        Raises:
+            ConfigError: As the models; or if ``queries`` are not of one profile.
+        """
+        if len(queries.profiles) != 1:
+            raise ConfigError(
+                f"A choice is one of the clocks of one profile, got {len(queries.profiles)}."
+            )
+        profile = queries.profiles[0]
+        fixed = self.power.fixed_clock(profile, objective)
+        if fixed is not None:
+            row = int(np.argmin(np.abs(queries.sm_clock_mhz - fixed.ratio * fixed.of_mhz)))
+            return Choice(row=row, reason=_reason(fixed, profile))
+        power_w, time_s = self.predict(queries, "power_w"), self.predict(queries, "time_s")
+        asked = Sweep(sm_clock_mhz=queries.sm_clock_mhz, power_w=power_w, time_s=time_s)
+        return Choice(row=asked.best(objective))
+
     def outside(self, queries: Queries) -> tuple[str, ...]:
         """Say what of ``queries`` is outside what the models were trained on, a sentence each."""
         both = (*self.power.domain.findings(queries), *self.time.domain.findings(queries))
@@ -108,6 +145,16 @@ class OperatingModel:
         """Write both models below ``folder``; :func:`load_operating_model` reads them."""
         self.power.save(folder / "power")
         self.time.save(folder / "time")
+
+
+def _reason(fixed: FixedClock, profile: Profile) -> str:
+    is_held = fixed.of_mhz < profile.clock_mhz
+    return _FIXED.format(
+        ratio=fixed.ratio,
+        of_mhz=fixed.of_mhz,
+        held=", where its power limit is likely to have held it" if is_held else "",
+        board=profile.board,
+    )
 
 
 def held(power: PowerModel, queries: Queries) -> Queries:

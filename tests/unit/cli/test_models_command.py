@@ -76,6 +76,16 @@ def test_a_sweep_marks_the_clock_with_the_least_energy(capsys, folder):
     assert found["outside"] == []
 
 
+def test_a_sweep_of_a_gpu_of_another_kind_says_why_a_fixed_clock_ratio_is_chosen(capsys, folder):
+    code, out, _ = told(capsys, "sweep", folder, "--board", "v100_pcie", "--json")
+    _, shown, _ = told(capsys, "sweep", folder, "--board", "v100_pcie")
+
+    found = json.loads(out)
+    assert code == 0
+    assert set(found["choice_reason"]) == set(found["best_clock_mhz"]) == {"energy", "edp", "ed2p"}
+    assert "best fixed clock ratio of the training table" in " ".join(shown.split())
+
+
 def test_a_prediction_has_an_interval_around_it(capsys, table, folder):
     code, out, _ = told(
         capsys,

@@ -25,6 +25,8 @@ from joulelab.objectives import EDP
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration
 from joulelab.power_models.correction import Correction, Corrections
+from joulelab.power_models.decision import CHOSEN_BY, FixedClock, Sweep, best_fixed_clock_mhz
+from joulelab.power_models.held_clocks import likely_held_mhz
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.regressions import MeanModel
 from joulelab.power_models.members.tabular import RandomForestModel
@@ -65,7 +67,10 @@ class StackedModel(PowerModel):
     """The weighted geometric mean of :data:`MEMBERS`."""
 
     name: ClassVar[str] = "stacked"
-    learned_arrays: ClassVar[tuple[str, ...]] = ("weights", "weights_elsewhere", "widening")
+    learned_arrays: ClassVar[tuple[str, ...]] = (
+        *("weights", "weights_elsewhere", "widening"),
+        "fixed_ratios",  # by CHOSEN_BY; empty where no model of time was fitted beside
+    )
 
     @override
     def learn(self, queries: Queries, values: Array, groups: Names) -> Self:
@@ -75,6 +80,7 @@ class StackedModel(PowerModel):
         self.left_out_elsewhere = _left_out(made, queries, values, boards)
         self.weigh(self.left_out, self.left_out_elsewhere)
         self.members = [each.taught(queries, values, groups) for each in made]
+        self.table, self._fixed_ratios = (queries, values), np.zeros(0)
         return self
 
     def weigh(self, left_out: LeftOut | None, elsewhere: LeftOut | None) -> None:
@@ -86,7 +92,10 @@ class StackedModel(PowerModel):
 
     @override
     def fitted_beside(self, time: PowerModel) -> None:
-        if not isinstance(time, StackedModel) or self.left_out is None or time.left_out is None:
+        if not isinstance(time, StackedModel):
+            return
+        self._fixed_ratios = best_fixed_ratios(*self.table, time.table[1])
+        if self.left_out is None or time.left_out is None:
             return
         elsewhere = None
         if self.left_out_elsewhere is not None and time.left_out_elsewhere is not None:
@@ -94,6 +103,26 @@ class StackedModel(PowerModel):
         for each in (self, time):
             each.weigh(self.left_out.beside(time.left_out), elsewhere)
             each.calibrate()
+
+    @override
+    def fixed_clock(self, profile: Profile, objective: str) -> FixedClock | None:
+        """Return the table's on a board of another kind, unless two points there are known."""
+        is_known = profile.board in self.domain.boards
+        if is_known or self._anchors_of(profile) > 1 or not len(self._fixed_ratios):
+            return None
+        ratio = float(self._fixed_ratios[CHOSEN_BY.index(objective)])
+        return FixedClock(ratio=ratio, of_mhz=self._held_mhz(profile))
+
+    def _held_mhz(self, profile: Profile) -> float:
+        """Return the clock of the profile's run; where its limit is known its clock was seen."""
+        if profile.power_limit_w is not None or not self._anchors_of(profile):
+            return profile.clock_mhz
+        asked = Queries(
+            profiles=(profile,),
+            profile=np.zeros(1, dtype=np.intp),
+            sm_clock_mhz=np.array([profile.clock_mhz]),
+        )
+        return likely_held_mhz(profile.spec, profile.clock_mhz, float(self.predict(asked)[0]))
 
     @override
     def answer(self, queries: Queries) -> Array:
@@ -164,6 +193,16 @@ class StackedModel(PowerModel):
     @override
     def _load_native(self, folder: Path) -> None:
         self.members = [kind.load(folder / kind.name) for kind in MEMBERS]
+
+
+def best_fixed_ratios(queries: Queries, power_w: Array, time: Array) -> Array:
+    """Return the one clock ratio with the least mean regret over profiles, by objective."""
+    ratio = np.round(queries.clock_ratio, 4)
+    sweeps = [
+        Sweep(sm_clock_mhz=ratio[rows], power_w=power_w[rows], time_s=time[rows])
+        for _, rows in queries.by_profile()
+    ]
+    return np.array([best_fixed_clock_mhz(sweeps, objective) for objective in CHOSEN_BY])
 
 
 def _left_out(
