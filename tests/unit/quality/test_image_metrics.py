@@ -199,6 +199,9 @@ def test_lpips_refuses_a_file_of_something_else(tmp_path):
 @pytest.fixture
 def inception(tmp_path, monkeypatch):
     """Random weights of the network of FID, in a file."""
+    from joulelab.tracing.torchvision_shim import ensure_torchvision
+
+    ensure_torchvision()
     pytest.importorskip("torch_fidelity")
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
