@@ -217,7 +217,7 @@ def inception(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_fid_is_least_for_the_real_images_themselves(inception):
-    real, others = random_images(n=4, side=16), random_images(n=4, side=16, seed=1) / 2
+    real, others = random_images(n=2, side=16), random_images(n=2, side=16, seed=1) / 2
     data = image_data(images=tuple(real))
     metric = Fid(weights=inception)
     metric.check(data)
