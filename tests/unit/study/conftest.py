@@ -15,12 +15,22 @@ def guard_socket():
 
 @pytest.fixture
 def make_lab(tmp_path, guard_socket):
+    return labs_in(tmp_path, guard_socket)
+
+
+@pytest.fixture(scope="module")
+def make_shared_lab(tmp_path_factory, guard_socket):
+    """As ``make_lab``, for a study that several tests look at."""
+    return labs_in(tmp_path_factory.mktemp("shared"), guard_socket)
+
+
+def labs_in(folder, guard_socket):
     def make(**changes):
         usual = {
             "device": "simulated",
             "gpu": "h200_sxm",
-            "store": tmp_path / "driver",
-            "results_dir": tmp_path / "results",
+            "store": folder / "driver",
+            "results_dir": folder / "results",
             "guard_socket": guard_socket,
             "procedure": QUICK,
             "progress": False,

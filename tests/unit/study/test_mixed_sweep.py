@@ -29,9 +29,13 @@ def clocks_mhz(found, product):
     }
 
 
-def test_every_product_measures_the_whole_plan_on_its_own_clocks_and_boards(mixed):
-    found = joulelab.sweep("stream", every=40, repeats=1, lab=mixed())
+@pytest.fixture(scope="module")
+def found(make_shared_lab):
+    """A sweep over a GPU of each product."""
+    return joulelab.sweep("stream", every=40, repeats=1, lab=make_shared_lab(gpu=KINDS))
 
+
+def test_every_product_measures_the_whole_plan_on_its_own_clocks_and_boards(found):
     grids = {spec.product_names[0]: spec.study_clocks_mhz for spec in map(GPUS.get, KINDS)}
     for product, grid in grids.items():
         assert clocks_mhz(found, product) == {None, *grid[::40], grid[-1]}
@@ -50,9 +54,7 @@ def test_several_gpus_of_each_product_share_its_plan_and_each_has_its_sentinel(m
     assert boards == {m.device.uuid for m in found.measurements if m.sentinel}
 
 
-def test_products_are_compared_each_with_its_own_default_alone(mixed):
-    found = joulelab.sweep("stream", clocks_mhz=CLOCKS_MHZ, repeats=1, lab=mixed())
-
+def test_products_are_compared_each_with_its_own_default_alone(found):
     assert [phase.device_name for phase in found.result.phases] == [A100, H100]
     for phase in found.result.phases:
         assert {board.name for board in phase.boards} == {phase.device_name}

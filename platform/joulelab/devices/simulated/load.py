@@ -33,9 +33,9 @@ from joulelab.estimator.pricing.roofline import (
 )
 from joulelab.estimator.pricing.table import kind_name, tabulate
 from joulelab.hardware import GpuSpec
+from joulelab.hardware.calibrated_gpu import calibrated_gpu
 from joulelab.hardware.processor import Processor
-from joulelab.hardware.processors import processor_of
-from joulelab.hardware.scalars import SECTION, calibrated
+from joulelab.hardware.scalars import SECTION
 from joulelab.tracing.fusion import unfused
 from joulelab.tracing.precision import dtype_on
 from joulelab.tracing.program import ALL_REDUCE, Kind, MatrixShape, Operator, Program
@@ -207,7 +207,7 @@ def _processor(spec: GpuSpec, phase: PhaseCost) -> Processor:
 
     Rates that were measured before stay: the coefficients of power were fitted together with them.
     """
-    processor = calibrated(processor_of(spec))
+    processor = calibrated_gpu(spec)
     rates = {
         pipe: processor.timing.pipe_efficiency[pipe] if _is_estimated(spec, pipe) else rate
         for pipe, rate in spec.timing.pipe_efficiency.items()
