@@ -107,7 +107,38 @@ def test_intervals_are_wider_on_a_board_that_was_not_trained_on():
 
     width = np.log(there.upper / there.lower) / np.log(here.upper / here.lower)
     assert width == pytest.approx(np.full(len(width), power._widening[0]))
-    assert power._widening.min() >= 2.0
+    assert power._widening.min() >= 3.0
+
+
+@pytest.fixture(scope="module")
+def trained_on_one_kind():
+    model = OperatingModel(power=StackedModel(), time=StackedModel("time_s"))
+    return model.fit(runs_by_law(12, noise=0.01))
+
+
+@pytest.mark.parametrize("ratios", [(1.0,), (1.0, 0.6)])
+@pytest.mark.parametrize("gpu", ["v100_pcie", "a40"])
+def test_intervals_of_nine_in_ten_cover_a_board_of_another_kind(trained_on_one_kind, gpu, ratios):
+    """Twice as wide as on known boards they missed 39 % of powers on a kind that was left out.
+
+    Power and time follow the clock half again as steeply there as where the model was trained.
+    """
+    top_mhz = GPUS[gpu].default_clock_mhz
+    clocks_mhz = [round(share * top_mhz / 15) * 15 for share in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)]
+    alike = runs_of_rows(rows_by_law(8, gpu=gpu, seed=5, noise=0.01, clocks_mhz=clocks_mhz))
+    steeper_w, steeper_s = (
+        150.0 * (alike.power_w / 150.0) ** 1.5,
+        10.0 * (alike.time_s / 10.0) ** 1.5,
+    )
+    there = replace(alike, power_w=steeper_w, time_s=steeper_s)
+    queries = queries_of(there)
+    known = queries.nearest(ratios)
+
+    model = trained_on_one_kind.adapt(there.select(known), profiled=there)
+
+    for name, truth in (("power_w", there.power_w), ("time_s", there.time_s)):
+        lower, upper = model.predict_interval(queries, name, 0.9)
+        assert ((lower <= truth) & (truth <= upper))[~known].mean() >= 0.85
 
 
 def on_a_v100(ratios):
