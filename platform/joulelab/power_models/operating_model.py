@@ -22,8 +22,8 @@ Quantity = Literal["power_w", "time_s", "energy_j", "edp_js", "ed2p_js2"]
 _FIXED = (
     "the best fixed clock ratio of the training table, {ratio:.2f} of {of_mhz:.0f} MHz{held}, and "
     "not the least predicted cost: nothing was trained on {board}, and of applications that were "
-    "measured at fewer than two clocks there models have chosen no better; measure at 0.6 of the "
-    "default clock as well"
+    "measured at fewer than two clocks there models have on average chosen worse; measure at 0.6 "
+    "of the default clock as well"
 )
 _PRODUCTS = {"energy_j": ENERGY, "edp_js": EDP, "ed2p_js2": ED2P}
 
