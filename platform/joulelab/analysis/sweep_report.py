@@ -47,12 +47,12 @@ def sweep_report(
     settings = dict(header.settings) if header else {}
     groups = side_by_side(result)
     effects = [each.temperature.words for each in result.phases if each.temperature]
-    answer = "\n".join([sentence(result), *products_sentences(groups), *effects])
+    answer = "\n".join([sentence(result), *products_sentences(groups)])
 
     return StudyReport(
         title=answer,
         answer=Answer(
-            note=answer,
+            note="\n".join([answer, *effects]),
             summary=tuple(pair for prefix, phase in prefixed for pair in _summary(prefix, phase)),
             chart=tuple(
                 point
