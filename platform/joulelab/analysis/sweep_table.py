@@ -92,8 +92,6 @@ def _legend(phase: PhaseResult) -> list[str]:
         f"{PLUS_MINUS} standard uncertainty (k=1) of energy and time; "
         f"{phase.level:.0%} interval of what is saved and added",
     ]
-    if phase.temperature is not None:
-        lines.append(phase.temperature.words)
     if phase.is_replayed:
         lines.append(replay_words(phase.rows, is_open=phase.is_open))
     if any(row.num_invalid for row in phase.rows):
