@@ -12,6 +12,7 @@ from reference_data import reference_csv
 from joulelab.hardware import GPUS
 from joulelab.power_models.decision import Sweep
 
+pytest.importorskip("scipy")  # the core does without
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
 from fit_products import fitted, nested, score
