@@ -77,20 +77,8 @@ class FakeDriver:
 
     def add(self, uuid: str = "GPU-aa-0", **files: str) -> "FakeGpu":
         """Put an H200 into the store; ``files`` replaces or adds files of its folder."""
-        gpu = FakeGpu(self.root / uuid)
-        gpu.write(
-            name="NVIDIA H200",
-            catalogue="h200_sxm",
-            index=str(len(list(self.root.glob("*/index")))),
-            driver_version="580.159.04",
-            sm_clocks_mhz=" ".join(map(str, H200_SM_CLOCKS_MHZ)),
-            mem_clocks_mhz="3201 2201",
-            power_limit_range_mw="200000 700000 700000",
-            ecc="1",
-            mig="0",
-        )
-        gpu.write(**files)
-        gpu.publish()
+        index = str(len(list(self.root.glob("*/index"))))
+        gpu = h200(self.root / uuid, **{"index": index, "ecc": "1", "mig": "0", **files})
         gpu.publish_samples([(20, 129_170), (0, 128_840)])
         return gpu
 
@@ -173,3 +161,20 @@ class FakeGpu:
         now_us = time.clock_gettime_ns(time.CLOCK_REALTIME if clock is None else clock) // 1000
         lines = [f"{now_us - round(age_ms * 1000)} {power_mw}" for age_ms, power_mw in samples]
         self.write(samples="\n".join(lines))
+
+
+def h200(folder: Path, **files: str) -> FakeGpu:
+    """Make an H200 in ``folder``; ``files`` replaces or adds files there."""
+    gpu = FakeGpu(folder)
+    gpu.write(
+        name="NVIDIA H200",
+        catalogue="h200_sxm",
+        index="0",
+        driver_version="580.159.04",
+        sm_clocks_mhz=" ".join(map(str, H200_SM_CLOCKS_MHZ)),
+        mem_clocks_mhz="3201 2201",
+        power_limit_range_mw="200000 700000 700000",
+    )
+    gpu.write(**files)
+    gpu.publish()
+    return gpu

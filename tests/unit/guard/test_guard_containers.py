@@ -9,7 +9,7 @@ from grp import getgrnam
 from pathlib import Path
 
 import pytest
-from fake_nvml.driver import FakeGpu, build
+from fake_nvml.driver import build, h200
 from guard_fakes import until
 
 from joulelab.guard.client import GuardClient
@@ -47,18 +47,7 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can make nam
 
 @pytest.fixture
 def gpu(tmp_path):
-    gpu = FakeGpu(tmp_path / "store/GPU-aa-0")
-    gpu.write(
-        name="NVIDIA H200",
-        catalogue="h200_sxm",
-        index="0",
-        driver_version="580.159.04",
-        sm_clocks_mhz=" ".join(map(str, range(1980, 344, -15))),
-        mem_clocks_mhz="3201 2201",
-        power_limit_range_mw="200000 700000 700000",
-    )
-    gpu.publish()
-    return gpu
+    return h200(tmp_path / "store/GPU-aa-0")
 
 
 @pytest.fixture
