@@ -62,15 +62,7 @@ class DeviceIdentity:
 
     def leading(self, num: int) -> "DeviceIdentity":
         """Return it as the first of ``num`` that run a program together; itself where alone."""
-        return self if num == 1 else replace(self, name=f"{_together(num)}{self.name}")
-
-    def product_of(self, num: int) -> str:
-        """Return the product name of each of ``num`` that this one is :meth:`leading`."""
-        return self.name.removeprefix(_together(num))
-
-
-def _together(num: int) -> str:
-    return f"{num} x "
+        return self if num == 1 else replace(self, name=f"{num} x {self.name}")
 
 
 def boards_in(name: str) -> tuple[int, str]:

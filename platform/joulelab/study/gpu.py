@@ -9,7 +9,7 @@ from joulelab.core.bounds import check_range
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.devices import DEVICES
 from joulelab.errors import ConfigError
-from joulelab.hardware import spec_for
+from joulelab.hardware.catalogue import spec_of_boards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class StudyGpu:
 def study_clocks_mhz(gpus: Sequence[StudyGpu]) -> tuple[int, ...]:
     """Return the SM clocks that studies of this GPU sweep: those of the catalogue, else all."""
     first = gpus[0]
-    spec = spec_for(first.identity.product_of(1 + len(first.partners)))
+    spec = spec_of_boards(first.identity.name)
     settable = first.capabilities.sm_clocks_mhz
     if spec is None:
         return settable
