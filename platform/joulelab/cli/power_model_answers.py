@@ -19,6 +19,7 @@ from joulelab.hardware import GPUS
 from joulelab.objectives import OBJECTIVES
 from joulelab.power_models.calibration import Interval
 from joulelab.power_models.decision import CHOSEN_BY
+from joulelab.power_models.decision import Sweep as Predicted
 from joulelab.power_models.operating_model import (
     Choice,
     OperatingModel,
@@ -170,7 +171,9 @@ class Answers:
         ends: dict[str, Interval] = {
             name: model.predict_interval(queries, name, level) for name in asked
         }
-        choices = {name: model.choose(queries, name) for name in CHOSEN_BY}
+        known = ("sm_clock_mhz", "power_w", "time_s")
+        predicted = Predicted(**{name: columns[name] for name in known})
+        choices = {name: model.choose(queries, name, predicted=predicted) for name in CHOSEN_BY}
         outside = model.outside(queries)
         return cls(columns=columns, intervals=ends, outside=outside, choices=choices)
 

@@ -114,11 +114,12 @@ class OperatingModel:
         center = self.predict(queries, quantity)
         return Interval.around(center, half, level=level, outside=outside)
 
-    def choose(self, queries: Queries, objective: str) -> Choice:
+    def choose(self, queries: Queries, objective: str, *, predicted: Sweep | None = None) -> Choice:
         """Return which query of one profile to take by ``objective``, one of ``CHOSEN_BY``.
 
         That with the least predicted cost; or the one nearest to the best fixed clock ratio of the
-        training table, where models have been no better than that.
+        training table, where models have been no better than that. ``predicted`` is what the models
+        say of ``queries``, if that is known.
 
         Raises:
             ConfigError: As the models; or if ``queries`` are not of one profile.
@@ -132,9 +133,10 @@ class OperatingModel:
         if fixed is not None:
             row = int(np.argmin(np.abs(queries.sm_clock_mhz - fixed.ratio * fixed.of_mhz)))
             return Choice(row=row, reason=_reason(fixed, profile))
-        power_w, time_s = self.predict(queries, "power_w"), self.predict(queries, "time_s")
-        asked = Sweep(sm_clock_mhz=queries.sm_clock_mhz, power_w=power_w, time_s=time_s)
-        return Choice(row=asked.best(objective))
+        if predicted is None:
+            power_w, time_s = self.predict(queries, "power_w"), self.predict(queries, "time_s")
+            predicted = Sweep(sm_clock_mhz=queries.sm_clock_mhz, power_w=power_w, time_s=time_s)
+        return Choice(row=predicted.best(objective))
 
     def outside(self, queries: Queries) -> tuple[str, ...]:
         """Say what of ``queries`` is outside what the models were trained on, a sentence each."""
