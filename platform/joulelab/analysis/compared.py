@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from joulelab.analysis.temperature import TemperatureEffect
+from joulelab.analysis.temperature import TemperatureEffect, with_shared_errors
 from joulelab.core.additive import AdditiveFit, Interval, fit_additive, less, more, tied
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift, fit_drift
@@ -184,16 +184,16 @@ def fit_quantities(
     time = np.log([m.time_per_unit_s for m in counted])
     energy_u = np.array([m.energy_per_unit_u_j / m.energy_per_unit_j for m in counted])
     time_u = np.array([m.time_per_unit_u_s / m.time_per_unit_s for m in counted])
+    errors = np.zeros(len(set(labels)))  # that energies share
     if effect is not None:
-        energy = effect.corrected(energy, counted)
+        energy, errors = effect.corrected(energy, counted), effect.errors(labels, counted)
 
     def fit(of: Objective) -> AdditiveFit:
         e, t = of.energy_exponent, of.time_exponent
         # Energy and time of a window may err together, so their uncertainties add up plainly.
         cost, cost_u = e * energy + t * time, e * energy_u + t * time_u
         found = fit_additive(labels, boards, cost.tolist(), cost_u.tolist())
-        if effect is not None:
-            found = effect.widened(found, e, labels, counted)
+        found = with_shared_errors(found, e * errors)
         if lines is None or found.dof:
             return found
         return with_scatter(found, scatter_of(found, lines))  # single recordings, along lines

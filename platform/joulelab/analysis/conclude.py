@@ -126,29 +126,22 @@ def report_anew(
     """
     known = store.read_answer()
     header = store.read_study()
-    if header is not None and "recipe" in dict(header.settings):
+    is_baseline = header is not None and "recipe" in dict(header.settings)
+    found = None if is_baseline else _result_of(store, reference_temperature_c)
+    if reference_temperature_c is not None and not isinstance(found, SweepResult):
+        raise ConfigError(f"A reference temperature is for sweeps, which {store.folder} is not.")
+    if found is None:
         report = baseline_of(store)
     else:
-        found = _result_of(store)
-        if reference_temperature_c is not None:
-            found = _at_temperature(found, store, reference_temperature_c)
         report = report_of(store, found, known.runs if known else ())
     report.write(store)
     report.print(store.folder, max_rows=max_rows)
     return report.write_panels(store.folder) if paper else ()
 
 
-def _at_temperature(
-    found: SweepResult | KnobResult | SearchResult, store: ResultStore, reference_c: float
-) -> SweepResult:
-    if not isinstance(found, SweepResult):
-        raise ConfigError(f"A reference temperature is for sweeps, which {store.folder} is not.")
-    return analyse_sweep(
-        store.read(), found.phases[0].objective, reference_temperature_c=reference_c
-    )
-
-
-def _result_of(store: ResultStore) -> SweepResult | KnobResult | SearchResult:
+def _result_of(
+    store: ResultStore, reference_c: float | None
+) -> SweepResult | KnobResult | SearchResult:
     """Analyse a study anew, and write its log as it is written now."""
     measurements, header = store.read(), store.read_study()
     if (search := read_log(store)) is not None:
@@ -165,7 +158,7 @@ def _result_of(store: ResultStore) -> SweepResult | KnobResult | SearchResult:
         )
     objective = None if header is None else dict(header.settings).get("objective")
     if isinstance(objective, str):
-        return analyse_sweep(measurements, objective)
+        return analyse_sweep(measurements, objective, reference_temperature_c=reference_c)
     raise TrackingError(
         f"{store.folder} must hold a sweep, or the log of a search ({search_result.LOG}) or of a "
         f"study of knobs ({knob_grid.LOG}), but does not: it has not ended (go on with it with "

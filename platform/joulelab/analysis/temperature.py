@@ -53,20 +53,21 @@ class TemperatureEffect:
         """Return logarithms of energies as they would be at the reference temperature."""
         return logarithms + np.log1p(self.power_per_k_w * _shifts(measurements, self.reference_c))
 
-    def widened(
-        self,
-        fit: AdditiveFit,
-        exponent: float,
-        labels: Sequence[str],
-        measurements: Sequence[Measurement],
-    ) -> AdditiveFit:
-        """Return a fit of energies to a power with the slope's error, which all of them share."""
-        by_slope = exponent * _shifts(measurements, self.reference_c)
+    def errors(self, labels: Sequence[str], measurements: Sequence[Measurement]) -> Array:
+        """Return the standard error of each label's logarithm of energy by the slope's.
+
+        All labels share it: of two that move alike, the ratio has none. Shape ``(k,)``.
+        """
+        by_slope = self.u_power_per_k_w * _shifts(measurements, self.reference_c)
         boards = [m.device.uuid for m in measurements]
-        moved = fit_additive(labels, boards, by_slope.tolist(), [0.0] * len(labels)).estimate
-        error = self.u_power_per_k_w**2 * np.outer(moved, moved)
-        scatter = fit.scatter + error if fit.dof else fit.scatter
-        return replace(fit, scatter=scatter, stated=fit.stated + error)
+        return fit_additive(labels, boards, by_slope.tolist(), [0.0] * len(labels)).estimate
+
+
+def with_shared_errors(fit: AdditiveFit, errors: Array) -> AdditiveFit:
+    """Return a fit with errors of its estimates, shape ``(k,)``, that have one common cause."""
+    error = np.outer(errors, errors)
+    scatter = fit.scatter + error if fit.dof else fit.scatter
+    return replace(fit, scatter=scatter, stated=fit.stated + error)
 
 
 def temperature_effect(

@@ -6,6 +6,7 @@ from synthetic_results import header, measurement
 from joulelab.analysis.conclude import report_anew
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
+from joulelab.errors import ConfigError
 from joulelab.tracking.store import ResultStore
 
 LOST = Finding(reason="device_lost", detail="It fell off the bus.")
@@ -49,3 +50,11 @@ def test_nothing_valid_draws_nothing(store, tmp_path):
 
     assert not (tmp_path / "baseline.png").exists()
     assert (tmp_path / "baseline.csv").exists()
+
+
+def test_a_baseline_is_put_to_no_temperature(store):
+    """It was reported as it is, and the option said nothing."""
+    store.append(Record(measurement=measurement(), trace=None))
+
+    with pytest.raises(ConfigError, match="is for sweeps"):
+        report_anew(store, reference_temperature_c=60.0)
