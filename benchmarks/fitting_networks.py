@@ -95,7 +95,16 @@ _MORE = {
     "vision transformer": {"swin_v2_s": ("swin_v2_s", 32)},
 }
 _TRAINED_LANGUAGE = {"pythia-160m": 8, "gpt2-medium": 4}
-_COMPILED = ("vit_b_16", "mobilenet_v2", "resnet18", "mixer_l16")
+_COMPILED = (
+    *("resnet18", "resnet101", "mobilenet_v2", "vgg11", "convnext_small", "densenet169"),
+    *("bert-large", "electra-small", "vit_b_16", "deit_tiny", "swin_s", "mixer_l16", "beit_large"),
+    *("efficientnet_v2_s", "regnet_y_8gf", "resnext50_32x4d", "mnasnet1_0", "squeezenet1_1"),
+    *("pvt_v2_b2", "roberta-base", "shufflenet_v2_x1_0", "cspdarknet53", "xcit_small_12"),
+    *("fcn_resnet50", "pixel-unet"),
+)
+"""In order of what is wanted most."""
+_COMPILED_ALONE = ("resnet18", "mobilenet_v2", "vit_b_16", "bert-large", "vgg11", "mixer_l16")
+"""Compiled at batch 1, too, in a graph."""
 
 
 def fitting_cases() -> list[Case]:
@@ -146,10 +155,10 @@ def _more() -> Iterator[Case]:
         knobs = {"prompt_tokens": 512, "new_tokens": 0}
         one = {"network": name, "family": "language", "model": _LANGUAGE[name]}
         yield Case(**one, batch=batch, phase="train", knobs=knobs)
-    for family, networks in _CALLED.items():
-        for name in filter(_COMPILED.__contains__, networks):
-            model, batch = networks[name]
-            one = {"network": name, "family": family, "model": model}
-            yield Case(**one, batch=batch, mode="compiled")
-            if name == "mobilenet_v2":
-                yield Case(**one, batch=batch, mode="compiled_launched")
+    families = {name: family for family, networks in _CALLED.items() for name in networks}
+    for name in _COMPILED:
+        model, batch = _CALLED[families[name]][name]
+        one = {"network": name, "family": families[name], "model": model}
+        yield Case(**one, batch=batch, mode="compiled_launched")
+        if name in _COMPILED_ALONE:
+            yield Case(**one, batch=1, mode="compiled")

@@ -5,6 +5,7 @@ what the estimator traces: decoding is on a growing cache, and a step of trainin
 """
 
 import gc
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -75,14 +76,19 @@ class LoopMaker:
         network = self._built(case, model)
         network.train(mode=case.phase == "train")
         with torch.device(self.device):
-            if isinstance(model, LanguageModel):
-                tokens = min(case.knobs["prompt_tokens"], longest)
-                return _language(case, model, network, _token_ids(size, tokens))
-            if isinstance(model, SpeechModel):
-                return _speech(case, model, network, size)
-            if not isinstance(model, NetworkModel):
-                raise TypeError(f"{case.model} is a {type(model).__name__}, which is not run here.")
-            return self._plain(case, model, network, size)
+            loop = self._made(case, model, network, size, longest)
+        # Attention of torch.nn takes its fused path only outside of a device's context.
+        return _graphed(loop.step) if case.mode == "graph" and self.device == "cuda" else loop
+
+    def _made(self, case: Case, model: Any, network: Any, size: int, longest: int) -> Loop:
+        if isinstance(model, LanguageModel):
+            tokens = min(case.knobs["prompt_tokens"], longest)
+            return _language(case, model, network, _token_ids(size, tokens))
+        if isinstance(model, SpeechModel):
+            return _speech(case, model, network, size)
+        if not isinstance(model, NetworkModel):
+            raise TypeError(f"{case.model} is a {type(model).__name__}, which is not run here.")
+        return self._plain(case, model, network, size)
 
     def _built(self, case: Case, model: Any) -> Any:
         key = (case.model, case.precision, case.phase == "train", self.device)
@@ -109,8 +115,6 @@ class LoopMaker:
             return _training(network, step)
         if case.mode in _COMPILE_MODES:
             return _compiled(case, model, network, inputs)
-        if case.mode == "graph" and self.device == "cuda":
-            return _graphed(step)
         return Loop(step=step, context=torch.inference_mode)
 
 
@@ -161,6 +165,7 @@ def _training(network: Any, forward: Step) -> Loop:
 
 
 def _compiled(case: Case, model: NetworkModel, network: Any, inputs: Any) -> Loop:
+    _say_nothing_is_exported()
     compiled = torch.compile(network, mode=_COMPILE_MODES[case.mode], dynamic=False)
 
     def step() -> object:
@@ -168,6 +173,16 @@ def _compiled(case: Case, model: NetworkModel, network: Any, inputs: Any) -> Loo
         return model.call(compiled, inputs)
 
     return Loop(step=step, context=torch.no_grad)
+
+
+def _say_nothing_is_exported() -> None:
+    """Let transformers know while it is compiled that it is not exported.
+
+    PyTorch before 2.13 says there that it is, and encoders make a mask that keeps attention apart.
+    """
+    masking = sys.modules.get("transformers.masking_utils")
+    if masking is not None:
+        vars(masking)["is_torchdynamo_exporting"] = lambda: False
 
 
 def _graphed(step: Step) -> Loop:

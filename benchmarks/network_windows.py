@@ -19,6 +19,9 @@ EDGE_S = 0.05
 """A power sample averages some 25 ms; those nearer to the window's start also saw its outside."""
 
 PARTS = 3
+_PROFILED = ("eager", "compiled_launched")
+"""Modes whose kernels a profile tells apart: within a graph they belong to no operator."""
+
 _LARGEST_TRIAL = 150e6
 """Parameters up to which a trial runs a network on the CPU; larger ones run without values."""
 
@@ -75,7 +78,7 @@ class Runner:
             self._first_round(loop)
             host_s = self._host_s(loop)
             row = self._window(loop, self._warm(loop))
-        if self.profiles is not None and case.mode == "eager":
+        if self.profiles is not None and case.mode in _PROFILED:
             self.profiles[case.name] = kernel_profile(loop)
         memory_b = None if self.is_trial else torch.cuda.max_memory_allocated()
         times = {"host_s": host_s, "host_launch_s": host_launch_s, "first_s": first_s}
