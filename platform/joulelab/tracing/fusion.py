@@ -5,12 +5,16 @@ batch norm of inference joins the kernel that makes its input, as its epilogue, 
 still needs that input. Among kernels of pointwise work alone, values may have other readers too:
 they are written once, and not read back. A reduction, a softmax or a normalisation takes such
 pointwise work in as its prologue.
+
+PyTorch's compiler calls libraries for products, convolutions and attention, which take nothing in:
+its template kernels, which do, come with ``mode="max-autotune"`` alone. There matrix work stays
+apart, and rows that are picked from a table are pointwise.
 """
 
 from collections.abc import Sequence
 
 from joulelab.errors import ConfigError
-from joulelab.tracing.program import Kind, Program
+from joulelab.tracing.program import MATRIX_KINDS, Kind, Program
 
 _WHOLE = 0.999  # of a value, but for rounding
 
@@ -99,14 +103,14 @@ def unfused(program: Program) -> Groups:
     return tuple((index,) for index in range(len(program.operators)))
 
 
-def fused(program: Program) -> Groups:
-    """Return the kernels of ``program`` after fusion.
+def fused(program: Program, *, apart: bool = False) -> Groups:
+    """Return the kernels of ``program`` after fusion; matrix work is one each if it is ``apart``.
 
     Every operator is in exactly one kernel; no kernel reads what a later one writes, and none
     spans two stages of a training step. Batch norm of a training step is not fused: it needs the
     statistics of its whole input first.
     """
-    return _Fuser(program).groups()
+    return _Fuser(program, apart=apart).groups()
 
 
 def traffic(program: Program, groups: Groups) -> tuple[Traffic, ...]:
@@ -180,12 +184,14 @@ def _stays_inside(value: int, own: int, group_of: list[int], values: ValueBytes)
 class _Fuser:
     """State of one pass: a forest of operators, and what is known of each tree at its root."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, apart: bool) -> None:
         self._operators = program.operators
         self._values = ValueBytes(program)
+        self._is_closed = [apart and one.kind in MATRIX_KINDS for one in program.operators]
+        pointwise = (*_POINTWISE, "gather") if apart else _POINTWISE
         in_training = any(operator.stage != "forward" for operator in program.operators)
         self._is_epilogue = [
-            operator.kind in _POINTWISE or ("batch_norm" in operator.name and not in_training)
+            operator.kind in pointwise or ("batch_norm" in operator.name and not in_training)
             for operator in program.operators
         ]
         self._is_pointwise = list(self._is_epilogue)
@@ -234,7 +240,7 @@ class _Fuser:
             root = self._root(writer)
             if self._is_pointwise[root]:
                 hosts.add(root)
-            elif self._can_end(index, value):
+            elif not self._is_closed[root] and self._can_end(index, value):
                 rank = (self._values.size_b(value), writer)
                 others[root] = max(rank, others.get(root, rank))
         return [*hosts, *sorted(others, key=lambda root: others[root])[-1:]]

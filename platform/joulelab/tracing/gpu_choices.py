@@ -19,6 +19,7 @@ from torch import _VF
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 
+from joulelab.tracing.fast_paths import FAST_PATHS
 from joulelab.tracing.several_kernels import SEVERAL_KERNELS
 
 
@@ -45,6 +46,8 @@ def unfused_on_gpu(
     PyTorch's fused kernels take half precision; single precision only where each query head has
     keys of its own; and no double precision.
     """
+    if func in FAST_PATHS:
+        return FAST_PATHS[func]
     for kernel, applies, instead in SEVERAL_KERNELS:
         if func is kernel and applies(args):
             return instead

@@ -18,8 +18,9 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from joulelab.core.cost import Pipe
 from joulelab.errors import ConfigError
 from joulelab.tracing.calls import Access, Call, Traffic, moved_b, traffic
+from joulelab.tracing.layouts import layout_of
 from joulelab.tracing.program import MATRIX_KINDS, MatrixShape, Operator, Stage
-from joulelab.tracing.work import flop, matrix_shape, waits_of
+from joulelab.tracing.work import RECURRENT, flop, matrix_shape, waits_of
 
 Role = Literal["parameter", "state", "input", "made"]
 """Of the network; of the optimizer; passed in otherwise; made in the program."""
@@ -165,6 +166,7 @@ class Describer:
             outputs=tuple(outputs),
             outputs_b=tuple(outputs.values()),
             steps=waits_of(call),
+            layout=layout_of(call),
             contiguous=_contiguous_share(call, moved),
             stage=stage,
             has_formula=operations is not None,
@@ -243,14 +245,16 @@ def _pipe_of(call: Call, *, tf32_matmul: bool, tf32_conv: bool) -> Pipe:
     stores, unless a double is among its tensors; integer work is put there too. TF32 is not for
     attention: in single precision its kernel keeps that whatever is allowed (``DefaultGemmType``,
     aten/src/ATen/native/transformers/cuda/mem_eff_attention). Raises ConfigError if no matrix pipe
-    multiplies the operands' type.
+    multiplies the operands' type. What allows it to convolutions allows it to cuDNN's recurrent
+    layers, too.
     """
     if call.kind not in MATRIX_KINDS:
         tensors = (*(tensor for _, tensor in call.inputs), *call.written)
         return "fp64" if any(tensor.dtype in _DOUBLE for tensor in tensors) else "fp32"
     dtype = call.inputs[0][1].dtype
-    allowed = {"conv": tf32_conv, "gemm": tf32_matmul}
-    if dtype == torch.float32 and allowed.get(call.kind, False):
+    of_cudnn = call.kind == "conv" or call.name in RECURRENT
+    allowed = call.kind != "attention" and (tf32_conv if of_cudnn else tf32_matmul)
+    if dtype == torch.float32 and allowed:
         return "tensor_tf32"
     if dtype not in _MATRIX_PIPES:
         raise ConfigError(

@@ -198,6 +198,6 @@ def _repiped(operator: Operator, precision: str) -> Operator:
     """Put single-precision products where PyTorch does: TF32 for convolutions by default."""
     if operator.kind not in MATRIX_KINDS or operator.dtype != "float32":
         return operator
-    tf32 = precision == "tf32" or operator.kind == "conv"
+    tf32 = precision == "tf32" or operator.kind == "conv" or "rnn" in operator.name
     pipe: Pipe = "tensor_tf32" if tf32 else "fp32"
     return operator if operator.pipe == pipe else replace(operator, pipe=pipe)

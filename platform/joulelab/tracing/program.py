@@ -24,6 +24,15 @@ MATRIX_KINDS: tuple[Kind, ...] = ("gemm", "conv", "attention")
 ALL_REDUCE = "all_reduce"
 """Name of the operator that sums a value over all devices and gives every one the result."""
 
+Layout = Literal["plain", "strided", "channels_last", "masked"]
+"""How a kernel finds its operands, where that decides which kernel it is.
+
+``"plain"`` operands lie as the result does. Those of an elementwise kernel are ``"strided"`` where
+one is repeated along an axis or lies in another order, those of a concatenation where one has gaps:
+offsets are then computed element by element. Images of a convolution may come ``"channels_last"``,
+and attention ``"masked"``: with scores to be added.
+"""
+
 Stage = Literal["forward", "backward", "optimizer"]
 """Which part of a step an operator belongs to."""
 
@@ -70,6 +79,7 @@ class Operator:
     # Loads that each thread makes one after the other where rows are too few to share the work out
     # further; 0 of other kernels.
     steps: float = 0.0
+    layout: Layout = "plain"
     contiguous: float = 1.0  # share of the bytes whose innermost stride is one element, 0..1
     stage: Stage = "forward"  # part of the step
     has_formula: bool = True  # whether its operations are known; if not, flop is 0

@@ -35,15 +35,10 @@ from joulelab.tracing.recorder import ModulePath, Recorder
 @contextmanager
 def fake_tensors() -> Generator[None]:
     """Give tensors made in a ``with`` block no memory, and keep no gradients."""
-    fastpath = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # one opaque operator, without a formula
-    try:
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
-        mode.cache_enabled = False  # from it, results that share a storage come back apart
-        with nothing_remembered(), mode, torch.no_grad():
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fastpath)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode.cache_enabled = False  # from it, results that share a storage come back apart
+    with nothing_remembered(), mode, torch.no_grad():
+        yield
 
 
 def trace(

@@ -113,7 +113,8 @@ _FACTORS = {
     "_scaled_mm": ("self", "mat2"),
 }
 _PACKED = "_weight_int4pack_mm"
-_RECURRENT = ("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")
+RECURRENT = ("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")
+"""Layers that cuDNN runs on a GPU."""
 _GATES = {2: 4, 3: 3}  # of an LSTM and a GRU, by their mode; a plain recurrent layer has one
 
 
@@ -128,7 +129,7 @@ def matrix_shape(call: Call) -> MatrixShape | None:
         return _packed_product(call)
     if call.name in GROUPED:
         return _grouped_product(call)
-    if call.name in _RECURRENT:
+    if call.name in RECURRENT:
         return _recurrent_layer(call)
     return _SHAPES[call.kind](call) if call.kind in _SHAPES else None
 
@@ -268,5 +269,5 @@ def _recurrent(call: Call) -> float:
 _WAITS: Mapping[str, Callable[[Call], float]] = {
     "native_group_norm": _group_norm,
     "upsample_bicubic2d": _bicubic,
-    **dict.fromkeys(_RECURRENT, _recurrent),
+    **dict.fromkeys(RECURRENT, _recurrent),
 }

@@ -271,3 +271,22 @@ def seconds_to_fuse(num_blocks):
         traffic(program, fused(program))
         best_s = min(best_s, time.process_time() - start_s)
     return best_s
+
+
+def test_libraries_multiply_apart_from_what_a_compiler_writes():
+    program = residual_block()
+
+    assert fused(program, apart=True) == ((0,), (1, 2), (3,), (4, 5, 6))
+
+
+def test_a_compiler_picks_rows_within_the_kernel_that_reads_them():
+    program = (
+        ProgramBuilder(x=8.0)
+        .call("embedding", "x", "rows")
+        .call("native_layer_norm", "rows", "normal")
+        .call("mm", "normal", "y")
+        .program()
+    )
+
+    assert fused(program) == ((0,), (1,), (2,))
+    assert fused(program, apart=True) == ((0, 1), (2,))

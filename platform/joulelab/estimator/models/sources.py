@@ -125,6 +125,7 @@ def trace_model(
     batch: int,
     precision: str,
     training: bool = False,
+    compiled: bool = False,
     remedy: str = "",
     **knobs: KnobValue,
 ) -> TracedModel:
@@ -137,7 +138,7 @@ def trace_model(
         raise ConfigError(f"batch must be at least 1, got {batch}.")
     dtype = traced_dtype(precision)
     options = tuple(sorted(knobs.items()))
-    asked = _Asked(name, _version(name), batch, dtype, training, options, remedy)
+    asked = _Asked(name, _version(name), batch, dtype, training, compiled, options, remedy)
     return _model_at(asked, precision)
 
 
@@ -156,6 +157,7 @@ class _Asked(NamedTuple):
     batch: int
     dtype: str
     training: bool
+    compiled: bool
     options: tuple[tuple[str, KnobValue], ...]
     remedy: str
 
@@ -202,7 +204,12 @@ def _traced(asked: _Asked, precision: str) -> Traced:
         precision=precision,
         remedy=asked.remedy,
     )
-    return model.trace(request)
+    if not asked.compiled:
+        return model.trace(request)
+    from joulelab.tracing.fast_paths import without_fast_paths
+
+    with without_fast_paths():
+        return model.trace(request)
 
 
 @lru_cache(maxsize=_KEPT_TRACES)

@@ -1,0 +1,95 @@
+"""What PyTorch's modules of attention run on a GPU in place of their own code, without gradients.
+
+``MultiheadAttention`` and ``TransformerEncoderLayer`` hand themselves over whole in inference,
+unless they are compiled. On a GPU the first becomes a product for queries, keys and values, fused
+attention, and a product (``native_multi_head_attention_cuda``, aten/src/ATen/native/transformers/
+cuda/attention.cu); with a mask or weights, products and a softmax. The second adds norms and a
+network of two products around it (``transformer_encoder_layer_forward``, .../transformer.cpp).
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+_aten = torch.ops.aten
+Tensors = tuple[torch.Tensor, torch.Tensor | None]
+
+
+@contextmanager
+def without_fast_paths() -> Generator[None]:
+    """Let modules run their own code in a ``with`` block, as they do while they are compiled."""
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
+
+
+def _multi_head_attention(  # noqa: PLR0917  # PyTorch's order
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: torch.Tensor,
+    qkv_bias: torch.Tensor,
+    proj_weight: torch.Tensor,
+    proj_bias: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> Tensors:
+    """Attend within one sequence: the fast path is taken where all three are the same tensor."""
+    del key, value, average_attn_weights, mask_type
+    projected = functional.linear(query, qkv_weight, qkv_bias)
+    queries, keys, values = (
+        part.view(*part.shape[:2], num_head, embed_dim // num_head).transpose(1, 2)
+        for part in projected.chunk(3, -1)
+    )
+    weights = None
+    if mask is None and not need_weights:
+        found = functional.scaled_dot_product_attention(queries, keys, values)
+    else:  # scaled by the kernel that takes the three apart
+        queries = queries.contiguous().mul_(queries.shape[-1] ** -0.5)
+        weights = torch.softmax(queries @ keys.contiguous().mT, -1)
+        found = weights @ values.contiguous()
+    together = found.transpose(1, 2).reshape(query.shape)
+    return functional.linear(together, proj_weight, proj_bias), weights
+
+
+def _encoder_layer(src: torch.Tensor, embed_dim: int, num_heads: int, *args: Any) -> torch.Tensor:
+    """Run a layer on PyTorch's arguments: those of attention, of norms, and of its network."""
+    (qkv, qkv_bias, projection, projection_bias), (use_gelu, norm_first, eps) = args[:4], args[4:7]
+    *norms, wide, bias, narrow, last = args[7:15]
+    mask = args[15] if len(args) > 15 else None
+
+    def norm(values: torch.Tensor, index: int) -> torch.Tensor:
+        weight, shift = norms[2 * index : 2 * index + 2]
+        return functional.layer_norm(values, (embed_dim,), weight, shift, eps)
+
+    first = norm(src, 0) if norm_first else src
+    attended, _ = _multi_head_attention(
+        *(first, first, first, embed_dim, num_heads, qkv, qkv_bias, projection, projection_bias),
+        mask=mask,
+        need_weights=False,
+    )
+    attended.add_(src)
+    residual = attended if norm_first else norm(attended, 0)
+    second = norm(residual, 1) if norm_first else residual
+    inner = _aten._addmm_activation(  # noqa: SLF001
+        bias, second.flatten(0, 1), wide.t(), use_gelu=use_gelu
+    )
+    found = functional.linear(inner, narrow, last).view(src.shape).add_(residual)
+    return found if norm_first else norm(found, 1)
+
+
+FAST_PATHS: Mapping[torch._ops.OpOverload, Callable[..., object]] = {
+    _aten._native_multi_head_attention.default: _multi_head_attention,  # noqa: SLF001
+    _aten._transformer_encoder_layer_fwd.default: _encoder_layer,  # noqa: SLF001
+}
+"""What a GPU runs instead."""
