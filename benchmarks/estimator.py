@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from unseen_networks import NETWORKS, unseen_errors
 
+from joulelab.csv_table import read_csv_table
 from joulelab.estimator.calibration.anchors import read_anchors
 from joulelab.estimator.calibration.fit import Calibration, calibrate
 from joulelab.estimator.pricing.predict import HELD_OUT_ERRORS, HOST_BOUND
@@ -51,13 +52,18 @@ sensor, and how far kernels in a network stay behind the same kernel run over an
 _UNSEEN = "networks that no fit has seen, on {} boards; time is {:+.0%} on average"
 _H100, _H200 = (NETWORKS.parents[1] / f"{name}_networks" for name in ("h100", "h200"))
 _BOARDS = {
-    "h200_sxm": ((NETWORKS, "fast"), (_H200 / "third.csv", _H200 / "third_host.toml")),
+    "h200_sxm": (
+        (NETWORKS, "fast"),
+        (_H200 / "third.csv", _H200 / "third_host.toml"),
+        (_H200 / "fourth.csv", _H200 / "fourth_host.toml"),
+        (_H200 / "fourth_later.csv", _H200 / "fourth_host_later.toml"),
+    ),
     "h100_sxm": (
         (_H100 / "networks.csv", _H100 / "host.toml"),
         (_H100 / "second.csv", _H100 / "second_host.toml"),
     ),
 }
-"""Tables of unseen networks, one for each board, and the host that each was measured on."""
+"""Tables of unseen networks, and the host that each was measured on, just before."""
 _CONSOLE = Console(width=120)
 _A100, _L4 = ("a100_sxm", "a100_pcie"), ("l4",)
 
@@ -206,6 +212,11 @@ def _write() -> None:
     )
 
 
+def _num_boards(tables: Sequence[tuple[Path, str | Path]]) -> int:
+    rows = (row for table, _ in tables for row in read_csv_table(table, columns=("uuid",)))
+    return len({row["uuid"] for row in rows})
+
+
 def _unseen_entries(
     device: str, boards: Sequence[tuple[Path, str | Path]]
 ) -> dict[str, tuple[Sequence[Comparison], str]]:
@@ -219,7 +230,7 @@ def _unseen_entries(
     return {
         name: (
             [one.comparison for one in errors],
-            _UNSEEN.format(len(boards), fmean(one.time for one in errors)),
+            _UNSEEN.format(_num_boards(boards), fmean(one.time for one in errors)),
         )
         for name, errors in found.items()
     }

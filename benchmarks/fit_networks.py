@@ -1,6 +1,6 @@
 """Fit how fast kernels run within networks to profiles of networks that do not test the estimator.
 
-Usage: python benchmarks/fit_networks.py FOLDER [--device h100_sxm]
+Usage: python benchmarks/fit_networks.py FOLDER... [--device h100_sxm] [--only CLASS...]
 
 FOLDER holds what ``measure_networks.py FOLDER --fitting`` wrote. Prints lines for the data file of
 the GPU: one efficiency for each class of kernels and number format, and its least time.
@@ -27,12 +27,12 @@ from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.pricing.roofline import group_costs, kernel_s, memory_side_s
 from joulelab.estimator.pricing.run import Plan, plan
-from joulelab.estimator.pricing.table import WorkTable, kernel_class, tabulate
+from joulelab.estimator.pricing.table import WorkTable, kernel_class
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.hardware.scalars import with_values
 from joulelab.tracing.calls import kind_of
-from joulelab.tracing.program import MatrixShape, Operator
+from joulelab.tracing.program import Layout, MatrixShape, Operator
 
 _ROOT = Path(__file__).parents[1]
 _TOGETHER = {"rearrangement": "copying"}
@@ -40,6 +40,9 @@ _TOGETHER = {"rearrangement": "copying"}
 _OF_PIPES = ("product",)
 """Classes that reach what their pipe does, which is measured with large products."""
 _NO_KERNELS = ("Activity Buffer", "Runtime", "cuda", "Lazy", "Command", "ProfilerStep")
+_MASKED = ("bert-large", "electra-small")
+"""Networks of transformers whose attention falls apart where PyTorch 2.11 compiles them: it says
+that it exports them, and so they make a mask. Later versions do not."""
 _LEAST_CASES = 3
 _CALLS_APART = 0.25
 """Share by which a profile may have more or fewer kernels of a class than the trace."""
@@ -66,16 +69,22 @@ class Evidence:
 def main() -> int:
     """Print the fitted lines, and how far each class is off before and after."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--device", default="h100_sxm", help="as joulelab estimate takes it")
+    parser.add_argument("--only", nargs="+", default=[], help="classes, by name")
     settings = parser.parse_args()
-    evidence = read_evidence(settings.folder)
+    evidence: dict[str, list[Evidence]] = defaultdict(list)
+    for folder in settings.folders:
+        for name, found in read_evidence(folder).items():
+            evidence[name] += found
+    where = ", ".join(folder.name for folder in settings.folders)
     processor = PROCESSORS[settings.device]
     console = Console(width=130)
     for name, found in sorted(evidence.items()):
-        if len(found) >= _LEAST_CASES and name != kind_of(name):
+        is_asked = not settings.only or name in settings.only
+        if is_asked and len(found) >= _LEAST_CASES and name != kind_of(name):
             values = fitted(name, found, processor)
-            source = f"one {processor.product_name} (experiments/results/{settings.folder.name})"
+            source = f"one {processor.product_name} (experiments/results: {where})"
             _print(console, (name, source), found, processor, values)
     return 0
 
@@ -88,11 +97,14 @@ def read_evidence(folder: Path) -> dict[str, list[Evidence]]:
         rows = [row for row in csv.DictReader(file) if row["name"] in profiles]
     evidence: dict[str, list[Evidence]] = defaultdict(list)
     for row in rows:
-        found = plan_of(row)
-        measured = profiled(profiles[row["name"]], training=row["phase"] == "train")
+        is_compiled = row["mode"].startswith("compiled")
+        if is_compiled and row["network"] in _MASKED:
+            continue
+        found = plan_of(row, "compiled" if is_compiled else "eager")
+        measured = profiled(profiles[row["name"]], row)
         for name, table in _tables(found).items():
-            calls = measured.calls[name]
-            if abs(calls / len(table.sequence) - 1) <= _CALLS_APART:
+            apart = abs(measured.calls[name] / len(table.sequence) - 1)
+            if apart <= _CALLS_APART or (name.startswith("fused_") and measured.calls[name]):
                 evidence[name].append(
                     Evidence(
                         network=row["network"],
@@ -112,28 +124,45 @@ def plan_of(row: Mapping[str, str], mode: str = "eager") -> Plan:
         batch=int(row["batch"]),
         precision=row["precision"],
         training=row["phase"] == "train",
+        compiled=mode == "compiled",
         **json.loads(row["knobs"]),
     )
     return next(one for one in plan(traced, cast("Mode", mode)) if one.phase.phase == row["phase"])
 
 
 def _tables(found: Plan) -> dict[str, WorkTable]:
-    """Return the work of each class apart; whether it is training is seen by the whole program."""
-    program = found.phase.program
-    training = any(one.stage == "backward" for one in program.operators)
-    parts: dict[str, list[Operator]] = defaultdict(list)
-    for operator in program.operators:
-        name = kernel_class(operator, training=training)
-        parts[_TOGETHER.get(name, name)].append(operator)
-    return {name: _tabulated(program, part, training) for name, part in parts.items()}
+    """Return the work of each class apart, which is smaller than all of it."""
+    table = found.table
+    parts: dict[str, list[int]] = defaultdict(list)
+    for place, group in enumerate(table.sequence):
+        name = table.classes[table.main[group]]
+        parts[_TOGETHER.get(name, name)].append(place)
+    return {name: _table_of(found, part) for name, part in parts.items()}
 
 
-def _tabulated(program: Any, part: Sequence[Operator], training: bool) -> WorkTable:
-    """Tabulate a part of a program; classes stay those within the whole."""
-    groups = tuple((index,) for index in range(len(part)))
-    table = tabulate(replace(program, operators=tuple(part), live_b=()), groups)
-    classes = tuple(kernel_class(one, training=training) for one in table.operators)
-    return replace(table, classes=classes)
+def _table_of(found: Plan, places: Sequence[int]) -> WorkTable:
+    """Return the table of some groups of a program; their bytes stay those within the whole."""
+    table = found.table
+    rows, sequence = np.unique(table.sequence[places], return_inverse=True)
+    kept = np.isin(table.member_group, rows)
+    operators, members = np.unique(table.member_row[kept], return_inverse=True)
+    return replace(
+        table,
+        operators=tuple(table.operators[row] for row in operators),
+        classes=tuple(table.classes[row] for row in operators),
+        flop=table.flop[operators],
+        element_b=table.element_b[operators],
+        shapes=table.shapes.at(operators),
+        has_shape=table.has_shape[operators],
+        member_group=np.searchsorted(rows, table.member_group[kept]),
+        member_row=members,
+        read_b=table.read_b[rows],
+        weight_b=table.weight_b[rows],
+        written_b=table.written_b[rows],
+        reduced_b=table.reduced_b[rows],
+        main=np.searchsorted(operators, table.main[rows]),
+        sequence=sequence,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,12 +173,12 @@ class Profile:
     calls: Counter[str]
 
 
-def profiled(entries: Iterable[Mapping[str, Any]], *, training: bool) -> Profile:
-    """Return what each class takes in a profile.
+def profiled(entries: Iterable[Mapping[str, Any]], row: Mapping[str, str]) -> Profile:
+    """Return what each class takes in a profile of what ``row`` ran.
 
     In half precision, normalising over batches copies its statistics first: that is part of it.
     """
-    entries = list(entries)
+    entries, training = list(entries), row["phase"] == "train"
     has_norms = any(one["operator"] == "native_batch_norm" for one in entries) and not training
     found = Profile(seconds=Counter(), calls=Counter())
     for one in entries:
@@ -158,21 +187,63 @@ def profiled(entries: Iterable[Mapping[str, Any]], *, training: bool) -> Profile
         if has_norms and one["operator"] == "copy_" and len(one["shapes"][0]) == 1:
             found.seconds["batch_norm"] += one["device_s"]
             continue
-        name = _profiled_class(one, training=training)
+        name = _profiled_class(one, row)
         name = _TOGETHER.get(name, name)
         found.seconds[name] += one["device_s"]
         found.calls[name] += one["calls"]
     return found
 
 
-def _profiled_class(entry: Mapping[str, Any], *, training: bool) -> str:
+_TRITON = {"poi": "fused_pointwise", "per": "fused_reduction", "red": "fused_reduction"}
+_NAMES = {"gather": "embedding"}
+"""PyTorch looks rows of a table up by this kernel; within networks it is hardly called itself."""
+_MASK = 3
+"""Position of the mask among the arguments of fused attention."""
+
+
+def _profiled_class(entry: Mapping[str, Any], row: Mapping[str, str]) -> str:
     name, shapes = entry["operator"], entry["shapes"]
+    if name.startswith("triton_"):
+        return _TRITON[name.split("_")[1]]
+    if name == "gather" and len(shapes) > 1 and not shapes[1]:
+        name = _NAMES[name]
     kind = kind_of(name)
-    shape = _convolution(name, shapes) if kind == "conv" else None
     operator = Operator(
-        name=name, kind=kind, shape=shape, flop=0.0, read_b=0.0, weight_b=0.0, written_b=0.0
+        name=name,
+        kind=kind,
+        shape=_shape(kind, name, shapes),
+        layout=_layout(kind, entry, row),
+        dtype={"fp32": "float32", "fp16": "float16"}.get(row["precision"], "bfloat16"),
+        flop=0.0,
+        read_b=0.0,
+        weight_b=0.0,
+        written_b=0.0,
     )
-    return kernel_class(operator, training=training)
+    return kernel_class(operator, training=row["phase"] == "train")
+
+
+def _layout(kind: str, entry: Mapping[str, Any], row: Mapping[str, str]) -> Layout:
+    """Return how operands lay, by the kernels that ran; where they are not known, by shapes."""
+    shapes, kernels = entry["shapes"], " ".join(entry.get("kernels", ()))
+    if kind == "conv":
+        is_last = row["mode"].startswith("compiled") or "nhwc_specialized" in kernels
+        return "channels_last" if is_last else "plain"
+    if kind == "attention":
+        return "masked" if len(shapes) > _MASK and shapes[_MASK] else "plain"
+    if entry["operator"] == "cat":
+        return "strided" if "BatchedCopy<" in kernels else "plain"
+    if kernels:
+        return "plain" if "vectorized" in kernels or "unrolled" in kernels else "strided"
+    return "plain" if len({tuple(each) for each in shapes if each}) <= 1 else "strided"
+
+
+def _shape(kind: str, name: str, shapes: Sequence[Sequence[int]]) -> MatrixShape | None:
+    if kind == "conv":
+        return _convolution(name, shapes)
+    if "bmm" not in name:
+        return None
+    (batch, m, k), (_, _, n) = shapes[1:3] if name == "baddbmm" else shapes[:2]
+    return MatrixShape(batch=batch, m=m, n=n, k=k)
 
 
 def _convolution(name: str, shapes: Sequence[Sequence[int]]) -> MatrixShape | None:
@@ -215,9 +286,9 @@ def fitted(name: str, evidence: Sequence[Evidence], processor: Processor) -> dic
 
 def _scalars(name: str, evidence: Sequence[Evidence]) -> list[str]:
     seen = {
-        (found, operator.dtype == "float32")
+        (one.table.classes[row], one.table.operators[row].dtype == "float32")
         for one in evidence
-        for found, operator in zip(one.table.classes, one.table.operators, strict=True)
+        for row in one.table.main
     }
     kept = sorted(one for one in seen if one[0] not in _OF_PIPES)
     names = [f"{found}_float32" if wide else found for found, wide in kept]

@@ -11,10 +11,10 @@ from published_runs import PublishedRun
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
-from joulelab.estimator.estimate import Mode
+from joulelab.estimator.estimate import FUSING, Mode
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.pricing.memory import memory
-from joulelab.estimator.pricing.run import PhaseRun, Plan, conditions, plan, run
+from joulelab.estimator.pricing.run import PhaseRun, Plan, channels_last, conditions, plan, run
 from joulelab.estimator.validation import Prediction
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.precision import is_matrix
@@ -70,14 +70,27 @@ class _Asked:
     precision: str
     mode: Mode
     is_narrow: bool
+    is_channels_last: bool
     knobs: tuple[tuple[str, KnobValue], ...]
 
 
 @cache
 def _plans(asked: _Asked) -> tuple[Plan, ...]:
     knobs: dict[str, Any] = dict(asked.knobs)
-    traced = trace_model(asked.model, batch=asked.batch, precision=asked.precision, **knobs)
-    return plan(narrowed(traced) if asked.is_narrow else traced, asked.mode)
+    traced = trace_model(
+        asked.model,
+        batch=asked.batch,
+        precision=asked.precision,
+        compiled=asked.mode in FUSING,
+        **knobs,
+    )
+    placed = _with_channels_last(traced) if asked.is_channels_last else traced
+    return plan(narrowed(placed) if asked.is_narrow else placed, asked.mode)
+
+
+def _with_channels_last(traced: TracedModel) -> TracedModel:
+    phases = (replace(one, program=channels_last(one.program)) for one in traced.phases)
+    return replace(traced, phases=tuple(phases))
 
 
 def predict_run(measured: PublishedRun, processor: Processor) -> Prediction:
@@ -115,6 +128,7 @@ def _asked(measured: PublishedRun, batch: int) -> _Asked:
         precision=measured.precision,
         mode=measured.mode,
         is_narrow=measured.is_narrow,
+        is_channels_last=measured.is_channels_last,
         knobs=tuple(sorted(measured.knobs.items())),
     )
 
@@ -122,8 +136,7 @@ def _asked(measured: PublishedRun, batch: int) -> _Asked:
 def _predict_batch(measured: PublishedRun, batch: int, processor: Processor) -> Prediction:
     """Return what ``batch`` samples cost, at the clock at which they were run."""
     plans = _plans(_asked(measured, batch))
-    device = processor.without_layout_changes() if measured.is_channels_last else processor
-    where = conditions(device, measured.mode, _points(measured, processor), 1)
+    where = conditions(processor, measured.mode, _points(measured, processor), 1)
     runs = [run(one, where) for one in plans]
     copied_s = sum(_copied_s(measured, one) for one in plans)
     time_s = copied_s + _summed([result.latency_s for result in runs], plans)

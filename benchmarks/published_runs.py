@@ -152,8 +152,9 @@ def _scenario(row: Mapping[str, str]) -> str:
 
 
 def _mode(row: Mapping[str, str]) -> Mode:
-    compiled = row["source"].startswith("MLPerf") or "torch.compile" in row["software"]
-    return "compiled" if compiled else "eager"
+    if row["source"].startswith("MLPerf"):  # on NVIDIA's GPUs, TensorRT
+        return "engine"
+    return "compiled" if "torch.compile" in row["software"] else "eager"
 
 
 def _time_s(row: Mapping[str, str], batch: int) -> float | None:

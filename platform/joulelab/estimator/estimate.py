@@ -9,8 +9,12 @@ from joulelab.core.point import OperatingPoint
 from joulelab.estimator.pricing.memory import MemoryEstimate
 from joulelab.hardware.processor import Tier
 
-Mode = Literal["eager", "graph", "compiled"]
-"""Kernel by kernel from Python; the same kernels captured once; fused kernels, captured."""
+Mode = Literal["eager", "graph", "compiled", "engine"]
+"""Kernel by kernel from Python; the same kernels captured once; fused by PyTorch's compiler around
+those of libraries; fused by an engine such as TensorRT, whose products take in what follows."""
+
+FUSING: tuple[Mode, ...] = ("compiled", "engine")
+"""Modes whose kernels a compiler wrote."""
 
 Bound = Literal["compute", "memory", "launch", "power"]
 """What sets a group's time."""

@@ -104,7 +104,7 @@ def _mode_levers(mode: Mode) -> list[_Lever]:
             f"{_share(before, 'memory'):.0%} of all"
         ),
     )
-    return {"eager": [graph, compiled], "graph": [compiled], "compiled": []}[mode]
+    return {"eager": [graph, compiled], "graph": [compiled], "compiled": [], "engine": []}[mode]
 
 
 def _batch_lever(batch: int) -> _Lever:

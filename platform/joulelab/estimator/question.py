@@ -9,7 +9,7 @@ from joulelab.core.bounds import check_range
 from joulelab.core.configuration import KnobValue
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
-from joulelab.estimator.estimate import Estimate, Mode
+from joulelab.estimator.estimate import FUSING, Estimate, Mode
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.estimator.pricing import predict
 from joulelab.estimator.pricing.power import requested
@@ -149,6 +149,7 @@ def traced(
         batch=batch,
         precision=precision,
         training=asked.training,
+        compiled=asked.mode in FUSING,
         remedy=remedy,
         **asked.knobs,
     )

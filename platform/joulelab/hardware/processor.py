@@ -6,7 +6,7 @@ CPUs, TPUs and KPUs have a data file each in this form; a GPU's follows from its
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -158,10 +158,14 @@ class ProcessorTiming:
         known = self.eager_launch_s
         return next((known[kind] for kind in kinds if kind in known), known["default"])
 
-    def overhead_s(self, kernel_class: str, is_matrix: bool) -> float:
-        """Return the least time of a kernel of a class, that multiplies matrices or not."""
-        if kernel_class in self.least_s:
-            return self.least_s[kernel_class]
+    def overhead_s(self, classes: Sequence[str], is_matrix: bool) -> float:
+        """Return the least time of a kernel of the first known of ``classes``.
+
+        Where none is known, it matters whether it multiplies matrices.
+        """
+        for kernel_class in classes:
+            if kernel_class in self.least_s:
+                return self.least_s[kernel_class]
         if is_matrix or self.stream_overhead_s is None:
             return self.kernel_overhead_s
         return self.stream_overhead_s
@@ -221,13 +225,6 @@ class Processor:
     def last_cache(self) -> MemoryLevel:
         """The largest level on the die."""
         return self.levels[-2]
-
-    def without_layout_changes(self) -> "Processor":
-        """Return it where images have the layout of the matrix units already."""
-        timing = self.timing
-        known = timing.kind_efficiency.items()
-        others = {name: value for name, value in known if "convolution" not in name}
-        return replace(self, timing=replace(timing, layout_efficiency=None, kind_efficiency=others))
 
     def peak_flop_per_s(self, pipe: Pipe, clock_mhz: float | None = None) -> float:
         """Return the dense peak of ``pipe`` at ``clock_mhz``, by default the default clock.

@@ -14,7 +14,7 @@ from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracing.precision import PRECISIONS, supports
 
 DEVICES = tuple(PROCESSORS)
-MODES = st.sampled_from(["eager", "graph", "compiled"])
+MODES = st.sampled_from(["eager", "graph", "compiled", "engine"])
 SIZES = st.integers(1, 20_000)
 TIGHT = 1 + 1e-9
 

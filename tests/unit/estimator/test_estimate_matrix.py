@@ -73,7 +73,7 @@ def test_the_model_of_the_day_obeys_the_laws_in_one_precision():
 
 
 @pytest.mark.parametrize("batch", [1, 8, 64])
-@pytest.mark.parametrize("mode", ["eager", "graph", "compiled"])
+@pytest.mark.parametrize("mode", ["eager", "graph", "compiled", "engine"])
 def test_half_precision_resnet18_on_an_a100_stays_under_its_400_watts(batch, mode):
     """Without a power bound, this network was once put at 1963 W."""
     model = trace_model("torchvision:resnet18", batch=batch, precision="fp16")

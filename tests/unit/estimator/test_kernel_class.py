@@ -10,9 +10,9 @@ from torch import nn
 
 from joulelab.core.point import OperatingPoint
 from joulelab.estimator import estimate as estimate_by_name
+from joulelab.estimator.pricing.kernel_class import kernel_class
 from joulelab.estimator.pricing.predict import estimate
 from joulelab.estimator.pricing.run import conditions, plan, run
-from joulelab.estimator.pricing.table import kernel_class
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.tracing.program import MatrixShape, Operator
 
@@ -25,15 +25,25 @@ def operator(name, kind, shape=None, **more):
     return Operator(name=name, kind=kind, shape=shape, **fields)
 
 
-def convolution(channels, pixels=3136, groups=1, n=64, window=1):
+def convolution(channels, pixels=3136, groups=1, n=64, window=1, **more):
     shape = MatrixShape(
         batch=groups, m=64 * pixels, n=n, k=channels * window, window=window, pixels=pixels
     )
     flop = 2.0 * shape.batch * shape.m * shape.n * shape.k
     moved_b = 2.0 * shape.m * groups
     return operator(
-        "convolution", "conv", shape, flop=flop, read_b=moved_b * channels, written_b=moved_b * n
+        "convolution",
+        "conv",
+        shape,
+        flop=flop,
+        read_b=moved_b * channels,
+        written_b=moved_b * n,
+        **more,
     )
+
+
+def batched(n):
+    return operator("bmm", "gemm", MatrixShape(batch=96, m=64, n=n, k=64))
 
 
 @pytest.mark.parametrize(
@@ -42,19 +52,32 @@ def convolution(channels, pixels=3136, groups=1, n=64, window=1):
         (operator("clone", "copy"), "copying"),
         (operator("clone", "copy", contiguous=0.5), "rearrangement"),
         (operator("cat", "copy"), "concatenation"),
+        (operator("cat", "copy", layout="strided"), "strided_concatenation"),
         (operator("new_zeros", "copy"), "filling"),
         (operator("native_layer_norm_backward", "norm"), "layer_norm_backward"),
         (operator("_fused_rms_norm", "norm"), "other_norm"),
-        (operator("baddbmm", "gemm"), "batched_product"),
+        (batched(64), "batched_product"),
+        (batched(49), "uneven_batched_product"),
         (operator("max_pool2d_with_indices", "reduction"), "pooling"),
         (convolution(64), "convolution"),
         (convolution(3, window=49), "first_convolution"),
-        (convolution(16, groups=4), "grouped_convolution"),
+        (convolution(16, groups=4, n=16), "grouped_convolution"),
         (convolution(1, groups=64, n=1, window=9), "depthwise_narrow"),
         (convolution(1, groups=64, n=1, window=49), "depthwise_wide"),
+        (convolution(56, groups=4, n=56), "wide_groups"),
+        (convolution(64, layout="channels_last"), "channels_last_convolution"),
+        (convolution(3, window=49, layout="channels_last"), "first_convolution"),
+        (
+            convolution(1, groups=64, n=1, window=9, layout="channels_last"),
+            "channels_last_depthwise",
+        ),
         (convolution(4, groups=32, n=4, window=9), "thin_groups"),
         (operator("upsample_bilinear2d", "elementwise"), "resizing"),
         (operator("gelu", "elementwise"), "pointwise"),
+        (operator("add", "elementwise", layout="strided"), "strided_pointwise"),
+        (operator("embedding", "gather"), "embedding"),
+        (operator("index", "gather"), "indexing"),
+        (operator("_flash_attention", "attention", layout="masked"), "masked_attention"),
         (operator("norm", "norm"), "norm"),
     ],
 )

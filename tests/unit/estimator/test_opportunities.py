@@ -130,11 +130,12 @@ def test_launch_bound_work_is_told_how_long_the_device_waits():
 
 
 def model(batch=1):
-    """Twenty small products with their activations, which weigh more than their samples."""
+    """Twenty small products with what follows them, which weigh more than their samples."""
     builder = ProgramBuilder(x0=1e3 * batch)
     for layer in range(20):
         builder.call("mm", f"x{layer}", f"y{layer}", weight_b=1e6)
-        builder.call("relu", f"y{layer}", f"x{layer + 1}")
+        builder.call("mul", f"y{layer}", f"z{layer}")
+        builder.call("relu", f"z{layer}", f"x{layer + 1}")
     program: Program = builder.program()
     once = ProgramPhase(phase="forward", work=float(batch), program=program)
     return TracedModel(name="tower", unit="image", batch=batch, precision="fp32", phases=(once,))
@@ -157,4 +158,4 @@ def test_predicted_opportunities_of_a_launch_bound_network_are_batch_fusion_and_
         assert one.energy_saved == pytest.approx(1 - after.energy_j / work / start.energy_j)
         assert one.time_saved == pytest.approx(1 - after.latency_s / work / start.latency_s)
     compiled = next(one for one in found if one.change.get("mode") == "compiled")
-    assert "40 kernels become 20" in compiled.reason
+    assert "60 kernels become 40" in compiled.reason

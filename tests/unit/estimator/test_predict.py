@@ -79,8 +79,8 @@ def test_matrix_and_plain_units_work_side_by_side():
     products = product(CUBE, CUBE, CUBE)
     scaled = pointwise(1.0, flop=FLOP / 10, dtype="float16")  # as long on plain units
 
-    gpu = group_of(products, scaled, mode="compiled")
-    cpu = group_of(products, scaled, mode="compiled", processor=plain_processor(family="cpu"))
+    gpu = group_of(products, scaled, mode="engine")
+    cpu = group_of(products, scaled, mode="engine", processor=plain_processor(family="cpu"))
 
     assert gpu.device_s == pytest.approx(2**0.25 * FLOP / 100e12, rel=1e-2)
     assert cpu.device_s == pytest.approx(2 * FLOP / 100e12, rel=1e-2)
@@ -150,16 +150,17 @@ def test_a_captured_graph_pays_the_time_between_kernels():
 
 
 def test_a_compiled_program_fuses_and_a_tpu_is_always_compiled():
-    chain = model(product(64, 64, 64), pointwise(64 * 64 * 2))
+    chain = model(product(64, 64, 64), pointwise(64 * 64 * 2), pointwise(64 * 64 * 2))
     gpu = plain_processor()
 
-    eager = estimate(chain, gpu)
-    compiled = estimate(chain, gpu, mode="compiled")
+    made = [estimate(chain, gpu, mode=mode) for mode in ("eager", "compiled", "engine")]
     tpu = estimate(chain, replace(gpu, family="tpu"))
 
-    assert [len(made.phases[0].groups) for made in (eager, compiled, tpu)] == [2, 1, 1]
-    assert (eager.mode, compiled.mode, tpu.mode) == ("eager", "compiled", "compiled")
-    assert compiled.phases[0].groups[0].operators == ("mm", "relu")
+    groups = [[group.operators for group in one.phases[0].groups] for one in (*made, tpu)]
+    assert groups[0] == [("mm",), ("relu",), ("relu",)]
+    assert groups[1] == [("mm",), ("relu", "relu")]  # libraries multiply, and take nothing in
+    assert groups[2] == groups[3] == [("mm", "relu", "relu")]
+    assert [one.mode for one in (*made, tpu)] == ["eager", "compiled", "engine", "compiled"]
 
 
 def test_a_cpu_waits_for_every_dispatch():

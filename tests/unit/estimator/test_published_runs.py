@@ -152,7 +152,7 @@ def test_throughput_of_a_system_is_shared_by_its_devices():
 
     one = runs["line 5: resnet50 Offline"]  # eight A100 PCIe, 316,169 images per second
 
-    assert (one.device, one.precision, one.mode) == ("a100_pcie", "int8", "compiled")
+    assert (one.device, one.precision, one.mode) == ("a100_pcie", "int8", "engine")
     assert one.time_s == pytest.approx(64 * 8 / 316169)
 
 

@@ -218,18 +218,16 @@ class Pricing:
         self._anchors = tuple(anchors)
         # Whether a call finds its parameters in a cache is a matter of the whole program.
         apart = {
-            (is_cold, is_last): [
+            is_cold: [
                 row
                 for row, anchor in enumerate(anchors)
-                if anchor.mode == "graph"
-                and (anchor.is_cold, anchor.is_channels_last) == (is_cold, is_last)
+                if anchor.mode == "graph" and anchor.is_cold == is_cold
             ]
             for is_cold in (False, True)
-            for is_last in (False, True)
         }
         self._tables = [
-            (rows, is_last, _table([anchors[row].operator for row in rows], _ROTATED_B * is_cold))
-            for (is_cold, is_last), rows in apart.items()
+            (rows, _table([_placed(anchors[row]) for row in rows], _ROTATED_B * is_cold))
+            for is_cold, rows in apart.items()
             if rows
         ]
 
@@ -248,8 +246,8 @@ class Pricing:
         clock_mhz = np.full(len(self._anchors), clock[0])
         energy_j = time_s * idle_w
         gap_s = processor.timing.graph_launch_s
-        for rows, is_last, table in self._tables:
-            costs = group_costs(table, processor.without_layout_changes() if is_last else processor)
+        for rows, table in self._tables:
+            costs = group_costs(table, processor)
             clocks, caps = clock.repeat(len(rows)), cap.repeat(len(rows))
             if at_measured_clocks:
                 seen = [self._anchors[row].clock_mhz for row in rows]
@@ -271,6 +269,11 @@ def _host_s(processor: Processor, anchor: Anchor) -> float:
         return anchor.time_s
     calls = anchor.kinds or {anchor.kind: 1}
     return sum(processor.timing.launch_s(kind) * count for kind, count in calls.items())
+
+
+def _placed(anchor: Anchor) -> Operator:
+    """Return the operator of ``anchor`` on images in the layout in which it was measured."""
+    return replace(anchor.operator, layout="channels_last" if anchor.is_channels_last else "plain")
 
 
 def _table(operators: Sequence[Operator], parameter_b: float) -> WorkTable:

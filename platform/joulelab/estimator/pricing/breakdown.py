@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from joulelab.core.physics import OVERHEAD_SHARE
 from joulelab.errors import ConfigError
 from joulelab.estimator.architecture import GroupWork, scaled, summed
 from joulelab.estimator.architecture import events as events_of
@@ -17,6 +16,7 @@ from joulelab.estimator.estimate import (
     PhaseEstimate,
 )
 from joulelab.estimator.pricing.memory import memory
+from joulelab.estimator.pricing.power import FIXED_SHARE
 from joulelab.estimator.pricing.run import Conditions, PhaseRun
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.fusion import Groups, group_indices
@@ -208,7 +208,7 @@ class _Groups:
         """Return the share of the units' time on the device in which they are busy."""
         fixed_s = self._result.costs.fixed_s[row]
         device_s = self._result.settled.device_s[0, row]
-        busy_s = self._result.costs.fill[row] * (device_s - fixed_s) + OVERHEAD_SHARE * fixed_s
+        busy_s = self._result.costs.fill[row] * (device_s - fixed_s) + FIXED_SHARE * fixed_s
         return float(busy_s / device_s)
 
     def _events(

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from joulelab.core.cost import Pipe
 from joulelab.core.physics import STEP_S
-from joulelab.estimator.pricing.table import (
+from joulelab.estimator.pricing.kernel_class import (
     FIRST_CONVOLUTION,
-    GROUPED_CONVOLUTION,
     LAYER_NORM,
     PRODUCT,
-    Shapes,
-    WorkTable,
-    kind_name,
+    WIDE_GROUPS,
+    classes_like,
+    is_aligned,
     reduced_elements,
 )
+from joulelab.estimator.pricing.table import Shapes, WorkTable, kind_name
 from joulelab.hardware.processor import MatrixEngine, Processor
 from joulelab.tracing.precision import element_b, pipe_on
 from joulelab.tracing.program import MATRIX_KINDS, Operator
@@ -33,6 +33,7 @@ Array = NDArray[np.float64]
 _SLICE_K = 256
 """Least length of the dot products into which a long one is split over idle engines; estimated
 from the split-K kernels of public libraries."""
+_STRIP = 32
 _GRANULE = 8
 """Least rows that a matrix unit works on (the n of NVIDIA's m16n8k16 instructions)."""
 
@@ -76,6 +77,15 @@ def _used(shapes: Shapes, engine: MatrixEngine, *, plain: bool) -> tuple[Array, 
     used[:, is_cut] *= np.minimum(m, n) < (2 if plain else least_rows)
     best = np.argmax(used, axis=1)[:, None]
     return np.take_along_axis(used, best, 1)[:, 0], np.take_along_axis(busy, best, 1)[:, 0]
+
+
+def strips_used(channels: Array) -> Array:
+    """Return the share that ``channels`` fill of strips: plain units convolve 32 at a time.
+
+    64 channels take twice as long as 32 (VGG-11 and MobileNet-V2 on an H200), and 24 as long.
+    """
+    used: Array = channels / (_STRIP * np.ceil(channels / _STRIP))
+    return used
 
 
 def _tiles(engine: MatrixEngine, *, plain: bool) -> tuple[Array, Array, Array]:
@@ -127,7 +137,7 @@ data passes through."""
 _OVERLAP = 1.5
 """Windows that hold more than this many times the input overlap: their kernel is no 1 x 1."""
 _KERNELS = 2
-LOAD_B = 16
+_LOAD_B = 16
 """Bytes that matrix units load at a time, side by side."""
 
 
@@ -147,7 +157,7 @@ def layout_work(
     in_cache = activation_b <= ACTIVATION_SHARE * processor.last_cache.size_b
     cache, memory = processor.last_cache, processor.memory
     rate = np.where(in_cache, cache.bandwidth_b_per_s, memory.bandwidth_b_per_s)
-    overhead_s = _KERNELS * processor.timing.overhead_s("", is_matrix=False) * (moved_b > 0)
+    overhead_s = _KERNELS * processor.timing.overhead_s((), is_matrix=False) * (moved_b > 0)
     seconds = moved_b / (efficiency * processor.timing.memory_efficiency * rate) + overhead_s
     return seconds, moved_b, np.where(in_cache, 0.0, moved_b)
 
@@ -162,24 +172,27 @@ def _changes_layout(table: WorkTable, pipes: list[Pipe]) -> NDArray[np.bool_]:
     windows_b = shapes.batch * shapes.m * shapes.k * table.element_b
     on_matrix = np.array(
         [
-            operator.kind == "conv" and pipe.startswith("tensor_")
+            operator.kind == "conv"
+            and operator.layout != "channels_last"
+            and pipe.startswith("tensor_")
             for operator, pipe in zip(table.operators, pipes, strict=True)
         ],
         dtype=bool,
     )
     main = table.main
     overlaps = windows_b[main] > _OVERLAP * table.read_b
-    uneven = (shapes.pixels > 1) & (shapes.pixels * table.element_b % LOAD_B != 0)
+    uneven = (shapes.pixels > 1) & (shapes.pixels * table.element_b % _LOAD_B != 0)
     changes: NDArray[np.bool_] = alone & on_matrix[main] & (overlaps | uneven[main])
     return changes
 
 
-_NARROW_GROUP = 32
-"""Channels of a group up to which one kernel computes all groups of a convolution: on an H100, 32
-groups of up to 32 channels take 11 us (ResNeXt-50), 4 to 36 groups of 56 each (RegNetY-8GF)."""
 _WINDOW_PROLOGUE = 27.0
 """Elements of a window of few channels that take as long as what precedes them: windows of 27 reach
 half the rate of large ones on an H100 (VGG, MobileNet, ResNet, ViT)."""
+_SUM_PROLOGUE = 128.0
+"""Elements of a convolution's sums that take as long as what precedes them, of 42 profiles of 18
+networks on an H200: those of single pixels are short."""
+_PROLOGUES = {FIRST_CONVOLUTION: _WINDOW_PROLOGUE, "convolution": _SUM_PROLOGUE}
 _ROW_PROLOGUE = 730.0
 """Elements of a row that take as long as what precedes them where a layer is normalised: each row
 has a block of threads. 60 shapes in 22 networks on an H200 take 1.11 ns a row, of 32 to 2,048
@@ -188,9 +201,6 @@ _UNALIGNED = 0.25
 """Rate of products whose rows are no whole units of 16 bytes over that of others: libraries take
 kernels of an older board for them. 124 and 163 TFLOP/s for rows of 196, where others reach 576 and
 653, on an H200 (MLP-Mixer; experiments/results/h200_kernels)."""
-_FEW_ROWS = 16
-"""Rows or columns up to which a product reads its weights, and how it multiplies is no matter."""
-_HALF = ("float16", "bfloat16")
 _CHANNELS_PER_CORE = {"batch_norm_training": 1.0, "batch_norm_backward": 2.0}
 """Channels that a core reduces at a time when batches are normalised in training: a block of
 threads takes a channel of all images, so that few channels leave most cores idle. On an H200, 16
@@ -206,7 +216,7 @@ def pipes_of(table: WorkTable, processor: Processor) -> list[Pipe]:
     Kernels that take images channel by channel multiply windows of few channels on plain units.
     """
     pipes = [pipe_on(operator, processor) for operator in table.operators]
-    if processor.timing.layout_efficiency is None:
+    if FIRST_CONVOLUTION not in processor.timing.kind_efficiency:
         return pipes
     return [
         "fp32" if found == FIRST_CONVOLUTION and pipe.startswith("tensor_") else pipe
@@ -239,35 +249,25 @@ def _step_s(operator: Operator, *, is_gpu: bool) -> float:
 def _least_s(table: WorkTable, row: int, processor: Processor) -> float:
     """Return the least time of an operator row; wide groups run one kernel after the other."""
     operator, timing = table.operators[row], processor.timing
-    least_s = timing.overhead_s(table.classes[row], kind_name(operator) in MATRIX_KINDS)
-    is_wide = table.classes[row] == GROUPED_CONVOLUTION and table.shapes.n[row] > _NARROW_GROUP
-    return least_s * float(table.shapes.batch[row]) if is_wide else least_s
+    found = table.classes[row]
+    least_s = timing.overhead_s(classes_like(found), kind_name(operator) in MATRIX_KINDS)
+    return least_s * float(table.shapes.batch[row]) if found == WIDE_GROUPS else least_s
 
 
 def efficiency(table: WorkTable, row: int, processor: Processor) -> float:
     """Return what an operator row reaches of its pipe's rate, or of a stream's bandwidth."""
     operator, found = table.operators[row], table.classes[row]
-    reached = processor.timing.efficiency((found, kind_name(operator)), operator.dtype)
-    if found == FIRST_CONVOLUTION:
+    names = (*classes_like(found), kind_name(operator))
+    reached = processor.timing.efficiency(names, operator.dtype)
+    prologue = _PROLOGUES.get(found)
+    if prologue is not None and found in processor.timing.kind_efficiency:
         k = float(table.shapes.k[row])
-        return reached * k / (k + _WINDOW_PROLOGUE)
+        return reached * k / (k + prologue)
     timing = processor.timing  # has classes where kernels were measured within networks
-    if found == PRODUCT and PRODUCT in timing.least_s and not _is_aligned(table, row):
+    if found == PRODUCT and PRODUCT in timing.least_s and not is_aligned(operator):
         return reached * _UNALIGNED
     is_known = found in timing.kind_efficiency
     return reached * _reduced_share(table, row, processor) if is_known else reached
-
-
-def _is_aligned(table: WorkTable, row: int) -> bool:
-    """Return whether rows of operands and results are whole units of 16 bytes, or it is no matter.
-
-    Matrix units alone load whole units; single precision is computed element by element.
-    """
-    shapes, operator = table.shapes, table.operators[row]
-    if operator.dtype not in _HALF or min(shapes.m[row], shapes.n[row]) < _FEW_ROWS:
-        return True
-    rows_b = np.array([shapes.n[row], shapes.k[row]]) * table.element_b[row]
-    return not (rows_b % LOAD_B).any()
 
 
 def _reduced_share(table: WorkTable, row: int, processor: Processor) -> float:

@@ -17,7 +17,7 @@ from joulelab.estimator.pricing.breakdown import phase_estimate
 from joulelab.estimator.pricing.run import Conditions, PhaseRun, Plan, conditions, plan, run
 from joulelab.hardware.board_file import is_taken
 from joulelab.hardware.places import is_of_user
-from joulelab.hardware.processor import Processor
+from joulelab.hardware.processor import Family, Processor
 from joulelab.tracing.precision import check_precision
 from joulelab.tracing.program import ALL_REDUCE, TracedModel
 
@@ -96,7 +96,7 @@ def estimate(
     if strict and missing:
         raise ConfigError(_missing_formulas(model, missing))
     where = _conditions(model, processor, mode, (point,), num_devices)
-    plans = plan(model, where.mode)
+    plans = plan(model, where.mode, processor.family)
     runs = [run(one, where) for one in plans]
     phases = tuple(phase_estimate(one, where, events=events) for one in runs)
     energy_j = sum(phase.energy.total_j for phase in phases)
@@ -167,13 +167,14 @@ def totals(
     The same figures as :func:`estimate`, with the program analysed once for all processors. Each of
     ``points`` must be in the range of every processor. Raises ConfigError as :func:`estimate`.
     """
-    plans: dict[Mode, tuple[Plan, ...]] = {}
+    plans: dict[tuple[Mode, Family], tuple[Plan, ...]] = {}
     columns = np.empty((4, len(processors), len(points), len(model.phases)))
     for index, processor in enumerate(processors):
         where = _conditions(model, processor, mode, points, num_devices)
-        if where.mode not in plans:
-            plans[where.mode] = plan(model, where.mode)
-        for place, one in enumerate(plans[where.mode]):
+        kind = (where.mode, processor.family)
+        if kind not in plans:
+            plans[kind] = plan(model, *kind)
+        for place, one in enumerate(plans[kind]):
             columns[:, index, :, place] = _columns(run(one, where), num_devices)
     return Totals(
         phases=tuple(phase.phase for phase in model.phases),

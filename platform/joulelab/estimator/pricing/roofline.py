@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from joulelab.core.cost import Pipe
 from joulelab.core.power_law import roofline_s, starvation
 from joulelab.errors import ConfigError
+from joulelab.estimator.pricing.kernel_class import FIRST_CONVOLUTION, WIDE_GROUPS
 from joulelab.estimator.pricing.kernel_rates import (
     ACTIVATION_SHARE,
     efficiency,
@@ -20,6 +21,7 @@ from joulelab.estimator.pricing.kernel_rates import (
     overhead_s,
     pipes_of,
     stream_efficiency,
+    strips_used,
     utilisation,
     waits_s,
 )
@@ -134,11 +136,19 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
         shaped = np.nonzero(rows & table.has_shape)[0]
         if len(shaped):
             use[shaped], fill[shaped] = utilisation(
-                shapes.at(shaped), processor.engine, plain=plain
+                _one_at_a_time(shapes, table).at(shaped), processor.engine, plain=plain
             )
+    first = np.array([found == FIRST_CONVOLUTION for found in table.classes]) & ~on_matrix
+    use[first] = strips_used(table.shapes.n[first])
     use *= useful
     core_s_mhz = table.flop / np.minimum(rates, reached * use) / 1e6
     return np.maximum(core_s_mhz, on_matrix * _window_s_mhz(table, processor)), fill
+
+
+def _one_at_a_time(shapes: Shapes, table: WorkTable) -> Shapes:
+    """Return shapes with the wide groups of convolutions apart: they run one after the other."""
+    is_wide = np.array([found == WIDE_GROUPS for found in table.classes])
+    return replace(shapes, batch=np.where(is_wide, 1.0, shapes.batch))
 
 
 def _side_by_side(
@@ -165,8 +175,10 @@ def _window_s_mhz(table: WorkTable, processor: Processor) -> Array:
     to 1.4 times as long as half precision on an H200.
     """
     is_convolution = np.array([operator.kind == "conv" for operator in table.operators])
+    is_wide = np.array([found == WIDE_GROUPS for found in table.classes])
+    times = np.where(is_wide, table.shapes.batch, 1.0)
     window_s = processor.timing.window_s * table.shapes.k * np.sqrt(table.element_b / 2)
-    least: Array = is_convolution * window_s * processor.default_clock_mhz
+    least: Array = is_convolution * times * window_s * processor.default_clock_mhz
     return least
 
 

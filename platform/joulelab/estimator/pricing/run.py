@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from joulelab.core.point import OperatingPoint
 from joulelab.core.power_law import CAP_SHARE
-from joulelab.estimator.estimate import Mode
+from joulelab.estimator.estimate import FUSING, Mode
 from joulelab.estimator.pricing.power import Settled, requested, settle, waiting_w
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs
 from joulelab.estimator.pricing.table import WorkTable, tabulate
-from joulelab.hardware.processor import Processor, ProcessorTiming
+from joulelab.hardware.processor import Family, Processor, ProcessorTiming
 from joulelab.tracing.fusion import Groups, ValueBytes, fused, unfused
 from joulelab.tracing.precision import at_precision, element_b
 from joulelab.tracing.program import Operator, Program, ProgramPhase, TracedModel
@@ -79,22 +79,24 @@ class Plan:
         return any(one.stage == "backward" for one in self.phase.program.operators)
 
 
-def plan(model: TracedModel, mode: Mode) -> tuple[Plan, ...]:
-    """Return the phases of ``model`` as they are run in ``mode``."""
-    return tuple(_plan(phase, model.precision, mode) for phase in model.phases)
+def plan(model: TracedModel, mode: Mode, family: Family = "gpu") -> tuple[Plan, ...]:
+    """Return the phases of ``model`` as processors of ``family`` run them in ``mode``."""
+    return tuple(_plan(phase, model.precision, mode, family) for phase in model.phases)
 
 
-def _plan(phase: ProgramPhase, precision: str, mode: Mode) -> Plan:
+def _plan(phase: ProgramPhase, precision: str, mode: Mode, family: Family) -> Plan:
     program = at_precision(phase.program, precision)
-    if mode == "compiled":
-        program = pruned(program)
-    groups = fused(program) if mode == "compiled" else unfused(program)
+    is_compiled = mode in FUSING
+    if is_compiled:  # a compiler chose one layout for all
+        program = channels_last(pruned(program))
+    by_libraries = mode == "compiled" and family == "gpu"
+    groups = fused(program, apart=by_libraries) if is_compiled else unfused(program)
     operators = program.operators
     calls = [sum(operators[index].calls_before for index in members) for members in groups]
     return Plan(
         phase=replace(phase, program=program),
         groups=groups,
-        table=tabulate(program, groups),
+        table=tabulate(program, groups, fused=by_libraries),
         entered=_entered([operators[members[0]].module for members in groups]),
         calls_before=np.array(calls, dtype=float),
     )
@@ -110,6 +112,17 @@ def _levels(before: Sequence[str], path: Sequence[str]) -> int:
     """Return how many levels of ``path`` are not those of ``before``."""
     shared = takewhile(lambda pair: pair[0] == pair[1], zip(before, path, strict=False))
     return len(path) - sum(1 for _ in shared)
+
+
+def channels_last(program: Program) -> Program:
+    """Return ``program`` with images of which all channels of a pixel are side by side."""
+    return replace(
+        program,
+        operators=tuple(
+            replace(one, layout="channels_last") if one.kind == "conv" else one
+            for one in program.operators
+        ),
+    )
 
 
 def pruned(program: Program) -> Program:
@@ -242,8 +255,6 @@ def run(plan: Plan, where: Conditions, *, toggle: float = 1.0) -> PhaseRun:
     Raises ConfigError if matrix work has a format that the processor lacks.
     """
     processor = where.processor
-    if where.mode == "compiled":  # a compiler chose one layout for all
-        processor = processor.without_layout_changes()
     costs = group_costs(plan.table, processor, where.num_devices)
     if toggle != 1.0:
         costs = replace(costs, flop_j=toggle * costs.flop_j, cache_j=toggle * costs.cache_j)

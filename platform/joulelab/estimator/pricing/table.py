@@ -1,99 +1,28 @@
 """A program's groups in columns, each operator with the class of kernels that it runs like.
 
-What prices groups is vectorised, and equal ones share a row. Within networks, kernels of one kind
-differ by which library they come from and how they read: an affine normalisation over a batch
-streams, one over a layer reduces every row first. Classes have efficiencies and least times of
-their own, measured within networks (benchmarks/fit_networks.py); what has no class is priced by its
-kind.
+What prices groups is vectorised, and equal ones share a row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
+from joulelab.estimator.pricing.kernel_class import kernel_class, reduced_elements
 from joulelab.tracing.fusion import Groups, Traffic, traffic
 from joulelab.tracing.precision import element_b, is_depthwise
-from joulelab.tracing.program import ALL_REDUCE, MatrixShape, Operator, Program, main_operator
+from joulelab.tracing.program import (
+    ALL_REDUCE,
+    MATRIX_KINDS,
+    Kind,
+    MatrixShape,
+    Operator,
+    Program,
+    main_operator,
+)
 
-FIRST_CONVOLUTION = "first_convolution"
-GROUPED_CONVOLUTION = "grouped_convolution"
-LAYER_NORM = "layer_norm"
-PRODUCT = "product"
-_NORMS = ("batch_norm", "layer_norm", "group_norm")
-_REDUCING = ("native_layer_norm", "native_batch_norm", "native_batch_norm_backward")
-_CONTIGUOUS = 0.9
-_WIDE_WINDOW = 36
-"""Elements of a window from which depthwise convolutions run a kernel of their own."""
-_LEAST_K = 8
-"""The k of the smallest matrix instructions of half precision: images have fewer colours."""
-_FILLS = ("fill", "zero", "ones", "full", "arange", "new_zeros", "new_ones")
-
-
-def kernel_class(operator: Operator, *, training: bool = False) -> str:
-    """Return the class of ``operator``; its kind where it has none, or no name of PyTorch's."""
-    if operator.name == operator.kind:
-        return operator.kind
-    found = _CLASSES[operator.kind](operator)
-    if "_backward" in operator.name:
-        return f"{found}_backward"
-    return f"{found}_training" if training and found == "batch_norm" else found
-
-
-def reduced_elements(operator: Operator) -> float:
-    """Return how many elements a normalisation reduces to each statistic; 0 of other work.
-
-    Over layers that is a row, over batches in training a channel of all images. Their kernels
-    write statistics, or gradients of as many parameters, beside the result.
-    """
-    if operator.name not in _REDUCING or len(operator.outputs_b) < 3:
-        return 0.0
-    return operator.outputs_b[0] / operator.outputs_b[1]
-
-
-def _convolution(operator: Operator) -> str:
-    shape = operator.shape
-    if is_depthwise(operator) and shape is not None:
-        if shape.n > 1:
-            return "thin_groups"
-        return "depthwise_wide" if shape.window >= _WIDE_WINDOW else "depthwise_narrow"
-    if shape is None or "backward" in operator.name:
-        return "convolution"
-    if shape.k / shape.window < _LEAST_K:
-        return FIRST_CONVOLUTION
-    return GROUPED_CONVOLUTION if shape.batch > 1 else "convolution"
-
-
-def _product(operator: Operator) -> str:
-    if "rnn" in operator.name:
-        return "recurrent"
-    return "batched_product" if "bmm" in operator.name else PRODUCT
-
-
-def _copy(operator: Operator) -> str:
-    name = operator.name
-    if name == "cat":
-        return "concatenation"
-    if name.startswith(_FILLS):
-        return "filling"
-    return "rearrangement" if operator.contiguous < _CONTIGUOUS else "copying"
-
-
-_CLASSES: Mapping[str, Callable[[Operator], str]] = {
-    "conv": _convolution,
-    "norm": lambda operator: next((norm for norm in _NORMS if norm in operator.name), "other_norm"),
-    "copy": _copy,
-    "gemm": _product,
-    "reduction": lambda operator: "pooling" if "pool" in operator.name else "row_reduction",
-    "elementwise": lambda operator: (
-        "resizing" if operator.name.startswith("upsample") else "pointwise"
-    ),
-    "attention": lambda _: "fused_attention",
-    "softmax": lambda _: "row_softmax",
-    "gather": lambda _: "indexing",
-}
-
+_REDUCTIONS: tuple[Kind, ...] = ("softmax", "reduction", "norm")
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -150,9 +79,13 @@ class WorkTable:
         return np.bincount(self.member_group, weights, self.num_rows).astype(np.float64)
 
 
-def tabulate(program: Program, groups: Groups) -> WorkTable:
-    """Return the table of ``program`` run in ``groups`` of operators, each one kernel."""
-    rows = _Rows(training=any(one.stage == "backward" for one in program.operators))
+def tabulate(program: Program, groups: Groups, *, fused: bool = False) -> WorkTable:
+    """Return the table of ``program`` run in ``groups`` of operators, each one kernel.
+
+    Those that multiply nothing are ``fused`` if PyTorch's compiler wrote them.
+    """
+    training = any(one.stage == "backward" for one in program.operators)
+    rows = _Rows(training=training, fused=fused)
     operator_rows = [rows.operator(operator) for operator in program.operators]
     sequence = [
         rows.group([operator_rows[i] for i in members], moved)
@@ -171,18 +104,20 @@ def _traffic(program: Program, groups: Groups) -> Sequence[Traffic]:
 class _Rows:
     """Distinct operators and groups, in order of first appearance."""
 
-    def __init__(self, *, training: bool) -> None:
+    def __init__(self, *, training: bool, fused: bool) -> None:
         self._training = training
+        self._fused = fused
         self._operators: dict[object, int] = {}
         self._kept: list[Operator] = []
         self._classes: list[str] = []
         self._groups: dict[tuple[tuple[int, ...], Traffic], int] = {}
 
     def operator(self, operator: Operator) -> int:
-        found = kernel_class(operator, training=self._training)
+        found = self._class_of(operator)
         key = (
             found,
             operator.steps,
+            operator.layout,
             reduced_elements(operator),
             *(operator.kind, operator.dtype, operator.pipe, operator.flop, operator.shape),
             *((operator.written_b,) if operator.name == ALL_REDUCE else ()),
@@ -193,6 +128,15 @@ class _Rows:
             self._kept.append(operator)
             self._classes.append(found)
         return row
+
+    def _class_of(self, operator: Operator) -> str:
+        if self._fused and operator.kind not in MATRIX_KINDS:
+            return "fused_reduction" if self._reduces(operator) else "fused_pointwise"
+        return kernel_class(operator, training=self._training)
+
+    def _reduces(self, operator: Operator) -> bool:
+        is_applied = "batch_norm" in operator.name and not self._training
+        return operator.kind in _REDUCTIONS and not is_applied and "_pool" not in operator.name
 
     def group(self, members: Sequence[int], moved: Traffic) -> int:
         return self._groups.setdefault((tuple(members), moved), len(self._groups))
@@ -226,7 +170,9 @@ class _Rows:
         return sum(operator.written_b for operator in operators if operator.name == ALL_REDUCE)
 
     def _main(self, members: tuple[int, ...]) -> int:
-        return members[main_operator([self._kept[row] for row in members])]
+        reducing = [row for row in members if self._classes[row] == "fused_reduction"]
+        named = reducing or members
+        return named[main_operator([self._kept[row] for row in named])]
 
 
 _ONES = MatrixShape(batch=1, m=1, n=1, k=1)

@@ -1,0 +1,152 @@
+"""The class of kernels that an operator runs like.
+
+Within networks, kernels of one kind differ by which library they come from and how they read: an
+affine normalisation over a batch streams, one over a layer reduces every row first. Classes have
+efficiencies and least times of their own, measured within networks (benchmarks/fit_networks.py);
+what has no class is priced by its kind.
+"""
+
+from collections.abc import Callable, Mapping
+
+from joulelab.tracing.precision import element_b, is_depthwise
+from joulelab.tracing.program import MatrixShape, Operator
+
+BATCHED_PRODUCT = "batched_product"
+FIRST_CONVOLUTION = "first_convolution"
+LAYER_NORM = "layer_norm"
+PRODUCT = "product"
+WIDE_GROUPS = "wide_groups"
+_LIKE = {
+    "channels_last_depthwise": "depthwise_narrow",
+    "embedding": "indexing",
+    "fused_pointwise": "pointwise",
+    "fused_reduction": "row_reduction",
+    "masked_attention": "fused_attention",
+    "strided_concatenation": "concatenation",
+    "strided_pointwise": "pointwise",
+    "uneven_batched_product": BATCHED_PRODUCT,
+    WIDE_GROUPS: "grouped_convolution",
+}
+"""Class that stands for another where that was not measured."""
+_NORMS = ("batch_norm", "layer_norm", "group_norm")
+_REDUCING = ("native_layer_norm", "native_batch_norm", "native_batch_norm_backward")
+_CONTIGUOUS = 0.9
+_NARROW_GROUP = 32
+"""Channels of a group up to which one kernel computes all groups of a convolution: on an H100, 32
+groups of up to 32 channels take 11 us (ResNeXt-50), 4 to 36 groups of 56 each (RegNetY-8GF)."""
+_LOAD_B = 16
+"""Bytes that matrix units load at a time, side by side."""
+_FEW_ROWS = 16
+"""Rows or columns up to which a product reads its weights, and how it multiplies is no matter."""
+_HALF = ("float16", "bfloat16")
+_WIDE_WINDOW = 36
+"""Elements of a window from which depthwise convolutions run a kernel of their own."""
+_LEAST_K = 8
+"""The k of the smallest matrix instructions of half precision: images have fewer colours."""
+_ROWS_OF_TABLES = ("embedding", "index_select")
+_FILLS = ("fill", "zero", "ones", "full", "arange", "new_zeros", "new_ones")
+
+
+def kernel_class(operator: Operator, *, training: bool = False) -> str:
+    """Return the class of ``operator``; its kind where it has none, or no name of PyTorch's."""
+    if operator.name == operator.kind:
+        return operator.kind
+    found = _CLASSES[operator.kind](operator)
+    if "_backward" in operator.name:
+        return f"{found}_backward"
+    return f"{found}_training" if training and found == "batch_norm" else found
+
+
+def classes_like(found: str) -> tuple[str, ...]:
+    """Return ``found`` and the class that stands for it where it was not measured."""
+    return (found, _LIKE[found]) if found in _LIKE else (found,)
+
+
+def is_aligned(operator: Operator) -> bool:
+    """Return whether rows of operands and results are whole units of 16 bytes, or it is no matter.
+
+    Matrix units alone load whole units; single precision is computed element by element.
+    """
+    shape = operator.shape
+    if shape is None or operator.dtype not in _HALF:
+        return True
+    if shape.batch == 1 and min(shape.m, shape.n) < _FEW_ROWS:
+        return True
+    size_b = element_b(operator.dtype)
+    return not any(length * size_b % _LOAD_B for length in (shape.n, shape.k))
+
+
+def reduced_elements(operator: Operator) -> float:
+    """Return how many elements a normalisation reduces to each statistic; 0 of other work.
+
+    Over layers that is a row, over batches in training a channel of all images. Their kernels
+    write statistics, or gradients of as many parameters, beside the result.
+    """
+    if operator.name not in _REDUCING or len(operator.outputs_b) < 3:
+        return 0.0
+    return operator.outputs_b[0] / operator.outputs_b[1]
+
+
+def _convolution(operator: Operator) -> str:
+    shape = operator.shape
+    is_forward = "backward" not in operator.name
+    is_last = is_forward and operator.layout == "channels_last"
+    if is_depthwise(operator) and shape is not None:
+        return _depthwise(shape, is_last=is_last)
+    if shape is None or not is_forward:
+        return "convolution"
+    if shape.k / shape.window < _LEAST_K:
+        return FIRST_CONVOLUTION
+    if shape.batch > 1:
+        return "grouped_convolution" if shape.n <= _NARROW_GROUP else WIDE_GROUPS
+    return "channels_last_convolution" if is_last else "convolution"
+
+
+def _depthwise(shape: MatrixShape, *, is_last: bool) -> str:
+    if shape.n > 1:
+        return "thin_groups"
+    if shape.window >= _WIDE_WINDOW:
+        return "depthwise_wide"
+    return "channels_last_depthwise" if is_last else "depthwise_narrow"
+
+
+def _product(operator: Operator) -> str:
+    if "rnn" in operator.name:
+        return "recurrent"
+    if "bmm" not in operator.name:
+        return PRODUCT
+    return BATCHED_PRODUCT if is_aligned(operator) else f"uneven_{BATCHED_PRODUCT}"
+
+
+def _copy(operator: Operator) -> str:
+    name = operator.name
+    if name == "cat":
+        return "concatenation" if operator.layout == "plain" else "strided_concatenation"
+    if name.startswith(_FILLS):
+        return "filling"
+    return "rearrangement" if operator.contiguous < _CONTIGUOUS else "copying"
+
+
+def _pointwise(operator: Operator) -> str:
+    if operator.name.startswith("upsample"):
+        return "resizing"
+    is_strided = operator.layout == "strided" and "_backward" not in operator.name
+    return "strided_pointwise" if is_strided else "pointwise"
+
+
+def _attention(operator: Operator) -> str:
+    is_masked = operator.layout == "masked" and "_backward" not in operator.name
+    return "masked_attention" if is_masked else "fused_attention"
+
+
+_CLASSES: Mapping[str, Callable[[Operator], str]] = {
+    "conv": _convolution,
+    "norm": lambda operator: next((norm for norm in _NORMS if norm in operator.name), "other_norm"),
+    "copy": _copy,
+    "gemm": _product,
+    "reduction": lambda operator: "pooling" if "pool" in operator.name else "row_reduction",
+    "elementwise": _pointwise,
+    "attention": _attention,
+    "softmax": lambda _: "row_softmax",
+    "gather": lambda operator: "embedding" if operator.name in _ROWS_OF_TABLES else "indexing",
+}
