@@ -132,11 +132,12 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
     shapes, useful = table.shapes, np.ones(len(pipes))
     if processor.family == "gpu":
         shapes, useful = _in_query_blocks(table, ~on_matrix)
+        shapes = _one_at_a_time(shapes, table)
     for rows, plain in ((on_matrix, False), (~on_matrix, True)):
         shaped = np.nonzero(rows & table.has_shape)[0]
         if len(shaped):
             use[shaped], fill[shaped] = utilisation(
-                _one_at_a_time(shapes, table).at(shaped), processor.engine, plain=plain
+                shapes.at(shaped), processor.engine, plain=plain
             )
     first = np.array([found == FIRST_CONVOLUTION for found in table.classes]) & ~on_matrix
     use[first] = strips_used(table.shapes.n[first])
