@@ -61,6 +61,7 @@ _BOARDS = {
     "h100_sxm": (
         (_H100 / "networks.csv", _H100 / "host.toml"),
         (_H100 / "second.csv", _H100 / "second_host.toml"),
+        (_H100 / "third.csv", _H100 / "third_host.toml"),
     ),
 }
 """Tables of unseen networks, and the host that each was measured on, just before."""

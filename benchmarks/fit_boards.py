@@ -267,7 +267,7 @@ def _parts_s(case: Case, processor: Processor) -> tuple[float, float, float]:
     return (
         float(launches_s.sum()) / LAUNCHES,
         case.host.module_s * float(case.plan.entered.sum()),
-        case.host.operator_s["view"] * float(case.plan.calls_before.sum()),
+        case.host.operator_s["add"] * float(case.plan.calls_before.sum()),
     )
 
 
