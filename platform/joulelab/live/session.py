@@ -16,7 +16,7 @@ from joulelab.guard.protocol import HeldLease
 from joulelab.guard.settings import default_socket_path
 from joulelab.live.activity import Activity, read_activities
 from joulelab.live.reading import LiveGpu, LiveReading
-from joulelab.tracking.study_state import StudyState, read_state
+from joulelab.tracking.study import StudyState, read_state
 
 _PATIENCE_S = 1.0
 

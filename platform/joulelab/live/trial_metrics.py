@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from joulelab.live.activity import Activity
-from joulelab.tracking.study_state import StudyState
+from joulelab.tracking.study import StudyState
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from joulelab.study.events import (
     TrialMeasured,
     TrialStarted,
 )
-from joulelab.tracking.study_state import RunningTrial, StudyState, Trouble, write_state
+from joulelab.tracking.study import RunningTrial, StudyState, Trouble, write_state
 
 _log = logging.getLogger(__name__)
 
