@@ -25,7 +25,7 @@ from joulelab.study.ledger import Ledger, SearchSummary, StudySummary
 from joulelab.study.pool import WorkerPool
 from joulelab.study.resume import check_feasible
 from joulelab.study.search_queue import Check, Search, SearchQueue
-from joulelab.study.state_keeper import StateKeeper
+from joulelab.study.telling import StateKeeper
 from joulelab.study.trials import FixedTrials, StudyTrials
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader, discreet_header, flat_settings
