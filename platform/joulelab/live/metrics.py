@@ -13,8 +13,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from joulelab.core.device import DeviceState
-from joulelab.live.reading import LiveReading
-from joulelab.live.session import LiveSession, LiveView
+from joulelab.live.reading import LiveReading, LiveSession, LiveView
 from joulelab.live.trial_metrics import TrialFamilies
 
 SLOW_PERIOD_S = 1.4
