@@ -18,6 +18,7 @@ from joulelab.analysis.estimates.export import (
     SUFFIXES,
     write_cells,
 )
+from joulelab.analysis.estimates.figures import dots, ridge, roofline_figure
 from joulelab.analysis.estimates.page import (
     comparable,
     comparison_figures,
@@ -26,7 +27,6 @@ from joulelab.analysis.estimates.page import (
     stack_figure,
     timeline_figure,
 )
-from joulelab.analysis.estimates.roofline import dots, ridge, roofline_figure
 from joulelab.analysis.estimates.wording import host_words
 from joulelab.analysis.table import check_target
 from joulelab.errors import ConfigError, TrackingError
