@@ -8,11 +8,11 @@ from typing import Any
 
 from rich.table import Table
 
-from joulelab.analysis.estimates.front import front_sentences
 from joulelab.analysis.estimates.overview import (
     PAGE_FIGURES,
     answers,
     contrast_table,
+    front_sentences,
     overview_table,
 )
 from joulelab.analysis.estimates.wording import bound_shares, headline

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from joulelab.analysis.estimates import wording
-from joulelab.analysis.estimates.front import costs_of
 from joulelab.analysis.estimates.kernels import flop_of, main_memory_b, short
+from joulelab.analysis.estimates.overview import costs_of
 from joulelab.analysis.labels import Label, write_labels
 from joulelab.analysis.quantities import brief, si_scale
 from joulelab.analysis.style import (
