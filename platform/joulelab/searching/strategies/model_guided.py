@@ -8,9 +8,8 @@ from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.threads import one_thread
-from joulelab.searching.base import Outcome, Strategy
+from joulelab.searching.base import Outcome, Strategy, cost_of
 from joulelab.searching.constraints import over_cells
-from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.caps import PROBE_RATIO, Caps
 from joulelab.searching.model.equals import expected_equals
