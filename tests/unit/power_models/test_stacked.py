@@ -9,7 +9,7 @@ from synthetic_runs import rows_by_law, runs_by_law
 
 from joulelab.hardware import GPUS
 from joulelab.power_models import POWER_MODELS
-from joulelab.power_models.decision import best_fixed_ratio
+from joulelab.power_models.decision import best_fixed_ratios
 from joulelab.power_models.members.stacked import (
     MEMBERS,
     LeftOut,
@@ -167,7 +167,7 @@ def test_on_another_kind_of_gpu_the_best_fixed_ratio_is_chosen_and_the_reason_to
 
     kinds = ("a100_sxm", "a100_pcie")
     table = runs_of_rows([row for gpu in kinds for row in rows_by_law(6, gpu=gpu, noise=0.01)])
-    ratio = best_fixed_ratio(table, table, "edp")
+    ratio = best_fixed_ratios(queries_of(table), table.power_w, table.time_s)["edp"]
     nearest = np.argmin(np.abs(queries.clock_ratio - ratio))
     assert choice.row == nearest
     assert f"fixed clock ratio of the training table, {ratio:.2f}" in choice.reason

@@ -27,7 +27,7 @@ from joulelab.objectives import EDP
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration
 from joulelab.power_models.correction import Correction, Corrections
-from joulelab.power_models.decision import CHOSEN_BY, FixedClock, Sweep, best_fixed_clock_mhz
+from joulelab.power_models.decision import CHOSEN_BY, FixedClock, best_fixed_ratios
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.regressions import MeanModel
 from joulelab.power_models.members.tabular import RandomForestModel
@@ -97,7 +97,8 @@ class StackedModel(PowerModel):
     def fitted_beside(self, time: PowerModel) -> None:
         if not isinstance(time, StackedModel):
             return
-        self._fixed_ratios = best_fixed_ratios(*self.table, time.table[1])
+        best = best_fixed_ratios(*self.table, time.table[1])
+        self._fixed_ratios = np.array([best[objective] for objective in CHOSEN_BY])
         if self.left_out is None or time.left_out is None:
             return
         elsewhere = None
@@ -196,16 +197,6 @@ class StackedModel(PowerModel):
     @override
     def _load_native(self, folder: Path) -> None:
         self.members = [kind.load(folder / kind.name) for kind in MEMBERS]
-
-
-def best_fixed_ratios(queries: Queries, power_w: Array, time: Array) -> Array:
-    """Return the one clock ratio with the least mean regret over profiles, by objective."""
-    ratio = np.round(queries.clock_ratio, 4)
-    sweeps = [
-        Sweep(sm_clock_mhz=ratio[rows], power_w=power_w[rows], time_s=time[rows])
-        for _, rows in queries.by_profile()
-    ]
-    return np.array([best_fixed_clock_mhz(sweeps, objective) for objective in CHOSEN_BY])
 
 
 def _left_out(
