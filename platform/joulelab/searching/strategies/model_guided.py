@@ -22,7 +22,6 @@ from joulelab.searching.model.improvement import (
     promising,
     widest_gap,
 )
-from joulelab.searching.standing import LEVEL
 
 Array = NDArray[np.float64]
 
@@ -105,10 +104,10 @@ class ModelGuided(Strategy):
             self._forecast = self._forecaster.forecast()
         return self._forecast
 
-    def equals(self, *, level: float = LEVEL) -> tuple[Configuration, ...]:
+    def equals(self) -> tuple[Configuration, ...]:
         """Return what is indistinguishable from the best, measured or not, the best first."""
         confidence = self.evidence.problem.confidence
-        return expected_equals(self.forecast(), self._space, confidence=confidence, level=level)
+        return expected_equals(self.forecast(), self._space, confidence=confidence)
 
     def _next(self) -> int | None:
         """Return the place of what to measure next; ``None`` if nothing is worth it now."""
