@@ -79,7 +79,7 @@ class PolicyCommand(Printing):
             else:
                 write_whole(self.out, table.to_json(orient="records", indent=2))
         if self.plot is not None:
-            from joulelab.analysis.policy_plot import save_policy_plot
+            from joulelab.analysis.many_studies_plot import save_policy_plot
 
             aim = OBJECTIVES[self.objective].label
             save_policy_plot(applications, found[-1], self.plot, aim=aim)
@@ -189,7 +189,7 @@ class FleetCommand(Printing):
         found = fleets_of([m for folder in folders for m in ResultStore(folder).read()])
         self.show([asdict(fleet) for fleet in found], lambda: _shown(found))
         if self.plot is not None:
-            from joulelab.analysis.fleet_plot import save_fleet_plot
+            from joulelab.analysis.many_studies_plot import save_fleet_plot
 
             save_fleet_plot(found[0], self.plot)
         return 0
