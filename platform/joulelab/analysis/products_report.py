@@ -8,10 +8,10 @@ from statistics import median
 
 from rich.table import Table
 
+from joulelab.analysis.listing import Closing
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.products import Operated, SideBySide, power_limits_w
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale, uncertain
-from joulelab.analysis.study_report import Closing
 from joulelab.analysis.sweep import PhaseResult, Values, cost_of
 from joulelab.analysis.table import (
     BEST,

@@ -1,7 +1,7 @@
 """A study's report, whatever its kind: printed, tabulated, drawn, and as one HTML file."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,46 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.analysis.compared import Phase
-from joulelab.analysis.listing import Listing
+from joulelab.analysis.listing import Closing, Listing
 from joulelab.analysis.methods import uncertainty_statement
 from joulelab.analysis.page import render
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.style import save_figure, save_png_and_svg, themed_svg
-from joulelab.analysis.table import Frame, fitting
+from joulelab.analysis.table import Frame
 from joulelab.analysis.wording import NOT_HARDWARE, board_words
 from joulelab.core.drift import Drift
 from joulelab.core.measurement import Measurement
 from joulelab.tracking.durable import write_whole
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer, StudyHeader
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closing:
-    """What a report ends with: a table over several sections, and what must be read with it.
-
-    Attributes:
-        answer: What it shows, in words.
-        lay: Lays out the table without the columns of some heads.
-        notes: What must be read with it.
-        minor: Heads of columns that go where there is no room, the first one first.
-    """
-
-    name: str
-    answer: str
-    lay: Callable[[Collection[str]], Table]
-    notes: Sequence[str]
-    minor: Sequence[str] = ()
-
-    @property
-    def table(self) -> Table:
-        """The whole table."""
-        return self.lay(())
-
-    def fitting(self, console: Console) -> Table:
-        """Lay it out as wide as ``console`` allows: columns go, never digits."""
-        return fitting(console, self.lay, self.minor)
-
 
 REPORT = "report.html"
 Draw = Callable[[], Figure | None]
