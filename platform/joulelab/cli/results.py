@@ -21,6 +21,11 @@ from joulelab.tracking.repair import ENDING, repair
 from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
 from joulelab.tracking.study_lock import StudyLock
 
+_MOST_ROWS = 1_000_000
+_MOST_REPEATS = 10_000
+"""No more are looked for: a question that needs so many needs another design."""
+_LEAST, _MOST = 1e-6, 10.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync(Printing):
@@ -93,9 +98,6 @@ def _set_aside(found: Mapping[str, Sequence[str]]) -> Iterator[str]:
         yield from (f"  {one_line(sentence)}" for sentence in sentences)
 
 
-_MOST_ROWS = 1_000_000
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Make table, plots, answer and report of studies anew; nothing is measured.
@@ -130,11 +132,6 @@ class Report:
             for path in drawn:
                 print(f"  {path}")
         return 0
-
-
-_MOST_REPEATS = 10_000
-"""No more are looked for: a question that needs so many needs another design."""
-_LEAST, _MOST = 1e-6, 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from joulelab.tracking.study import StudyState, read_state
 
 T = TypeVar("T")
 
+_PATIENCE_S = 1.0
 THROTTLES = {
     EventReason.SW_POWER_CAP: "power cap",
     EventReason.HW_POWER_BRAKE: "external power brake",
@@ -149,9 +150,6 @@ def _tried(what: str, read: Callable[[], T], unread: dict[str, str]) -> T | None
     except JouleLabError as error:
         unread[what] = str(error)
         return None
-
-
-_PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

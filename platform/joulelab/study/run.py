@@ -32,6 +32,9 @@ from joulelab.tracking.study import StudyHeader, discreet_header, flat_settings
 from joulelab.tracking.study_lock import StudyLock
 from joulelab.tracking.tracker_process import TrackerLink, TrackerProcess
 
+Conclude = Callable[[ResultStore, str], object]
+"""Writes a study's answer into its store, told what ended it."""
+_NICENESS = 10
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ONE_S = 1.0
 """Signals within this time are one: ``timeout`` and schedulers send theirs twice."""
@@ -82,11 +85,6 @@ class Interruption(AbstractContextManager["Interruption"]):
             self.noted, self._noted_s = True, now_s
         elif now_s > self._noted_s + _ONE_S:
             raise KeyboardInterrupt
-
-
-Conclude = Callable[[ResultStore, str], object]
-"""Writes a study's answer into its store, told what ended it."""
-_NICENESS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ from joulelab.errors import ConfigError, TrackingError
 from joulelab.extras import require
 from joulelab.tracking.addresses import database_path, discreet
 
+PATIENCE_S = 3.0
+"""Longest wait for a store to answer."""
 _SCHEME, _DRIVER, _PORT = "postgresql", "psycopg", 5432
 _PLACE = "artifacts"
 _CONNECT_S, _STATEMENT_S = 5, 30
@@ -69,20 +71,6 @@ def mlflow_uri(uri: str) -> str:
     return urlunsplit(parts._replace(scheme=scheme, query=urlencode(query)))
 
 
-def check_database_server(uri: str, patience_s: float) -> None:
-    """Return if something listens at the address of a database.
-
-    Raises:
-        TrackingError: If nothing does.
-    """
-    parts = urlsplit(uri)
-    try:
-        if parts.hostname:  # else by a socket of this machine, which answers at once
-            socket.create_connection((parts.hostname, parts.port or _PORT), patience_s).close()
-    except OSError as error:
-        raise TrackingError(f"The database at {discreet(uri)} does not answer: {error}.") from error
-
-
 @cache
 def make_tables(uri: str) -> None:
     """Have MLflow make or check its tables, while no other process does so.
@@ -98,10 +86,6 @@ def make_tables(uri: str) -> None:
         MlflowClient(mlflow_uri(uri), mlflow_uri(uri)).search_experiments(max_results=1)
 
 
-PATIENCE_S = 3.0
-"""Longest wait for a store to answer."""
-
-
 def check_reachable(uri: str, *, patience_s: float = PATIENCE_S) -> None:
     """Return if the store at ``uri`` can be written to within ``patience_s`` seconds.
 
@@ -112,7 +96,7 @@ def check_reachable(uri: str, *, patience_s: float = PATIENCE_S) -> None:
     if path is not None:
         _check_database(path, patience_s)
     elif is_database(uri):
-        check_database_server(uri, patience_s)
+        _check_database_server(uri, patience_s)
     elif urlsplit(uri).scheme in {"http", "https"}:
         _check_server(uri, patience_s)
 
@@ -127,6 +111,15 @@ def _check_database(path: Path, patience_s: float) -> None:
             connection.close()
     except sqlite3.Error as error:
         raise TrackingError(f"The MLflow store {path} cannot be written: {error}.") from error
+
+
+def _check_database_server(uri: str, patience_s: float) -> None:
+    parts = urlsplit(uri)
+    try:
+        if parts.hostname:  # else by a socket of this machine, which answers at once
+            socket.create_connection((parts.hostname, parts.port or _PORT), patience_s).close()
+    except OSError as error:
+        raise TrackingError(f"The database at {discreet(uri)} does not answer: {error}.") from error
 
 
 def _check_server(uri: str, patience_s: float) -> None:
