@@ -7,8 +7,7 @@ from optuna.trial import TrialState
 from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
-from joulelab.searching.base import Outcome, Strategy
-from joulelab.searching.cost import cost_of
+from joulelab.searching.base import Outcome, Strategy, cost_of
 from joulelab.searching.evidence import Problem
 
 

@@ -27,7 +27,7 @@ from rich.table import Table
 from smoothing import smoothed_regret
 
 from joulelab.power_models.calibration import SECOND_POINT
-from joulelab.power_models.decision import Sweep, best_fixed_ratio, measured_sweep, regret
+from joulelab.power_models.decision import Sweep, best_fixed_ratios, measured_sweep, regret
 from joulelab.power_models.members.stacked import StackedModel
 from joulelab.power_models.operating_model import OperatingModel
 from joulelab.power_models.queries import Profile, Queries, queries_of, sweep
@@ -112,7 +112,8 @@ def _score(
     queries = queries_of(case.tested)
     anchored = queries.nearest(anchors)
     measured = case.tested.select(anchored)
-    fixed = best_fixed_ratio(case.trained, case.trained, "edp")
+    trained = case.trained
+    fixed = best_fixed_ratios(queries_of(trained), trained.power_w, trained.time_s)["edp"]
     for who, one in _models(model).items():
         adapted = one.adapt(measured, profiled=case.tested)
         mine = scores.setdefault(who, Scores())

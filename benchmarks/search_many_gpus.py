@@ -20,8 +20,7 @@ from search_surface import SPEC, Surface, simulated
 from joulelab.core.trial import Trial
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.answer import answer
-from joulelab.searching.base import Outcome
-from joulelab.searching.cost import BOARD_POWER_SD, BOARD_TIME_SD
+from joulelab.searching.base import BOARD_POWER_SD, BOARD_TIME_SD, Outcome
 from joulelab.searching.evidence import Problem
 from joulelab.searching.race import Race
 from joulelab.searching.strategies.model_guided import ModelGuided

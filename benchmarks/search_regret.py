@@ -27,8 +27,7 @@ from rich.table import Table
 from search_surface import BATCHES, PRECISIONS, SPEC, Surface, simulated
 
 from joulelab.objectives import OBJECTIVES
-from joulelab.searching.base import Strategy
-from joulelab.searching.cost import cost_of
+from joulelab.searching.base import Strategy, cost_of
 from joulelab.searching.evidence import Problem
 from joulelab.searching.strategies import STRATEGIES
 from joulelab.searching.strategies.model_guided import ModelGuided

@@ -27,8 +27,7 @@ from rich.table import Table as Printed
 from scipy.stats import binomtest
 
 from joulelab.searching.answer import answer
-from joulelab.searching.base import Strategy
-from joulelab.searching.cost import cost_of
+from joulelab.searching.base import Strategy, cost_of
 from joulelab.searching.race import Race
 from joulelab.searching.strategies.listed import Random
 from joulelab.searching.strategies.model_guided import ModelGuided

@@ -15,7 +15,7 @@ from trace_recordings import LIMIT_W, by_experiment, measured_traces, simulated_
 
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS
 from joulelab.power_models.traces.load_trace import LoadTrace
-from joulelab.power_models.traces.validation import TraceScores, leave_one_trace_out
+from joulelab.power_models.traces.model import TraceScores, leave_one_trace_out
 
 
 def covered(scores: TraceScores) -> str:

@@ -3,11 +3,12 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+from joulelab.serving.deployment import free_port
 
 USER = "ann"
 _FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -17,12 +18,6 @@ _ACCOUNT = "postgres"
 def binary(name):
     """The path of a program of PostgreSQL's, or None where it is not installed."""
     return shutil.which(name, path=os.pathsep.join([*map(str, _FOLDERS), os.environ["PATH"]]))
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 class PostgresqlServer:

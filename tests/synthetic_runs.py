@@ -1,5 +1,7 @@
 """Runs that obey a known law, for tests of power models."""
 
+import csv
+
 import numpy as np
 
 from joulelab.hardware import GPUS
@@ -49,3 +51,13 @@ def rows_by_law(num_applications=12, *, gpu="a100_sxm", clocks_mhz=CLOCKS_MHZ, s
 def runs_by_law(num_applications=12, **kinds):
     """Return the same as a table."""
     return runs_of_rows(rows_by_law(num_applications, **kinds))
+
+
+def write_runs(path):
+    """Write a table of them, with a little noise, for commands that read one; return ``path``."""
+    rows = rows_by_law(12, noise=0.01)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path

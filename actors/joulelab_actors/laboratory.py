@@ -24,9 +24,8 @@ from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
 from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
-from joulelab.study.groups import require_count
+from joulelab.study.gpu import of_product, require_count, require_enough, require_one_product
 from joulelab.study.ledger import StudySummary
-from joulelab.study.products import of_product, require_enough, require_one_product
 from joulelab.study.progress import announced
 from joulelab.study.search_queue import Check, Search, SearchQueue
 from joulelab.study.worker import WorkerSettings

@@ -12,8 +12,7 @@ from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
 from joulelab.devices.choice import Choice, choose_backend, is_hardware, usable
 from joulelab.errors import ConfigError, DeviceError, DeviceNotFoundError, JouleLabError
-from joulelab.study.gpu import StudyGpu
-from joulelab.study.groups import grouped
+from joulelab.study.gpu import StudyGpu, grouped
 
 _LOOK_TIMEOUT_S = 120.0
 

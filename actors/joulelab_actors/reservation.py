@@ -22,7 +22,7 @@ from ray.util import list_named_actors
 
 from joulelab.core.device import DeviceAddress
 from joulelab.guard.holders import holders
-from joulelab.study.products import by_product
+from joulelab.study.gpu import by_product
 from joulelab_actors.gpu_actor import NAME_TIMEOUT_S
 from joulelab_actors.placement import Site, call_on
 from joulelab_actors.session import NAMESPACE, answers

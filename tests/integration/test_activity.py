@@ -8,7 +8,7 @@ from actor_fixtures import trials
 
 from joulelab.live.activity import read_activities
 from joulelab.study.events import TrialMeasured
-from joulelab.tracking.study_state import read_state
+from joulelab.tracking.study import read_state
 
 
 def seen(guard_socket, folder):

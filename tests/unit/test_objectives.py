@@ -14,8 +14,7 @@ from joulelab.analysis.sweep_table import sweep_frame
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.objectives import EDP, OBJECTIVES, QEP, Objective, without_quality
 from joulelab.power_models.decision import Sweep
-from joulelab.searching.base import Figures
-from joulelab.searching.cost import cost_of
+from joulelab.searching.base import Figures, cost_of
 
 ED3P = Objective(name="ed3p", time_exponent=3.0)
 CLOCKS_MHZ = tuple(range(600, 1951, 150))

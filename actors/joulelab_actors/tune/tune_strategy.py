@@ -9,9 +9,8 @@ from ray.tune.search import Searcher
 from typing_extensions import override
 
 from joulelab.core.configuration import Configuration, KnobValue
-from joulelab.searching.base import Figures, Outcome, Strategy
+from joulelab.searching.base import Figures, Outcome, Strategy, cost_of
 from joulelab.searching.constraints import Judgement
-from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem
 
 Point = dict[str, float]

@@ -7,13 +7,12 @@ from math import hypot
 
 from rich.table import Table
 
-from joulelab.analysis.compared import mean_of
 from joulelab.analysis.quantities import quantity, uncertain
 from joulelab.analysis.table import Columns, Frame, frame, numbers, quiet_table
 from joulelab.analysis.wording import varying
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
-from joulelab.core.statistics import mean_u
+from joulelab.core.statistics import mean_of, mean_u
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,11 @@
 """What every study of several boards comes to: rows with figures, and how they are compared."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import log
-from statistics import fmean, median
+from statistics import median
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -273,12 +273,6 @@ def observations(valid: Sequence[Measurement], label: Label) -> list[Measurement
         again = (label(m), m.device.uuid, m.recording)
         kept.setdefault(again if m.recording else m.measurement_id, m)
     return list(kept.values())
-
-
-def mean_of(values: Iterable[float | None]) -> float | None:
-    """Return the mean of what was read; ``None`` if nothing was."""
-    read = [value for value in values if value is not None]
-    return fmean(read) if read else None
 
 
 def _times_s(measurements: Sequence[Measurement]) -> list[float]:

@@ -12,6 +12,7 @@ from joulelab.core.configuration import KnobValue
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Measurement
 from joulelab.core.quality import Quality
+from joulelab.core.statistics import mean_of
 from joulelab.errors import ConfigError
 from joulelab.objectives import ENERGY, TIME, Objective
 
@@ -198,7 +199,7 @@ def _row(
         reason="" if figures else reason or "It was not measured.",
         is_unsupported=bool(case.refusal) or reasons == {"unsupported"},
         observed_clock_mhz=compared.observed_clock_mhz(found) if found else None,
-        power_cap_share=compared.mean_of([m.observed.power_cap_share for m in found]),
+        power_cap_share=mean_of([m.observed.power_cap_share for m in found]),
         figures=figures,
         quality=quality,
     )

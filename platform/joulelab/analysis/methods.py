@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from joulelab.analysis.bounds_wording import constraint_words
 from joulelab.analysis.knob_study import KnobPhase
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.quantities import brief, counted
 from joulelab.analysis.search_result import SearchResult
 from joulelab.analysis.search_wording import objective_name, payback
 from joulelab.analysis.sweep import PhaseResult
-from joulelab.analysis.wording import boards_words, software_words
+from joulelab.analysis.wording import boards_words, constraint_words, software_words
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.procedure import Procedure

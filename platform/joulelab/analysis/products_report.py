@@ -8,7 +8,7 @@ from statistics import median
 
 from rich.table import Table
 
-from joulelab.analysis.closing import Closing
+from joulelab.analysis.listing import Closing
 from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.products import Operated, SideBySide, power_limits_w
 from joulelab.analysis.quantities import PLUS_MINUS, decimals_for, si_scale, uncertain

@@ -28,14 +28,14 @@ def counted(num: int, noun: str) -> str:
     return f"{num} {noun}{'' if num == 1 else 's'}"
 
 
-def si_scale(values: Iterable[float], *, power: int = 1) -> tuple[float, str]:
+def si_scale(values: Iterable[float]) -> tuple[float, str]:
     """Return by what to multiply ``values`` and the SI prefix to write before their unit.
 
-    Only positive ones count. ``power`` is that of the prefixed unit: 2 in s2, where m means 1e-6.
+    Only positive ones count.
     """
     found = [value for value in values if value > 0 and isfinite(value)]
-    exponent = _exponent(median(found) if found else 0.0, power)
-    return 10.0 ** (-exponent * power), _PREFIXES[exponent]
+    exponent = _exponent(median(found) if found else 0.0)
+    return 10.0**-exponent, _PREFIXES[exponent]
 
 
 def decimals_for(value: float, *, digits: int = 2) -> int:
@@ -76,9 +76,9 @@ def uncertain(value: float, u: float, unit: str) -> str:
     return f"{number} {_PREFIXES[exponent]}{unit}"
 
 
-def _exponent(value: float, power: int = 1) -> int:
+def _exponent(value: float) -> int:
     """Power of a thousand that leaves one to three digits before the point."""
     if not (value > 0 and isfinite(value)):
         return 0
-    exponent = floor(log10(value) / power / 3 + 1e-12) * 3
+    exponent = floor(log10(value) / 3 + 1e-12) * 3
     return min(max(exponent, min(_PREFIXES)), max(_PREFIXES))

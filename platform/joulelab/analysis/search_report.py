@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 
 from joulelab.analysis import search_plot
-from joulelab.analysis.bounds_wording import constraint_words
 from joulelab.analysis.course_plot import courses_figure
 from joulelab.analysis.methods import search_paragraph
 from joulelab.analysis.quantities import brief
@@ -20,6 +19,7 @@ from joulelab.analysis.search_wording import (
 )
 from joulelab.analysis.study_report import Section, StudyReport
 from joulelab.analysis.table import Columns, numbers_at
+from joulelab.analysis.wording import constraint_words
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.searching.space import SearchSpace

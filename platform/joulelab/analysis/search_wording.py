@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from joulelab.analysis.bounds_wording import advice_words, constraint_words, miss_words
 from joulelab.analysis.quantities import brief, counted, quantity
-from joulelab.analysis.wording import change, percent
+from joulelab.analysis.wording import advice_words, change, constraint_words, miss_words, percent
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.hardware import GpuSpec

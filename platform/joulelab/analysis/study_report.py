@@ -13,9 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from joulelab.analysis.closing import Closing
 from joulelab.analysis.compared import Phase
-from joulelab.analysis.listing import Listing
+from joulelab.analysis.listing import Closing, Listing
 from joulelab.analysis.methods import uncertainty_statement
 from joulelab.analysis.page import render
 from joulelab.analysis.search_result import SearchResult

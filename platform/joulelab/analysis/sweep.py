@@ -12,6 +12,7 @@ from joulelab.core.comparison import best_set
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
+from joulelab.core.statistics import mean_of
 from joulelab.core.validity import MAX_THROTTLE_SHARE
 from joulelab.errors import ConfigError
 from joulelab.objectives import ENERGY, TIME, Objective, without_quality
@@ -235,7 +236,7 @@ def _rows(
             num_invalid=sum(not m.valid for m in asked[point]),
             reasons=tuple(dict.fromkeys(f.reason for m in asked[point] for f in m.findings)),
             observed_clock_mhz=compared.observed_clock_mhz(asked[point]),
-            power_cap_share=compared.mean_of([m.observed.power_cap_share for m in asked[point]]),
+            power_cap_share=mean_of([m.observed.power_cap_share for m in asked[point]]),
             figures=figures.get(point.label),
             is_recommended=point.label == recommended,
             is_lowest=point.label == lowest,

@@ -53,9 +53,15 @@ COMMANDS = {
     "run": ("cli.run:parse", "Run any program and measure what it uses."),
     "bench-server": ("cli.bench_server:parse", "Drive a model's server; energy and latencies."),
     "quality": ("cli.quality:parse", "Score what a workload puts out, beside its energy."),
-    "policy": ("cli.policy:PolicyCommand", "Choose one clock, or a few, for many applications."),
-    "fleet": ("cli.fleet:FleetCommand", "Compare the boards of a cluster: spread and outliers."),
-    "plan": ("cli.plan:Plan", "Say how many repeats show a change of so much."),
+    "policy": (
+        "cli.many_studies:PolicyCommand",
+        "Choose one clock, or a few, for many applications.",
+    ),
+    "fleet": (
+        "cli.many_studies:FleetCommand",
+        "Compare the boards of a cluster: spread and outliers.",
+    ),
+    "plan": ("cli.results:Plan", "Say how many repeats show a change of so much."),
     "report": ("cli.results:Report", "Make tables, plots and reports of studies anew."),
     "watch": ("cli.watch:Watch", "Serve the page of a running study: progress, front, failures."),
     "ui": ("tracking.ui:Ui", "Open the MLflow pages of the results."),

@@ -22,8 +22,7 @@ from joulelab.core.device import GpuProcess
 from joulelab.errors import ConfigError, one_line
 from joulelab.guard.protocol import HeldLease
 from joulelab.live.activity import Activity, EndedTrial
-from joulelab.live.reading import THROTTLES, LiveReading
-from joulelab.live.session import LiveSession, LiveView
+from joulelab.live.reading import THROTTLES, LiveReading, LiveSession, LiveView
 
 
 @dataclass(frozen=True, kw_only=True)

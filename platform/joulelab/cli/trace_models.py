@@ -17,9 +17,8 @@ from joulelab.core.bounds import MOST_SEED, MOST_W, check_positive, check_range
 from joulelab.errors import ConfigError
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS, load_trace_model
 from joulelab.power_models.traces.load_trace import LoadTrace, Schedule
-from joulelab.power_models.traces.model import TraceModel
+from joulelab.power_models.traces.model import TraceModel, TraceScores, leave_one_trace_out
 from joulelab.power_models.traces.readers import read_recordings, read_schedules
-from joulelab.power_models.traces.validation import TraceScores, leave_one_trace_out
 
 _COLUMNS = ("model", "energy, median", "mean", "worst", "power of steps", "trained in")
 _EXAMPLE_STEPS = 20

@@ -15,8 +15,8 @@ from joulelab.core.bounds import DAY_S, check_positive, check_range
 from joulelab.errors import ConfigError, JouleLabError, one_line
 from joulelab.extras import ANALYSIS, require
 from joulelab.tracking.store import DEFAULT_RESULTS
+from joulelab.tracking.study import STATE
 from joulelab.tracking.study_lock import holder_of
-from joulelab.tracking.study_state import STATE
 from joulelab.tracking.ui import HOST, free_port
 
 _HEADER = "study.json"

@@ -1,6 +1,6 @@
 """Means, their uncertainty, and intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from math import cos, exp, isinf, log, pi, sin, sqrt, tan
 from statistics import NormalDist, StatisticsError, fmean, linear_regression, stdev
@@ -9,6 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from joulelab.errors import ConfigError, MeasurementError
+
+
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """Return the mean of what was read; ``None`` if nothing was."""
+    read = [value for value in values if value is not None]
+    return fmean(read) if read else None
 
 
 def mean_u(values: Sequence[float]) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, InvalidReason, Observed
 from joulelab.core.point import OperatingPoint
 from joulelab.core.settings import CLOCK_TOLERANCE_MHZ
+from joulelab.core.statistics import mean_of
 from joulelab.core.steadiness import MAX_WINDOW_TREND, window_trend
 from joulelab.core.trace import PowerTrace
 
@@ -63,8 +64,8 @@ def conduct_of(
         thermal_share=_held_share(looks, start_s, stop_s, _THERMAL, attrgetter("thermal_s")),
         memory_used_b=_most_memory_b(looks, start_s, stop_s),
         power_limit_w=median(limits_w) if limits_w else None,
-        gpu_utilization=_mean([state.gpu_utilization for state in states]),
-        memory_utilization=_mean([state.memory_utilization for state in states]),
+        gpu_utilization=mean_of([state.gpu_utilization for state in states]),
+        memory_utilization=mean_of([state.memory_utilization for state in states]),
     )
     at_s = [start_s, *(look.at_s for look in inside), stop_s]
     return Conduct(
@@ -223,11 +224,6 @@ def _most_memory_b(looks: Sequence[Look], start_s: float, stop_s: float) -> int 
     first, last = _around(known, start_s, stop_s)
     near = [look.state.memory_used_b for look in known if first.at_s <= look.at_s <= last.at_s]
     return max(used_b for used_b in near if used_b is not None)
-
-
-def _mean(shares: Sequence[float | None]) -> float | None:
-    known = [share for share in shares if share is not None]
-    return fmean(known) if known else None
 
 
 def _residency(clocks_mhz: Sequence[int], wanted_mhz: int | None) -> float | None:

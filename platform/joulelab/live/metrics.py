@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -13,9 +13,9 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from joulelab.core.device import DeviceState
-from joulelab.live.reading import LiveReading
-from joulelab.live.session import LiveSession, LiveView
-from joulelab.live.trial_metrics import TrialFamilies
+from joulelab.live.activity import Activity
+from joulelab.live.reading import LiveReading, LiveSession, LiveView
+from joulelab.tracking.study import StudyState
 
 SLOW_PERIOD_S = 1.4
 """Period of the energy counter; with :data:`FRESH_S` no value is older than two seconds."""
@@ -31,8 +31,7 @@ class Gauge(NamedTuple):
     name: str  # without the unit, which follows it
     unit: str  # OpenMetrics unit, in the plural; empty for none
     help: str
-    # Takes it from a reading, in that unit; None if it is not there.
-    value: Callable[[LiveReading], float | None]
+    value: Callable[[LiveReading], float | None]  # takes it from a reading; None if not there
     is_total: bool = False  # whether it only grows, but for new starts
 
     def family(self) -> Metric:
@@ -104,8 +103,16 @@ GAUGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Families:
-    """The families of one scrape that have more labels than a GPU's."""
+class _Families:
+    """Families of one scrape, without samples at first."""
+
+    def __iter__(self) -> Iterator[Metric]:
+        return (getattr(self, each.name) for each in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Families(_Families):
+    """The families that have more labels than a GPU's."""
 
     info: InfoMetricFamily
     throttled: GaugeMetricFamily
@@ -134,16 +141,12 @@ class Families:
             ),
         )
 
-    def __iter__(self) -> Iterator[Metric]:
-        return iter(
-            (self.info, self.throttled, self.unread, self.leased, self.unrestored, self.guard)
-        )
-
     def add(self, gpu: LiveReading, view: LiveView, labels: tuple[str, ...]) -> None:
         """Add what a view shows of one GPU."""
         identity = gpu.identity
-        product = {"name": identity.name, "driver_version": identity.driver_version}
-        self.info.add_metric(labels, product)
+        self.info.add_metric(
+            labels, {"name": identity.name, "driver_version": identity.driver_version}
+        )
         for reason, holds in (gpu.throttles or {}).items():
             self.throttled.add_metric((*labels, str(reason.name).lower()), int(holds))
         for sensor in gpu.unread:
@@ -153,6 +156,83 @@ class Families:
             self.leased.add_metric((*labels, holder, lease.note), 1)
         if identity.uuid in view.loans.unrestored:
             self.unrestored.add_metric(labels, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFamilies(_Families):
+    """The families that are about trials."""
+
+    trial: InfoMetricFamily  # which trial a GPU measures
+    start: GaugeMetricFamily  # since when
+    ended: CounterMetricFamily  # how many its process has ended
+    energy: GaugeMetricFamily  # energy in the windows of the trial that ended last
+    unit_energy: GaugeMetricFamily  # its energy per unit of work
+    invalid: GaugeMetricFamily  # why it has none
+    saved: GaugeMetricFamily  # share of the energy that the best point so far saves on the board
+    added: GaugeMetricFamily  # share of the time that it adds
+    planned: GaugeMetricFamily  # trials of a study
+    done: GaugeMetricFamily  # those that need no further try
+    failed: GaugeMetricFamily  # those that were given up
+
+    @classmethod
+    def empty(cls) -> "TrialFamilies":
+        """Make them without samples."""
+        of_gpu = (*GPU_LABELS, "study")
+
+        def of_trial(name: str, help_: str, *labels: str, unit: str = "") -> GaugeMetricFamily:
+            labels = (*of_gpu, *labels)
+            return GaugeMetricFamily(f"joulelab_trial_{name}", help_, labels=labels, unit=unit)
+
+        def of_best(name: str, does: str) -> GaugeMetricFamily:
+            what = f"What the point of least energy so far {does} at the driver's clocks."
+            return of_trial(name, what, "point", unit="ratio")
+
+        def of_study(name: str, help_: str) -> GaugeMetricFamily:
+            return GaugeMetricFamily(f"joulelab_{name}", help_, labels=("hostname", "study"))
+
+        return cls(
+            trial=InfoMetricFamily("joulelab_trial", "What is measured now.", labels=GPU_LABELS),
+            start=of_trial("start_timestamp", "When that trial began.", unit="seconds"),
+            ended=CounterMetricFamily(
+                "joulelab_trials_ended", "Trials that its process has ended.", labels=of_gpu
+            ),
+            energy=of_trial("energy", "In the windows of the last trial.", unit="joules"),
+            unit_energy=of_trial(
+                "unit_energy", "Per unit of work of the last trial.", "unit", unit="joules"
+            ),
+            invalid=of_trial("invalid", "1 while the last trial is invalid.", "reason"),
+            saved=of_best("energy_saved", "saves of that"),
+            added=of_best("time_added", "adds to the time"),
+            planned=of_study("study_trials", "Trials of the study."),
+            done=of_study("study_trials_done", "Trials that need no further try."),
+            failed=of_study("study_trials_failed", "Trials given up without a measurement."),
+        )
+
+    def add(self, activity: Activity, gpu: tuple[str, ...]) -> None:
+        """Add what is done on one GPU, whose labels are ``gpu``."""
+        if (study := activity.study) is None:
+            return
+        labels = (*gpu, study)
+        if activity.trial is not None:
+            self.trial.add_metric(gpu, {"study": study, "trial": activity.trial})
+            self.start.add_metric(labels, activity.since_unix_s)
+        self.ended.add_metric(labels, activity.num_measured)
+        if (last := activity.last) is not None and last.reason is not None:
+            self.invalid.add_metric((*labels, last.reason.partition(":")[0]), 1)
+        elif last is not None and last.energy_j is not None and last.energy_per_unit_j is not None:
+            self.energy.add_metric(labels, last.energy_j)
+            self.unit_energy.add_metric((*labels, last.unit), last.energy_per_unit_j)
+        if (saving := activity.saving) is not None:
+            self.saved.add_metric((*labels, saving.point), 1 - saving.energy_ratio)
+            self.added.add_metric((*labels, saving.point), saving.time_ratio - 1)
+
+    def add_study(self, state: StudyState, hostname: str) -> None:
+        """Add how far a study is."""
+        labels = (hostname, state.study)
+        if state.num_trials is not None:
+            self.planned.add_metric(labels, state.num_trials)
+        self.done.add_metric(labels, state.num_done)
+        self.failed.add_metric(labels, len(state.failed))
 
 
 class LiveCollector(Collector):
@@ -169,7 +249,7 @@ class LiveCollector(Collector):
         """Return all families, without samples."""
         yield from (gauge.family() for gauge in GAUGES)
         yield from Families.empty()
-        yield from TrialFamilies.empty(GPU_LABELS)
+        yield from TrialFamilies.empty()
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -188,10 +268,10 @@ class LiveCollector(Collector):
         yield from self._trials(view)
 
     def _trials(self, view: LiveView) -> TrialFamilies:
-        trials = TrialFamilies.empty(GPU_LABELS)
+        trials = TrialFamilies.empty()
         for gpu in view.gpus:
-            if (activity := view.activities.get(gpu.identity.uuid)) is not None:
-                trials.add(activity, self._labels(gpu))
+            if gpu.identity.uuid in view.activities:
+                trials.add(view.activities[gpu.identity.uuid], self._labels(gpu))
         for state in view.studies.values():
             trials.add_study(state, self._hostname)
         return trials

@@ -13,6 +13,7 @@ import numpy as np
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.objectives import without_quality
 from joulelab.power_models.calibration import Interval
+from joulelab.power_models.queries import Queries
 from joulelab.power_models.runs import Array, Names, Runs
 
 CHOSEN_BY = ("energy", "edp", "ed2p")
@@ -106,23 +107,17 @@ def measured_sweep(runs: Runs) -> Sweep:
     return Sweep(sm_clock_mhz=runs.sm_clock_mhz, power_w=runs.power_w, time_s=runs.time_s)
 
 
-def best_fixed_ratio(trained: Runs, profiled: Runs, objective: str) -> float:
-    """Return the clock over the default clock that was best for the training applications.
+def best_fixed_ratios(queries: Queries, power_w: Array, time_s: Array) -> dict[str, float]:
+    """Return the one clock ratio with the least mean regret over profiles, by objective.
 
-    The default clock of each is looked up in ``profiled``.
+    Power and time are what was measured at the queries, shapes ``(n,)``.
     """
-    sweeps = []
-    for pair, rows in trained.by_pair():
-        one = trained.select(rows)
-        default_mhz = profiled.sm_clock_mhz[profiled.profile_row(*pair)]
-        sweeps.append(
-            Sweep(
-                sm_clock_mhz=np.round(one.sm_clock_mhz / default_mhz, 4),
-                power_w=one.power_w,
-                time_s=one.time_s,
-            )
-        )
-    return best_fixed_clock_mhz(sweeps, objective)
+    ratio = np.round(queries.clock_ratio, 4)
+    sweeps = [
+        Sweep(sm_clock_mhz=ratio[rows], power_w=power_w[rows], time_s=time_s[rows])
+        for _, rows in queries.by_profile()
+    ]
+    return {objective: best_fixed_clock_mhz(sweeps, objective) for objective in CHOSEN_BY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,12 +114,11 @@ class Queries:
             if len(rows):
                 yield gpu, rows
 
-    def each_profile(self, ratios: Sequence[float] = (1.0,)) -> "Queries":
-        """Ask about every profile at ``ratios`` of its clock, one profile after the other."""
-        which = np.repeat(np.arange(len(self.profiles), dtype=np.intp), len(ratios))
+    def each_profile(self) -> "Queries":
+        """Ask about every profile at its clock, one after the other."""
         clocks_mhz = np.array([profile.clock_mhz for profile in self.profiles])
-        asked_mhz = clocks_mhz[which] * np.tile(ratios, len(self.profiles))
-        return replace(self, profile=which, sm_clock_mhz=asked_mhz)
+        which = np.arange(len(self.profiles), dtype=np.intp)
+        return replace(self, profile=which, sm_clock_mhz=clocks_mhz)
 
     def nearest(self, ratios: Sequence[float]) -> Flags:
         """Return which queries are the nearest ones to ``ratios`` of their profiles' clocks."""

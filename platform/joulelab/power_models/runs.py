@@ -118,16 +118,16 @@ class Runs:
         rows = self.of_pair(gpu, application)
         return rows, np.abs(self.sm_clock_mhz[rows] / self.spec(gpu).default_clock_mhz - 1.0)
 
-    def check_trainable(self, num_applications: int = 2) -> None:
+    def check_trainable(self) -> None:
         """Check that a clock's effect on unseen applications can be learned.
 
         Raises:
             ConfigError: If there are too few applications, or one has a single clock.
         """
         known = sorted(set(self.application.tolist()))
-        if len(known) < num_applications:
+        if len(known) < 2:
             raise ConfigError(
-                f"Column 'application' must hold at least {num_applications} applications to "
+                "Column 'application' must hold at least 2 applications to "
                 f"learn what holds for another one, got {known}."
             )
         for (gpu, application), rows in self.by_pair():

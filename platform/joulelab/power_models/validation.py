@@ -13,7 +13,7 @@ from joulelab.power_models.decision import (
     IntervalScores,
     RegretScores,
     Sweep,
-    best_fixed_ratio,
+    best_fixed_ratios,
     error_scores,
     interval_scores,
     measured_sweep,
@@ -143,7 +143,7 @@ def validate(
     for held_out in splits(runs, kind):
         trained, tested = runs.select(~held_out), np.flatnonzero(held_out)
         model = make().fit(trained, profiled=runs)
-        fixed = {objective: best_fixed_ratio(trained, runs, objective) for objective in CHOSEN_BY}
+        fixed = best_fixed_ratios(queries_of(trained, runs), trained.power_w, trained.time_s)
         for each in collected:
             each.add(model, fixed, tested)
     return [each.validated(kind) for each in collected]

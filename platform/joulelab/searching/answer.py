@@ -23,22 +23,22 @@ class Choice:
     figures: Figures
 
 
-def pareto_front(choices: Sequence[Choice], *, level: float = LEVEL) -> tuple[Choice, ...]:
+def pareto_front(choices: Sequence[Choice]) -> tuple[Choice, ...]:
     """Return what no other of ``choices`` beats in energy, time and quality, the fastest first.
 
-    Quality counts if all were evaluated, and where its difference is significant at ``level``: what
-    costs more in energy and in time is on the front only if it surely keeps more quality than what
-    costs less.
+    Quality counts if all were evaluated, and where its difference is significant at :data:`LEVEL`:
+    what costs more in energy and in time is on the front only if it surely keeps more quality than
+    what costs less.
     """
     front: list[Choice] = []
     has_quality = _has_quality(choices)
     for choice in sorted(choices, key=_cheapest_first):
-        if not any(_beats(other, choice, has_quality, level) for other in front):
+        if not any(_beats(other, choice, has_quality) for other in front):
             front.append(choice)
     return tuple(sorted(front, key=lambda choice: choice.figures.time_s))
 
 
-def knee_of(front: Sequence[Choice], *, level: float = LEVEL) -> Choice:
+def knee_of(front: Sequence[Choice]) -> Choice:
     """Return the trade-off nearest to the ideal point that has the best of each quantity.
 
     Distances are between logarithms, each over its range on the front; that of quality counts if
@@ -48,7 +48,7 @@ def knee_of(front: Sequence[Choice], *, level: float = LEVEL) -> Choice:
     columns = [[f.energy_j for f in figures], [f.time_s for f in figures]]
     if _has_quality(front):
         least, most = (ends(figures, key=_retention) for ends in (min, max))
-        if _retention(most) - _retention(least) > _tellable(most, least, level):
+        if _retention(most) - _retention(least) > _tellable(most, least):
             columns.append([1.0 / _retention(f) for f in figures])
     costs = np.log(np.array(columns, dtype=np.float64).T)
     low, high = costs.min(axis=0), costs.max(axis=0)
@@ -69,21 +69,21 @@ def _cheapest_first(choice: Choice) -> tuple[float, float, float]:
     return figures.energy_j, figures.time_s, -_retention(figures)
 
 
-def _beats(cheaper: Choice, other: Choice, has_quality: bool, level: float) -> bool:
+def _beats(cheaper: Choice, other: Choice, has_quality: bool) -> bool:
     """Say whether ``cheaper``, which takes no more energy, takes no more time and loses nothing."""
     first, second = cheaper.figures, other.figures
     if first.time_s > second.time_s:
         return False
     lost = _retention(second) - _retention(first)
-    return not has_quality or lost <= _tellable(first, second, level)
+    return not has_quality or lost <= _tellable(first, second)
 
 
-def _tellable(first: Figures, second: Figures, level: float) -> float:
+def _tellable(first: Figures, second: Figures) -> float:
     """Return the difference of two retentions beyond which it is significant."""
     from scipy.stats import norm  # type: ignore[import-untyped]  # printing does without
 
     u = hypot(first.retention_u or 0.0, second.retention_u or 0.0)
-    return float(norm.ppf((1 + level) / 2)) * u
+    return float(norm.ppf((1 + LEVEL) / 2)) * u
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class Answer:
     compared: Mapping[Configuration, Compared]
     # Configurations that were never measured and may cost as little as the best, as far as the law
     # of time and power tells from what was measured. With standing.members they hold the truly best
-    # with the level asked for.
+    # with a probability of LEVEL.
     unmeasured: tuple[Configuration, ...]
     # Energy that measuring each of them once would take, by the mean trial so far.
     unmeasured_j: float
@@ -124,7 +124,7 @@ class Answer:
     missed: tuple[Miss, ...] = ()
 
 
-def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answer:
+def answer(evidence: Evidence, *, spent_j: float) -> Answer:
     """Return what the evidence comes to; ``spent_j`` is of all trials, also of those that failed.
 
     Raises:
@@ -133,10 +133,10 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
     """
     if spent_j < 0:
         raise ConfigError(f"spent_j must not be negative, got {spent_j:g}.")
-    now = standing(evidence, level=level)
+    now = standing(evidence)
     if now is None or evidence.baseline is None:
         raise MeasurementError(_why_no_baseline(evidence))
-    found = compared(evidence, level=level)
+    found = compared(evidence)
     best = found[now.best]
     if best.cost_ratio is None:
         raise MeasurementError(
@@ -146,7 +146,7 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
     fastest = _fastest(evidence, found, now)
     baseline_j = found[evidence.problem.space.baseline].figures.energy_j
     failed, capped = _tried_in_vain(evidence)
-    unmeasured = _may_be_as_good(evidence, level)
+    unmeasured = _may_be_as_good(evidence)
     return Answer(
         standing=now,
         best=Choice(configuration=now.best, figures=best.figures),
@@ -167,7 +167,7 @@ def answer(evidence: Evidence, *, spent_j: float, level: float = LEVEL) -> Answe
     )
 
 
-def _may_be_as_good(evidence: Evidence, level: float) -> tuple[Configuration, ...]:
+def _may_be_as_good(evidence: Evidence) -> tuple[Configuration, ...]:
     """Return what was never tried and may be the best, the likeliest first."""
     from joulelab.core.threads import one_thread
     from joulelab.searching.model.caps import Caps
@@ -177,7 +177,7 @@ def _may_be_as_good(evidence: Evidence, level: float) -> tuple[Configuration, ..
     problem, forecaster = evidence.problem, Forecaster(evidence)
     with one_thread():
         forecast = forecaster.forecast()
-        near = expected_equals(forecast, problem.space, confidence=problem.confidence, level=level)
+        near = expected_equals(forecast, problem.space, confidence=problem.confidence)
     # Clocks that the cap will not let be locked cannot be measured, nor chosen.
     held = Caps(evidence, forecaster.cell, forecaster.ratio).identical() & forecaster.is_locked
     left_out = {outcome.candidate for outcome in evidence.outcomes}

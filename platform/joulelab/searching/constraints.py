@@ -14,8 +14,7 @@ from typing import Literal, get_args
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.objectives import Objective
 from joulelab.registry import unknown_name
-from joulelab.searching.base import Figures
-from joulelab.searching.cost import cost_of, log_energy, log_time
+from joulelab.searching.base import Figures, cost_of, log_energy, log_time
 
 Quantity = Literal[
     "quality",

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from joulelab.core.additive import estimates
 from joulelab.core.configuration import Configuration
-from joulelab.searching.base import Figures, Outcome
+from joulelab.searching.base import Figures, Outcome, board_cost_sd, cost_of
 from joulelab.searching.constraints import Judgement
-from joulelab.searching.cost import board_cost_sd, cost_of
 from joulelab.searching.evidence import Evidence, Problem
 
 Array = NDArray[np.float64]

@@ -15,8 +15,7 @@ from typing_extensions import override
 from joulelab.core.configuration import Configuration
 from joulelab.errors import ConfigError
 from joulelab.searching.answer import knee_of, measured_front
-from joulelab.searching.base import Outcome, Strategy
-from joulelab.searching.cost import cost_of
+from joulelab.searching.base import Outcome, Strategy, cost_of
 from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.space import at_default
 from joulelab.searching.standing import LEVEL, Standing, compared, standing

@@ -11,11 +11,11 @@ from joulelab.core.additive import AdditiveFit, Interval, fit_additive
 from joulelab.core.comparison import best_set
 from joulelab.core.configuration import Configuration
 from joulelab.core.recorded import lines_of, scatter_of, with_scatter
-from joulelab.searching.base import Figures
-from joulelab.searching.cost import (
+from joulelab.searching.base import (
     BOARD_ENERGY_SD,
     BOARD_TIME_SD,
     Cost,
+    Figures,
     board_cost_sd,
     cost_of,
     log_energy,

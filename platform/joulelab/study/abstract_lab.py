@@ -20,9 +20,9 @@ from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
 from joulelab.study.events import StudyEvent
+from joulelab.study.gpu import Gpu, by_product
 from joulelab.study.ledger import StudySummary
 from joulelab.study.pool import WorkerPool
-from joulelab.study.products import Gpu, by_product
 from joulelab.study.progress import StudyProgress
 from joulelab.study.run import StudySetup, run_trials
 from joulelab.study.search_queue import Check, Search, SearchQueue

@@ -1,14 +1,17 @@
-"""A GPU that takes part in a study, and what may be asked of it."""
+"""GPUs that take part in a study: what each is, which are of one product, which run together."""
 
 import socket
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from joulelab.core.bounds import check_range
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
 from joulelab.devices import DEVICES
 from joulelab.errors import ConfigError
+from joulelab.hardware import spec_for
 from joulelab.hardware.catalogue import spec_of_boards
 
 
@@ -66,3 +69,126 @@ def check_power_limits(power_limits_w: Sequence[float], gpus: Sequence[StudyGpu]
             )
         for power_limit_w in power_limits_w:
             check_range(f"A power limit of {gpu.uuid}, in W,", power_limit_w, *bounds_w)
+
+
+Gpu = TypeVar("Gpu", bound=StudyGpu)
+
+
+def by_product(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
+    """Return ``gpus`` by the name that the driver gives their product, in the order they came."""
+    found: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        found.setdefault(gpu.identity.name, []).append(gpu)
+    return found
+
+
+def of_product(gpus: Sequence[Gpu], asked: str | None) -> tuple[Gpu, ...]:
+    """Return the GPUs of the products that ``asked`` is a part of, in either case of letters.
+
+    Args:
+        gpus: Those that are there.
+        asked: Part of a product's name or of its key in the catalogue; a whole one means that
+            product alone. ``None`` for all.
+
+    Raises:
+        ConfigError: If there is none; names those that are there.
+    """
+    if asked is None:
+        return tuple(gpus)
+    part = asked.strip().lower()
+    names = {name: [each.lower() for each in (name, _key(name))] for name in by_product(gpus)}
+    meant = [name for name, known in names.items() if part in known]
+    meant = meant or [name for name, known in names.items() if any(part in each for each in known)]
+    if not part or not meant:
+        raise ConfigError(
+            f"gpu_product must be a part of the name of GPUs that are there, got {asked!r}; there "
+            f"are {counted_products(gpus)}."
+        )
+    return tuple(gpu for gpu in gpus if gpu.identity.name in meant)
+
+
+def require_one_product(gpus: Sequence[StudyGpu]) -> None:
+    """Refuse GPUs of several products, whose results cannot be compared.
+
+    Raises:
+        ConfigError: Names the products, and how to choose one.
+    """
+    if len(by_product(gpus)) > 1:
+        raise ConfigError(
+            f"One study compares GPUs of one product, but there are {counted_products(gpus)}; "
+            "choose one with --gpu-product, and run one study for each: they take different GPUs "
+            "and can run side by side. A sweep of clocks takes all of them in one study."
+        )
+
+
+def require_enough(gpus: Sequence[StudyGpu], num_gpus: int | None) -> None:
+    """Refuse a number of GPUs that a product does not have; ``None`` is all of them.
+
+    Raises:
+        ConfigError: Says how many there are of each.
+    """
+    fewest = min(map(len, by_product(gpus).values()))
+    if num_gpus is not None and num_gpus > fewest:
+        raise ConfigError(
+            f"num_gpus counts GPUs of each product, and must be within 1 and {fewest}: there are "
+            f"{counted_products(gpus)}, got {num_gpus}."
+        )
+
+
+def counted_products(gpus: Sequence[StudyGpu]) -> str:
+    """Count GPUs by product, ``"4 NVIDIA H200 (h200_sxm), 2 NVIDIA A40 (a40)"``."""
+    counts = Counter(gpu.identity.name for gpu in gpus)
+    keys = {name: _key(name) for name in counts}
+    return ", ".join(
+        f"{num} {name}{f' ({keys[name]})' if keys[name] else ''}" for name, num in counts.items()
+    )
+
+
+def _key(device_name: str) -> str:
+    """Return a product's key in the catalogue; ``""`` if that lacks it."""
+    spec = spec_for(device_name)
+    return "" if spec is None else spec.key
+
+
+def require_count(gpus_per_trial: int, num_gpus: int | None) -> None:
+    """Refuse a number of GPUs that trials of so many cannot use up, by a ConfigError."""
+    if gpus_per_trial < 1 or (num_gpus or gpus_per_trial) % gpus_per_trial:
+        raise ConfigError(
+            "gpus_per_trial must be at least 1 and divide num_gpus, got "
+            f"{gpus_per_trial} and {num_gpus}."
+        )
+
+
+def grouped(gpus: Sequence[Gpu], gpus_per_trial: int) -> tuple[Gpu, ...]:
+    """Return GPUs that stand for ``gpus_per_trial`` of one machine and product each.
+
+    The first of each group leads it; what is left over of a machine is left out.
+
+    Raises:
+        ConfigError: If no machine has so many; says how many there are.
+    """
+    if gpus_per_trial == 1:
+        return tuple(gpus)
+    places: dict[tuple[str, str], list[Gpu]] = {}
+    for gpu in gpus:
+        places.setdefault((gpu.hostname, gpu.identity.name), []).append(gpu)
+    found = [
+        _led(own[first : first + gpus_per_trial])
+        for own in places.values()
+        for first in range(0, len(own) - gpus_per_trial + 1, gpus_per_trial)
+    ]
+    if not found:
+        raise ConfigError(
+            f"gpus_per_trial {gpus_per_trial} takes as many GPUs of one product on one machine; "
+            f"there are {counted_products(gpus)} on {len(places)}."
+        )
+    return tuple(found)
+
+
+def _led(gpus: Sequence[Gpu]) -> Gpu:
+    lead, *others = gpus
+    return replace(
+        lead,
+        partners=tuple(other.address for other in others),
+        identity=lead.identity.leading(len(gpus)),
+    )

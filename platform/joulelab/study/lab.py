@@ -23,11 +23,9 @@ from joulelab.searching.scores import Scores, score_space
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies import STRATEGIES
 from joulelab.study.abstract_lab import AbstractLab, check_guard_socket
-from joulelab.study.gpu import StudyGpu
-from joulelab.study.groups import grouped, require_count
+from joulelab.study.gpu import StudyGpu, grouped, of_product, require_count, require_one_product
 from joulelab.study.ledger import StudySummary
 from joulelab.study.pool import LocalPool
-from joulelab.study.products import of_product, require_one_product
 from joulelab.study.progress import announced
 from joulelab.study.worker import GpuWorker, WorkerSettings
 from joulelab.tracking.addresses import connectable

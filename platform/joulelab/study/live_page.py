@@ -24,8 +24,8 @@ from joulelab.errors import ConfigError, MeasurementError
 from joulelab.study.resume import history_of
 from joulelab.study.search_queue import lookup, scored
 from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import StudyState, read_state
 from joulelab.tracking.study_lock import Holder, holder_of
-from joulelab.tracking.study_state import StudyState, read_state
 
 _TEMPLATE = "live.html.j2"
 _KILLED = "the end of its process"

@@ -9,8 +9,7 @@ from joulelab.core.measurement import Measurement
 from joulelab.core.request import Request
 from joulelab.core.validity import MAX_THROTTLE_SHARE
 from joulelab.objectives import EDP, OBJECTIVES, Objective
-from joulelab.searching.base import Figures, Outcome
-from joulelab.searching.cost import cost_of
+from joulelab.searching.base import Figures, Outcome, cost_of
 from joulelab.workloads import WORKLOADS
 
 

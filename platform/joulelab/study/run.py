@@ -1,28 +1,31 @@
 """Carry out a study, whoever measures its trials, and lose none of what is measured."""
 
 import os
+import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import FrameType
+from typing import Any
 from uuid import uuid4
 
 from joulelab.core.trial import Trial
 from joulelab.devices.choice import is_hardware
-from joulelab.errors import ConfigError, DeviceError
+from joulelab.errors import ConfigError, DeviceError, JouleLabError
 from joulelab.provenance import collect_provenance
 from joulelab.study.events import StudyEvent, StudyInterrupted, StudyStarted
 from joulelab.study.gpu import StudyGpu
-from joulelab.study.interruption import Interruption
 from joulelab.study.ledger import Ledger, SearchSummary, StudySummary
 from joulelab.study.pool import WorkerPool
 from joulelab.study.resume import check_feasible
 from joulelab.study.search_queue import Check, Search, SearchQueue
-from joulelab.study.state_keeper import StateKeeper
+from joulelab.study.telling import StateKeeper
 from joulelab.study.trials import FixedTrials, StudyTrials
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import StudyHeader, discreet_header, flat_settings
@@ -32,6 +35,56 @@ from joulelab.tracking.tracker_process import TrackerLink, TrackerProcess
 Conclude = Callable[[ResultStore, str], object]
 """Writes a study's answer into its store, told what ended it."""
 _NICENESS = 10
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ONE_S = 1.0
+"""Signals within this time are one: ``timeout`` and schedulers send theirs twice."""
+
+_Handler = Callable[[int, FrameType | None], Any] | int | None
+
+
+class Interruption(AbstractContextManager["Interruption"]):
+    """Notes the first signal that comes while it is entered; a later one interrupts at once.
+
+    What is ignored stays ignored. Outside the main thread, to which Python hands all signals, it
+    notes nothing.
+    """
+
+    def __init__(self) -> None:
+        self.noted = False
+        self._noted_s = 0.0
+        self._before: dict[signal.Signals, _Handler] = {}
+
+    def __enter__(self) -> "Interruption":
+        if threading.current_thread() is threading.main_thread():
+            heeded = [n for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._note) for number in heeded}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            # A handler that was not set from Python is known as None.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    @contextmanager
+    def excuses(self) -> Generator[None]:
+        """Conclude within this: what an interrupted study cannot say is no fault of its own.
+
+        Raises:
+            KeyboardInterrupt: Instead of an error, if a signal came.
+        """
+        try:
+            yield
+        except JouleLabError as error:
+            if self.noted:
+                raise KeyboardInterrupt(str(error)) from error
+            raise
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        now_s = time.monotonic()
+        if not self.noted:
+            self.noted, self._noted_s = True, now_s
+        elif now_s > self._noted_s + _ONE_S:
+            raise KeyboardInterrupt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

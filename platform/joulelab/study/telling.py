@@ -1,4 +1,7 @@
-"""Tell other processes of the node which trial a GPU measures; never while it measures."""
+"""What a study tells those who watch: what each GPU measures, and how far it is.
+
+Of a trial nothing is told while it is measured.
+"""
 
 import logging
 import time
@@ -14,10 +17,19 @@ from joulelab.core.device import DeviceAddress
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.trial import Trial
-from joulelab.errors import JouleLabError
+from joulelab.errors import JouleLabError, TrackingError, one_line
 from joulelab.live.activity import Activity, ActivityFile, EndedTrial, Saving
 from joulelab.searching.base import Outcome
+from joulelab.study.events import (
+    AttemptFailed,
+    DeviceQuarantined,
+    StudyEvent,
+    StudyStarted,
+    TrialMeasured,
+    TrialStarted,
+)
 from joulelab.study.outcomes import outcome_of
+from joulelab.tracking.study import RunningTrial, StudyState, Trouble, write_state
 
 _log = logging.getLogger(__name__)
 Done = Callable[[Sequence[Measurement]], None]
@@ -115,3 +127,93 @@ def _ended_trial(measured: Sequence[Measurement], outcome: Outcome) -> EndedTria
         energy_j=sum(window.energy_j for m in measured for window in m.windows),
         energy_per_unit_j=outcome.figures.energy_j,
     )
+
+
+class StateKeeper:
+    """Writes the state of a study with every event; call it with each.
+
+    Args:
+        study: Name of the study.
+        folder: Its results folder.
+        on_event: Told every event afterwards.
+        clock: Returns seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        study: str,
+        folder: Path,
+        on_event: Callable[[StudyEvent], None] = lambda event: None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        now = clock()
+        self.state = StudyState(
+            study=study, num_trials=None, num_done=0, since_unix_s=now, updated_unix_s=now
+        )
+        self._folder = folder
+        self._on_event = on_event
+        self._clock = clock
+        self._is_mute = False
+
+    def __call__(self, event: StudyEvent) -> None:
+        """Take note of an event, and pass it on."""
+        changed = self._after(event)
+        if changed is not self.state:
+            self.state = replace(changed, updated_unix_s=self._clock())
+            self._write()
+        self._on_event(event)
+
+    def close(self) -> None:
+        """Write that nothing is measured any longer."""
+        self.state = replace(self.state, running=(), updated_unix_s=self._clock())
+        self._write()
+
+    def _after(self, event: StudyEvent) -> StudyState:
+        now = self.state
+        match event:
+            case StudyStarted():
+                return replace(now, num_trials=event.num_trials, num_done=event.num_skipped)
+            case TrialStarted():
+                begun = RunningTrial(
+                    uuid=event.uuid, trial=event.trial.name, since_unix_s=self._clock()
+                )
+                return replace(now, running=(*self._without(event.uuid), begun))
+            case TrialMeasured():
+                return self._ended(event)
+            case AttemptFailed():
+                failed = Trouble(what=event.trial.name, detail=one_line(event.detail))
+                return replace(
+                    self._ended(event),
+                    failed=now.failed if event.retried else (*now.failed, failed),
+                )
+            case DeviceQuarantined():
+                out = Trouble(what=event.uuid, detail=one_line(event.detail))
+                return replace(
+                    now,
+                    running=self._without(event.uuid),
+                    out_of_service=(*now.out_of_service, out),
+                )
+            case _:
+                return now
+
+    def _ended(self, event: TrialMeasured | AttemptFailed) -> StudyState:
+        now = self.state
+        return replace(
+            now,
+            running=self._without(event.uuid),
+            num_done=now.num_done + (not event.retried),
+            num_retries=now.num_retries + event.retried,
+        )
+
+    def _without(self, uuid: str) -> tuple[RunningTrial, ...]:
+        return tuple(each for each in self.state.running if each.uuid != uuid)
+
+    def _write(self) -> None:
+        if self._is_mute:
+            return
+        try:
+            write_state(self._folder, self.state)
+        except TrackingError as error:  # whoever watches sees less; the results are elsewhere
+            self._is_mute = True
+            _log.warning("Whoever watches cannot be told how far the study is: %s", error)

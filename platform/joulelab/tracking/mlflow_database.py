@@ -1,17 +1,25 @@
-"""An MLflow store in a PostgreSQL database, with no server of MLflow's before it.
+"""MLflow stores in a PostgreSQL database, with no server of MLflow's before it; who answers.
 
-Its address is MLflow's with the place for files, which a database has none for:
-``postgresql://user@host/database?artifacts=/shared/mlflow-artifacts``.
+Their address is MLflow's with the place for files, which a database has none for:
+``postgresql://user@host/database?artifacts=/shared/mlflow-artifacts``. Whether a store of any kind
+can be written to is said soon, where MLflow's client waits for minutes.
 """
 
+import base64
 import socket
+import sqlite3
+import urllib.error
+import urllib.request
 from functools import cache
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.extras import require
-from joulelab.tracking.addresses import discreet
+from joulelab.tracking.addresses import database_path, discreet
 
+PATIENCE_S = 3.0
+"""Longest wait for a store to answer."""
 _SCHEME, _DRIVER, _PORT = "postgresql", "psycopg", 5432
 _PLACE = "artifacts"
 _CONNECT_S, _STATEMENT_S = 5, 30
@@ -63,20 +71,6 @@ def mlflow_uri(uri: str) -> str:
     return urlunsplit(parts._replace(scheme=scheme, query=urlencode(query)))
 
 
-def check_database_server(uri: str, patience_s: float) -> None:
-    """Return if something listens at the address of a database.
-
-    Raises:
-        TrackingError: If nothing does.
-    """
-    parts = urlsplit(uri)
-    try:
-        if parts.hostname:  # else by a socket of this machine, which answers at once
-            socket.create_connection((parts.hostname, parts.port or _PORT), patience_s).close()
-    except OSError as error:
-        raise TrackingError(f"The database at {discreet(uri)} does not answer: {error}.") from error
-
-
 @cache
 def make_tables(uri: str) -> None:
     """Have MLflow make or check its tables, while no other process does so.
@@ -90,3 +84,64 @@ def make_tables(uri: str) -> None:
     with engine.connect() as connection:
         connection.execute(sqlalchemy.text(f"SELECT pg_advisory_lock({_LOCK})"))
         MlflowClient(mlflow_uri(uri), mlflow_uri(uri)).search_experiments(max_results=1)
+
+
+def check_reachable(uri: str, *, patience_s: float = PATIENCE_S) -> None:
+    """Return if the store at ``uri`` can be written to within ``patience_s`` seconds.
+
+    Raises:
+        TrackingError: If it cannot; says why.
+    """
+    path = database_path(uri)
+    if path is not None:
+        _check_database(path, patience_s)
+    elif is_database(uri):
+        _check_database_server(uri, patience_s)
+    elif urlsplit(uri).scheme in {"http", "https"}:
+        _check_server(uri, patience_s)
+
+
+def _check_database(path: Path, patience_s: float) -> None:
+    try:
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=patience_s)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise TrackingError(f"The MLflow store {path} cannot be written: {error}.") from error
+
+
+def _check_database_server(uri: str, patience_s: float) -> None:
+    parts = urlsplit(uri)
+    try:
+        if parts.hostname:  # else by a socket of this machine, which answers at once
+            socket.create_connection((parts.hostname, parts.port or _PORT), patience_s).close()
+    except OSError as error:
+        raise TrackingError(f"The database at {discreet(uri)} does not answer: {error}.") from error
+
+
+def _check_server(uri: str, patience_s: float) -> None:
+    shown, request = discreet(uri), _health_of(uri)
+    try:
+        with urllib.request.urlopen(request, timeout=patience_s):  # noqa: S310 - http(s) only
+            pass
+    except urllib.error.HTTPError as error:
+        # An answer is an answer: a proxy may hide /health and yet serve the API.
+        if error.code >= 500:
+            raise TrackingError(f"The MLflow server at {shown} answers {error}.") from error
+    except OSError as error:
+        raise TrackingError(f"The MLflow server at {shown} does not answer: {error}.") from error
+
+
+def _health_of(uri: str) -> urllib.request.Request:
+    """Return the request for the server's health; a login goes into its header, as MLflow does."""
+    parts = urlsplit(uri)
+    login, _, host = parts.netloc.rpartition("@")
+    health = urlunsplit(parts._replace(netloc=host, path=f"{parts.path.rstrip('/')}/health"))
+    request = urllib.request.Request(health)  # noqa: S310 - http(s) only
+    if login:
+        token = base64.b64encode(unquote(login).encode()).decode()
+        request.add_header("Authorization", f"Basic {token}")
+    return request

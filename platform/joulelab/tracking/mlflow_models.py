@@ -18,14 +18,13 @@ from joulelab.power_models.serving import (
 )
 from joulelab.power_models.traces import load_trace_model
 from joulelab.power_models.traces.load_trace import Schedule
-from joulelab.power_models.traces.model import TraceModel
+from joulelab.power_models.traces.model import TraceModel, TraceScores
 from joulelab.power_models.traces.serving import (
     ANSWERED,
     PHASE,
     ServedTraceModel,
     frame_of_schedule,
 )
-from joulelab.power_models.traces.validation import TraceScores
 from joulelab.power_models.validation import Validated
 from joulelab.tracking.mlflow_registry import (
     Pyfunc,

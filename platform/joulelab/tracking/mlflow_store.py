@@ -26,12 +26,12 @@ from joulelab.tracking.durable import check_folder
 from joulelab.tracking.mlflow_database import (
     artifacts_of,
     check_database,
+    check_reachable,
     is_database,
     make_tables,
     mlflow_uri,
 )
 from joulelab.tracking.mounts import check_database_folder
-from joulelab.tracking.reachable import check_reachable
 from joulelab.tracking.vocabulary import opening_tags
 
 # MLflow reads these when it is imported and at every request. Its defaults wait for minutes, and

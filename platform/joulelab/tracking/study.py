@@ -1,14 +1,16 @@
-"""What a study was asked, and what it found: the two files beside its measurements."""
+"""The files of a study beside its measurements: what it was asked, what it found, how far it is."""
 
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from joulelab.core.codec import from_json, to_json
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Provenance
-from joulelab.errors import ConfigError
+from joulelab.errors import ConfigError, JouleLabError, TrackingError
 from joulelab.tracking.addresses import discreet
+from joulelab.tracking.durable import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,3 +115,74 @@ def _flatten(value: Any, name: str) -> list[tuple[str, KnobValue]]:
     if isinstance(value, (list, tuple)):
         return [(name, " ".join(map(str, value)))]
     return [(name, str(value))]
+
+
+STATE = "progress.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningTrial:
+    """A trial that a GPU measures, since a time in seconds since 1970."""
+
+    uuid: str
+    trial: str
+    since_unix_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A trial that was given up, or a GPU that was put out of service, and why."""
+
+    what: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyState:
+    """How far a study is.
+
+    Attributes:
+        study: Its name.
+        num_trials: Trials that it has; ``None`` if that turns out as it goes.
+        num_done: Those that need no further try, those of earlier runs included.
+        num_retries: Attempts of this run that were followed by another.
+        since_unix_s: When this run began to measure, in seconds since 1970.
+        updated_unix_s: When this was written, likewise.
+        running: Trials that are being measured.
+        failed: Trials of this run that were given up without any measurement.
+        out_of_service: GPUs that take no more trials in this run.
+    """
+
+    study: str
+    num_trials: int | None
+    num_done: int
+    since_unix_s: float
+    updated_unix_s: float
+    num_retries: int = 0
+    running: tuple[RunningTrial, ...] = ()
+    failed: tuple[Trouble, ...] = ()
+    out_of_service: tuple[Trouble, ...] = ()
+
+
+def write_state(folder: Path, state: StudyState) -> None:
+    """Replace the state in the results folder of a study.
+
+    Raises:
+        TrackingError: If it cannot be written.
+    """
+    write_whole(folder / STATE, to_json(state), durable=False)
+
+
+def read_state(folder: Path) -> StudyState | None:
+    """Read how far the study in a results folder is, or was when it ended; ``None`` without one.
+
+    Raises:
+        TrackingError: If the file is none, or cannot be read.
+    """
+    path = folder / STATE
+    try:
+        return from_json(StudyState, path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError, JouleLabError, OSError) as error:
+        raise TrackingError(f"{path} does not tell how far a study is: {error}") from error

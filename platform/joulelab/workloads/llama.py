@@ -1,4 +1,10 @@
-"""Llama inference: reading a prompt (prefill) and generating from it (decode), measured apart."""
+"""Llama inference: reading a prompt (prefill) and generating from it (decode), measured apart.
+
+As tensor parallel, projections into attention and feed-forward layers are cut by columns, those out
+of them by rows, after which the processes of PyTorch's group sum their results; everything else
+each computes whole (Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3). The estimator cuts
+the same way.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +24,12 @@ _SHAPE = (
     *("hidden_size", "intermediate_size", "num_hidden_layers"),
     *("num_attention_heads", "num_key_value_heads", "vocab_size"),
 )
+
+_COLUMNS = (
+    *("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    *("mlp.gate_proj", "mlp.up_proj"),
+)
+_ROWS = ("self_attn.o_proj", "mlp.down_proj")
 
 
 def _llama(
@@ -148,9 +160,7 @@ class Llama(LanguageWorkload[LlamaSettings]):
             attn_implementation=self.settings.attention,
         )
         if self.settings.tensor_parallel > 1:
-            from joulelab.workloads.tensor_parallelism import share
-
-            share(network, self.settings.tensor_parallel)
+            _share(network, self.settings.tensor_parallel)
         return network
 
     @override
@@ -202,3 +212,48 @@ class Llama(LanguageWorkload[LlamaSettings]):
         settings.check_lengths(config.max_position_embeddings)
         settings.check_shares({name: getattr(config, name) for name in _SHAPE})
         return config
+
+
+def _share(network: Any, num_ranks: int) -> None:
+    """Keep of a network what this process computes, one of ``num_ranks`` alike.
+
+    On tensors without memory, of which there is no group, that is the part of the first one.
+
+    Raises:
+        ConfigError: If this process is in no group of that size.
+    """
+    from torch import distributed
+    from torch._guards import active_fake_mode
+
+    def summed(_module: Any, _arguments: Any, output: Any) -> Any:
+        if distributed.is_initialized():
+            distributed.all_reduce(output)
+        return output
+
+    if active_fake_mode() is not None:
+        rank, given = 0, num_ranks
+    else:
+        is_group = distributed.is_initialized()
+        rank = distributed.get_rank() if is_group else 0
+        given = distributed.get_world_size() if is_group else 1
+    if given != num_ranks:
+        raise ConfigError(
+            f"tensor_parallel {num_ranks} takes a group of {num_ranks} processes, each on a GPU of "
+            f"its own, but here are {given}; ask for --gpus-per-trial {num_ranks}."
+        )
+    for layer in network.model.layers:
+        for name in _COLUMNS:
+            _cut(layer.get_submodule(name), 0, rank, num_ranks)
+        for name in _ROWS:
+            part = layer.get_submodule(name)
+            _cut(part, 1, rank, num_ranks)
+            part.register_forward_hook(summed)
+
+
+def _cut(linear: Any, dim: int, rank: int, num_ranks: int) -> None:
+    import torch
+
+    with torch.no_grad():
+        own = linear.weight.chunk(num_ranks, dim)[rank].clone()
+    linear.weight = torch.nn.Parameter(own, requires_grad=linear.weight.requires_grad)
+    linear.out_features, linear.in_features = own.shape

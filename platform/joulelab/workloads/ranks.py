@@ -1,4 +1,7 @@
-"""A program on several GPUs of one machine, a process on each, run as one workload."""
+"""A program on several GPUs of one machine, a process on each, run as one workload.
+
+Run as a program, this module is one of those processes, which does what the measuring one says.
+"""
 
 import os
 import pickle
@@ -17,7 +20,21 @@ from typing_extensions import override
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.workloads.base import Workload
-from joulelab.workloads.stand_in import StandIn
+
+
+class StandIn(Workload[Any]):
+    """Has the settings, the phases and the unit of the workload that it stands for."""
+
+    def __init__(self, workload: Workload[Any]) -> None:
+        super().__init__(workload.settings)
+        self.unit = workload.unit  # type: ignore[misc]  # of this one, not of its class
+        self._workload = workload
+
+    @property
+    @override
+    def phases(self) -> tuple[str, ...]:
+        return self._workload.phases
+
 
 _RUN_S = 0.2
 """A run lasts about so long: between two of them the GPUs wait for this process."""
@@ -105,7 +122,7 @@ class Ranks(StandIn):
         paths = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._children.append(
             subprocess.Popen(
-                [sys.executable, "-m", "joulelab.workloads.rank", str(there.fileno())],
+                [sys.executable, "-m", "joulelab.workloads.ranks", str(there.fileno())],
                 env=os.environ | paths | {"CUDA_VISIBLE_DEVICES": uuid},
                 pass_fds=[there.fileno()],
             )
@@ -145,3 +162,50 @@ class Ranks(StandIn):
         """End the processes of all ranks, which may wait for one that failed."""
         for child in self._children:
             child.kill()
+
+
+def join(rank: int, num_ranks: int, meeting: str) -> None:
+    """Join the group that meets at the file ``meeting``: NCCL on GPUs, gloo without."""
+    import torch
+    from torch import distributed
+
+    on_gpu = torch.cuda.is_available()
+    distributed.init_process_group(
+        "nccl" if on_gpu else "gloo",
+        init_method=f"file://{meeting}",
+        rank=rank,
+        world_size=num_ranks,
+        device_id=torch.device("cuda", 0) if on_gpu else None,
+    )
+
+
+def serve(workload: Workload[Any], connection: Connection) -> None:
+    """Do what is asked until the other end closes; answer with the work, or what went wrong."""
+    try:
+        while True:
+            phase, times = connection.recv()
+            try:
+                if phase is None:
+                    workload.prepare()
+                work = sum(workload.run(phase) for _ in range(times)) if phase else 0.0
+            except Exception as error:  # whatever a program raises is the measuring process's
+                connection.send(f"{type(error).__name__}: {error}")
+                return
+            connection.send(work)
+    except EOFError:
+        workload.close()
+
+
+def main() -> None:
+    """Run the process of a rank; its end of a pipe is the file that the argument numbers."""
+    connection = Connection(int(sys.argv[1]))
+    kind, settings, rank, num_ranks, meeting = connection.recv()
+    if meeting:
+        join(rank, num_ranks, meeting)
+    serve(kind(settings), connection)
+    sys.stdout.flush()
+    os._exit(0)  # the others of the group may have ended first, which NCCL waits for
+
+
+if __name__ == "__main__":
+    main()

@@ -13,9 +13,8 @@ from search_surfaces import clock_outcome
 
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.objectives import OBJECTIVES
-from joulelab.searching.base import Outcome
+from joulelab.searching.base import Outcome, cost_of
 from joulelab.searching.constraints import Constraint
-from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Problem
 from joulelab.searching.space import SearchSpace
 from joulelab.searching.strategies import STRATEGIES

@@ -10,7 +10,7 @@ import pytest
 from synthetic_results import measurement, power_w, sweep, time_s
 
 from joulelab.analysis.fleet import fleets_of
-from joulelab.analysis.fleet_plot import save_fleet_plot
+from joulelab.analysis.many_studies_plot import save_fleet_plot
 from joulelab.cli.main import main
 from joulelab.core.record import Record
 from joulelab.errors import MeasurementError

@@ -3,12 +3,12 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from page_tags import Tags
 from rich.console import Console
 from synthetic_results import board, energy_j, header, measurement, sweep
 
@@ -67,29 +67,6 @@ def printed(table):
 
 def page_of(folder, result, measurements, **options):
     return sweep_report(result, measurements, **options).write_page(folder / "r.html").read_text()
-
-
-class Tags(HTMLParser):
-    """Collects tags, whether they are balanced, and addresses that leave the page."""
-
-    VOID = frozenset({"meta", "br", "link", "img", "path", "use", "rect"})
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.seen, self.outside = [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.seen.append(tag)
-        if tag not in self.VOID:
-            self.open.append(tag)
-        for name, value in attributes:
-            if name in {"src", "href", "xlink:href"} and not value.startswith("#"):
-                self.outside.append(value)
-
-    def handle_endtag(self, tag):
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
 
 
 def test_a_frame_has_a_row_per_measurement_and_its_vocabulary():

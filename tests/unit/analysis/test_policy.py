@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from synthetic_results import sweep
 
+from joulelab.analysis.many_studies_plot import knob_of, save_policy_plot
 from joulelab.analysis.policy import Application, applications_of, policies
-from joulelab.analysis.policy_plot import knob_of, save_policy_plot
-from joulelab.cli.policy import point_words, policy_fields, policy_frame, policy_words
+from joulelab.cli.many_studies import point_words, policy_fields, policy_frame, policy_words
 from joulelab.core.additive import fit_additive
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, MeasurementError

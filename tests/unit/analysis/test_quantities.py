@@ -50,16 +50,15 @@ def test_what_is_written_agrees_with_the_number_within_its_uncertainty(value, re
 
 
 @pytest.mark.parametrize(
-    ("values", "power", "factor", "prefix"),
+    ("values", "factor", "prefix"),
     [
-        ([0.2, 0.5], 1, 1e3, "m"),
-        ([3.0, 4.0], 1, 1.0, ""),
-        ([1.3e-4], 1, 1e6, "\N{MICRO SIGN}"),
-        ([5e4, 6e4, 1e9], 1, 1e-3, "k"),
-        ([2e-6], 2, 1e6, "m"),
-        ([1e-30], 1, 1e15, "f"),
-        ([], 1, 1.0, ""),
+        ([0.2, 0.5], 1e3, "m"),
+        ([3.0, 4.0], 1.0, ""),
+        ([1.3e-4], 1e6, "\N{MICRO SIGN}"),
+        ([5e4, 6e4, 1e9], 1e-3, "k"),
+        ([1e-30], 1e15, "f"),
+        ([], 1.0, ""),
     ],
 )
-def test_prefixes_suit_the_middle_of_the_values(values, power, factor, prefix):
-    assert si_scale(values, power=power) == (pytest.approx(factor), prefix)
+def test_prefixes_suit_the_middle_of_the_values(values, factor, prefix):
+    assert si_scale(values) == (pytest.approx(factor), prefix)

@@ -5,8 +5,8 @@ from math import log
 
 import pytest
 
-from joulelab.analysis.bounds_wording import constraint_words
 from joulelab.analysis.search_wording import score_words, sentence
+from joulelab.analysis.wording import constraint_words
 from joulelab.hardware.catalogue import GPUS
 from joulelab.objectives import OBJECTIVES
 from joulelab.searching.answer import answer

@@ -4,20 +4,14 @@ import csv
 import json
 
 import pytest
-from synthetic_runs import CLOCKS_MHZ, rows_by_law
+from synthetic_runs import CLOCKS_MHZ, write_runs
 
 from joulelab.cli.main import main
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    path = tmp_path_factory.mktemp("runs") / "runs.csv"
-    rows = rows_by_law(12, noise=0.01)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
+    return write_runs(tmp_path_factory.mktemp("runs") / "runs.csv")
 
 
 @pytest.fixture(scope="module")

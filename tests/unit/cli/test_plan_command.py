@@ -7,7 +7,7 @@ import pytest
 from synthetic_results import header, measurement, record
 
 from joulelab.cli.main import main
-from joulelab.cli.plan import repeats_to_see, scatter_of
+from joulelab.cli.results import repeats_to_see, scatter_of
 from joulelab.errors import MeasurementError
 from joulelab.tracking.store import ResultStore
 

@@ -16,7 +16,7 @@ from joulelab.cli.main import main
 from joulelab.cli.watch import LivePage, newest_study
 from joulelab.core.record import Record
 from joulelab.tracking.store import ResultStore
-from joulelab.tracking.study_state import StudyState, write_state
+from joulelab.tracking.study import StudyState, write_state
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import os
 import signal
-import time
 
 import pytest
 from fake_nvml.driver import build, h200
+from guard_fakes import until
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
@@ -42,13 +42,6 @@ def client(tmp_path, library, gpu, monkeypatch):
 
 def settings(gpu):
     return {name: text for name in SETTINGS if (text := gpu.read(name)) is not None}
-
-
-def until(condition, timeout_s=5.0):
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.002)
 
 
 def test_the_receipt_tells_the_clock_and_the_limit_but_no_lock(client, gpu):

@@ -18,7 +18,7 @@ from joulelab.devices.simulated import DriverStore, Fault
 from joulelab.guard.client import GuardClient
 from joulelab.guard.settings import GuardSettings
 from joulelab.live.activity import ActivityFile, read_activities
-from joulelab.live.session import LiveSession
+from joulelab.live.reading import LiveSession
 from joulelab.study.worker import GpuWorker, WorkerSettings
 
 ADDRESS = DeviceAddress(backend="nvml", uuid="GPU-a")

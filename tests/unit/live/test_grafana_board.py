@@ -6,14 +6,13 @@ import re
 import pytest
 from doc_pages import ROOT
 
-from joulelab.live.metrics import GAUGES, GPU_LABELS, Families
-from joulelab.live.trial_metrics import TrialFamilies
+from joulelab.live.metrics import GAUGES, GPU_LABELS, Families, TrialFamilies
 
 BOARD = json.loads((ROOT / "cluster/grafana_gpus.json").read_text())
 FAMILIES = [
     *(gauge.family() for gauge in GAUGES),
     *Families.empty(),
-    *TrialFamilies.empty(GPU_LABELS),
+    *TrialFamilies.empty(),
 ]
 ENDINGS = {"counter": "_total", "info": "_info"}
 EXPORTED = {family.name + ENDINGS.get(family.type, ""): family for family in FAMILIES}

@@ -24,7 +24,7 @@ from joulelab.core.device import DeviceAddress
 from joulelab.devices.simulated import DriverStore, Fault
 from joulelab.guard.client import GuardClient
 from joulelab.live.activity import ActivityFile, EndedTrial, Saving
-from joulelab.tracking.study_state import StudyState, Trouble, write_state
+from joulelab.tracking.study import StudyState, Trouble, write_state
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 

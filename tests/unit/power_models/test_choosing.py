@@ -1,25 +1,18 @@
 """From a table to a clock, as the documentation shows it."""
 
-import csv
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic_runs import rows_by_law
+from synthetic_runs import write_runs
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "power-models.md"
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    path = tmp_path_factory.mktemp("runs") / "runs.csv"
-    rows = rows_by_law(12, noise=0.01)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
+    return write_runs(tmp_path_factory.mktemp("runs") / "runs.csv")
 
 
 def test_the_examples_of_the_documentation_run(table, tmp_path):

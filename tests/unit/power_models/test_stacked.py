@@ -9,8 +9,14 @@ from synthetic_runs import rows_by_law, runs_by_law
 
 from joulelab.hardware import GPUS
 from joulelab.power_models import POWER_MODELS
-from joulelab.power_models.decision import best_fixed_ratio
-from joulelab.power_models.members.stacked import MEMBERS, LeftOut, StackedModel, _weighed
+from joulelab.power_models.decision import best_fixed_ratios
+from joulelab.power_models.members.stacked import (
+    MEMBERS,
+    LeftOut,
+    StackedModel,
+    _weighed,
+    likely_held_mhz,
+)
 from joulelab.power_models.operating_model import OperatingModel, load_operating_model
 from joulelab.power_models.queries import queries_of
 from joulelab.power_models.readers import runs_of_rows
@@ -161,7 +167,7 @@ def test_on_another_kind_of_gpu_the_best_fixed_ratio_is_chosen_and_the_reason_to
 
     kinds = ("a100_sxm", "a100_pcie")
     table = runs_of_rows([row for gpu in kinds for row in rows_by_law(6, gpu=gpu, noise=0.01)])
-    ratio = best_fixed_ratio(table, table, "edp")
+    ratio = best_fixed_ratios(queries_of(table), table.power_w, table.time_s)["edp"]
     nearest = np.argmin(np.abs(queries.clock_ratio - ratio))
     assert choice.row == nearest
     assert f"fixed clock ratio of the training table, {ratio:.2f}" in choice.reason
@@ -238,3 +244,20 @@ def test_it_is_what_is_trained_unless_another_is_named():
 
     assert Train.__dataclass_fields__["power"].default == StackedModel.name
     assert POWER_MODELS[StackedModel.name] is StackedModel
+
+
+H200 = GPUS["h200_sxm"]
+
+
+def test_a_run_at_the_limit_was_held_where_gemms_are_held():
+    """Measured on an H200: GEMMs at its limit run at 1425, 1538 and 1725 MHz, and not at 1980."""
+    assert 1400 <= likely_held_mhz(H200, 1980.0, 0.985 * H200.default_power_limit_w) <= 1725
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9, 1.2])
+def test_a_run_below_the_limit_or_with_another_limit_kept_its_clock(share):
+    assert likely_held_mhz(H200, 1980.0, share * H200.default_power_limit_w) == 1980.0
+
+
+def test_a_run_that_was_asked_for_a_clock_that_no_load_exceeds_the_limit_at_kept_it():
+    assert likely_held_mhz(H200, 900.0, H200.default_power_limit_w) == 900.0

@@ -6,8 +6,8 @@ from joulelab.core.trace import PowerTrace
 from joulelab.errors import ConfigError, TraceCoverageError, UnknownNameError
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS, load_trace_model
 from joulelab.power_models.traces.load_trace import LoadTrace, Schedule, recordings_hash, step_means
+from joulelab.power_models.traces.model import leave_one_trace_out
 from joulelab.power_models.traces.state_machine import Fluctuation
-from joulelab.power_models.traces.validation import leave_one_trace_out
 
 RECORDINGS = traces(6, num_steps=40, lag_s=0.15, noise=0.01)
 

@@ -9,7 +9,7 @@ import pytest
 from reference_data import reference_csv
 
 from joulelab.power_models.traces import BASELINE, TRACE_MODELS
-from joulelab.power_models.traces.validation import leave_one_trace_out
+from joulelab.power_models.traces.model import leave_one_trace_out
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 

@@ -8,9 +8,8 @@ from search_surfaces import problem_on, small_space
 
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.searching.answer import answer
-from joulelab.searching.base import Figures, Outcome
+from joulelab.searching.base import BOARD_ENERGY_SD, Figures, Outcome
 from joulelab.searching.constraints import Constraint
-from joulelab.searching.cost import BOARD_ENERGY_SD
 from joulelab.searching.evidence import Evidence
 
 SPACE = small_space()

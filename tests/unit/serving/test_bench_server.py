@@ -24,17 +24,12 @@ from joulelab.devices.simulated.faults import Fault
 from joulelab.guard import GuardClient
 from joulelab.serving import deployment
 from joulelab.serving.client import Client
+from joulelab.serving.deployment import free_port
 from joulelab.serving.settings import CHAT
 
 SOURCE = str(Path(joulelab.__file__).parents[1])
 GPU = "SIM-h200_sxm-0"
 FIRST_S, NEXT_S, TOKENS = 0.1, 0.02, 10
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Lab:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 import joulelab
 from joulelab.devices.simulated import fleet
+from joulelab.serving.deployment import free_port
 from joulelab.tracing.torchvision_shim import ensure_torchvision
 
 for needed in ("fastapi", "uvicorn", "openai", "tokenizers"):  # what `transformers serve` needs
@@ -26,12 +26,6 @@ from transformers.cli.transformers import main
 main()
 """
 TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def save_tiny_model(folder):

@@ -25,8 +25,8 @@ from joulelab.core.plan import plan_sweep
 from joulelab.errors import TrackingError
 from joulelab.study.live_page import live_page, search_so_far
 from joulelab.tracking.store import ResultStore
+from joulelab.tracking.study import RunningTrial, Trouble, read_state, write_state
 from joulelab.tracking.study_lock import StudyLock, holder_of
-from joulelab.tracking.study_state import RunningTrial, Trouble, read_state, write_state
 
 CLOCKS_MHZ = [1095, 990, 810, 705]
 KILLED_STUDY = """

@@ -15,10 +15,9 @@ from joulelab.cli.main import main
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.tracking.addresses import connectable, discreet
 from joulelab.tracking.delivery import deliver
-from joulelab.tracking.mlflow_database import artifacts_of, mlflow_uri
+from joulelab.tracking.mlflow_database import artifacts_of, check_reachable, mlflow_uri
 from joulelab.tracking.mlflow_store import usable_uri
 from joulelab.tracking.mlflow_tracker import MlflowTracker
-from joulelab.tracking.reachable import check_reachable
 from joulelab.tracking.store import ResultStore
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"

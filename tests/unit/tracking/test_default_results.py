@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic_results import record
 
-from joulelab.cli.policy import PolicyCommand
+from joulelab.cli.many_studies import PolicyCommand
 from joulelab.cli.results import Repair, Report, Sync
 from joulelab.tracking.store import DEFAULT_RESULTS, ResultStore, study_folders
 from joulelab.tracking.ui import Ui

@@ -8,8 +8,8 @@ from synthetic_traces import traces
 
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.power_models.traces import TRACE_MODELS
+from joulelab.power_models.traces.model import leave_one_trace_out
 from joulelab.power_models.traces.serving import frame_of_schedule
-from joulelab.power_models.traces.validation import leave_one_trace_out
 from joulelab.tracking.addresses import embedded_uri
 from joulelab.tracking.mlflow_models import (
     load_registered,

@@ -21,9 +21,9 @@ from joulelab.core.record import Record
 from joulelab.errors import TrackingError
 from joulelab.tracking.addresses import database_path, embedded_uri
 from joulelab.tracking.delivery import BackgroundDelivery, deliver
+from joulelab.tracking.mlflow_database import check_reachable
 from joulelab.tracking.mlflow_store import publish
 from joulelab.tracking.mlflow_tracker import MlflowTracker
-from joulelab.tracking.reachable import check_reachable
 from joulelab.tracking.store import ResultStore
 from joulelab.tracking.study import Answer, ChartPoint, RunMetrics
 

@@ -36,7 +36,7 @@ def logits_of(settings):
 SHARED = """
 import sys, torch
 from test_ranks import TINY, LlamaSettings, logits_of
-from joulelab.workloads.rank import join
+from joulelab.workloads.ranks import join
 rank, folder = int(sys.argv[1]), sys.argv[2]
 join(rank, 2, f"{folder}/meeting")
 torch.save(logits_of(LlamaSettings(**TINY, tensor_parallel=2)), f"{folder}/{rank}.pt")

@@ -8,11 +8,11 @@ from typing import Any
 
 from rich.table import Table
 
-from joulelab.analysis.estimates.front import front_sentences
 from joulelab.analysis.estimates.overview import (
     PAGE_FIGURES,
     answers,
     contrast_table,
+    front_sentences,
     overview_table,
 )
 from joulelab.analysis.estimates.wording import bound_shares, headline
@@ -77,12 +77,12 @@ GROUP_COLUMNS = _columns(
 """Columns of the CSV of groups: one row each, in the order in which they run."""
 
 
-def to_json(cells: Sequence[Cell], *, with_groups: bool = True) -> str:
+def to_json(cells: Sequence[Cell]) -> str:
     """Write ``cells`` as one JSON object; names carry their units."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "joulelab_version": joulelab_version(),
-        "estimates": [_cell(cell, with_groups=with_groups) for cell in cells],
+        "estimates": [_cell(cell) for cell in cells],
     }
     return json.dumps(content, indent=2, allow_nan=False)
 
@@ -128,7 +128,7 @@ def _phases(cell: Cell) -> Iterator[dict[str, Any]]:
         }
 
 
-def _cell(cell: Cell, *, with_groups: bool) -> dict[str, Any]:
+def _cell(cell: Cell) -> dict[str, Any]:
     estimate = cell.estimate
     asked = {
         "model": cell.model,
@@ -145,7 +145,7 @@ def _cell(cell: Cell, *, with_groups: bool) -> dict[str, Any]:
         "unit": estimate.unit,
         "point": asdict(estimate.point),
         "totals": _totals(estimate),
-        "phases": [_phase(phase, with_groups=with_groups) for phase in estimate.phases],
+        "phases": [_phase(phase) for phase in estimate.phases],
         "confidence": asdict(estimate.confidence),
         "data_energy_j": list(estimate.data_energy_j),
         "without_formula": dict(estimate.without_formula),
@@ -184,10 +184,8 @@ def _totals(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def _phase(phase: PhaseEstimate, *, with_groups: bool) -> dict[str, Any]:
+def _phase(phase: PhaseEstimate) -> dict[str, Any]:
     content = asdict(phase)
-    if not with_groups:
-        del content["groups"]
     content["energy"]["total_j"] = phase.energy.total_j
     content |= {"idle_j": phase.idle_j, "device_share": phase.device_share}
     content["memory"] |= {"peak_b": phase.memory.peak_b, "fits": phase.memory.fits}

@@ -9,11 +9,14 @@ from matplotlib.figure import Figure
 from joulelab.analysis import style
 from joulelab.analysis.estimates import wording
 from joulelab.analysis.estimates.detail import coarse
-from joulelab.analysis.estimates.front import front_sentences
-from joulelab.analysis.estimates.front_figure import front_figure
+from joulelab.analysis.estimates.figures import BOUND_INKS, dots, front_figure, roofline_figure
 from joulelab.analysis.estimates.kernels import count_words, event_lines, kappa_words, main_memory_b
-from joulelab.analysis.estimates.overview import PAGE_FIGURES, answers, overview_table
-from joulelab.analysis.estimates.roofline import BOUND_INKS, dots, roofline_figure
+from joulelab.analysis.estimates.overview import (
+    PAGE_FIGURES,
+    answers,
+    front_sentences,
+    overview_table,
+)
 from joulelab.analysis.page import render
 from joulelab.analysis.quantities import brief, si_scale
 from joulelab.estimator.estimate import EnergySplit, Estimate, GroupEstimate, PhaseEstimate

@@ -9,8 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 from typing_extensions import override
 
-from joulelab.analysis.estimates.front import front_sentences, with_front
-from joulelab.analysis.estimates.overview import contrast_table, ranked
+from joulelab.analysis.estimates.overview import contrast_table, front_sentences, ranked, with_front
 from joulelab.cli import words
 from joulelab.cli.estimator.estimate import Estimate
 from joulelab.errors import ConfigError

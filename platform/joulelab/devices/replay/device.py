@@ -29,7 +29,7 @@ from joulelab.devices.simulated.store import DriverState, default_root
 from joulelab.errors import ConfigError, DeviceNotFoundError, JouleLabError
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.base import Workload
-from joulelab.workloads.stand_in import StandIn
+from joulelab.workloads.ranks import StandIn
 
 
 def read_recording(store: str | None) -> tuple[Board, ...]:

@@ -12,8 +12,7 @@ from joulelab.devices.simulated.physics import PhaseModel
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.workloads.base import Workload
 from joulelab.workloads.disk_cache import cached_cost
-from joulelab.workloads.ranks import shares_layers
-from joulelab.workloads.stand_in import StandIn
+from joulelab.workloads.ranks import StandIn, shares_layers
 
 RUN_S = 0.05
 """Shorter executions are batched until a run lasts about this long."""

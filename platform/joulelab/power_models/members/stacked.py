@@ -21,17 +21,18 @@ import numpy as np
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 from typing_extensions import override
 
+from joulelab.core.power_law import CAP_SHARE, board_w
+from joulelab.hardware.spec import GpuSpec
 from joulelab.objectives import EDP
 from joulelab.power_models.base import PowerModel
 from joulelab.power_models.calibration import LEFT_OUT_AT, Calibration
 from joulelab.power_models.correction import Correction, Corrections
-from joulelab.power_models.decision import CHOSEN_BY, FixedClock, Sweep, best_fixed_clock_mhz
-from joulelab.power_models.held_clocks import likely_held_mhz
+from joulelab.power_models.decision import CHOSEN_BY, FixedClock, best_fixed_ratios
 from joulelab.power_models.members.physics import PhysicsModel
 from joulelab.power_models.members.regressions import MeanModel
 from joulelab.power_models.members.tabular import RandomForestModel
 from joulelab.power_models.queries import Profile, Queries
-from joulelab.power_models.runs import Array, Names, Runs
+from joulelab.power_models.runs import NEAR_CAP, Array, Names, Runs
 
 MEMBERS: tuple[type[PowerModel], ...] = (PhysicsModel, MeanModel, RandomForestModel)
 _NUM_FOLDS = 5
@@ -96,7 +97,8 @@ class StackedModel(PowerModel):
     def fitted_beside(self, time: PowerModel) -> None:
         if not isinstance(time, StackedModel):
             return
-        self._fixed_ratios = best_fixed_ratios(*self.table, time.table[1])
+        best = best_fixed_ratios(*self.table, time.table[1])
+        self._fixed_ratios = np.array([best[objective] for objective in CHOSEN_BY])
         if self.left_out is None or time.left_out is None:
             return
         elsewhere = None
@@ -197,16 +199,6 @@ class StackedModel(PowerModel):
         self.members = [kind.load(folder / kind.name) for kind in MEMBERS]
 
 
-def best_fixed_ratios(queries: Queries, power_w: Array, time: Array) -> Array:
-    """Return the one clock ratio with the least mean regret over profiles, by objective."""
-    ratio = np.round(queries.clock_ratio, 4)
-    sweeps = [
-        Sweep(sm_clock_mhz=ratio[rows], power_w=power_w[rows], time_s=time[rows])
-        for _, rows in queries.by_profile()
-    ]
-    return np.array([best_fixed_clock_mhz(sweeps, objective) for objective in CHOSEN_BY])
-
-
 def _left_out(
     members: Sequence[PowerModel], queries: Queries, values: Array, held_out: Names
 ) -> LeftOut | None:
@@ -263,3 +255,29 @@ def _least(errors: Array, groups: Names) -> Array:
         weights = nnls(system, aim)[0]
         weights = weights / weights.sum()
     return np.asarray(weights)
+
+
+def likely_held_mhz(spec: GpuSpec, asked_mhz: float, power_w: float) -> float:
+    """Return the clock of a run that drew ``power_w`` at a requested clock; that one if below.
+
+    A run at the default limit would draw without it at least that, and at most what the catalogue
+    says of its hungriest unit and its memory at peak; the middle is taken. It gives 1425 MHz on an
+    H200, where GEMMs that the limit holds run at 1425, 1538 and 1725.
+    """
+    limit_w, constant_w = spec.default_power_limit_w, spec.power.constant_w
+    clocks_mhz = np.array(sorted({*(c for c in spec.sm_clocks_mhz if c < asked_mhz), asked_mhz}))
+    peak_w = _peak_w(spec, clocks_mhz)
+    if abs(power_w / limit_w - 1.0) > NEAR_CAP or peak_w[-1] <= limit_w:
+        return asked_mhz
+    share = ((limit_w + peak_w[-1]) / 2.0 - constant_w) / (peak_w[-1] - constant_w)
+    held = constant_w + share * (peak_w - constant_w) <= CAP_SHARE * limit_w
+    return float(clocks_mhz[held].max(initial=clocks_mhz[0]))
+
+
+def _peak_w(spec: GpuSpec, clocks_mhz: Array) -> Array:
+    """Return board power with its hungriest unit and its memory at peak."""
+    power, voltage = spec.power, np.array([spec.voltage.at(mhz) for mhz in clocks_mhz])
+    of_clock = power.clock_tree_w_per_ghz + power.sm_w_per_ghz + max(power.pipe_w_per_ghz.values())
+    core_w = power.leakage_w + of_clock * clocks_mhz / 1e3
+    memory_w = power.dram_j_per_b * spec.memory_bandwidth_b_per_s
+    return board_w(power.constant_w, voltage**2, core_w, memory_w)

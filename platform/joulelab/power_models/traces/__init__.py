@@ -8,7 +8,7 @@
 
 A schedule says for each step of equal length which phase ran and how busy the units were. The
 model knows a power level for each phase, which follows the activities.
-``validation.leave_one_trace_out`` holds out whole recordings.
+``model.leave_one_trace_out`` holds out whole recordings.
 """
 
 from pathlib import Path

@@ -8,18 +8,19 @@ from joulelab.core.comparison import best_set
 from joulelab.core.configuration import Configuration
 from joulelab.searching.model.forecast import Forecast
 from joulelab.searching.space import SearchSpace
+from joulelab.searching.standing import LEVEL
 
 _REACH = 5.0
 """Beyond so many standard deviations behind the best, nothing is compared any closer."""
 
 
 def expected_equals(
-    forecast: Forecast, space: SearchSpace, *, confidence: float, level: float = 0.95
+    forecast: Forecast, space: SearchSpace, *, confidence: float
 ) -> tuple[Configuration, ...]:
     """Return the configurations that the model finds indistinguishable from the best, it first.
 
     A sweep that measures few clocks seldom measures the best one: this set is what holds it, with a
-    probability of ``level`` were the model right. The best keeps to the constraints with a
+    probability of :data:`LEVEL` were the model right. The best keeps to the constraints with a
     probability of ``confidence``; what does so with less than the rest of it is left out.
     """
     cost = np.where(forecast.feasible >= confidence, forecast.log_cost, np.inf)
@@ -31,7 +32,7 @@ def expected_equals(
     near = forecast.log_cost - forecast.log_cost[best] <= _REACH * spread
     near &= forecast.feasible > 1.0 - confidence
     places = np.flatnonzero(near)
-    found = best_set(_as_fit(forecast, places), level=level)
+    found = best_set(_as_fit(forecast, places), level=LEVEL)
     return tuple(space[int(name)] for name in found.members)
 
 

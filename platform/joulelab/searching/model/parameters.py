@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joulelab.hardware.spec import GpuSpec
-from joulelab.searching.cost import BOARD_POWER_SD, BOARD_TIME_SD
+from joulelab.searching.base import BOARD_POWER_SD, BOARD_TIME_SD
 from joulelab.searching.model.covariances import Covariances
 from joulelab.searching.model.law import (
     BOARD_PARAMETERS,

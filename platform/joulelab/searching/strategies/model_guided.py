@@ -8,9 +8,8 @@ from typing_extensions import override
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.threads import one_thread
-from joulelab.searching.base import Outcome, Strategy
+from joulelab.searching.base import Outcome, Strategy, cost_of
 from joulelab.searching.constraints import over_cells
-from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem
 from joulelab.searching.model.caps import PROBE_RATIO, Caps
 from joulelab.searching.model.equals import expected_equals
@@ -23,7 +22,6 @@ from joulelab.searching.model.improvement import (
     promising,
     widest_gap,
 )
-from joulelab.searching.standing import LEVEL
 
 Array = NDArray[np.float64]
 
@@ -106,10 +104,10 @@ class ModelGuided(Strategy):
             self._forecast = self._forecaster.forecast()
         return self._forecast
 
-    def equals(self, *, level: float = LEVEL) -> tuple[Configuration, ...]:
+    def equals(self) -> tuple[Configuration, ...]:
         """Return what is indistinguishable from the best, measured or not, the best first."""
         confidence = self.evidence.problem.confidence
-        return expected_equals(self.forecast(), self._space, confidence=confidence, level=level)
+        return expected_equals(self.forecast(), self._space, confidence=confidence)
 
     def _next(self) -> int | None:
         """Return the place of what to measure next; ``None`` if nothing is worth it now."""

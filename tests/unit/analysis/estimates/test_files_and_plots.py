@@ -6,10 +6,10 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 from estimates_by_hand import COPY, PRODUCT, cell, estimate, phase, processor, refused
+from page_tags import Tags
 
 from joulelab.analysis.estimates.export import (
     CELL_COLUMNS,
@@ -18,6 +18,7 @@ from joulelab.analysis.estimates.export import (
     SUFFIXES,
     write_cells,
 )
+from joulelab.analysis.estimates.figures import dots, ridge, roofline_figure
 from joulelab.analysis.estimates.page import (
     comparable,
     comparison_figures,
@@ -26,36 +27,12 @@ from joulelab.analysis.estimates.page import (
     stack_figure,
     timeline_figure,
 )
-from joulelab.analysis.estimates.roofline import dots, ridge, roofline_figure
 from joulelab.analysis.estimates.wording import host_words
 from joulelab.analysis.table import check_target
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.estimator.estimate import HostRange
 from joulelab.estimator.opportunities import Opportunity
 from joulelab.tracking import durable
-
-
-class Tags(HTMLParser):
-    """Collects tags, whether they are balanced, and addresses that leave the page."""
-
-    VOID = frozenset({"meta", "br", "link", "img", "path", "use", "rect"})
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.seen, self.outside = [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.seen.append(tag)
-        if tag not in self.VOID:
-            self.open.append(tag)
-        for name, value in attributes:
-            if name in {"src", "href", "xlink:href"} and not value.startswith("#"):
-                self.outside.append(value)
-
-    def handle_endtag(self, tag):
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
 
 
 def test_json_holds_totals_groups_and_what_is_refused(tmp_path):

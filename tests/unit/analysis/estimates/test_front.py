@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from estimates_by_hand import cell, estimate, phase, processor, refused
 
-from joulelab.analysis.estimates.front import front_sentences, with_front
-from joulelab.analysis.estimates.front_figure import front_figure
+from joulelab.analysis.estimates.figures import front_figure
+from joulelab.analysis.estimates.overview import front_sentences, with_front
 from joulelab.errors import ConfigError
 
 

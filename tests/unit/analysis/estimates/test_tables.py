@@ -56,10 +56,6 @@ def printed(renderable, width=100):
     return console.file.getvalue()
 
 
-def line_with(text, word):
-    return next(line for line in text.splitlines() if word in line)
-
-
 def test_the_first_sentence_says_what_it_costs_per_unit_and_what_sets_the_time():
     said = headline(cell())
 

@@ -14,8 +14,8 @@ from joulelab.study.events import (
     TrialMeasured,
     TrialStarted,
 )
-from joulelab.study.state_keeper import StateKeeper
-from joulelab.tracking.study_state import STATE, RunningTrial, Trouble, read_state
+from joulelab.study.telling import StateKeeper
+from joulelab.tracking.study import STATE, RunningTrial, Trouble, read_state
 
 STARTED = StudyStarted(num_trials=12, num_skipped=4, uuids=("GPU-a", "GPU-b"))
 

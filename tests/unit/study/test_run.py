@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from joulelab.errors import ConfigError
-from joulelab.study.interruption import Interruption
+from joulelab.study.run import Interruption
 
 
 def interrupt(number=signal.SIGINT):
@@ -20,7 +20,7 @@ def test_the_first_signal_is_noted_and_a_later_one_interrupts(number, monkeypatc
         interrupt(number)
         assert interruption.noted
         interrupt(number)  # still the same, sent twice
-        monkeypatch.setattr("joulelab.study.interruption._ONE_S", 0.0)
+        monkeypatch.setattr("joulelab.study.run._ONE_S", 0.0)
         with pytest.raises(KeyboardInterrupt):
             interrupt(number)
 

@@ -1,4 +1,4 @@
-"""What every application loses at every operating point, and those of a policy, as one picture."""
+"""Figures over many studies: what policies cost, and boards beside each other."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -10,8 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from joulelab.analysis.fleet import Aspect, Fleet, short
 from joulelab.analysis.policy import Application, Policy, point_words
-from joulelab.analysis.style import BEST, CURVE, INK, MUTED, in_style, note, save_figure, tidy
+from joulelab.analysis.style import BEST, CURVE, GRID, INK, MUTED, in_style, note, save_figure, tidy
+from joulelab.analysis.wording import boards_counted
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError
 
@@ -23,6 +25,8 @@ _HIGHEST = 60.0
 _NAMED = 8
 """Curves of applications that are named at their ends; of several each, only the means are."""
 _DASHES = (0, (4, 2))
+_WIDE, _HIGH, _ROW = 2.4, 1.3, 0.24
+"""Inches of a panel, of what is above and below its rows, and of a row."""
 KNOBS = {
     "sm_clock_mhz": "SM clock, MHz",
     "power_limit_w": "power limit, W",
@@ -139,3 +143,39 @@ def _name_end(axes: Axes, name: str, curve: Curve, color: str) -> None:
         return
     last = int(shown[-1])
     note(axes, name, (values[last], above[last]), (5, 0), size=8, color=color, va="center")
+
+
+@in_style
+def save_fleet_plot(fleet: Fleet, path: Path) -> Path:
+    """Draw a panel for each aspect, a row for each board, into ``path``; returns it."""
+    rows = {board.uuid: place for place, board in enumerate(reversed(fleet.boards))}
+    size = (1.6 + _WIDE * len(fleet.aspects), _HIGH + _ROW * len(rows))
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(1, len(fleet.aspects), sharey=True, squeeze=False)[0]
+    for axes, aspect in zip(panels, fleet.aspects, strict=True):
+        _draw_aspect(axes, aspect, rows)
+    panels[0].set_yticks(list(rows.values()), [_label(uuid, fleet) for uuid in rows])
+    head = f"{boards_counted(fleet.boards)}: 95 % intervals; grey, how much boards differ (sd)"
+    figure.suptitle(head, x=0.01, ha="left", fontsize=9, color=MUTED)
+    save_figure(figure, path)
+    return path
+
+
+def _draw_aspect(axes: Axes, aspect: Aspect, rows: dict[str, int]) -> None:
+    sd = 100 * aspect.spread.value
+    tidy(axes, aspect.name, "% of the mean", "")
+    axes.axvspan(-sd, sd, color=GRID, linewidth=0)
+    axes.axvline(0.0, color=MUTED, linewidth=0.8)
+    for each in aspect.boards:
+        value, low, high = (
+            100 * (r - 1) for r in (each.ratio.value, each.ratio.low, each.ratio.high)
+        )
+        axes.errorbar(
+            value, rows[each.uuid], xerr=[[value - low], [high - value]], fmt="o", markersize=4,
+            color=BEST if each.is_outlier else CURVE, elinewidth=0.9,
+        )  # fmt: skip
+
+
+def _label(uuid: str, fleet: Fleet) -> str:
+    host = f", {fleet.hosts[uuid]}" if len(set(fleet.hosts.values())) > 1 else ""
+    return short(uuid) + host

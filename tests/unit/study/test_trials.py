@@ -9,7 +9,7 @@ from synthetic_results import measurement
 from joulelab.core.measurement import Finding
 from joulelab.core.plan import plan_sweep
 from joulelab.study.resume import rest_of
-from joulelab.study.ties import ties
+from joulelab.study.trials import ties
 
 PRODUCT = "Invented GPU"
 

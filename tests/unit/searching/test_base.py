@@ -7,9 +7,8 @@ import pytest
 
 from joulelab.errors import ConfigError, MeasurementError, UnknownNameError
 from joulelab.objectives import OBJECTIVES, Objective
-from joulelab.searching.base import Figures, Outcome
+from joulelab.searching.base import Figures, Outcome, cost_of
 from joulelab.searching.constraints import Constraint, judge, order_of
-from joulelab.searching.cost import cost_of
 from joulelab.searching.evidence import Evidence, Problem, combined
 from joulelab.searching.space import SearchSpace
 
