@@ -140,6 +140,8 @@ options=(
     --resources="$(as_resources "${gpus[@]}")"
     --dashboard-agent-listen-port="$((RAY_PORT + agent))"
     --disable-usage-stats
+    # Nobody listens to what reads all of Ray's logs ten times a second beside the measurements.
+    --include-log-monitor=false
     --block
 )
 
@@ -150,7 +152,7 @@ if [ "$rank" = 0 ]; then
     publish "$RUN_DIR/head" "$address:$RAY_PORT"
     run ray start --head --node-ip-address="$address" --port="$RAY_PORT" \
         --dashboard-host=127.0.0.1 --dashboard-port="$DASHBOARD_PORT" \
-        --ray-client-server-port="$CLIENT_PORT" "${options[@]}"
+        --ray-client-server-port="$CLIENT_PORT" --no-monitor "${options[@]}"
 fi
 
 for _ in $(seq 300); do
