@@ -39,6 +39,9 @@ my_address() {
 # Another Ray that answers there would be taken for this job's, and refuse its token.
 taken() { (: <>"/dev/tcp/$address/$1") 2>/dev/null || (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
+# Whether somebody listens at a host:port. `ray health-check` takes two seconds of the processor to say so.
+answers() { timeout 5 bash -c ": <>'/dev/tcp/${1%:*}/${1##*:}'" 2>/dev/null; }
+
 # Move on to ports of which none is taken; those at the offsets $@ from the first are needed. Outside
 # of SLURM, what has them may be this very cluster, started before.
 find_ports() {
@@ -156,7 +159,7 @@ if [ "$rank" = 0 ]; then
 fi
 
 for _ in $(seq 300); do
-    if [ -s "$RUN_DIR/head" ] && ray health-check --address "$(cat "$RUN_DIR/head")" >/dev/null 2>&1; then
+    if [ -s "$RUN_DIR/head" ] && answers "$(cat "$RUN_DIR/head")"; then
         run ray start --address="$(cat "$RUN_DIR/head")" "${options[@]}"
     fi
     sleep 1
