@@ -35,6 +35,8 @@ export RAY_enable_metrics_collection=0 AUTOSCALER_METRIC_PORT=65536 DASHBOARD_ME
 # Ray's workers give way to every other process of the node (niceness 15); a program that is
 # measured must not.
 export RAY_worker_niceness=0
+# Ray starts a process for every core of every node at once, of which a study needs a few.
+export RAY_prestart_worker_first_driver=0
 # Until it kills, `ray job stop` waits so long for a study to conclude from what it has.
 export RAY_JOB_STOP_WAIT_TIME_S=60
 export CUDA_DEVICE_ORDER=PCI_BUS_ID

@@ -39,6 +39,9 @@ my_address() {
 # Another Ray that answers there would be taken for this job's, and refuse its token.
 taken() { (: <>"/dev/tcp/$address/$1") 2>/dev/null || (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
+# Whether somebody listens at a host:port. `ray health-check` takes two seconds of the processor to say so.
+answers() { timeout 5 bash -c ": <>'/dev/tcp/${1%:*}/${1##*:}'" 2>/dev/null; }
+
 # Move on to ports of which none is taken; those at the offsets $@ from the first are needed. Outside
 # of SLURM, what has them may be this very cluster, started before.
 find_ports() {
@@ -140,6 +143,8 @@ options=(
     --resources="$(as_resources "${gpus[@]}")"
     --dashboard-agent-listen-port="$((RAY_PORT + agent))"
     --disable-usage-stats
+    # Nobody listens to what reads all of Ray's logs ten times a second beside the measurements.
+    --include-log-monitor=false
     --block
 )
 
@@ -150,11 +155,11 @@ if [ "$rank" = 0 ]; then
     publish "$RUN_DIR/head" "$address:$RAY_PORT"
     run ray start --head --node-ip-address="$address" --port="$RAY_PORT" \
         --dashboard-host=127.0.0.1 --dashboard-port="$DASHBOARD_PORT" \
-        --ray-client-server-port="$CLIENT_PORT" "${options[@]}"
+        --ray-client-server-port="$CLIENT_PORT" --no-monitor "${options[@]}"
 fi
 
 for _ in $(seq 300); do
-    if [ -s "$RUN_DIR/head" ] && ray health-check --address "$(cat "$RUN_DIR/head")" >/dev/null 2>&1; then
+    if [ -s "$RUN_DIR/head" ] && answers "$(cat "$RUN_DIR/head")"; then
         run ray start --address="$(cat "$RUN_DIR/head")" "${options[@]}"
     fi
     sleep 1

@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private import ray_constants, worker
+from ray._private import parameter, ray_constants, worker
 
 from joulelab.errors import DeviceError
 from joulelab.tracking.addresses import discreet
@@ -63,6 +64,21 @@ def on_loopback() -> Generator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = usual
+
+
+@contextmanager
+def _unwatched(*, demand: bool) -> Generator[None]:
+    """Leave out what reads all of Ray's logs ten times a second beside the measurements.
+
+    Nobody listens to it, nor, unless there is a dashboard, to what watches the ``demand``.
+    """
+    usual: Any = parameter.RayParams
+    lean: Any = partial(usual, include_log_monitor=False, no_monitor=not demand)
+    parameter.RayParams = lean  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        parameter.RayParams = usual  # type: ignore[misc]
 
 
 def first_line(error: Exception) -> str:
@@ -115,6 +131,8 @@ def _start_local(num_cpus: int | None, dashboard: bool) -> None:
     # Ray's workers give way to every other process of the machine (niceness 15); a program that
     # is measured must not.
     os.environ.setdefault("RAY_worker_niceness", "0")
+    # Ray starts a process for every core of the machine at once, of which a study needs a few.
+    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     # Without a token in the environment Ray writes a world-readable one into the home folder,
     # which then turns authentication on for clusters that were never told of it. Ray keeps the
     # first token for the life of the process, and so does the environment.
@@ -122,7 +140,7 @@ def _start_local(num_cpus: int | None, dashboard: bool) -> None:
     # Nobody reads Ray's metrics, and anybody on the network could.
     os.environ.setdefault("RAY_enable_metrics_collection", "0")
     try:
-        with on_loopback():
+        with on_loopback(), _unwatched(demand=dashboard):
             context = ray.init(
                 address="local",
                 namespace=NAMESPACE,

@@ -25,6 +25,7 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 # of the suite they would starve.
 os.environ.setdefault("RAY_worker_niceness", "0")
 os.environ.setdefault("RAY_enable_metrics_collection", "0")  # as the product does
+os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # as the product does
 
 
 def pytest_collection_modifyitems(items):

@@ -4,6 +4,7 @@ import json
 import pickle
 import shutil
 import signal
+import time
 from collections import Counter
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from ray import cloudpickle, tune
 from scripted_strategy import Scripted
 
 from joulelab.study.budget import Budget
-from joulelab.study.events import TrialMeasured
+from joulelab.study.events import StudyStarted, TrialMeasured, TrialStarted
 from joulelab_actors.laboratory import SCHEDULED_REPEATS
 from joulelab_actors.tune.experiment import NAME
 from joulelab_actors.tune.trainable import MeasuredTrial, configuration_of
@@ -56,17 +57,23 @@ def tune_table(store):
     return table
 
 
-def test_what_a_strategy_asks_for_is_a_trial_of_tunes_measured_and_told(search):
-    strategy = Scripted(CANDIDATES)
+def test_what_a_strategy_asks_for_is_measured_as_a_trial_of_tunes_and_told_at_once(search):
+    """A strategy that waits for an outcome is asked again as soon as it has it."""
+    asked, between_s = [gemm(clock) for clock in range(345, 1000, 60)], []
+    strategy = Scripted(asked, max_out=1)
 
-    summary, store = search(strategy, num_gpus=2)
+    def look(event):
+        if isinstance(event, TrialMeasured) and event.between_s is not None:
+            between_s.append(event.between_s)
+
+    summary, store = search(strategy, on_event=look)
 
     measured = {(m.configuration, m.repeat): m for m in store.read()}
     told = {outcome.candidate: outcome.figures for outcome in strategy.told}
     table = tune_table(store)
     assert summary.stopped_by == "the strategy"
     assert summary.study.complete
-    assert set(told) == set(CANDIDATES)
+    assert set(told) == set(asked)
     assert set(table) == set(measured)
     for key, measurement in measured.items():
         figures = told[measurement.configuration]
@@ -74,6 +81,7 @@ def test_what_a_strategy_asks_for_is_a_trial_of_tunes_measured_and_told(search):
         assert figures.board == measurement.device.uuid
         assert table[key]["energy_j"] == figures.energy_j
         assert table[key]["edp"] == pytest.approx(figures.energy_j * figures.time_s)
+    assert sorted(between_s)[len(between_s) // 2] < 0.25
 
 
 def test_a_killed_search_goes_on_where_it_was_and_measures_nothing_twice(search, kill_driver):
@@ -118,12 +126,29 @@ def begun(ended, tmp_path):
     return ended[1]
 
 
-def test_a_search_that_had_ended_goes_on_with_more_and_tune_knows_all_of_it(begun, search):
-    summary, store = search(Scripted(CANDIDATES * 2), budget=Budget(num_trials=7))
+def test_a_search_that_had_ended_goes_on_until_a_budget_ends_it_within_a_trial(begun, search):
+    many = CANDIDATES * 20
+    one_j = begun.energy_j / 3
+    bound_j = begun.energy_j + 2.5 * one_j
+    second, _ = search(Scripted(many), budget=Budget(energy_j=bound_j))
+    begun_s, start_s = [], time.monotonic()
+
+    def look(event):
+        if isinstance(event, TrialStarted):
+            begun_s.append(time.monotonic() - start_s)
+        if isinstance(event, StudyStarted):
+            begun_s[:] = [time.monotonic() - start_s]
+
+    third, store = search(Scripted(many), procedure=LONG, budget=Budget(wall_s=2.0), on_event=look)
 
     assert begun.stopped_by == "the budget of 3 trials"
-    assert summary.study.num_skipped == 3
-    assert len(store.read()) == 7
+    assert (begun.study.num_valid, second.study.num_skipped) == (3, 3)
+    assert second.stopped_by == f"the budget of {bound_j:g} J"
+    assert bound_j - 2 * one_j < second.energy_j < bound_j + one_j
+    assert third.stopped_by == "the budget of 2 s"
+    assert third.study.num_skipped == 3 + second.study.num_valid
+    assert begun_s[-1] - begun_s[0] < 2.0 + 2.0
+    assert len(store.read()) == third.study.num_skipped + third.study.num_valid
     assert set(tune_table(store)) == {(m.configuration, m.repeat) for m in store.read()}
 
 
@@ -173,16 +198,3 @@ def test_an_interrupted_search_concludes_from_what_it_has_and_goes_on_later(sear
     assert first.study.exit_code == 130
     assert second.study.exit_code == 0
     assert Counter(m.configuration for m in store.read() if m.valid) == Counter(CANDIDATES * 3)
-
-
-def test_a_strategy_that_waits_for_an_outcome_is_asked_again_as_soon_as_it_has_it(search):
-    between_s = []
-
-    def look(event):
-        if isinstance(event, TrialMeasured) and event.between_s is not None:
-            between_s.append(event.between_s)
-
-    summary, _ = search(Scripted(CANDIDATES * 4, max_out=1), on_event=look)
-
-    assert summary.study.num_valid == 20
-    assert sorted(between_s)[len(between_s) // 2] < 0.25

@@ -24,6 +24,7 @@ with connected(num_cpus=1):
             if each.status == psutil.CONN_LISTEN:
                 print(process.name(), each.laddr.ip)
     assert children
+    assert not any("monitor.py" in word for each in children for word in each.cmdline())
     join = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
     join |= {"RAY_AUTH_MODE": "token"}
     joined = subprocess.run([sys.executable, "-c", sys.argv[1]], env=join, capture_output=True)

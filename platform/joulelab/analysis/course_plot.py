@@ -55,7 +55,12 @@ def courses_figure(wanted: Sequence[tuple[str, Measurement]], traces: Path | Non
 def course_figure(courses: Sequence[TrialCourse]) -> Figure:
     """Draw trials, at least one, each a row of panels whose scales all rows share."""
     panels = [panel for panel in _PANELS if any(set(panel[2]) & set(c.series) for c in courses)]
-    figure = Figure(figsize=(11, 1.0 + 1.6 * len(courses)), layout="constrained")
+    height_in = 1.0 + 1.6 * len(courses)
+    figure = Figure(figsize=(11, height_in))
+    figure.subplots_adjust(
+        left=0.065, right=0.99, top=1 - 0.45 / height_in, bottom=0.75 / height_in,
+        wspace=0.18, hspace=0.25,
+    )  # fmt: skip
     grid = figure.subplots(len(courses), len(panels), sharex="row", sharey="col", squeeze=False)
     for row, course in zip(grid, courses, strict=True):
         start_s = min(series.t_s[0] for series in course.series.values())

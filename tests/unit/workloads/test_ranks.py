@@ -91,12 +91,12 @@ def test_shared_work_counts_once_and_a_rank_that_dies_is_named_and_takes_the_oth
 
 HOLDER = """
 import time
-from test_ranks import TINY, UUIDS, Llama, LlamaSettings, Ranks
-ranks = Ranks(Llama(LlamaSettings(**TINY, tensor_parallel=2)), UUIDS)
+from test_ranks import UUIDS, Gemm, GemmSettings, Ranks
+ranks = Ranks(Gemm(GemmSettings(n=64)), UUIDS)  # it starts fast
 ranks.prepare()
 print(*ranks.processes, flush=True)
 while True:
-    ranks.run("decode")
+    ranks.run("gemm")
 """
 
 
