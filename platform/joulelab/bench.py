@@ -210,6 +210,7 @@ class Bench:
         )
         self._report(f"{phase}: warming up")
         warmup = warm_up(loop, instruments.lead, self._clock, self._procedure)
+        self._following.warmed_up(warmup)
         instruments.count_activity()
         intervals = self._take_windows(phase, loop, instruments)
         self._host.pids()

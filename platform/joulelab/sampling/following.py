@@ -7,6 +7,7 @@ from joulelab.core.clock import Clock
 from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
+from joulelab.sampling.readiness import WarmUp
 
 FOLLOWS_WITHIN_S = 2.0
 """Longest rest after which a board still counts as warm; chosen, not measured."""
@@ -19,16 +20,26 @@ class Following:
         self._clock = clock
         self._ran: Configuration | None = None
         self._ended_s = 0.0
+        self._is_even = True
 
     def procedures(self, asked: Configuration, procedure: Procedure) -> Iterator[Procedure]:
         """Yield how to measure ``asked``, and then how to measure it again."""
         if procedure.pace == "quick" and self._is_warm(asked):
+            self._is_even = True
             yield procedure.following()
+        self._is_even = True
         yield replace(procedure, pace="reference")
 
+    def warmed_up(self, warmup: WarmUp) -> None:
+        """Note how the warm-up of a phase ended."""
+        self._is_even &= warmup.even
+
     def ended(self, configuration: Configuration, records: Sequence[Record]) -> None:
-        """Note that ``configuration`` has just run; one that does not steady follows nothing."""
-        has_run = all(record.measurement.windows and _is_steady(record) for record in records)
+        """Note that ``configuration`` has just run; after one that was not even nothing is quick.
+
+        One whose temperature alone still moved was loaded all the same.
+        """
+        has_run = self._is_even and all(record.measurement.windows for record in records)
         self._ran = configuration if has_run else None
         self._ended_s = self._clock.now_s()
 

@@ -118,6 +118,15 @@ def test_a_program_that_does_not_steady_is_not_tried_quickly_first(bench):
     assert measure(bench, 1110).pace == "reference"
 
 
+def test_a_point_follows_one_whose_temperature_alone_still_moved(bench):
+    """Such a program never had a quick point, however even it ran."""
+    short = Procedure(warmup_min_s=3, warmup_max_s=4)
+    (warming,) = bench.measure(asked(), procedure=short)
+
+    assert warming.measurement.observed.warmup_steady is False
+    assert measure(bench, 1110).pace == "quick"
+
+
 def test_long_units_are_run_three_times_before_they_are_measured(bench):
     measure(bench, n=65536)
     quick = measure(bench, 1095, n=65536)
