@@ -140,13 +140,14 @@ class Bench:
             provenance=collect_provenance(
                 weights=_weights(trial.configuration), licence=workload.licence
             ),
-            pace=self._procedure.pace,
         )
         records: list[Record] = []
         try:
             self._report(f"Preparing {trial.configuration.workload}")
             self._host.prepare()
             self._cool_down()
+            self._procedure = self._following.prepared(self._procedure)
+            session.pace = self._procedure.pace or session.pace
             with applied(self._control, self._in_force(trial.configuration.point)) as receipt:
                 session.receipt = receipt
                 self._measure_phases(session, workload.phases, records)

@@ -67,9 +67,11 @@ class AbstractLab(ABC, Generic[Gpu]):
         *,
         settings: object,
         on_event: Callable[[StudyEvent], None],
+        procedure: Procedure | None = None,
     ) -> StudySetup:
         """Return what a study is carried out with; ``settings`` are for its header.
 
+        ``procedure`` is how it measures, by default as all studies of the lab.
         What is stored where this process cannot see it, it stores a second time.
 
         Raises:
@@ -77,7 +79,7 @@ class AbstractLab(ABC, Generic[Gpu]):
         """
         how = WorkerSettings(
             results_dir=folder,
-            procedure=self.procedure,
+            procedure=procedure or self.procedure,
             observe_only=self.observe_only,
             guard_socket=self.guard_socket,
             programs=self.programs(workloads),

@@ -145,6 +145,25 @@ def test_a_search_chooses_among_clocks_and_knobs(make_lab, tmp_path):
     assert "batch 8" in found.report(tmp_path / "search.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("bounds", "pace"),
+    [
+        ((), "quick"),
+        # A quick trial ends before the board is as hot as it gets.
+        ((joulelab.Constraint(quantity="temperature_c", bound=80),), "reference"),
+    ],
+)
+def test_a_search_is_quick_unless_it_counts_how_hot_a_board_gets(make_lab, bounds, pace):
+    lab = make_lab(procedure=joulelab.Procedure())
+    budget = joulelab.Budget(num_trials=4)
+
+    found = joulelab.search(
+        step, {"batch": [1, 8]}, cost=cost, constraints=bounds, budget=budget, lab=lab
+    )
+
+    assert {each.pace for each in found.measurements} == {pace}
+
+
 def test_clocks_are_given_back_when_a_study_has_ended(make_lab, tmp_path):
     joulelab.sweep(step, cost=cost, clocks_mhz=CLOCKS_MHZ, repeats=1, lab=make_lab())
 
