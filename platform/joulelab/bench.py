@@ -176,6 +176,7 @@ class Bench:
                     )
                 finally:
                     self._host.rest()
+                self._procedure = self._following.next_phase(self._procedure)
 
     def _computing(self) -> AbstractContextManager[None]:
         """Have PyTorch of this process compute on the device; on several, others do it."""
@@ -215,9 +216,10 @@ class Bench:
         instruments.count_activity()
         intervals = self._take_windows(phase, loop, instruments)
         self._host.pids()
-        return instruments.judge(
+        verdict = instruments.judge(
             intervals, own_pids=self._host.own_pids, pids_on=self._host.pids_on, warmup=warmup
         )
+        return verdict.without_memory(self._host.kept_b)
 
     def _take_windows(
         self, phase: str, loop: WindowLoop, instruments: BoardInstruments

@@ -41,6 +41,10 @@ class Following:
             return procedure.following(rested_s)
         return replace(procedure, pace="reference")
 
+    def next_phase(self, procedure: Procedure) -> Procedure:
+        """Return how to measure the next phase of a program that has just run."""
+        return procedure.following() if procedure.pace == "quick" else procedure
+
     def warmed_up(self, warmup: WarmUp) -> None:
         """Note how the warm-up of a phase ended."""
         self._is_even &= warmup.even

@@ -99,13 +99,13 @@ def test_other_settings_of_the_program_follow_and_agree_with_the_whole_procedure
 
 def test_a_board_is_warmed_for_as_long_as_it_rested(bench, device):
     measure(bench)
-    device.clock.sleep_s(2.0)
+    device.clock.sleep_s(1.0)
     after_a_pause = measure(bench, 1095)
     device.clock.sleep_s(20.0)
     after_loading = measure(bench, 1110)
 
     assert after_a_pause.pace == after_loading.pace == "quick"
-    assert 2.0 <= after_a_pause.observed.warmup_s < LONGEST_FOLLOWING_S
+    assert 1.0 <= after_a_pause.observed.warmup_s < LONGEST_FOLLOWING_S
     assert LONGEST_FOLLOWING_S <= after_loading.observed.warmup_s < LONGEST_FOLLOWING_S + 1
 
 
