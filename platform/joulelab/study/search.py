@@ -22,6 +22,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.errors import ConfigError
 from joulelab.hardware.catalogue import spec_of_boards
 from joulelab.hardware.processors import processor_of
+from joulelab.hardware.spec import GpuSpec
 from joulelab.objectives import Objective
 from joulelab.searching.answer import answer
 from joulelab.searching.constraints import Constraint, over_cells
@@ -203,8 +204,12 @@ def problem_on(
     asked: Asked,
     objective: Objective,
     constraints: Sequence[Constraint] = (),
+    *,
+    spec: GpuSpec | None = None,
 ) -> Problem:
     """Return what is searched for on ``gpus``, which are of one product.
+
+    ``spec`` is what is known of them, by default what the catalogue says.
 
     Raises:
         ConfigError: If there is nothing to choose, a power limit that may not be set, or if a GPU
@@ -221,7 +226,7 @@ def problem_on(
         space=_space(program, axes, references=over_cells(constraints)),
         objective=objective,
         constraints=tuple(constraints),
-        gpu=spec_of_boards(gpus[0].identity.name),
+        gpu=spec or spec_of_boards(gpus[0].identity.name),
     )
 
 
