@@ -16,7 +16,7 @@ _FEWEST = 10
 _FEWEST_BESIDE = 3
 """Clocks on either side without which there is no telling where a knee is."""
 _STEP_MHZ = 5.0
-_TOLD = 11.3
+_LEAST_GAIN = 11.3
 """Squares by which a knee must be better than none: three more figures at 1 %, by chi-squared."""
 
 
@@ -38,7 +38,7 @@ def ridge_of(curve: Sequence[ClockPoint], load: str) -> Fact:
     dof = len(points) - 5
     near = knees[squares <= squares.min() * (1 + student_t(0.683, dof + 1) ** 2 / dof)]
     line = _squares(clock_mhz, power_w, u_w, clock_mhz[-1])
-    if line - squares.min() < _TOLD or near[0] == knees[0] or near[-1] == knees[-1]:
+    if line - squares.min() < _LEAST_GAIN or near[0] == knees[0] or near[-1] == knees[-1]:
         why = f"{load} shows no knee between {knees[0]:.0f} and {knees[-1]:.0f} MHz"
         return Fact(name=RIDGE, reason=why)
     apart_mhz = float(np.median(np.diff(clock_mhz)))
