@@ -240,7 +240,7 @@ def test_nothing_is_set_nor_counted_while_another_process_is_on_the_gpu(tmp_path
 
 
 def test_looks_are_taken_less_often_where_they_cost_too_much(store):
-    governed = play(store, "decode", "model", cpu_budget=1e-6)
+    governed = play(store, "decode", "model", duration_s=90.0, cpu_budget=1e-6)
 
     assert governed.governor.looking.period_s == 8 * Rules().period_s
     assert "of a core" in governed.governor.notes[0]
