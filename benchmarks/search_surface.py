@@ -9,6 +9,7 @@ import numpy as np
 from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import PhaseCost
 from joulelab.core.power_law import CAP_SHARE
+from joulelab.devices.simulated.board import Board
 from joulelab.devices.simulated.physics import LoadPoint, PhaseModel
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import GPUS
@@ -91,10 +92,11 @@ def simulated(workload: str) -> Surface:
     return surface_of(SearchSpace(workload, axes), SPEC)
 
 
-def surface_of(space: SearchSpace, spec: GpuSpec) -> Surface:
-    """Return what every configuration of ``space`` costs on a simulated GPU."""
-    phases = {cell: _phases(space.workload, dict(cell), spec) for cell in space.cells}
-    found = [_steady(phases[each.knobs], each.point.sm_clock_mhz, spec) for each in space]
+def surface_of(space: SearchSpace, spec: GpuSpec, board: Board | None = None) -> Surface:
+    """Return what every configuration of ``space`` costs on a simulated GPU, or on one board."""
+    board = board or Board(seed=0)
+    phases = {cell: _phases(space.workload, dict(cell), spec, board) for cell in space.cells}
+    found = [_steady(phases[each.knobs], each.point.sm_clock_mhz, spec, board) for each in space]
     return Surface(
         space=space,
         energy_j=tuple(energy_j for energy_j, _, _ in found),
@@ -104,18 +106,26 @@ def surface_of(space: SearchSpace, spec: GpuSpec) -> Surface:
 
 
 def _phases(
-    workload: str, knobs: dict[str, KnobValue], spec: GpuSpec
+    workload: str, knobs: dict[str, KnobValue], spec: GpuSpec, board: Board
 ) -> list[tuple[PhaseCost, PhaseModel, float]]:
     cost = cached_cost(WORKLOADS[workload].from_knobs(knobs))
     request = WORKLOADS[workload].from_knobs(knobs).request
+    scale = board.voltage_scale
     return [
-        (phase, PhaseModel(spec, phase), request.per_unit(phase.phase) / phase.work)
+        (
+            phase,
+            PhaseModel(spec, phase, data=cost.data, voltage_scale=scale),
+            request.per_unit(phase.phase) / phase.work,
+        )
         for phase in cost.phases
     ]
 
 
 def _steady(
-    phases: Sequence[tuple[PhaseCost, PhaseModel, float]], clock_mhz: int | None, spec: GpuSpec
+    phases: Sequence[tuple[PhaseCost, PhaseModel, float]],
+    clock_mhz: int | None,
+    spec: GpuSpec,
+    board: Board,
 ) -> tuple[float, float, float | None]:
     """Return energy and time per unit of work, and the clock at which the cap holds, if it does."""
     energy_j = time_s = 0.0
@@ -123,7 +133,7 @@ def _steady(
     for _, model, share in phases:
         for held in (clock for clock in spec.sm_clocks_mhz if clock <= wanted):
             point = model.at(held, spec.mem_clocks_mhz[0])
-            power_w = _warm_w(spec, point)
+            power_w = _warm_w(spec, point, board.leakage_scale)
             if power_w <= CAP_SHARE * spec.default_power_limit_w:
                 break
         lowest = min(lowest, held)
@@ -132,11 +142,11 @@ def _steady(
     return energy_j, time_s, lowest if lowest < wanted else None
 
 
-def _warm_w(spec: GpuSpec, point: LoadPoint) -> float:
+def _warm_w(spec: GpuSpec, point: LoadPoint, leakage_scale: float) -> float:
     """Return power at the temperature that it leads to itself."""
     thermal, power_w = spec.thermal, point.power_w
     for _ in range(20):
         temperature_c = thermal.ambient_c + sum(thermal.resistance_k_per_w) * power_w
         heated = exp(spec.power.leakage_per_k * (temperature_c - thermal.reference_c)) - 1.0
-        power_w = point.power_w + point.leakage_w * heated
+        power_w = point.power_w + leakage_scale * point.leakage_w * heated
     return power_w

@@ -86,6 +86,7 @@ class Laboratory(AbstractLab[Site]):
         dashboard: Serve Ray's dashboard, where this starts Ray. It reads GPUs and processes every
             few seconds beside the measurements.
         procedure: How each measurement is made.
+        calibration: File of joulelab calibrate --board, from which searches begin.
     """
 
     device: str = "simulated"
@@ -102,6 +103,7 @@ class Laboratory(AbstractLab[Site]):
     trial_scheduler: str | None = None
     dashboard: bool = False
     procedure: Procedure = field(default_factory=Procedure)
+    calibration: Path | None = None
 
     def __post_init__(self) -> None:
         check_backend(self.device)

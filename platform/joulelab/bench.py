@@ -140,13 +140,14 @@ class Bench:
             provenance=collect_provenance(
                 weights=_weights(trial.configuration), licence=workload.licence
             ),
-            pace=self._procedure.pace,
         )
         records: list[Record] = []
         try:
             self._report(f"Preparing {trial.configuration.workload}")
             self._host.prepare()
             self._cool_down()
+            self._procedure = self._following.prepared(self._procedure)
+            session.pace = self._procedure.pace or session.pace
             with applied(self._control, self._in_force(trial.configuration.point)) as receipt:
                 session.receipt = receipt
                 self._measure_phases(session, workload.phases, records)
@@ -175,6 +176,7 @@ class Bench:
                     )
                 finally:
                     self._host.rest()
+                self._procedure = self._following.next_phase(self._procedure)
 
     def _computing(self) -> AbstractContextManager[None]:
         """Have PyTorch of this process compute on the device; on several, others do it."""
@@ -210,12 +212,14 @@ class Bench:
         )
         self._report(f"{phase}: warming up")
         warmup = warm_up(loop, instruments.lead, self._clock, self._procedure)
+        self._following.warmed_up(warmup)
         instruments.count_activity()
         intervals = self._take_windows(phase, loop, instruments)
         self._host.pids()
-        return instruments.judge(
+        verdict = instruments.judge(
             intervals, own_pids=self._host.own_pids, pids_on=self._host.pids_on, warmup=warmup
         )
+        return verdict.without_memory(self._host.kept_b)
 
     def _take_windows(
         self, phase: str, loop: WindowLoop, instruments: BoardInstruments

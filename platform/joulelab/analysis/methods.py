@@ -11,7 +11,7 @@ from joulelab.analysis.sweep import PhaseResult
 from joulelab.analysis.wording import boards_words, constraint_words, software_words
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
-from joulelab.core.procedure import Procedure
+from joulelab.core.procedure import LONGEST_FOLLOWING_S, Procedure
 from joulelab.objectives import OBJECTIVES
 
 SOURCES = {
@@ -149,8 +149,9 @@ def _quickly(measurements: Sequence[Measurement]) -> str:
     how = Procedure().following()
     return (
         f"{num} of {len(measurements)} were made otherwise: they followed another point of the "
-        "same program without a rest, warmed up until unit times and power alone were steady "
-        f"({how.warmup_min_s:g} s and more), and took at least {how.min_windows} windows of at "
+        "same program without an idle window, warmed up until unit times and power alone were "
+        f"steady ({how.warmup_min_s:g} s and more, and as long as the board had rested, up to "
+        f"{LONGEST_FOLLOWING_S:g} s), and took at least {how.min_windows} windows of at "
         f"least {how.window_s:g} s."
     )
 

@@ -25,7 +25,7 @@ COMMANDS = {
     "estimate-tpu": ("cli.estimator.estimate:EstimateTpu", "Predict the events inside a TPU."),
     "estimate-kpu": ("cli.estimator.estimate:EstimateKpu", "Predict the events inside a KPU."),
     "validate": ("cli.estimator.processors:Validate", "Compare predictions with measurements."),
-    "calibrate": ("cli.estimator.processors:Calibrate", "Fit a device to micro-benchmarks."),
+    "calibrate": ("cli.estimator.calibrate:Calibrate", "Measure a board or host, or fit a device."),
     "processors": (
         "cli.estimator.processors:Processors",
         "List the devices that can be estimated.",

@@ -11,6 +11,15 @@ MOST_WINDOWS = 100_000
 Pace = Literal["reference", "quick"]
 """From rest, with a whole warm-up; or right after the same program ran at another point."""
 
+_LENGTHS = (
+    *("idle_s", "start_below_c", "settle_s", "warmup_min_s", "warmup_max_s"),
+    *("window_s", "min_windows", "limit_s", "pace"),
+)
+
+LONGEST_FOLLOWING_S = 1.5
+"""Longest warm-up after a rest: what cools and warms more slowly than the die's seconds, the sink,
+was hardly cooled by the rest."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Procedure:
@@ -38,10 +47,14 @@ class Procedure:
         sample_period_s: Period of polled readings (0.01 to 1); ``None`` takes the driver's
             own buffered power samples and looks at clocks and temperatures every 200 ms.
         sampler_budget: Share of one core that the sampler may take before it slows itself (0 to 1).
-        pace: quick measures a point whose program has just run at another one on the same board
-            within some two seconds: no idle window, a warm-up that ends once time and power are
-            steady, three windows of 0.3 s and more only where ``relative_ci`` needs them. Points
-            from rest, and those that this way are unsteady or invalid, take the whole procedure.
+        pace: quick measures a point whose program has just run at another one, or with other
+            settings, on the same board: no idle window, a warm-up that ends once time and power
+            are steady, three windows of 0.3 s and more only where ``relative_ci`` needs them. A
+            board that had to rest for that, as while weights are loaded, is warmed for as long as
+            it rested, up to 1.5 s. What this way is unsteady or invalid takes the whole procedure,
+            and so does what an idle window is due before (``idle_s``): another program, or one
+            whose board has rested for half a minute. ``None`` takes reference, and in searches of
+            which no length here was changed quick, without idle windows.
     """
 
     power_limit_w: float | None = None
@@ -57,7 +70,7 @@ class Procedure:
     relative_ci: float = 0.01
     sample_period_s: float | None = None
     sampler_budget: float = 0.02
-    pace: Pace = "reference"
+    pace: Pace | None = None
 
     def __post_init__(self) -> None:
         for name in ("idle_s", "settle_s", "warmup_min_s", "warmup_max_s"):
@@ -76,15 +89,29 @@ class Procedure:
                 f"{self.min_windows} of {self.window_s:g} s."
             )
 
-    def following(self) -> "Procedure":
-        """Return how a point is measured right after the same program ran at another one."""
+    def in_search(self) -> "Procedure":
+        """Return how a search measures: quickly from its first trial on, unless asked otherwise.
+
+        It compares gross energies, so that no idle window is due. Whoever asks for a pace, or for
+        other lengths than usual, is given these.
+        """
+        usual = Procedure()
+        is_usual = all(getattr(self, name) == getattr(usual, name) for name in _LENGTHS)
+        return replace(self, pace="quick", idle_s=0.0) if is_usual else self
+
+    def following(self, rested_s: float = 0.0) -> "Procedure":
+        """Return how a point is measured after the same program ran at another one.
+
+        ``rested_s`` is how long the board has rested since.
+        """
+        warmup_s = min(max(rested_s, 0.3), LONGEST_FOLLOWING_S)
         return replace(
             self,
             pace="quick",
             idle_s=0.0,  # the board is warm: what it draws at rest now is no idle power
             settle_s=0.0,
-            warmup_min_s=0.3,
-            warmup_max_s=1.5,
+            warmup_min_s=warmup_s,
+            warmup_max_s=warmup_s + 1.2,
             window_s=0.3,
             min_windows=3,
             limit_s=3.0,

@@ -1,6 +1,6 @@
 """A measurement together with the raw power that it came from, and what the device did."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from joulelab.core.course import Course
@@ -46,6 +46,13 @@ class Verdict:
     trace: PowerTrace | None = None  # power samples of the windows; None where there were none
     course: Course = field(default_factory=Course)
     boards: tuple[Board, ...] = ()  # of several, what was found of each
+
+    def without_memory(self, kept_b: int) -> "Verdict":
+        """Return the same, with so much less memory in use."""
+        used_b = self.observed.memory_used_b
+        if used_b is None:
+            return self
+        return replace(self, observed=replace(self.observed, memory_used_b=used_b - kept_b))
 
 
 def record_of(

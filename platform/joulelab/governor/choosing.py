@@ -74,6 +74,7 @@ def _lost_share(time: Array) -> Array:
 REFERENCE_AGE_S = 60.0
 """After so long the driver's own point is looked at again: boards warm up and programs change."""
 _FRESH_S = 0.5
+_BEGUN_S = 0.5
 _WAKING_SHARE = 0.35
 """Share of the slowdown limit that may be lost by the ends of one phase."""
 _RENEW_S = 1.0
@@ -94,9 +95,13 @@ class Chooser:
         self.chosen: dict[int, OperatingPoint] = {}
         """What was chosen last for each phase, by its number."""
         self._renewing: set[int] = set()
+        self._last: Phase | None = None
+        self._begun_s = 0.0
 
     def choose(self, phase: Phase, phases: list[Phase], now_s: float) -> OperatingPoint:
         """Return the point for ``phase``: the driver's own while anything is unsure."""
+        if phase is not self._last:
+            self._last, self._begun_s = phase, now_s
         point = self._choose(phase, phases, now_s)
         self.chosen[phase.number] = point
         return point
@@ -172,7 +177,9 @@ class Chooser:
         if reference is None:
             return True
         age_s, number = now_s - reference.last_s, phase.number
-        if age_s > REFERENCE_AGE_S:
+        # Not as the phase begins, which waits for its own clock, unless it is always short.
+        has_begun = now_s - self._begun_s >= _BEGUN_S or age_s > 1.5 * REFERENCE_AGE_S
+        if age_s > REFERENCE_AGE_S and has_begun:
             self._renewing.add(number)
         elif age_s < _FRESH_S:
             self._renewing.discard(number)

@@ -144,7 +144,8 @@ class Governor(Background):
         looking, now_s = self.looking, self._clock.now_s()
         if self._ticker is not None and looking.bill(cpu_s, now_s):
             self._ticker.set_period_s(looking.period_s)
-            self.notes.append(looking.note)
+            if looking.note:
+                self.notes.append(looking.note)
 
     def _note(self, seen: Observation) -> None:
         """Say which phase a window is of, and put it into all accounts."""

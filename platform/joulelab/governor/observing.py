@@ -22,6 +22,7 @@ class Observation:
     power_w: float
     activity: Activity  # mean activity of the units
     sm_clock_mhz: float  # mean of the SM clock at both looks
+    least_clock_mhz: float  # the lower one of both
     is_settled: bool  # whether both looks saw one SM clock
     reasons: EventReason  # what held the clock down at either look
 
@@ -76,6 +77,7 @@ class Observer:
             power_w=self._power_w(start_s, now_s),
             activity=_coarse_activity(after) if activity is None else activity,
             sm_clock_mhz=(before.sm_clock_mhz + after.sm_clock_mhz) / 2,
+            least_clock_mhz=min(before.sm_clock_mhz, after.sm_clock_mhz),
             is_settled=abs(before.sm_clock_mhz - after.sm_clock_mhz) <= CLOCK_TOLERANCE_MHZ,
             reasons=before.event_reasons | after.event_reasons,
         )

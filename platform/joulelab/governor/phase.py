@@ -199,10 +199,11 @@ class Phase:
         """Take in a window that was of this phase at ``point`` from begin to end."""
         self.tallies.setdefault(point, Tally()).add(seen, self.speed(signature))
 
-    def may_be(self, signature: Signature, sm_clock_mhz: float) -> bool:
-        """Whether a window could be of this phase: at this clock, this work, this fast.
+    def may_be(self, signature: Signature, least_clock_mhz: float) -> bool:
+        """Whether a window could be of this phase: this work, this fast.
 
-        Work cannot slow down by more than the clock does, nor go faster than at the driver's.
+        Work cannot slow down by more than the lowest clock of the window does, nor go faster than
+        at the driver's.
         """
         if signature.distance(self.signature) > 1.0:
             return False
@@ -210,7 +211,7 @@ class Phase:
         if self.is_idle or reference is None or not self.is_countable:
             return True
         speed = self.speed(signature) / reference.speed.mean
-        ratio = min(1.0, sm_clock_mhz / reference.sm_clock_mhz.mean)
+        ratio = min(1.0, least_clock_mhz / reference.sm_clock_mhz.mean)
         return 0.85 * ratio <= speed <= 1.15
 
 
@@ -246,7 +247,7 @@ class Recogniser:
         ``point`` was in force throughout.
         """
         signature = self.signature(seen)
-        fits = [phase for phase in self.phases if phase.may_be(signature, seen.sm_clock_mhz)]
+        fits = [phase for phase in self.phases if phase.may_be(signature, seen.least_clock_mhz)]
         if fits:
             phase = min(fits, key=lambda each: signature.distance(each.signature))
             self._before = None

@@ -5,8 +5,11 @@ from collections import deque
 from joulelab.devices.base import Device
 from joulelab.monitor.sensors import OwnProcesses
 
-JUDGED_S, SLOWEST_S = 5.0, 1.0
-"""Over how long the cost is judged, and the longest time between looks."""
+JUDGED_S, SLOWEST_S = 20.0, 1.0
+"""Over how long the cost is judged, and the longest time between looks. A phase that is new costs a
+tenth of a second of a core once, which is no reason to look less often from then on."""
+_ROOM = 0.8
+"""Share of the budget within which looks twice as frequent must stay to be taken again."""
 
 
 class Looking:
@@ -16,28 +19,33 @@ class Looking:
         self.period_s = period_s
         self.note = ""
         """Why looks are taken less often than asked for; empty if they are not."""
+        self._least_s = period_s
         self._budget = budget
         self._since_s = now_s
         self._cpu_s = 0.0
         self._is_new = True
 
     def bill(self, cpu_s: float, now_s: float) -> bool:
-        """Take note of what a look cost; return whether the period must be longer from now on."""
+        """Take note of what a look cost; return whether the period is another from now on."""
         self._cpu_s += cpu_s
         passed_s = now_s - self._since_s
         if passed_s < JUDGED_S:
             return False
         share, is_new = self._cpu_s / passed_s, self._is_new
         self._cpu_s, self._since_s, self._is_new = 0.0, now_s, False
-        # first calls cost more than all later ones
-        if is_new or share <= self._budget or 2 * self.period_s > SLOWEST_S:
+        if is_new:  # first calls cost more than all later ones
             return False
-        self.period_s *= 2
-        self.note = (
-            f"Looking took {100 * share:.1f} % of a core, so that looks are taken every "
-            f"{self.period_s:g} s, and a phase is recognised that much later."
-        )
-        return True
+        if share > self._budget and 2 * self.period_s <= SLOWEST_S:
+            self.period_s *= 2
+            self.note = (
+                f"Looking took {100 * share:.1f} % of a core, so that looks are taken every "
+                f"{self.period_s:g} s, and a phase is recognised that much later."
+            )
+            return True
+        if self.period_s > self._least_s and 2 * share <= _ROOM * self._budget:
+            self.period_s, self.note = self.period_s / 2, ""
+            return True
+        return False
 
 
 HORIZON_S, UNKNOWN_SHARE = 30.0, 0.5

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from joulelab.errors import ConfigError
+from joulelab.hardware.board_facts import host_figures
 from joulelab.hardware.catalogue import GPUS, Catalogue, data_in, read_data_file
 from joulelab.hardware.new_board import figures_text
 from joulelab.hardware.places import ALIASES, names_in, stamp_of, where_else
@@ -105,6 +106,8 @@ def find_host(name: str) -> Host:
     it is none of a host.
     """
     path = Path(name)
+    if path.suffix == ".json":
+        return _host(path.stem, *host_figures(path))
     if path.suffix != ".toml":
         return HOSTS[name]
     try:

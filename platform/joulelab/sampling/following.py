@@ -1,49 +1,69 @@
-"""Which points may be measured quickly: those right after another point of the same program."""
+"""Which points may be measured quickly, and after how long a warm-up."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 
 from joulelab.core.clock import Clock
-from joulelab.core.configuration import Configuration
+from joulelab.core.configuration import Configuration, KnobValue
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
+from joulelab.sampling.readiness import WarmUp
 
-FOLLOWS_WITHIN_S = 2.0
-"""Longest rest after which a board still counts as warm; chosen, not measured."""
+FOLLOWS_WITHIN_S = 30.0
+"""Longest rest, such as loading weights, after which an idle window is not due anew; chosen."""
 
 
 class Following:
-    """Remembers what ran last on a board."""
+    """Remembers what ran last on a board, and which settings of programs do not run evenly."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._ran: Configuration | None = None
-        self._ended_s = 0.0
+        self._ran: str | None = None  # the workload, if it was measured
+        self._ended_s = -inf
+        self._is_even = True
+        self._uneven: set[tuple[str, tuple[tuple[str, KnobValue], ...]]] = set()
 
     def procedures(self, asked: Configuration, procedure: Procedure) -> Iterator[Procedure]:
         """Yield how to measure ``asked``, and then how to measure it again."""
-        if procedure.pace == "quick" and self._is_warm(asked):
-            yield procedure.following()
+        is_even = (asked.workload, asked.knobs) not in self._uneven
+        follows = self._ran == asked.workload or not procedure.idle_s
+        if procedure.pace == "quick" and is_even and follows:
+            yield procedure
         yield replace(procedure, pace="reference")
 
-    def ended(self, configuration: Configuration, records: Sequence[Record]) -> None:
-        """Note that ``configuration`` has just run; one that does not steady follows nothing."""
-        has_run = all(record.measurement.windows and _is_steady(record) for record in records)
-        self._ran = configuration if has_run else None
-        self._ended_s = self._clock.now_s()
+    def prepared(self, procedure: Procedure) -> Procedure:
+        """Return how to measure what is ready now, after whatever rest that took the board."""
+        self._is_even = True
+        rested_s = self._clock.now_s() - self._ended_s
+        is_warm = rested_s <= FOLLOWS_WITHIN_S or not procedure.idle_s
+        if procedure.pace == "quick" and is_warm:
+            return procedure.following(rested_s)
+        return replace(procedure, pace="reference")
 
-    def _is_warm(self, asked: Configuration) -> bool:
-        ran = self._ran
-        if ran is None or self._clock.now_s() - self._ended_s > FOLLOWS_WITHIN_S:
-            return False
-        return (ran.workload, ran.knobs) == (asked.workload, asked.knobs)
+    def next_phase(self, procedure: Procedure) -> Procedure:
+        """Return how to measure the next phase of a program that has just run."""
+        return procedure.following() if procedure.pace == "quick" else procedure
+
+    def warmed_up(self, warmup: WarmUp) -> None:
+        """Note how the warm-up of a phase ended."""
+        self._is_even &= warmup.even
+
+    def ended(self, asked: Configuration, records: Sequence[Record]) -> None:
+        """Note that ``asked`` has just run; what was not even is not tried quickly again.
+
+        One whose temperature alone still moved was even all the same.
+        """
+        has_run = all(record.measurement.windows for record in records)
+        self._ran = asked.workload if has_run else None
+        self._ended_s = self._clock.now_s()
+        note = self._uneven.discard if self._is_even else self._uneven.add
+        note((asked.workload, asked.knobs))
 
 
 def is_final(record: Record) -> bool:
-    """Whether a quick measurement need not be made again from rest."""
+    """Whether a measurement need not be made again from rest."""
     measurement = record.measurement
-    return (measurement.settled and _is_steady(record)) or not measurement.windows
-
-
-def _is_steady(record: Record) -> bool:
-    return record.measurement.observed.warmup_steady is not False
+    is_steady = measurement.observed.warmup_steady is not False
+    is_quick = measurement.pace == "quick"
+    return not is_quick or not measurement.windows or (measurement.settled and is_steady)

@@ -122,6 +122,11 @@ class WorkloadHost:
         """Read which processes hold a context on one of the devices now."""
         return frozenset(process.pid for process in device.read_processes())
 
+    @property
+    def kept_b(self) -> int:
+        """Memory of the device that the workload holds for others of its settings."""
+        return 0 if self._kept is None else self._kept.hosted.kept_b
+
     def rest(self) -> None:
         """End what the workload has going on between repeats."""
         if self._kept is not None:

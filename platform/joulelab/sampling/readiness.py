@@ -13,6 +13,7 @@ from joulelab.core.trace import PowerTrace
 from joulelab.devices.base import Device
 from joulelab.errors import DeviceHotError
 from joulelab.sampling.instruments import Instruments
+from joulelab.sampling.sampler import SampleLog
 from joulelab.sampling.window_loop import WindowLoop
 
 _LOOK_S = 0.5
@@ -91,6 +92,7 @@ class WarmUp:
 
     duration_s: float
     steady: bool  # whether unit time, power and temperature were steady at its end
+    even: bool  # whether unit time and power were, however the temperature still moved
 
 
 def warm_up(
@@ -105,36 +107,30 @@ def warm_up(
     give_up_s = start_s + procedure.warmup_max_s
     follows = procedure.pace == "quick"
     period_s = procedure.warmup_min_s if follows else CHECK_PERIOD_S
-    is_steady = _has_settled if follows else _is_steady
+    back_s = QUICK_LOOK_BACK_S if follows else LOOK_BACK_S
     fewest = _FEWEST_UNITS if follows else 1  # of long units too, so many show whether they vary
-    steady = False
+    steady = even = False
     while not steady and (clock.now_s() < give_up_s or len(loop.units) < fewest):
         loop.run_until(partial(_has_come, clock, check_s))
-        steady = is_steady(loop, instruments, start_s, clock.now_s())
+        log, now_s = instruments.sampler.log(), clock.now_s()
+        even = _is_even(loop, log.trace, start_s, now_s, back_s)
+        steady = even and (follows or _keeps_temperature(log, start_s, now_s))
         check_s = min(clock.now_s() + period_s, give_up_s)
-    return WarmUp(duration_s=clock.now_s() - start_s, steady=steady)
+    return WarmUp(duration_s=clock.now_s() - start_s, steady=steady, even=even)
 
 
 def _has_come(clock: Clock, at_s: float) -> bool:
     return clock.now_s() >= at_s
 
 
-def _is_steady(loop: WindowLoop, instruments: Instruments, start_s: float, now_s: float) -> bool:
-    log = instruments.sampler.log()
+def _keeps_temperature(log: SampleLog, start_s: float, now_s: float) -> bool:
     hottest_s = max(start_s, now_s - TEMPERATURE_LOOK_BACK_S)
     looks = [look for look in log.looks if look.at_s >= hottest_s]
     seen_c = [
         (look.at_s, celsius) for look in looks if (celsius := look.state.temperature_c) is not None
     ]
     judged = bool(seen_c) or not looks  # a recording may hold no temperature to wait for
-    if judged and not temperature_is_steady([s for s, _ in seen_c], [c for _, c in seen_c]):
-        return False
-    return _is_even(loop, log.trace, start_s, now_s, LOOK_BACK_S)
-
-
-def _has_settled(loop: WindowLoop, instruments: Instruments, start_s: float, now_s: float) -> bool:
-    trace = instruments.sampler.log().trace
-    return _is_even(loop, trace, start_s, now_s, QUICK_LOOK_BACK_S)
+    return not judged or temperature_is_steady([s for s, _ in seen_c], [c for _, c in seen_c])
 
 
 def _is_even(

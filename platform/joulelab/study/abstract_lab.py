@@ -16,6 +16,9 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial, product_slug
 from joulelab.errors import ConfigError
 from joulelab.guard.settings import GuardSettings
+from joulelab.hardware.board_facts import read_board_facts
+from joulelab.hardware.catalogue import spec_of_boards
+from joulelab.hardware.spec import GpuSpec
 from joulelab.searching.base import MakeStrategy
 from joulelab.searching.scores import Scores
 from joulelab.searching.space import SearchSpace
@@ -45,6 +48,7 @@ class AbstractLab(ABC, Generic[Gpu]):
     observe_only: bool
     guard_socket: Path | None
     procedure: Procedure
+    calibration: Path | None
 
     @abstractmethod
     def open(self, *workloads: str, mixed: bool = False) -> AbstractContextManager[tuple[Gpu, ...]]:
@@ -67,9 +71,11 @@ class AbstractLab(ABC, Generic[Gpu]):
         *,
         settings: object,
         on_event: Callable[[StudyEvent], None],
+        procedure: Procedure | None = None,
     ) -> StudySetup:
         """Return what a study is carried out with; ``settings`` are for its header.
 
+        ``procedure`` is how it measures, by default as all studies of the lab.
         What is stored where this process cannot see it, it stores a second time.
 
         Raises:
@@ -77,7 +83,7 @@ class AbstractLab(ABC, Generic[Gpu]):
         """
         how = WorkerSettings(
             results_dir=folder,
-            procedure=self.procedure,
+            procedure=procedure or self.procedure,
             observe_only=self.observe_only,
             guard_socket=self.guard_socket,
             programs=self.programs(workloads),
@@ -93,6 +99,20 @@ class AbstractLab(ABC, Generic[Gpu]):
             watch=self.watch,
             on_event=on_event,
         )
+
+    def spec(self, gpus: Sequence[Gpu]) -> GpuSpec | None:
+        """Return what is known of ``gpus``, of one product, before they are measured.
+
+        Raises:
+            ConfigError: If the calibration is of none of them, or of another driver or host.
+        """
+        spec = spec_of_boards(gpus[0].identity.name)
+        if self.calibration is None or spec is None:
+            return spec
+        facts = read_board_facts(self.calibration)
+        gpu = next((each for each in gpus if each.uuid == facts.device.uuid), gpus[0])
+        facts.check(gpu.identity, gpu.hostname)
+        return facts.on(spec)
 
     @property
     @abstractmethod

@@ -65,6 +65,8 @@ class Lab(AbstractLab[StudyGpu]):
         guard_socket: Where the clock guard listens; by default the system's, or else one that is
             started for it.
         procedure: How each measurement is made.
+        calibration: File of one of the GPUs that ``joulelab calibrate --board`` wrote: searches
+            begin from what it says.
         progress: Whether to show on the standard error how far it is.
     """
 
@@ -81,6 +83,7 @@ class Lab(AbstractLab[StudyGpu]):
     observe_only: bool = False
     guard_socket: Path | None = None
     procedure: Procedure = field(default_factory=Procedure)
+    calibration: Path | None = None
     progress: bool = True
 
     def __post_init__(self) -> None:

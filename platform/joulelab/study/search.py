@@ -18,9 +18,11 @@ from joulelab.core.bounds import MOST_SEED, check_range
 from joulelab.core.configuration import KnobValue
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
+from joulelab.core.procedure import Procedure
 from joulelab.errors import ConfigError
 from joulelab.hardware.catalogue import spec_of_boards
 from joulelab.hardware.processors import processor_of
+from joulelab.hardware.spec import GpuSpec
 from joulelab.objectives import Objective
 from joulelab.searching.answer import answer
 from joulelab.searching.constraints import Constraint, over_cells
@@ -85,7 +87,14 @@ def run_race(
     baseline = problem.space.baseline
     progress = SearchProgress(problem, race.budget, lab.console())
     with progress:
-        setup = lab.setup(gpus, folder, {baseline.workload}, settings=settings, on_event=progress)
+        setup = lab.setup(
+            gpus,
+            folder,
+            {baseline.workload},
+            settings=settings,
+            on_event=progress,
+            procedure=_procedure(lab, problem),
+        )
         asked = asked_log(problem, race.method(UNDER_WAY))
         setup = replace(setup, begin=lambda store: store.write_file(ASKED, asked))
         search = Search(
@@ -104,6 +113,12 @@ def run_race(
 
         summary = run_asked(search, setup, conclude)
     return summary, results[0]
+
+
+def _procedure(lab: AbstractLab[Any], problem: Problem) -> Procedure:
+    """Return how trials are measured: quickly, unless it counts how hot a board gets in the end."""
+    is_heat_bound = any(each.quantity == "temperature_c" for each in problem.constraints)
+    return lab.procedure if is_heat_bound else lab.procedure.in_search()
 
 
 def conclude_search(
@@ -189,8 +204,12 @@ def problem_on(
     asked: Asked,
     objective: Objective,
     constraints: Sequence[Constraint] = (),
+    *,
+    spec: GpuSpec | None = None,
 ) -> Problem:
     """Return what is searched for on ``gpus``, which are of one product.
+
+    ``spec`` is what is known of them, by default what the catalogue says.
 
     Raises:
         ConfigError: If there is nothing to choose, a power limit that may not be set, or if a GPU
@@ -207,7 +226,7 @@ def problem_on(
         space=_space(program, axes, references=over_cells(constraints)),
         objective=objective,
         constraints=tuple(constraints),
-        gpu=spec_of_boards(gpus[0].identity.name),
+        gpu=spec or spec_of_boards(gpus[0].identity.name),
     )
 
 

@@ -127,3 +127,19 @@ def release_memory() -> None:
     """Give memory that no tensor uses back to the device."""
     gc.collect()
     torch.cuda.empty_cache()
+
+
+def allocated_b(device: torch.device) -> int:
+    """Return how much memory of a GPU tensors of this process take; 0 for the CPU."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+
+
+MEMORY_SHORT_SHARE = 0.1
+
+
+def is_short(device: torch.device) -> bool:
+    """Whether less than a tenth of a GPU's memory is free."""
+    if device.type != "cuda":
+        return False
+    free_b, total_b = torch.cuda.mem_get_info(device)
+    return free_b < MEMORY_SHORT_SHARE * total_b

@@ -98,6 +98,11 @@ class Workload(ABC, Generic[Settings]):
         Called before :meth:`prepare`, on the device that ``other`` ran on.
         """
 
+    @property
+    def kept_b(self) -> int:
+        """Memory of the device that it holds for other settings; no measurement counts it."""
+        return 0
+
     @abstractmethod
     def prepare(self) -> None:
         """Allocate, load and compile; nothing here is measured.

@@ -15,6 +15,7 @@ from joulelab.core.synchronise import synchronise
 from joulelab.errors import ConfigError
 from joulelab.tracing.program import ProgramPhase
 from joulelab.workloads.base import Workload, check_knobs, require_choice
+from joulelab.workloads.kept_networks import KeptNetworks
 
 _SEED = 0
 Programs = Mapping[str, Callable[[], object]]
@@ -140,6 +141,10 @@ class NetworkWorkload(TorchWorkload[Settings]):
     samples_per_run: ClassVar[int] = 1
     """Samples that a run computes at the least, where a batch of fewer is very short."""
 
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.kept = KeptNetworks()
+
     @abstractmethod
     def network(self, device: Any) -> Any:
         """Build the network on ``device``, a ``torch.device``.
@@ -175,8 +180,13 @@ class NetworkWorkload(TorchWorkload[Settings]):
         return not self.training_phases
 
     def kept_network(self, key: tuple[object, ...]) -> Any:
-        """Return the network that has been prepared if it is that of ``key``, else ``None``."""
-        return self._network if self.is_network_kept and self.network_key == key else None
+        """Return the network of ``key`` that stays for other settings; ``None`` if none does."""
+        return self.kept.of(key)
+
+    @property
+    @override
+    def kept_b(self) -> int:
+        return self.kept.size_b(but=self.network_key)
 
     @override
     def work(self, phase: str) -> float:
@@ -199,19 +209,31 @@ class NetworkWorkload(TorchWorkload[Settings]):
 
     @override
     def take_over(self, other: Workload[Any]) -> None:
-        if isinstance(other, NetworkWorkload) and self.is_network_kept:
-            self._network = other.kept_network(self.network_key)
+        if isinstance(other, type(self)) and self.is_network_kept:
+            self.kept = other.kept.copy()
+            self._network = self.kept_network(self.network_key)
+
+    @override
+    def close(self) -> None:
+        self.kept = KeptNetworks()
+        super().close()
 
     @override
     def prepare(self) -> None:
         from joulelab.workloads import accelerator
-        from joulelab.workloads.disk_cache import cached_cost
 
         device = accelerator.select_device()
         accelerator.require_precision(self.settings.precision, device)
+        self.kept.prepare(self.network_key, lambda: self._prepare_on(device), device)
+
+    def _prepare_on(self, device: Any) -> None:
+        from joulelab.workloads import accelerator
+        from joulelab.workloads.disk_cache import cached_cost
+
         with accelerator.memory_errors(self.title, lambda: cached_cost(self).resident_b):
             if self._network is None:
-                self._network = self._stored(device)
+                key = self.network_key if self.is_network_kept else None
+                self._network = self.kept.build(key, lambda: self._stored(device), device)
             with accelerator.seeded(_SEED, device):
                 programs = self.programs(self._network, device)
             self._programs = self._training_where_due(self._network, programs)

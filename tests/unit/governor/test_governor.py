@@ -17,6 +17,7 @@ from joulelab.errors import (
     UnknownNameError,
 )
 from joulelab.governor import STRATEGIES
+from joulelab.governor.choosing import REFERENCE_AGE_S
 from joulelab.governor.governor import Governor
 from joulelab.governor.loads import LOADS, SimulatedLoad, Stage, phase_cost
 from joulelab.governor.report import report
@@ -240,7 +241,7 @@ def test_nothing_is_set_nor_counted_while_another_process_is_on_the_gpu(tmp_path
 
 
 def test_looks_are_taken_less_often_where_they_cost_too_much(store):
-    governed = play(store, "decode", "model", cpu_budget=1e-6)
+    governed = play(store, "decode", "model", duration_s=90.0, cpu_budget=1e-6)
 
     assert governed.governor.looking.period_s == 8 * Rules().period_s
     assert "of a core" in governed.governor.notes[0]
@@ -345,3 +346,18 @@ def test_a_governor_that_fails_puts_the_clock_back_at_once(tmp_path):
     assert device.read_state().held.is_default
     with pytest.raises(MeasurementError, match="no number"):
         governor.raise_if_failed()
+
+
+def test_the_drivers_clock_is_looked_at_again_once_a_phase_has_its_own(store):
+    """Each decode that came a minute later began at the driver's clock for half a second."""
+    governed = play(store, "bursts", "model", duration_s=240.0)
+
+    reference_s = [b.start_s for b in governed.load.spells if b.phase == "decode"]
+    assert len(reference_s) > 10
+    tallies = [
+        phase.reference.last_s
+        for phase in governed.governor.recogniser.phases
+        if phase.name.startswith("decode")
+    ]
+    now_s = governed.device.clock.now_s()
+    assert all(now_s - last_s < 1.5 * REFERENCE_AGE_S + 30 for last_s in tallies)

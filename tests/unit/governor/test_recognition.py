@@ -1,5 +1,7 @@
 """Phases are recognised at whatever clock they run."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,16 +22,43 @@ def window(phase, clock_mhz, start_s=0.0):
     return seen(point.activity, clock_mhz, point.power_w, start_s)
 
 
-def seen(activity, clock_mhz, power_w=300.0, start_s=0.0):
+def seen(activity, clock_mhz, power_w=300.0, start_s=0.0, least_mhz=None):
     return Observation(
         start_s=start_s,
         stop_s=start_s + 0.1,
         power_w=power_w,
         activity=activity,
         sm_clock_mhz=clock_mhz,
-        is_settled=True,
+        least_clock_mhz=least_mhz or clock_mhz,
+        is_settled=least_mhz is None,
         reasons=EventReason.NONE,
     )
+
+
+def test_a_window_in_which_the_clock_rises_late_is_still_of_its_phase():
+    """Its work went as at the clock before, slower than the mean of both explains.
+
+    It was taken for the begin of another phase, whose clock was put in force for a look.
+    """
+    top, low = window("prefill", 1980), window("prefill", 495)
+    recogniser = Recogniser(1980)
+    for number in range(3):
+        known = recogniser.recognise(top, DEFAULT)
+        if number:
+            known.add(top, recogniser.signature(top), DEFAULT)
+    rising = seen(low.activity, (495 + 1980) / 2, least_mhz=495)
+    as_counted = Signature.of(low, 1980)
+
+    rate = replace(rising, activity=slowed(low.activity, 495 / rising.sm_clock_mhz))
+    assert Signature.of(rate, 1980).tensor == pytest.approx(as_counted.tensor)
+    assert recogniser.recognise(rate, OperatingPoint(sm_clock_mhz=1980)) is known
+    assert recogniser.recognise(replace(rate, least_clock_mhz=1237.5), DEFAULT) is None
+
+
+def slowed(activity, share):
+    """The activity of the same rates of operations at a clock that is higher by 1 / share."""
+    names = ("tensor_active", "fp64_active", "fp32_active", "fp16_active")
+    return replace(activity, **{n: share * (getattr(activity, n) or 0.0) for n in names})
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -1,11 +1,11 @@
-"""The quick pace: points right after another one of the same program."""
+"""The quick pace: points after another one of the same program."""
 
 import pytest
 
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
-from joulelab.core.procedure import Procedure
+from joulelab.core.procedure import LONGEST_FOLLOWING_S, Procedure
 from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice, fleet
 from joulelab.sampling.following import FOLLOWS_WITHIN_S
@@ -33,9 +33,10 @@ def bench(device):
         yield bench
 
 
-def asked(mhz=None, n=8192, **knobs):
-    settings = WORKLOADS["gemm"].from_knobs({"n": n, **knobs}).settings
-    configuration = Configuration.of("gemm", settings, OperatingPoint(sm_clock_mhz=mhz))
+def asked(mhz=None, n=8192, workload="gemm", **knobs):
+    knobs |= {} if n is None else {"n": n}
+    settings = WORKLOADS[workload].from_knobs(knobs).settings
+    configuration = Configuration.of(workload, settings, OperatingPoint(sm_clock_mhz=mhz))
     return Trial(study="s", name="t", configuration=configuration)
 
 
@@ -81,10 +82,34 @@ def test_a_quick_point_claims_no_idle_power(bench):
 def test_another_program_is_measured_from_rest(bench):
     measure(bench)
 
-    assert measure(bench, n=4096).pace == "reference"
+    assert measure(bench, workload="stream", n=None).pace == "reference"
 
 
-def test_after_a_pause_the_board_is_measured_from_rest(bench, device):
+def test_other_settings_of_the_program_follow_and_agree_with_the_whole_procedure(bench):
+    """A search changes batch or format at nearly every trial, and each began from rest."""
+    measure(bench, n=4096)
+    quick = measure(bench, 1095, precision="fp32")
+    (whole,) = bench.measure(
+        Trial(study="s", name="t", configuration=quick.configuration), procedure=Procedure()
+    )
+
+    assert quick.pace == "quick"
+    assert quick.energy_per_unit_j == pytest.approx(whole.measurement.energy_per_unit_j, rel=0.01)
+
+
+def test_a_board_is_warmed_for_as_long_as_it_rested(bench, device):
+    measure(bench)
+    device.clock.sleep_s(1.0)
+    after_a_pause = measure(bench, 1095)
+    device.clock.sleep_s(20.0)
+    after_loading = measure(bench, 1110)
+
+    assert after_a_pause.pace == after_loading.pace == "quick"
+    assert 1.0 <= after_a_pause.observed.warmup_s < LONGEST_FOLLOWING_S
+    assert LONGEST_FOLLOWING_S <= after_loading.observed.warmup_s < LONGEST_FOLLOWING_S + 1
+
+
+def test_a_board_that_has_gone_cold_is_measured_from_rest(bench, device):
     measure(bench)
     device.clock.sleep_s(FOLLOWS_WITHIN_S + 0.1)
 
@@ -116,6 +141,16 @@ def test_a_program_that_does_not_steady_is_not_tried_quickly_first(bench):
 
     assert unsteady.measurement.observed.warmup_steady is False
     assert measure(bench, 1110).pace == "reference"
+    assert measure(bench, n=4096).pace == "quick"  # other settings may run evenly
+
+
+def test_a_point_follows_one_whose_temperature_alone_still_moved(bench):
+    """Such a program never had a quick point, however even it ran."""
+    short = Procedure(warmup_min_s=3, warmup_max_s=4)
+    (warming,) = bench.measure(asked(), procedure=short)
+
+    assert warming.measurement.observed.warmup_steady is False
+    assert measure(bench, 1110).pace == "quick"
 
 
 def test_long_units_are_run_three_times_before_they_are_measured(bench):
@@ -124,3 +159,20 @@ def test_long_units_are_run_three_times_before_they_are_measured(bench):
 
     assert quick.pace == "quick"
     assert quick.observed.warmup_s > 3 * quick.time_per_unit_s
+
+
+def test_a_search_is_quick_from_its_first_trial_on(device):
+    """That trial took as many joules as the ten that followed it."""
+    with Bench(device, procedure=Procedure().in_search()) as bench:
+        first = measure(bench)
+        (whole,) = bench.measure(asked(), procedure=Procedure())
+
+    assert first.pace == "quick"
+    assert first.idle is None
+    assert first.observed.warmup_s >= LONGEST_FOLLOWING_S
+    assert first.energy_per_unit_j == pytest.approx(whole.measurement.energy_per_unit_j, rel=0.02)
+
+
+@pytest.mark.parametrize("asked", [{"pace": "reference"}, {"window_s": 5.0}, {"start_below_c": 40}])
+def test_a_search_keeps_to_what_was_asked_for(asked):
+    assert Procedure(**asked).in_search() == Procedure(**asked)

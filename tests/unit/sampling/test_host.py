@@ -47,9 +47,18 @@ def test_another_precision_is_another_network(host):
     assert network(host, precision="bf16") is not network(host)
 
 
-def test_a_network_that_comes_again_later_is_built_again(host):
+def test_a_network_that_comes_again_later_is_still_there(host):
+    """A search that went back to a format loaded its weights once more."""
     first = network(host)
     network(host, precision="bf16")
+
+    assert network(host) is first
+
+
+def test_networks_of_another_workload_are_not_kept(host):
+    first = network(host)
+    host.make(Configuration.of("vit", {"model": "tiny", "precision": "fp32"}))
+    host.prepare()
 
     assert network(host) is not first
 

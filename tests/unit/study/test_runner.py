@@ -7,6 +7,7 @@ import pytest
 from alone import run_alone
 
 import joulelab
+from joulelab.core.device import DeviceIdentity
 from joulelab.devices.simulated import DriverStore, Fault, fleet
 from joulelab.errors import (
     ConfigError,
@@ -14,6 +15,7 @@ from joulelab.errors import (
     MeasurementError,
     UnknownNameError,
 )
+from joulelab.hardware.board_facts import BoardFacts, board_text
 from joulelab.study.search import check_search
 from joulelab.study.workload import StudyWorkload
 from joulelab.tracking.store import ResultStore
@@ -143,6 +145,41 @@ def test_a_search_chooses_among_clocks_and_knobs(make_lab, tmp_path):
     assert found.to_frame()["is_best"].sum() == 1
     found.plot(tmp_path / "front.svg")
     assert "batch 8" in found.report(tmp_path / "search.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "pace"),
+    [
+        ((), "quick"),
+        # A quick trial ends before the board is as hot as it gets.
+        ((joulelab.Constraint(quantity="temperature_c", bound=80),), "reference"),
+    ],
+)
+def test_a_search_is_quick_unless_it_counts_how_hot_a_board_gets(make_lab, bounds, pace):
+    lab = make_lab(procedure=joulelab.Procedure())
+    budget = joulelab.Budget(num_trials=4)
+
+    found = joulelab.search(
+        step, {"batch": [1, 8]}, cost=cost, constraints=bounds, budget=budget, lab=lab
+    )
+
+    assert {each.pace for each in found.measurements} == {pace}
+
+
+def test_a_search_refuses_the_calibration_of_another_board(make_lab, tmp_path):
+    lab, path = make_lab(), tmp_path / "board.json"
+    facts = BoardFacts(
+        schema=1,
+        device=DeviceIdentity(uuid="other", name="N", backend="nvml", driver_version="1"),
+        host="there",
+        measured_at="",
+        joulelab_version="",
+        facts=(),
+    )
+    path.write_text(board_text(facts))
+
+    with pytest.raises(ConfigError, match="board was other and is SIM-h200_sxm-0, driver was 1"):
+        joulelab.search(step, {"batch": [1, 8]}, cost=cost, lab=replace(lab, calibration=path))
 
 
 def test_clocks_are_given_back_when_a_study_has_ended(make_lab, tmp_path):

@@ -1,0 +1,142 @@
+"""What was measured once of one board in one machine: a file, and whether it is of what is used."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from joulelab.core.codec import from_json, to_json
+from joulelab.core.device import DeviceIdentity
+from joulelab.errors import ConfigError, TrackingError
+from joulelab.hardware.processor import Figure
+from joulelab.hardware.spec import GpuSpec
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One figure, its name with its unit as a suffix, or why there is none."""
+
+    name: str
+    value: float | None = None
+    u: float | None = None  # standard uncertainty
+    reason: str = ""  # why it could not be measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockPoint:
+    """What a load took at one locked clock."""
+
+    load: str
+    sm_clock_mhz: int
+    power_w: float
+    power_u_w: float
+    rate_per_s: float  # units of work a second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardFacts:
+    """What calibrating gave; ``schema`` is the version of the file."""
+
+    schema: int
+    device: DeviceIdentity
+    host: str  # name of the machine
+    measured_at: str
+    joulelab_version: str
+    facts: tuple[Fact, ...]
+    curve: tuple[ClockPoint, ...] = ()
+
+    def value(self, name: str) -> float | None:
+        """Return a figure; ``None`` if it could not be measured, or this version has none."""
+        return next((each.value for each in self.facts if each.name == name), None)
+
+    def on(self, spec: GpuSpec) -> GpuSpec:
+        """Return what the catalogue says of the board's product, with what was measured instead."""
+        voltage, power, sensor, timing = spec.voltage, spec.power, spec.sensor, spec.timing
+        if (ridge_mhz := self.value("ridge_mhz")) is not None:
+            voltage = replace(voltage, ridge_mhz=ridge_mhz)
+        if (resting_w := self.value("resting_power_w")) is not None:
+            power = replace(power, idle_w=resting_w)
+        if (tick_s := self.value("counter_tick_s")) is not None:
+            sensor = replace(sensor, energy_tick_s=tick_s)
+        if (b_per_s := self.value("memory_b_per_s")) is not None:
+            share = min(1.0, b_per_s / spec.memory_bandwidth_b_per_s)
+            timing = replace(timing, memory_efficiency=share)
+        return replace(spec, voltage=voltage, power=power, sensor=sensor, timing=timing)
+
+    def check(self, device: DeviceIdentity, host: str) -> None:
+        """Refuse another board, driver or host than was measured.
+
+        Raises:
+            ConfigError: If it is another; names what differs.
+        """
+        if differences := list(self._differences(device, host)):
+            raise ConfigError(
+                f"The calibration must be of the board, driver and host that are used, but "
+                f"{', '.join(differences)}; calibrate anew: joulelab calibrate --board."
+            )
+
+    def _differences(self, device: DeviceIdentity, host: str) -> Iterator[str]:
+        for what, was, now in (
+            ("board", self.device.uuid, device.uuid),
+            ("driver", self.device.driver_version, device.driver_version),
+            ("VBIOS", self.device.vbios_version, device.vbios_version),
+            ("host", self.host, host),
+        ):
+            if was != now:
+                yield f"{what} was {was} and is {now}"
+
+
+def board_text(facts: BoardFacts) -> str:
+    """Return the text of the file of ``facts``."""
+    return to_json(facts) + "\n"
+
+
+def read_board_facts(path: Path) -> BoardFacts:
+    """Read a file that ``joulelab calibrate --board`` wrote.
+
+    Raises:
+        ConfigError: If it cannot be read, or is of another version; says which.
+    """
+    try:
+        found = from_json(BoardFacts, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, TrackingError) as error:
+        raise ConfigError(
+            f"{path} must be a file that joulelab calibrate --board wrote: {error}"
+        ) from error
+    if found.schema != SCHEMA:
+        raise ConfigError(
+            f"{path} must be of version {SCHEMA}, got {found.schema}; calibrate the board anew."
+        )
+    return found
+
+
+_OPERATORS, _PYTHON = "operator_s.", "python.module_s"
+
+
+def host_figures(path: Path) -> tuple[Mapping[str, Any], Mapping[str, Figure]]:
+    """Return what a board's file says of its host: values by section, and figures by name.
+
+    Raises:
+        ConfigError: If it is no such file, or says nothing of the host.
+    """
+    found = read_board_facts(path)
+    known = {each.name: each.value for each in found.facts if each.value is not None}
+    operator_s = {
+        name.removeprefix(_OPERATORS): value
+        for name, value in known.items()
+        if name.startswith(_OPERATORS)
+    }
+    if not operator_s or _PYTHON not in known:
+        raise ConfigError(
+            f"{path} does not say what launching takes in its machine: calibrate the board where "
+            "PyTorch sees it, or take joulelab calibrate --host."
+        )
+    source = f"measured on {found.host}, {found.measured_at}"
+    figures = {
+        name: Figure(value=value, status="S", source=source)
+        for name, value in known.items()
+        if name == _PYTHON or name.startswith(_OPERATORS)
+    }
+    return {"operator_s": operator_s, "python": {"module_s": known[_PYTHON]}}, figures

@@ -1,0 +1,255 @@
+"""Measure what is to be known of one board in one machine, once."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import hypot
+from random import Random
+from statistics import fmean, pvariance
+from typing import Any
+
+import numpy as np
+
+from joulelab.bench import Bench
+from joulelab.core.configuration import Configuration
+from joulelab.core.measurement import Measurement
+from joulelab.core.point import OperatingPoint
+from joulelab.core.procedure import Procedure
+from joulelab.core.record import Record
+from joulelab.core.statistics import line_slope_and_u
+from joulelab.core.trial import Trial
+from joulelab.devices.base import Device
+from joulelab.errors import JouleLabError
+from joulelab.hardware.board_facts import SCHEMA, BoardFacts, ClockPoint, Fact
+from joulelab.provenance import collect_provenance
+from joulelab.running.ridge import RIDGE, ridge_of
+from joulelab.running.step_response import measure_lags
+from joulelab.sampling.calibration import calibrate
+from joulelab.workloads import WORKLOADS
+from joulelab.workloads.base import choices_of
+
+QUICK = Procedure(pace="quick", idle_s=0.0)
+IDLE = Procedure(idle_s=10.0, warmup_min_s=0.5, warmup_max_s=1.0, window_s=0.5, limit_s=2.0)
+"""For the idle window alone, in a process that has a context."""
+WARMING = Procedure(
+    idle_s=0.0, warmup_min_s=0.5, warmup_max_s=0.5, window_s=1.0, min_windows=45, limit_s=50.0
+)
+"""From a cool board on: what power does while temperature rises."""
+LOADS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gemm", {"precision": "fp32", "n": 4096}),
+    ("stream", {}),
+)
+"""One that is bound by units and one by memory; most boards run both below their limit."""
+NUM_CLOCKS = 24
+_WARMING_UP = ("not_steady", "thermal_drift")
+_COOL_S = 20.0
+_LEAST_RISE_C = 2.0
+_SURE = 3.0
+"""A slope of fewer standard uncertainties is not told from none."""
+
+
+def measure_board(
+    device: Device,
+    bench: Bench,
+    *,
+    sets_clocks: bool = True,
+    host: Callable[[], Sequence[Fact]] = tuple,
+    report: Callable[[str], object] = lambda what: None,
+) -> BoardFacts:
+    """Measure one board, in two to five minutes of it; nothing else may run on it.
+
+    Args:
+        device: The board, without a context of this process.
+        bench: Measures on it.
+        sets_clocks: Whether clocks may be locked, for power over clocks and the knee of voltage.
+        host: Measures the machine.
+        report: Called with what is being done next.
+
+    Raises:
+        MeasurementError: If the energy counter stands still or runs backwards.
+        DeviceError: If the device has gone.
+    """
+    board = _Board(device, bench, report)
+    facts = [*board.sensors(), *board.lags(), *board.idle(), *board.leakage(), *board.rates()]
+    if sets_clocks:
+        curve = tuple(board.curve())
+        facts.append(ridge_of(curve, LOADS[0][0]))
+    else:
+        curve = ()
+        facts.append(Fact(name=RIDGE, reason="no clock may be set"))
+    provenance = collect_provenance()
+    return BoardFacts(
+        schema=SCHEMA,
+        device=device.identity(),
+        host=provenance.hostname,
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        joulelab_version=provenance.joulelab_version,
+        facts=(*facts, *host()),
+        curve=curve,
+    )
+
+
+def host_facts() -> tuple[Fact, ...]:
+    """Measure what launching kernels and Python's modules take in this machine."""
+    try:
+        from joulelab.estimator.calibration.host_speed import measure_host
+    except ImportError as error:
+        return (Fact(name="python.module_s", reason=f"PyTorch cannot be loaded: {error}"),)
+    figures = measure_host("host").figures.items()
+    return tuple(
+        Fact(name=name, value=one.value)
+        if one.status == "S"
+        else Fact(name=name, reason=f"no GPU that PyTorch sees: {one.source}")
+        for name, one in figures
+    )
+
+
+class _Board:
+    def __init__(self, device: Device, bench: Bench, report: Callable[[str], object]) -> None:
+        self._device, self._bench, self._report = device, bench, report
+
+    def sensors(self) -> Iterator[Fact]:
+        """Yield what the sensors are like, and the power of a board without a context."""
+        self._report("Sensors and rest")
+        found = calibrate(self._device)
+        none = Fact(name="counter_tick_s", reason="the driver has no energy counter")
+        if found.tick is not None and found.tick.period_s is None:
+            none = replace(none, reason="the counter moves at every read")
+        yield (
+            replace(none, value=found.tick.period_s, u=found.tick.resolution_s, reason="")
+            if found.tick is not None and found.tick.period_s is not None
+            else none
+        )
+        samples, rest = found.samples, found.observer
+        if samples is not None:
+            yield Fact(name="sample_period_s", value=samples.period_s)
+        if rest is not None:
+            yield Fact(name="resting_power_w", value=rest.quiet_power_w, u=rest.difference_u_w)
+        for call in found.latencies:
+            yield Fact(name=f"call_s.{call.call}", value=call.median_s)
+
+    def lags(self) -> Iterator[Fact]:
+        """Yield by how much readings of power come late."""
+        self._report("A step of power")
+        yield from measure_lags(self._device, _configuration(*LOADS[1]))
+
+    def idle(self) -> Iterator[Fact]:
+        """Yield the power of a board that waits with a context."""
+        self._report("Idle power")
+        (record,) = self._measured(*LOADS[1], procedure=IDLE)
+        idle = record.measurement.idle
+        name = "waiting_power_w"
+        if idle is None:
+            yield Fact(name=name, reason=_reason(record.measurement) or "no idle window")
+            return
+        power_w = idle.energy_j / idle.duration_s
+        yield Fact(name=name, value=power_w, u=idle.energy_u_j / idle.duration_s)
+
+    def leakage(self) -> Iterator[Fact]:
+        """Yield by how much the power of a load grows by temperature, all else being equal."""
+        found = Fact(name="leakage_w_per_k")
+        for load, knobs in LOADS:
+            if found.value is None:
+                self._report(f"{load} on a board that warms up")
+                self._device.clock.sleep_s(_COOL_S)
+                (record,) = self._measured(load, knobs, procedure=WARMING)
+                now = leakage_of(record)
+                why = "; ".join(filter(None, (found.reason, f"{load}: {now.reason}")))
+                found = now if now.value is not None else replace(now, reason=why)
+        yield found
+
+    def rates(self) -> Iterator[Fact]:
+        """Yield what memory and units achieve at the driver's own clocks."""
+        yield self._rate("memory_b_per_s", 1e9, "stream", {})
+        for precision in choices_of(WORKLOADS["gemm"].settings_type, "precision"):
+            name = f"flop_per_s.{precision}"
+            yield self._rate(name, 1e12, "gemm", {"precision": precision})
+
+    def curve(self) -> Iterator[ClockPoint]:
+        """Yield power and speed of two loads over locked clocks, those that were held."""
+        grid_mhz = sorted(self._device.capabilities().sm_clocks_mhz)
+        chosen = [grid_mhz[round(at)] for at in np.linspace(0, len(grid_mhz) - 1, NUM_CLOCKS)]
+        for load, knobs in LOADS:
+            clocks_mhz = list(dict.fromkeys(chosen))
+            Random(0).shuffle(clocks_mhz)  # noqa: S311 - an order: the board warms up meanwhile
+            for clock_mhz in clocks_mhz:
+                self._report(f"{load} at {clock_mhz} MHz")
+                point = OperatingPoint(sm_clock_mhz=clock_mhz)
+                (record,) = self._measured(load, knobs, point=point)
+                if record.measurement.valid:
+                    yield _clock_point(load, clock_mhz, record.measurement)
+
+    def _rate(self, name: str, per_unit: float, load: str, knobs: dict[str, Any]) -> Fact:
+        self._report(f"{load} {' '.join(map(str, knobs.values()))}")
+        try:
+            (record,) = self._measured(load, knobs)
+        except JouleLabError as error:
+            return Fact(name=name, reason=str(error))
+        found = record.measurement
+        if not found.valid:
+            return Fact(name=name, reason=_reason(found))
+        rate = per_unit / found.time_per_unit_s
+        return Fact(name=name, value=rate, u=rate * found.time_per_unit_u_s / found.time_per_unit_s)
+
+    def _measured(
+        self,
+        load: str,
+        knobs: dict[str, Any],
+        *,
+        point: OperatingPoint | None = None,
+        procedure: Procedure = QUICK,
+    ) -> tuple[Record, ...]:
+        trial = Trial(study="board", name=load, configuration=_configuration(load, knobs, point))
+        return self._bench.measure(trial, procedure=procedure)
+
+
+def _configuration(
+    load: str, knobs: dict[str, Any], point: OperatingPoint | None = None
+) -> Configuration:
+    return Configuration.of(load, WORKLOADS[load].from_knobs(knobs).settings, point)
+
+
+def leakage_of(record: Record) -> Fact:
+    """Return how power grows with temperature over the windows of a board that warms up.
+
+    That windows trend is what is looked for; anything else that is wrong with them is not.
+    """
+    name, found = "leakage_w_per_k", record.measurement
+    wrong = [each for each in found.findings if each.reason not in _WARMING_UP]
+    if wrong or not found.windows:
+        return Fact(name=name, reason=_reason(found))
+    if found.observed.power_cap_share:
+        return Fact(name=name, reason="the power limit held the load")
+    seen = [(look.at_s, look.state.temperature_c) for look in record.course.looks]
+    heat_c, power_w = [], []
+    for window in found.windows:
+        stop_s = window.start_s + window.duration_s
+        within = [c for at_s, c in seen if c is not None and window.start_s <= at_s <= stop_s]
+        if within:
+            heat_c.append(fmean(within))
+            power_w.append(window.energy_j / window.duration_s)
+    if not heat_c or max(heat_c) - min(heat_c) < _LEAST_RISE_C:
+        rise = f"{max(heat_c) - min(heat_c):.1f}" if heat_c else "no"
+        return Fact(name=name, reason=f"{rise} kelvin of warming, of {_LEAST_RISE_C:g} at least")
+    slope, u = line_slope_and_u(heat_c, power_w)
+    if slope < _SURE * u:
+        return Fact(name=name, reason=f"{slope:.2g} ± {u:.1g} W per kelvin, which may be none")
+    # Readings are of whole degrees, which flattens a slope over few of them.
+    flattened = 1 / 12 / pvariance(heat_c)
+    return Fact(name=name, value=slope, u=hypot(u, flattened * slope))
+
+
+def _clock_point(load: str, clock_mhz: int, found: Measurement) -> ClockPoint:
+    relative_u = found.energy_per_unit_u_j / found.energy_per_unit_j
+    power_w = found.energy_per_unit_j / found.time_per_unit_s
+    return ClockPoint(
+        load=load,
+        sm_clock_mhz=clock_mhz,
+        power_w=power_w,
+        power_u_w=power_w * relative_u,
+        rate_per_s=1 / found.time_per_unit_s,
+    )
+
+
+def _reason(found: Measurement) -> str:
+    return "; ".join(f"{each.reason}: {each.detail}" for each in found.findings)
