@@ -128,7 +128,8 @@ class Tracer:
         check_precision(precision, combination.processor)
         requested(combination.processor, (self._question.point,))
         if (model, precision, batch) not in self._traced:
-            self._progress(f"Tracing {model}, {precision}, batch {batch}")
+            how = ", compiled" if self._question.mode in FUSING else ""
+            self._progress(f"Tracing {model}, {precision}, batch {batch}{how}")
             self._traced[model, precision, batch] = traced(
                 self._question, model, precision=precision, batch=batch
             )
