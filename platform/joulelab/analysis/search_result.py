@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from joulelab.analysis.compared import Counts, Exclusion, drifts_of, exclusion
@@ -211,6 +212,7 @@ def log_of(result: SearchResult) -> SearchLog:
 
 def result_of(log: SearchLog, measurements: Sequence[Measurement]) -> SearchResult:
     """Return what a search found in ``measurements``, valid or not."""
+    measurements = [replace(m, configuration=_whole(m.configuration)) for m in measurements]
     problem = Problem(
         space=SearchSpace(
             log.workload,
@@ -226,8 +228,9 @@ def result_of(log: SearchLog, measurements: Sequence[Measurement]) -> SearchResu
     )
     evidence, course = Evidence(problem), Course(problem)
     for each in log.trials:
-        evidence.add(each.outcome)
-        course.add(each.outcome, spent_j=each.spent_j)
+        outcome = replace(each.outcome, candidate=_whole(each.outcome.candidate))
+        evidence.add(outcome)
+        course.add(outcome, spent_j=each.spent_j)
     return search_result(
         measurements,
         evidence,
@@ -235,6 +238,13 @@ def result_of(log: SearchLog, measurements: Sequence[Measurement]) -> SearchResu
         answer=answer(evidence, spent_j=log.spent_j),
         method=log.method,
     )
+
+
+@cache
+def _whole(stored: Configuration) -> Configuration:
+    """Return a configuration with the settings that its program has got since, at their default."""
+    settings = WORKLOADS[stored.workload].from_knobs(dict(stored.knobs)).settings
+    return Configuration.of(stored.workload, settings, stored.point)
 
 
 def _as_now(log: Any) -> Any:

@@ -7,7 +7,9 @@ from collections import Counter
 from dataclasses import replace
 from io import StringIO
 from math import log
+from pathlib import Path
 from random import Random
+from shutil import copytree
 
 import pytest
 from rich.console import Console
@@ -390,3 +392,12 @@ def test_marks_of_the_legend_are_not_broken_in_the_middle(search):
 
     assert any(line.endswith("k its knee") for line in lines)
     assert all(not line.startswith(("its knee", "indistinguishable")) for line in lines)
+
+
+def test_a_search_is_reported_whose_program_has_got_a_setting_since(tmp_path, capsys):
+    stored = Path(__file__).parents[3] / "experiments/results/h200_studies/h200-edp-llama-2-7b"
+    folder = copytree(stored, tmp_path / stored.name)
+    assert "tensor_parallel" not in (folder / LOG).read_text()
+
+    assert main(["report", str(folder)]) == 0
+    assert "Choose the driver's clock, batch 64, bf16" in " ".join(capsys.readouterr().out.split())
