@@ -25,9 +25,10 @@ from scipy.optimize import least_squares
 
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import trace_model
+from joulelab.estimator.pricing.kernel_class import kernel_class
 from joulelab.estimator.pricing.roofline import group_costs, kernel_s, memory_side_s
 from joulelab.estimator.pricing.run import Plan, plan
-from joulelab.estimator.pricing.table import WorkTable, kernel_class
+from joulelab.estimator.pricing.table import WorkTable
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import PROCESSORS
 from joulelab.hardware.scalars import with_values
@@ -127,7 +128,9 @@ def plan_of(row: Mapping[str, str], mode: str = "eager") -> Plan:
         compiled=mode == "compiled",
         **json.loads(row["knobs"]),
     )
-    return next(one for one in plan(traced, cast("Mode", mode)) if one.phase.phase == row["phase"])
+    return next(
+        one for one in plan(traced, cast("Mode", mode), "gpu") if one.phase.phase == row["phase"]
+    )
 
 
 def _tables(found: Plan) -> dict[str, WorkTable]:
@@ -195,8 +198,6 @@ def profiled(entries: Iterable[Mapping[str, Any]], row: Mapping[str, str]) -> Pr
 
 
 _TRITON = {"poi": "fused_pointwise", "per": "fused_reduction", "red": "fused_reduction"}
-_NAMES = {"gather": "embedding"}
-"""PyTorch looks rows of a table up by this kernel; within networks it is hardly called itself."""
 _MASK = 3
 """Position of the mask among the arguments of fused attention."""
 
@@ -206,7 +207,7 @@ def _profiled_class(entry: Mapping[str, Any], row: Mapping[str, str]) -> str:
     if name.startswith("triton_"):
         return _TRITON[name.split("_")[1]]
     if name == "gather" and len(shapes) > 1 and not shapes[1]:
-        name = _NAMES[name]
+        name = "embedding"  # whose rows PyTorch looks up by that kernel
     kind = kind_of(name)
     operator = Operator(
         name=name,

@@ -16,7 +16,7 @@ from joulelab.estimator.models import trace_model
 from joulelab.estimator.pricing.memory import memory
 from joulelab.estimator.pricing.run import PhaseRun, Plan, channels_last, conditions, plan, run
 from joulelab.estimator.validation import Prediction
-from joulelab.hardware.processor import Processor
+from joulelab.hardware.processor import Family, Processor
 from joulelab.tracing.precision import is_matrix
 from joulelab.tracing.program import Operator, Program, TracedModel
 
@@ -71,6 +71,7 @@ class _Asked:
     mode: Mode
     is_narrow: bool
     is_channels_last: bool
+    family: Family
     knobs: tuple[tuple[str, KnobValue], ...]
 
 
@@ -85,7 +86,7 @@ def _plans(asked: _Asked) -> tuple[Plan, ...]:
         **knobs,
     )
     placed = _with_channels_last(traced) if asked.is_channels_last else traced
-    return plan(narrowed(placed) if asked.is_narrow else placed, asked.mode)
+    return plan(narrowed(placed) if asked.is_narrow else placed, asked.mode, asked.family)
 
 
 def _with_channels_last(traced: TracedModel) -> TracedModel:
@@ -117,11 +118,11 @@ def _fits(measured: PublishedRun, batch: int, processor: Processor) -> bool:
     """Return whether ``batch`` fits the device's memory; the smallest that is free always does."""
     if batch == min(measured.free_batches):
         return True
-    plans = _plans(_asked(measured, batch))
+    plans = _plans(_asked(measured, batch, processor))
     return all(memory(one.phase.program, processor).fits for one in plans)
 
 
-def _asked(measured: PublishedRun, batch: int) -> _Asked:
+def _asked(measured: PublishedRun, batch: int, processor: Processor) -> _Asked:
     return _Asked(
         model=measured.model,
         batch=batch,
@@ -129,13 +130,14 @@ def _asked(measured: PublishedRun, batch: int) -> _Asked:
         mode=measured.mode,
         is_narrow=measured.is_narrow,
         is_channels_last=measured.is_channels_last,
+        family=processor.family,
         knobs=tuple(sorted(measured.knobs.items())),
     )
 
 
 def _predict_batch(measured: PublishedRun, batch: int, processor: Processor) -> Prediction:
     """Return what ``batch`` samples cost, at the clock at which they were run."""
-    plans = _plans(_asked(measured, batch))
+    plans = _plans(_asked(measured, batch, processor))
     where = conditions(processor, measured.mode, _points(measured, processor), 1)
     runs = [run(one, where) for one in plans]
     copied_s = sum(_copied_s(measured, one) for one in plans)

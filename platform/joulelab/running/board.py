@@ -56,7 +56,7 @@ def measure_board(
     host: Callable[[], Sequence[Fact]] = tuple,
     report: Callable[[str], object] = lambda what: None,
 ) -> BoardFacts:
-    """Measure one board, in two to five minutes of it; nothing else may run on it.
+    """Measure one board, in some six minutes of it; nothing else may run on it.
 
     Args:
         device: The board, without a context of this process.

@@ -103,7 +103,7 @@ def device_s(one, processor=H100):
     made = model(one, precision="bf16")
     if one.outputs_b:
         made = as_written(made, one)
-    (phase,) = plan(made, "graph")
+    (phase,) = plan(made, "graph", "gpu")
     found = run(phase, conditions(processor, "graph", (OperatingPoint(),), 1))
     return float(found.settled.device_s[0, 0])
 
@@ -111,7 +111,7 @@ def device_s(one, processor=H100):
 def test_single_pixels_need_another_layout_where_images_are_no_whole_units():
     even, uneven = (device_s(convolution(256, pixels=pixels)) / pixels for pixels in (784, 729))
 
-    assert 1.3 < uneven / even < 4.0
+    assert 1.5 < uneven / even < 4.0
 
 
 def test_images_of_three_channels_are_multiplied_on_plain_units():
@@ -163,7 +163,7 @@ def test_few_channels_leave_most_of_a_device_idle_when_batches_are_normalised_in
     for channels in (16, 96):
         forward = normalisation("native_batch_norm", channels * pixels, channels)
         made = as_written(model(forward, gradient, precision="bf16"), forward, gradient)
-        (phase,) = plan(made, "graph")
+        (phase,) = plan(made, "graph", "gpu")
         where = conditions(PROCESSORS["h200_sxm"], "graph", (OperatingPoint(),), 1)
         times_s.append(float(run(phase, where).settled.device_s[0, 0]))
 
@@ -209,8 +209,8 @@ def test_modules_that_are_entered_take_the_host_time():
     flat = operator("add", "elementwise", module="a")
     deep = [operator("add", "elementwise", module=f"a.b{i}.c") for i in range(8)]
 
-    (one,) = plan(model(*[flat] * 8, precision="bf16"), "eager")
-    (other,) = plan(model(*deep, precision="bf16"), "eager")
+    (one,) = plan(model(*[flat] * 8, precision="bf16"), "eager", "gpu")
+    (other,) = plan(model(*deep, precision="bf16"), "eager", "gpu")
 
     np.testing.assert_array_equal(one.entered, [1, 0, 0, 0, 0, 0, 0, 0])
     np.testing.assert_array_equal(other.entered, [3, 2, 2, 2, 2, 2, 2, 2])

@@ -34,7 +34,7 @@ _CONTIGUOUS = 0.9
 _NARROW_GROUP = 32
 """Channels of a group up to which one kernel computes all groups of a convolution: on an H100, 32
 groups of up to 32 channels take 11 us (ResNeXt-50), 4 to 36 groups of 56 each (RegNetY-8GF)."""
-_LOAD_B = 16
+LOAD_B = 16
 """Bytes that matrix units load at a time, side by side."""
 _FEW_ROWS = 16
 """Rows or columns up to which a product reads its weights, and how it multiplies is no matter."""
@@ -73,7 +73,7 @@ def is_aligned(operator: Operator) -> bool:
     if shape.batch == 1 and min(shape.m, shape.n) < _FEW_ROWS:
         return True
     size_b = element_b(operator.dtype)
-    return not any(length * size_b % _LOAD_B for length in (shape.n, shape.k))
+    return not any(length * size_b % LOAD_B for length in (shape.n, shape.k))
 
 
 def reduced_elements(operator: Operator) -> float:

@@ -17,6 +17,7 @@ from joulelab.core.physics import STEP_S
 from joulelab.estimator.pricing.kernel_class import (
     FIRST_CONVOLUTION,
     LAYER_NORM,
+    LOAD_B,
     PRODUCT,
     WIDE_GROUPS,
     classes_like,
@@ -140,8 +141,6 @@ _KERNELS = 2
 _HALF_B = 2.0
 """Bytes of half precision: kernels that change a layout take as long for elements of any size
 (ResNet-18 at batch 256 on an H200: 1.69 ms in bf16, 1.90 ms in fp32)."""
-_LOAD_B = 16
-"""Bytes that matrix units load at a time, side by side."""
 
 
 def layout_work(
@@ -156,10 +155,11 @@ def layout_work(
     if efficiency is None:
         return nothing, nothing, nothing
     activation_b = table.read_b + table.written_b
-    moved_b = _layout_changes(table, pipes) * activation_b
+    times = _layout_changes(table, pipes)
+    moved_b = times * activation_b
     in_cache = activation_b <= ACTIVATION_SHARE * processor.last_cache.size_b
     cache, memory = processor.last_cache, processor.memory
-    rate = np.where(in_cache, cache.bandwidth_b_per_s, memory.bandwidth_b_per_s)
+    rate = np.where(in_cache & (times > 1), cache.bandwidth_b_per_s, memory.bandwidth_b_per_s)
     overhead_s = _KERNELS * processor.timing.overhead_s((), is_matrix=False) * (moved_b > 0)
     reached = efficiency * table.element_b[table.main] / _HALF_B
     seconds = moved_b / (reached * processor.timing.memory_efficiency * rate) + overhead_s
@@ -171,7 +171,7 @@ def _layout_changes(table: WorkTable, pipes: list[Pipe]) -> Array:
 
     A single convolution on matrix units over windows reads and writes them once more. One over
     single pixels whose rows are no whole units of 16 bytes either does so, or takes a kernel that
-    loads element by element, which is worth half of that.
+    loads element by element, which is worth half of that, and no less where data is in a cache.
     """
     alone = np.bincount(table.member_group, minlength=table.num_rows) == 1
     shapes = table.shapes
@@ -187,7 +187,7 @@ def _layout_changes(table: WorkTable, pipes: list[Pipe]) -> Array:
     )
     main = table.main
     overlaps = windows_b[main] > _OVERLAP * table.read_b
-    uneven = (shapes.pixels > 1) & (shapes.pixels * table.element_b % _LOAD_B != 0)
+    uneven = (shapes.pixels > 1) & (shapes.pixels * table.element_b % LOAD_B != 0)
     times = np.where(overlaps, 2.0, np.where(uneven[main], 1.0, 0.0))
     return np.where(alone & on_matrix[main], times, 0.0)
 

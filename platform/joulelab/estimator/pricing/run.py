@@ -79,7 +79,7 @@ class Plan:
         return any(one.stage == "backward" for one in self.phase.program.operators)
 
 
-def plan(model: TracedModel, mode: Mode, family: Family = "gpu") -> tuple[Plan, ...]:
+def plan(model: TracedModel, mode: Mode, family: Family) -> tuple[Plan, ...]:
     """Return the phases of ``model`` as processors of ``family`` run them in ``mode``."""
     return tuple(_plan(phase, model.precision, mode, family) for phase in model.phases)
 
