@@ -17,6 +17,7 @@ from statistics import fmean
 
 from figures import Figure, print_figures
 from held_out import BOARD, HOST, HeldOut, hold_out
+from public_runs import ML_ENERGY, NEUSIGHT, read_public_runs
 from published_predictions import predict_run
 from published_runs import ReferencePoints, read_h200_runs, read_reference_points
 from rich.console import Console
@@ -74,10 +75,14 @@ def figures() -> list[Figure]:
     _print_micro_benchmarks(calibrate(PROCESSORS["h200_sxm"], read_anchors(_ANCHORS)))
     if not _DATA.is_dir():
         _CONSOLE.print(f"No measured networks at {_DATA}; left out.")
-        return []
+        return _public_figures(validate(read_public_runs(), predict=predict_run))
     held_out, anchored = _h200()
     points, compared = _reference()
-    return [*_h200_figures(held_out, anchored), *_reference_figures(compared, points)]
+    return [
+        *_h200_figures(held_out, anchored),
+        *_reference_figures(compared, points),
+        *_public_figures(compared),
+    ]
 
 
 def _print_micro_benchmarks(calibration: Calibration) -> None:
@@ -106,7 +111,8 @@ def _h200() -> tuple[HeldOut, Validation]:
 
 def _reference(devices: Sequence[str] = ()) -> tuple[ReferencePoints, Validation]:
     points = read_reference_points(_DATA / "estimator_reference_points.csv")
-    chosen = [run for run in points.runs if not devices or run.device in devices]
+    known = (*points.runs, *read_public_runs())
+    chosen = [run for run in known if not devices or run.device in devices]
     compared = validate(chosen, predict=predict_run)
     _print_summaries(
         "Published measurements, nothing fitted",
@@ -148,6 +154,24 @@ def _reference_figures(compared: Validation, points: ReferencePoints) -> list[Fi
             unit="x",
             how=f"MLPerf Inference with power; {sum(points.left_out.values())} points left out",
         ),
+    ]
+
+
+def _public_figures(compared: Validation) -> list[Figure]:
+    """Return the errors on the runs of ``public/``, of which nothing was fitted."""
+    networks, images = (
+        [one for one in compared.comparisons if one.run.source == source]
+        for source in (NEUSIGHT, ML_ENERGY)
+    )
+    whole, pictures = summary(networks), summary(images)
+    by_device = {one.label[0]: one for one in summaries(networks, lambda run: (run.device,))}
+    return [
+        _error("time of fp32 networks, five GPUs", whole.time_mape, 8.0, _told(whole)),
+        *(
+            _error(f"time of fp32 networks, {device}", one.time_mape, 12.0, _told(one))
+            for device, one in by_device.items()
+        ),
+        _error("energy of images, A100", pictures.energy_mape, 15.0, f"{len(images)} published"),
     ]
 
 

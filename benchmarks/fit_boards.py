@@ -23,6 +23,7 @@ from fit_networks import plan_of
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from joulelab.core.cost import Pipe
 from joulelab.core.point import OperatingPoint
 from joulelab.estimator.pricing.power import settle
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs
@@ -38,6 +39,7 @@ from joulelab.estimator.pricing.table import WorkTable, tabulate
 from joulelab.hardware.processor import Processor
 from joulelab.hardware.processors import LAUNCHES, PROCESSORS, Host, find_host, on_host
 from joulelab.hardware.scalars import value_of, with_values
+from joulelab.tracing.precision import element_b
 from joulelab.tracing.program import MatrixShape, Operator, Program
 
 _POWERS = (
@@ -60,6 +62,7 @@ _LOADED_W, _EACH_OTHER = 300.0, 4
 """Power from which each case is taken, and which of those below, which say less of kernels."""
 _FILLINGS = ("normal", "product", "stream")
 _STREAMED = 1 << 28
+_DTYPES: dict[Pipe, str] = {"tensor_bf16": "bfloat16", "tensor_fp16": "float16"}
 _SINGLE = 1.5
 """By how much a kernel that runs alone outweighs a network."""
 Array = NDArray[np.float64]
@@ -187,17 +190,34 @@ def _singles(folder: Path, processor: Processor) -> list[Single]:
 
 
 def _single_table(row: dict[str, str]) -> WorkTable:
-    m, n, k = (int(row[name]) for name in "mnk")
-    if row["data"] == "stream":
-        fields: dict[str, Any] = {"name": "add", "kind": "elementwise", "flop": float(_STREAMED)}
-        fields |= {"read_b": 2.0 * _STREAMED, "weight_b": 0.0, "written_b": 2.0 * _STREAMED}
-    else:
-        shape = MatrixShape(batch=1, m=m, n=n, k=k)
-        fields = {"name": "mm", "kind": "gemm", "flop": 2.0 * m * n * k, "shape": shape}
-        fields |= {"read_b": 2.0 * m * k, "weight_b": 2.0 * n * k, "written_b": 2.0 * m * n}
-        fields["pipe"] = "tensor_bf16"
+    if row["data"] != "stream":
+        m, n, k = (int(row[name]) for name in "mnk")
+        return product_table(m, n, k, "tensor_bf16")
+    fields: dict[str, Any] = {"name": "add", "kind": "elementwise", "flop": float(_STREAMED)}
+    fields |= {"read_b": 2.0 * _STREAMED, "weight_b": 0.0, "written_b": 2.0 * _STREAMED}
+    return _table_of("bfloat16", **fields)
+
+
+def product_table(m: int, n: int, k: int, pipe: Pipe) -> WorkTable:
+    """Return one product of an (m, k) and a (k, n) matrix on the units ``pipe``."""
+    dtype = _DTYPES.get(pipe, "float32")
+    size_b = element_b(dtype)
+    return _table_of(
+        dtype,
+        name="mm",
+        kind="gemm",
+        pipe=pipe,
+        flop=2.0 * m * n * k,
+        shape=MatrixShape(batch=1, m=m, n=n, k=k),
+        read_b=size_b * m * k,
+        weight_b=size_b * n * k,
+        written_b=size_b * m * n,
+    )
+
+
+def _table_of(dtype: str, **fields: Any) -> WorkTable:
     program = Program(
-        operators=(Operator(dtype="bfloat16", **fields),),
+        operators=(Operator(dtype=dtype, **fields),),
         live_b=(0.0,),
         parameter_b=fields["weight_b"],
         input_b=0.0,

@@ -100,7 +100,7 @@ def _study(
             ("catalogue", dict.fromkeys(held_out, now)),
         ):
             scores = {one.name: score(one, fits[one.name].board, spec) for one in table}
-            report(f"  {source.gpu} in {source.table}, {label}", list(scores.values()))
+            report(f"  {source.gpu} in {Path(source.table).name}, {label}", list(scores.values()))
             for name, of in scores.items() if settings.each else ():
                 print(
                     f"    {name}: power {of.power:.1%}, shape {of.shape:.1%}, {of.chosen_mhz:.0f} "

@@ -62,6 +62,7 @@ class Source:
     held_mhz: float = np.inf
 
 
+PUBLIC = Path(__file__).parent / "public"
 STAGES = "llm_stage_dvfs.csv"
 INFERENCE = "inference_dvfs_runs.csv"
 SOURCES: Mapping[str, tuple[Source, ...]] = {
@@ -75,6 +76,7 @@ SOURCES: Mapping[str, tuple[Source, ...]] = {
     "a100_pcie_40gb": (Source(table=INFERENCE, gpu="A100"),),
     "h100_nvl": (Source(table=INFERENCE, gpu="H100"),),
     "v100_pcie": (Source(table=INFERENCE, gpu="V100"),),
+    "v100_sxm2": (Source(table=str(PUBLIC / "gpu_dvfs.csv"), gpu="V100 SXM2"),),
 }
 
 

@@ -24,6 +24,7 @@ BENCHMARKS = (
     "estimator_speed",
     "estimator_laws",
     "estimator",
+    "physical_order",
     "simulation_error",
     "study_error",
     "search_clock",

@@ -28,6 +28,7 @@ from joulelab.estimator.pricing.kernel_rates import (
 from joulelab.estimator.pricing.table import Shapes, WorkTable
 from joulelab.hardware.processor import Processor
 from joulelab.tracing.precision import is_matrix
+from joulelab.tracing.program import MATRIX_KINDS
 
 Array = NDArray[np.float64]
 
@@ -40,6 +41,12 @@ other data passes through."""
 _QUERY_BLOCK = 32
 """Queries that fused attention on plain units works on together, fewer or not: with one query and
 576 keys it takes on an H200 what 32 would."""
+_HEAD_SIZES = (32, 64, 96, 128, 192, 256)
+"""Sizes of heads that FlashAttention-2 has kernels for (HEADDIM_SWITCH, csrc/flash_attn/src/
+static_switch.h); it pads others with zeros."""
+_PADS_HEADS = ("Ampere", "Ada Lovelace")
+"""Later GPUs run cuDNN's attention in PyTorch, which pads less: heads of 40 take an H100 no longer
+than their operations say (experiments/results/h100_attribution)."""
 _HOP_S = 2e-6
 """Time of one step of a ring over directly linked devices, beyond its bytes; estimated."""
 
@@ -123,7 +130,7 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
     rates = np.array([processor.flop_per_clock[pipe] for pipe in pipes])
     reached = rates * np.array(
         [
-            timing.pipe_efficiency[pipe] * efficiency(table, row, processor)
+            timing.pipe_efficiency[pipe] * _share_of_rate(table, row, processor)
             for row, pipe in enumerate(pipes)
         ]
     )
@@ -133,6 +140,7 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
     if processor.family == "gpu":
         shapes, useful = _in_query_blocks(table, ~on_matrix)
         shapes = _one_at_a_time(shapes, table)
+        useful = useful * _head_share(table, processor, on_matrix)
     for rows, plain in ((on_matrix, False), (~on_matrix, True)):
         shaped = np.nonzero(rows & table.has_shape)[0]
         if len(shaped):
@@ -144,6 +152,12 @@ def _core(table: WorkTable, processor: Processor, pipes: list[Pipe]) -> tuple[Ar
     use *= useful
     core_s_mhz = table.flop / np.minimum(rates, reached * use) / 1e6
     return np.maximum(core_s_mhz, on_matrix * _window_s_mhz(table, processor)), fill
+
+
+def _share_of_rate(table: WorkTable, row: int, processor: Processor) -> float:
+    """Return what a row reaches of its units; what another kernel takes in streams nothing."""
+    is_taken_in = table.operators[row].kind not in MATRIX_KINDS and row not in table.main
+    return 1.0 if is_taken_in else efficiency(table, row, processor)
 
 
 def _one_at_a_time(shapes: Shapes, table: WorkTable) -> Shapes:
@@ -194,6 +208,17 @@ def _in_query_blocks(table: WorkTable, rows: Array) -> tuple[Shapes, Array]:
     blocks = np.ceil(queries / _QUERY_BLOCK) * _QUERY_BLOCK
     padded = np.where(rows & is_attention, blocks, queries)
     return replace(table.shapes, m=padded), queries / padded
+
+
+def _head_share(table: WorkTable, processor: Processor, on_matrix: Array) -> Array:
+    """Return the share of attention's heads that is no padding to the size of a kernel."""
+    if processor.architecture not in _PADS_HEADS:
+        return np.ones(len(table.operators))
+    is_attention = np.array([operator.kind == "attention" for operator in table.operators])
+    heads = table.shapes.k
+    sizes = np.array([*_HEAD_SIZES, np.inf])
+    padded = sizes[np.searchsorted(sizes, heads)]
+    return np.where(is_attention & on_matrix & np.isfinite(padded), heads / padded, 1.0)
 
 
 def _tensor_s_mhz(table: WorkTable, processor: Processor, flop: Mapping[Pipe, Array]) -> Array:
