@@ -54,7 +54,8 @@ def test_a_calibrated_figure_does_not_replace_what_the_file_says_itself():
 
     assert own["power.constant_w"].value == 48.0
     assert "calibrated.power.constant_w" not in own
-    assert own["calibrated.power.busy_w_per_ghz"].source.startswith("of the h100_sxm by SM count")
+    assert own["calibrated.power.busy_w_per_ghz"].value == 43.84
+    assert own["power.sm_w_per_ghz"].source.startswith("of the h100_sxm by SM count")
 
 
 @pytest.mark.parametrize("key", KEYS)
