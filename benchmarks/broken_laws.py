@@ -4,7 +4,6 @@ Each holds what every configuration truly takes; readings scatter around it. The
 single fault each. The recorded ones lie in ../shared/data and are no part of the project.
 """
 
-import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from search_surface import ENERGY_NOISE, TIME_NOISE, reading
 from smoothing import smoothed_logs
 
 from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.csv_table import read_csv_table
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import GPUS
 from joulelab.objectives import OBJECTIVES
@@ -328,12 +328,11 @@ def _rows(path: Path, axes: Sequence[str]) -> dict[tuple[str, str], Points]:
     found: dict[tuple[str, str], dict[tuple[float, ...], list[Array]]] = {}
     if not path.is_file():
         return {}
-    with path.open() as file:
-        for row in csv.DictReader(file):
-            figures = [float(row[name] or 0.0) for name in ("time_s", "power_w")]
-            if min(figures) > 0 and int(row.get("run_seq") or _COLD_STARTS + 1) > _COLD_STARTS:
-                points = found.setdefault((row["gpu"], row["app"]), defaultdict(list))
-                points[tuple(float(row[axis]) for axis in axes)].append(np.log(figures))
+    for row in read_csv_table(path):
+        figures = [float(row[name] or 0.0) for name in ("time_s", "power_w")]
+        if min(figures) > 0 and int(row.get("run_seq") or _COLD_STARTS + 1) > _COLD_STARTS:
+            points = found.setdefault((row["gpu"], row["app"]), defaultdict(list))
+            points[tuple(float(row[axis]) for axis in axes)].append(np.log(figures))
     return {
         name: {at: tuple(np.mean(logs, axis=0)) for at, logs in points.items()}
         for name, points in found.items()

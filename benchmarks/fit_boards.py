@@ -10,7 +10,6 @@ fit_networks.py.
 """
 
 import argparse
-import csv
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from scipy.optimize import least_squares
 
 from joulelab.core.cost import Pipe
 from joulelab.core.point import OperatingPoint
+from joulelab.csv_table import read_csv_table
 from joulelab.estimator.pricing.power import settle
 from joulelab.estimator.pricing.roofline import GroupCosts, group_costs
 from joulelab.estimator.pricing.run import (
@@ -160,10 +160,10 @@ def main() -> int:
 
 
 def _read(folder: Path, processor: Processor, host: Host) -> list[Case]:
-    with (folder / "networks.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["energy_j"] and not row["error"]]
     cases = []
-    for row in rows:
+    for row in read_csv_table(folder / "networks.csv"):
+        if row["error"] or not row["energy_j"]:
+            continue
         if row["network"] in _LEFT_OUT or row["mode"].startswith("compiled"):
             continue
         found = plan_of(row, row["mode"])
@@ -177,8 +177,7 @@ def _singles(folder: Path, processor: Processor) -> list[Single]:
     path = folder / "products.csv"
     if not path.is_file():
         return []
-    with path.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["data"] in _FILLINGS]
+    rows = [row for row in read_csv_table(path) if row["data"] in _FILLINGS]
     return [
         Single(
             costs=group_costs(_single_table(row), processor),

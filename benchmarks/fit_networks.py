@@ -7,7 +7,6 @@ the GPU: one efficiency for each class of kernels and number format, and its lea
 """
 
 import argparse
-import csv
 import gzip
 import json
 import sys
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from scipy.optimize import least_squares
 
+from joulelab.csv_table import read_csv_table
 from joulelab.estimator.estimate import Mode
 from joulelab.estimator.models import trace_model
 from joulelab.estimator.pricing.kernel_class import kernel_class
@@ -94,8 +94,7 @@ def read_evidence(folder: Path) -> dict[str, list[Evidence]]:
     """Return the evidence of every class."""
     with gzip.open(folder / "kernels.json.gz", "rt") as file:
         profiles = json.load(file)
-    with (folder / "networks.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["name"] in profiles]
+    rows = [row for row in read_csv_table(folder / "networks.csv") if row["name"] in profiles]
     evidence: dict[str, list[Evidence]] = defaultdict(list)
     for row in rows:
         is_compiled = row["mode"].startswith("compiled")

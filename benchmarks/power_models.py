@@ -12,7 +12,6 @@ choice that could not be better would be charged against measured points, for th
 """
 
 import argparse
-import csv
 import os
 import sys
 import time
@@ -31,6 +30,7 @@ from smoothing import smoothed_regret
 from sweep_luck import LuckScores, luck_of
 from trace_recordings import LIMIT_W, simulated_traces
 
+from joulelab.csv_table import read_csv_table
 from joulelab.errors import JouleLabError
 from joulelab.power_models import POWER_MODELS
 from joulelab.power_models.base import PowerModel
@@ -77,8 +77,7 @@ class DataSet:
 
     def read(self, folder: Path) -> Runs:
         """Read the table."""
-        with (folder / self.file).open(newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = read_csv_table(folder / self.file)
         kept = [row for row in rows if int(row.get("run_seq", self.first_run)) >= self.first_run]
         return runs_of_rows(kept, boards=dict(self.boards), repeats=self.repeats)
 

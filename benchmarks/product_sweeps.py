@@ -4,7 +4,6 @@ A family holds applications that compute alike: who has seen one has seen some o
 a table holds one model alone, each application is a family.
 """
 
-import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from scipy.optimize import nnls
 from smoothing import smoothed_logs
 
 from joulelab.core.power_law import board_w, height, voltage
+from joulelab.csv_table import read_csv_table
 from joulelab.hardware import GpuSpec
 from joulelab.power_models.decision import Sweep
 
@@ -150,12 +150,11 @@ def read(folder: Path, source: Source) -> list[Program]:
     """Return the sweeps of a source; an empty counter is one of an unused pipe."""
     columns = ("sm_clock_mhz", "power_w", "time_s", *(_COUNTERS if source.has_counters else ()))
     rows: defaultdict[str, list[list[float]]] = defaultdict(list)
-    with (folder / source.table).open(newline="") as file:
-        for row in csv.DictReader(file):
-            is_cold = int(row.get("run_seq") or _COLD + 1) <= _COLD
-            values = [float(row[name] or 0.0) for name in columns]
-            if row["gpu"] == source.gpu and values[0] <= source.held_mhz and not is_cold:
-                rows[row["app"]].append(values)
+    for row in read_csv_table(folder / source.table):
+        is_cold = int(row.get("run_seq") or _COLD + 1) <= _COLD
+        values = [float(row[name] or 0.0) for name in columns]
+        if row["gpu"] == source.gpu and values[0] <= source.held_mhz and not is_cold:
+            rows[row["app"]].append(values)
     alone = len({_FAMILY_OF.get(name) for name in rows}) == 1
     family_of = {} if alone else _FAMILY_OF
     return [_program(name, family_of.get(name, name), values) for name, values in rows.items()]

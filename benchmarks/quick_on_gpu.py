@@ -32,8 +32,7 @@ from joulelab.core.codec import from_json, to_json
 from joulelab.core.configuration import Configuration
 from joulelab.core.procedure import Pace, Procedure
 from joulelab.core.trial import Trial
-from joulelab.devices import DEVICES
-from joulelab.devices.choice import find_visible
+from joulelab.devices.choice import find_visible, open_device
 from joulelab.devices.simulated import fleet
 from joulelab.errors import JouleLabError
 from joulelab.guard import ObserveOnly
@@ -116,7 +115,7 @@ def measure_all(settings: Settings) -> None:
         store = stack.enter_context(TemporaryDirectory())
         file = stack.enter_context(out.open("a"))
         address = (fleet(key, 1, store) if key else find_visible(backend, store))[0]
-        device = DEVICES[address.backend].open(address)
+        device = open_device(address)
         stack.callback(device.close)
         print(f"{device.identity().name} {device.identity().uuid}", flush=True)
         bench = stack.enter_context(Bench(device, control=ObserveOnly(device, address)))

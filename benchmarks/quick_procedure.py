@@ -19,10 +19,11 @@ import numpy as np
 
 from joulelab.bench import Bench
 from joulelab.core.configuration import Configuration
+from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.plan import plan_sweep, sweep_points
 from joulelab.core.procedure import Pace, Procedure
-from joulelab.devices import DEVICES
+from joulelab.devices.choice import open_device
 from joulelab.devices.simulated import fleet
 from joulelab.workloads import WORKLOADS
 
@@ -137,11 +138,8 @@ class Swept:
 
     def of(self, phase: str) -> dict[int, list[Measurement]]:
         """Return the measurements of each clock, 0 for the driver's own."""
-        kept: dict[int, list[Measurement]] = {}
-        for each in self.found:
-            if each.phase == phase:
-                kept.setdefault(each.configuration.point.sm_clock_mhz or 0, []).append(each)
-        return kept
+        found = (each for each in self.found if each.phase == phase)
+        return grouped_by(found, lambda each: each.configuration.point.sm_clock_mhz or 0)
 
     def per_clock(self, phase: str) -> dict[int, tuple[float, float, float]]:
         """Return mean energy and time per unit of each clock, and the energy's uncertainty."""
@@ -160,7 +158,7 @@ def swept(product: str, name: str, knobs: dict[str, Any], every: int, pace: Pace
     settings = WORKLOADS[name].from_knobs(knobs).settings
     with tempfile.TemporaryDirectory() as store:
         (address,) = fleet(product, 1, store)
-        device = DEVICES[address.backend].open(address)
+        device = open_device(address)
         clocks_mhz = device.capabilities().sm_clocks_mhz
         points = sweep_points(clocks_mhz, mode="dvfs", every=every)
         configurations = [Configuration.of(name, settings, point) for point in points]

@@ -6,6 +6,7 @@ from statistics import fmean, median, pstdev
 
 import numpy as np
 
+from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.procedure import Pace
 
@@ -107,9 +108,7 @@ class Compared:
 
 def report(rows: Iterable[Row]) -> Iterator[str]:
     """Yield a line per phase, the worse ones again, and what the goals are about."""
-    kept: dict[str, list[Row]] = {}
-    for row in rows:
-        kept.setdefault(f"{row.case} {row.phase}", []).append(row)
+    kept = grouped_by(rows, lambda row: f"{row.case} {row.phase}")
     compared = []
     for name, of_phase in kept.items():
         found = compared_of(name, of_phase)

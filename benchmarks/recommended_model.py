@@ -14,7 +14,6 @@ run there, on public runs of training on a V100.
 """
 
 import argparse
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from smoothing import smoothed_regret
 
+from joulelab.csv_table import read_csv_table
 from joulelab.power_models.calibration import SECOND_POINT
 from joulelab.power_models.decision import Sweep, best_fixed_ratios, measured_sweep, regret
 from joulelab.power_models.members.stacked import StackedModel
@@ -218,8 +218,7 @@ def _difference(off: Array) -> str:
 
 def _print_caps(folder: Path, runs: Runs) -> None:
     """Print how far times under power limits are off, from one run at the highest limit."""
-    with (folder / _CAPS_FILE).open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["gpu"] == _CAPS_GPU]
+    rows = [row for row in read_csv_table(folder / _CAPS_FILE) if row["gpu"] == _CAPS_GPU]
     model = OperatingModel(power=StackedModel(), time=StackedModel("time_s")).fit(runs)
     jobs: dict[tuple[str, str], dict[float, tuple[float, float]]] = {}
     for row in rows:

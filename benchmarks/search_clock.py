@@ -14,7 +14,6 @@ by a tenth. Two boards show it at the same clocks (what is left of their times b
 sweeps correlates by 0.97) and the backward stages of the same boards do not (0.00).
 """
 
-import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from search_surface import Surface, reading, surface_of
 from smoothing import smoothed_logs
 
 from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.csv_table import read_csv_table
 from joulelab.hardware import GpuSpec
 from joulelab.hardware.catalogue import GPUS
 from joulelab.objectives import OBJECTIVES
@@ -232,12 +232,11 @@ def _chosen(strategy: ModelGuided) -> int:
 def _sweeps(path: Path, wanted: Mapping[str, str]) -> Iterator[Sweep]:
     """Yield each application of a file, of rows that start with the values in ``wanted``."""
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    with path.open() as file:
-        for row in csv.DictReader(file):
-            values = [float(row[name] or "nan") for name in ("sm_clock_mhz", "power_w", "time_s")]
-            is_wanted = all(row[name].startswith(value) for name, value in wanted.items())
-            if is_wanted and all(value > 0 for value in values):
-                found[row["app"]].append((values[0], values[1], values[2]))
+    for row in read_csv_table(path):
+        values = [float(row[name] or "nan") for name in ("sm_clock_mhz", "power_w", "time_s")]
+        is_wanted = all(row[name].startswith(value) for name, value in wanted.items())
+        if is_wanted and all(value > 0 for value in values):
+            found[row["app"]].append((values[0], values[1], values[2]))
     for name, points in found.items():
         clocks, power_w, time_s = np.array(sorted(points)).T
         yield Sweep(

@@ -9,7 +9,6 @@ and asks the simulated board for the same cells. Then a few coefficients of the 
 are fitted on ``gemm``, ``stream`` and two workloads, and all the others are compared again.
 """
 
-import csv
 import json
 import sys
 from collections import defaultdict
@@ -27,6 +26,7 @@ from scipy.optimize import least_squares
 
 from joulelab.core.configuration import KnobValue
 from joulelab.core.cost import Data, PhaseCost
+from joulelab.csv_table import read_csv_table
 from joulelab.devices.simulated.engine import SteadyLoad, steady_load
 from joulelab.errors import ConfigError, JouleLabError
 from joulelab.hardware import GpuSpec
@@ -190,8 +190,7 @@ def read_cells(path: Path, only: Sequence[str] = ()) -> tuple[GpuSpec, list[Cell
     Raises:
         ConfigError: If its GPU is not in the catalogue, or it has none of the workloads ``only``.
     """
-    with path.open() as file:
-        rows = [row for row in csv.DictReader(file) if row["outcome"] == "measured"]
+    rows = [row for row in read_csv_table(path) if row["outcome"] == "measured"]
     names = {row["workload"] for row in rows}
     if unknown := set(only) - names:
         raise ConfigError(

@@ -31,6 +31,7 @@ from rich.table import Table
 from joulelab import Monitor
 from joulelab.core.clock import MonotonicClock
 from joulelab.core.counter import EnergyCounter
+from joulelab.core.grouping import grouped_by
 from joulelab.devices.base import Device
 from joulelab.devices.choice import find_visible
 from joulelab.devices.simulated import DriverStore, SimulatedDevice, fleet
@@ -299,9 +300,7 @@ def print_compared(compared_windows: list[Compared]) -> None:
     table = Table(
         "load", "window s", "n", "W", "mean / counter", "u %", "counter u %", "in u", "in 2 u"
     )
-    groups: dict[tuple[str, float], list[Compared]] = {}
-    for window in compared_windows:
-        groups.setdefault((window.load, window.length_s), []).append(window)
+    groups = grouped_by(compared_windows, lambda window: (window.load, window.length_s))
     for (load, length_s), group in groups.items():
         counted_j = sum(w.counter_j for w in group)
         misses = [w.misses for w in group]

@@ -25,7 +25,7 @@ from typing import Annotated
 
 import tyro
 
-from joulelab.analysis.matrix import Matrix, chosen
+from joulelab.analysis.matrix import Matrix, matrix_of
 from joulelab.cli.study import parse_study
 from joulelab.core.procedure import Procedure
 from joulelab_actors.laboratory import Laboratory
@@ -73,7 +73,7 @@ class WorkloadMatrix:
         Raises:
             UnknownNameError: If no workload or variant has such a name.
         """
-        return [(each, each.grid(self.precisions, self.batches)) for each in chosen(self.only)]
+        return matrix_of(self.only, self.precisions, self.batches)
 
 
 def main(config: WorkloadMatrix) -> int:

@@ -1,10 +1,12 @@
 """Simulated GPUs and short procedures for tests of actors."""
 
+from contextlib import closing
+
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
 from joulelab.core.trial import Trial
-from joulelab.devices.simulated import fleet
+from joulelab.devices.simulated import SimulatedDevice, fleet
 
 STUDY = "test"
 QUICK = Procedure(
@@ -16,6 +18,20 @@ CLOCKS_MHZ = (990, 810, 630, 510, 345)
 
 def simulated_gpus(folder, num_gpus=1):
     return fleet("h200_sxm", num_gpus, str(folder / "driver"))
+
+
+def site_of(address):
+    """Where a simulated GPU is, were it of a cluster."""
+    from joulelab_actors.placement import Site
+
+    with closing(SimulatedDevice.open(address)) as device:
+        return Site(
+            address=address,
+            identity=device.identity(),
+            capabilities=device.capabilities(),
+            node_id="0" * 56,
+            hostname="node-7",
+        )
 
 
 def gemm(sm_clock_mhz=None, **knobs):

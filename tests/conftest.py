@@ -13,6 +13,10 @@ from hypothesis import HealthCheck, settings
 # Tiny networks are slower on several threads than on one, far slower where tests share cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# A shell's background ignores SIGINT, and so would the programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # GPUs of the user's own are no part of the tests.
 os.environ["JOULELAB_HARDWARE"] = os.devnull
 
@@ -50,7 +54,7 @@ def store_uri(fresh_store, tmp_path):
 
 @pytest.fixture
 def heeded():
-    """Let SIGINT interrupt, also where it is ignored, as in what a shell runs in the background."""
+    """Let SIGINT interrupt, and put back whatever heeded it before."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -2,8 +2,13 @@
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from joulelab.core.device import Activity
+from joulelab.devices.base import ActivityProbe
+from joulelab.errors import MeasurementError
 
 _SMI = """
 import json, sys, time
@@ -187,3 +192,10 @@ class FakeDcgmi:
         default = {"156": ticks, "1002": ["0.951"], "1004": ["0.924"], "1005": ["0.171"]}
         state = {"fields": fields or default, "fails": fails, "discovery": DISCOVERY}
         (self.folder / "dcgm.json").write_text(json.dumps(state))
+
+
+def counted(probe: ActivityProbe) -> Activity | None:
+    """The activity of a probe; ``None`` while the tool has printed too little."""
+    with suppress(MeasurementError):
+        return probe.read()
+    return None

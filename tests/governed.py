@@ -41,6 +41,11 @@ class Governed:
         return 1 - self.energy_j / self.work_s(default) * default.duration_s / default.energy_j
 
 
+def rules_of(**changes):
+    """Rules by which looks are never thinned out: they take real CPU time, and time is virtual."""
+    return Rules(**{"cpu_budget": 1.0, **changes})
+
+
 def play(folder, load, strategy=None, *, gpu="h200_sxm", duration_s=60.0, faults=(), **rules):
     """Play a load on a fresh board, in virtual time."""
     driver = DriverStore(folder).create(gpu, 0)
@@ -53,7 +58,7 @@ def play(folder, load, strategy=None, *, gpu="h200_sxm", duration_s=60.0, faults
     played = SimulatedLoad(device, stages, seed=1, board=board)
     governor = None
     if strategy is not None:
-        asked = Rules(**{"off_share": 0.0, **rules})
+        asked = rules_of(**{"off_share": 0.0, **rules})
         chosen = STRATEGIES[strategy](asked)
         chosen.watch(played)
         governor = Governor(device, OwnControl(device), chosen, asked).start()

@@ -6,9 +6,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+
+from waiting import until
 
 from joulelab.core.clock import MonotonicClock
 from joulelab.core.device import (
@@ -172,14 +173,6 @@ time.sleep(60)
 """
 
 
-def until(condition, timeout_s=10.0):
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.002)
-    return condition()
-
-
 @contextmanager
 def serving(settings, driver, gate=None):
     settings.make_folders()
@@ -200,6 +193,15 @@ def serving(settings, driver, gate=None):
                 thread.join(0.1)
             link.close()
         thread.join()
+
+
+def end_guard(socket_path):
+    """End the guard that serves there, if any does: one that is idle has ended by itself."""
+    try:
+        GuardClient(socket_path, start=False).stop()
+    except GuardError:
+        if socket_path.exists():  # it is there, and could not restore
+            raise
 
 
 def status_of(client):

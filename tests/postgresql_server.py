@@ -62,7 +62,7 @@ class PostgresqlServer:
             stderr=log,
             **self._as,
         )
-        give_up_s = time.monotonic() + 20
+        give_up_s = time.monotonic() + 60
         while not self.asked("SELECT 1"):
             assert time.monotonic() < give_up_s, (self.folder / "log").read_text()
             time.sleep(0.1)
@@ -79,7 +79,7 @@ class PostgresqlServer:
 
     def stop(self):
         self._process.send_signal(signal.SIGINT)
-        self._process.wait(20)
+        self._process.wait(60)
         shutil.rmtree(self.folder)
 
     def asked(self, statement):
@@ -88,7 +88,7 @@ class PostgresqlServer:
 
         where = f"host=127.0.0.1 port={self.port} user={USER} dbname=postgres"
         try:
-            with psycopg.connect(where, connect_timeout=2) as connection:
+            with psycopg.connect(where, connect_timeout=30) as connection:
                 return connection.execute(statement).fetchall()
         except psycopg.OperationalError:
             return []

@@ -2,9 +2,9 @@
 
 import os
 import signal
-import time
 
 from actor_fixtures import trials
+from waiting import until
 
 from joulelab.live.activity import read_activities
 from joulelab.study.events import TrialMeasured
@@ -13,6 +13,10 @@ from joulelab.tracking.study import read_state
 
 def seen(guard_socket, folder):
     return [each for each in read_activities(guard_socket) if each.folder == str(folder)]
+
+
+def pids_in(guard_socket, folder):
+    return {each.pid for each in seen(guard_socket, folder)}
 
 
 def test_actors_tell_what_they_measure_and_nothing_once_they_are_gone(
@@ -38,10 +42,7 @@ def test_actors_tell_what_they_measure_and_nothing_once_they_are_gone(
         assert last.energy_per_unit_j == by_trial[last.trial].energy_per_unit_j
     assert [state.num_done for state in states] == [1, 2, 3, 4, 5]
     assert read_state(store.folder).running == ()
-    deadline_s = time.monotonic() + 20
-    while seen(guard_socket, store.folder) and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    assert seen(guard_socket, store.folder) == []
+    until(lambda: not seen(guard_socket, store.folder))
 
 
 def test_an_actor_that_is_killed_tells_nothing_until_the_next_one_measures(
@@ -57,10 +58,7 @@ def test_an_actor_that_is_killed_tells_nothing_until_the_next_one_measures(
         if not killed and current:
             killed.append(current[0])
             os.kill(current[0].pid, signal.SIGKILL)
-            time.sleep(0.5)
-            assert killed[0].pid not in {
-                each.pid for each in seen(guard_socket, tmp_path / "results")
-            }
+            until(lambda: killed[0].pid not in pids_in(guard_socket, tmp_path / "results"))
 
     summary, _ = study(trials(), on_event=kill_once)
 

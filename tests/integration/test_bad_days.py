@@ -55,19 +55,17 @@ def test_a_second_driver_is_refused_at_once_and_a_dead_ray_ends_the_first_with_o
     driver, words, environment, tmp_path
 ):
     """Both drivers measured all of it and ended well; without its head the first hung for 60 s."""
-    start_s = time.monotonic()
     second = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    refused_s = time.monotonic() - start_s
     (head,) = (
         child for child in psutil.Process(driver.pid).children() if child.name() == "gcs_server"
     )
     head.kill()
-    _, said = driver.communicate(timeout=20)
+    _, said = driver.communicate(timeout=50)
 
     assert second.returncode == 2
     assert len(second.stderr.splitlines()) == 1
     assert f"process {driver.pid} on " in second.stderr
-    assert refused_s < 10  # of imports; Ray alone takes longer to start
+    assert "Starting Ray" not in second.stderr
     assert driver.returncode == 1
     assert said.splitlines()[-1].startswith("dvfs_sweep: Ray is gone: ")
     assert said.splitlines()[-1].endswith("with --study sweep to go on.")

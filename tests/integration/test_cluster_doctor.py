@@ -45,7 +45,8 @@ def test_every_node_is_looked_at(doctor, store, simulated, tmp_path):
         assert checks["GPUs"]["found"] == "1 GPU: NVIDIA H200 through simulated"
         assert checks["sensors"]["found"].startswith("activity, energy")
         assert str(tmp_path / "results") in checks["results"]["found"]
-        assert abs(float(checks["system clock"]["found"].partition(" ")[0])) < 1.0
+        ahead_s, _, u_s, _ = checks["system clock"]["found"].split()
+        assert abs(float(ahead_s)) <= float(u_s) + 0.001  # one machine has one clock
     assert not (tmp_path / "results").exists()
 
 

@@ -140,7 +140,7 @@ def started(place, environment):
         log = GuardSettings(socket_path=place / "guard.sock").log_path
         if log.exists():  # a test that set no clock needed no guard
             assert stopped.returncode == 0, stopped.stderr + log.read_text()
-    left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
+    left, _ = psutil.wait_procs(processes_of(place), timeout=60)[::-1]
     assert not left
 
 
@@ -370,16 +370,16 @@ def test_a_slurm_job_whose_time_is_up_concludes_from_what_it_has_and_is_queued_a
     assert (place / "run" / "requeued").read_text() == "requeue 7\n"
     assert "Interrupted: concluding from what was measured" in said
     assert ResultStore(study).read_answer() is not None, said
-    left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
+    left, _ = psutil.wait_procs(processes_of(place), timeout=60)[::-1]
     assert not left
 
 
 def test_a_slurm_job_that_was_too_short_to_measure_is_not_queued_again(place, environment):
     """With a limit below its notice SLURM sends the signal at once, in each life."""
-    job = make_job(place, environment, "import time; print(1, flush=True); time.sleep(60)")
+    job = make_job(place, environment, "import time; print(1, flush=True); time.sleep(600)")
 
     job.send_signal(signal.SIGUSR1)
-    _, error = job.communicate(timeout=20)
+    _, error = job.communicate(timeout=50)
 
     assert job.returncode == 143
     assert "give it more (--time)" in error.decode()
@@ -393,12 +393,12 @@ def test_a_job_that_is_told_to_end_has_succeeded_if_its_study_concluded(
     """It was FAILED with 143, whatever became of the study."""
     program = (
         f"import signal, sys, time; signal.signal(15, lambda *_: sys.exit({code}));"
-        "print(1, flush=True); time.sleep(60)"
+        "print(1, flush=True); time.sleep(600)"
     )
     job = make_job(place, environment, program, patient=True)
 
     job.send_signal(signal.SIGTERM)
-    job.communicate(timeout=20)
+    job.communicate(timeout=50)
 
     assert job.returncode == of_job
     assert not (place / "run" / "requeued").exists()
@@ -406,10 +406,10 @@ def test_a_job_that_is_told_to_end_has_succeeded_if_its_study_concluded(
 
 def test_a_job_whose_nodes_are_killed_ends_at_once_and_restores_their_clocks(place, environment):
     """It waited half a minute for a Ray that was gone, and clocks stayed set until the epilog."""
-    job = make_job(place, environment, "import time; print(1, flush=True); time.sleep(60)")
+    job = make_job(place, environment, "import time; print(1, flush=True); time.sleep(600)")
 
     os.kill(int((place / "run" / "leaders").read_text()), signal.SIGKILL)
-    _, error = job.communicate(timeout=20)
+    _, error = job.communicate(timeout=25)
 
     assert job.returncode == 1
     assert "All nodes have ended" in error.decode()
@@ -419,7 +419,7 @@ def test_a_job_whose_nodes_are_killed_ends_at_once_and_restores_their_clocks(pla
 def test_a_job_that_ends_as_it_should_leaves_restoring_to_its_nodes(place, environment):
     job = make_job(place, environment, "print(1)")
 
-    job.communicate(timeout=20)
+    job.communicate(timeout=50)
 
     assert job.returncode == 0
     assert not (place / "run" / "restored").exists()
@@ -452,18 +452,18 @@ def test_a_node_that_dies_ends_neither_the_study_nor_the_other_nodes(place, allo
     assert dict(ResultStore(study).read_study().settings)["lab.gpu_product"] == "h200"
     assert DriverStore(place / "gpus").locked_uuids() == ()
     assert "Ray on" in (place / "run" / "failed").read_text()
-    left, _ = psutil.wait_procs(processes_of(place), timeout=15)[::-1]
+    left, _ = psutil.wait_procs(processes_of(place), timeout=60)[::-1]
     assert not left
 
 
 def test_an_experiment_that_takes_too_long_to_conclude_ends_with_its_job(place, environment):
     """It outlived its cluster by half a minute, and waited for it. Here no time is left at all."""
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
-    job = make_job(place, environment, f"{deaf}; time.sleep(60)")
+    job = make_job(place, environment, f"{deaf}; time.sleep(600)")
 
     job.send_signal(signal.SIGTERM)
-    code = job.wait(timeout=20)
+    code = job.wait(timeout=25)
 
     assert code == 143
-    left, _ = psutil.wait_procs(processes_of(place), timeout=5)[::-1]
+    left, _ = psutil.wait_procs(processes_of(place), timeout=25)[::-1]
     assert not left

@@ -9,9 +9,9 @@ import psutil
 import pytest
 import ray
 from actor_fixtures import trials
-from guard_fakes import until
 from ray.exceptions import ObjectLostError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from waiting import until
 
 from joulelab.devices.simulated import DriverStore
 from joulelab.study.events import AttemptFailed, TrialStarted
@@ -67,7 +67,7 @@ def test_a_trial_that_is_given_to_an_actor_that_has_just_died_is_measured_once(s
             actor = ray.get_actor(f"joulelab:{event.uuid}", namespace=NAMESPACE)
             killed.append(psutil.Process(ray.get(actor.status.remote()).pid))
             killed[0].kill()
-            killed[0].wait(10)
+            killed[0].wait(60)
             until(lambda: ray._private.state.actors(actor._actor_id.hex())["NumRestarts"])
 
     summary, store = study(trials(repeats=3), on_event=kill_first)

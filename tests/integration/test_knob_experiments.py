@@ -1,6 +1,5 @@
 """The studies of knobs, from their scripts to their answers, on a simulated GPU."""
 
-import csv
 import importlib.util
 import runpy
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from actor_fixtures import QUICK
 
+from joulelab.csv_table import read_csv_table
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
 from joulelab.workloads.diffusion import DiffusionSettings
@@ -41,8 +41,7 @@ def run(cluster, tmp_path, monkeypatch):
             procedure=QUICK,
         )
         code = module.main(getattr(module, kind)(lab=lab, repeats=1, **settings))
-        with (tmp_path / "it" / "study.csv").open() as file:
-            rows = list(csv.DictReader(file))
+        rows = read_csv_table(tmp_path / "it" / "study.csv")
         return code, ResultStore(tmp_path / "it").read_answer(), rows
 
     return run

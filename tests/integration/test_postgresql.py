@@ -117,7 +117,7 @@ def test_the_server_of_a_team_keeps_what_studies_send_to_it(server, tmp_path):
         report = delivered(store, f"http://127.0.0.1:{port}", give_up_s=60)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(20)
+        process.wait(60)
 
     assert report.num_left == 0, f"{report.error} {(tmp_path / 'log').read_text()}"
     assert sorted(name for (name,) in server.asked(_IDS)) == sorted(ids)

@@ -1,6 +1,5 @@
 """The search for quality, energy and performance, from its script to its answer."""
 
-import csv
 import importlib.util
 import re
 import sys
@@ -11,6 +10,7 @@ from actor_fixtures import QUICK
 
 from joulelab.analysis.search_result import read_log, result_of
 from joulelab.cli.search_options import Axes, Limits
+from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.objectives import OBJECTIVES
 from joulelab.study.budget import Budget
@@ -82,8 +82,7 @@ def run(cluster, tmp_path, monkeypatch, guard_socket):
             settings = {"metric": "class_agreement", **settings}
         config = module.QepSearch(workload=workload, lab=lab, **settings)
         code = module.main(config)
-        with (tmp_path / "it" / "search.csv").open() as file:
-            rows = list(csv.DictReader(file))
+        rows = read_csv_table(tmp_path / "it" / "search.csv")
         return code, rows, ResultStore(tmp_path / "it")
 
     return run

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from actor_fixtures import QUICK
 from alone import lent_elsewhere
-from guard_fakes import until
+from waiting import until
 
 import joulelab
 from joulelab.devices.simulated import fleet

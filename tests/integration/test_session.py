@@ -29,7 +29,7 @@ with connected(num_cpus=1):
     join |= {"RAY_AUTH_MODE": "token"}
     joined = subprocess.run([sys.executable, "-c", sys.argv[1]], env=join, capture_output=True)
     print("joined", joined.stdout.decode().strip(), file=sys.stderr)
-gone, alive = psutil.wait_procs(children, timeout=10)
+gone, alive = psutil.wait_procs(children, timeout=60)
 assert not ray.is_initialized()
 assert not alive, alive
 """

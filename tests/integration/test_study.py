@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import ray
 from actor_fixtures import CLOCKS_MHZ, QUICK, STUDY, gemm, trial, trials
-from guard_fakes import until
+from waiting import until
 
 from joulelab.analysis.compared import comparable
 from joulelab.core.plan import plan_sweep

@@ -1,6 +1,5 @@
 """The matrix of workloads and number formats, slice by slice, on a simulated GPU."""
 
-import csv
 import importlib.util
 import sys
 from dataclasses import replace
@@ -10,6 +9,7 @@ import pytest
 from actor_fixtures import QUICK
 
 from joulelab.analysis.matrix import VARIANTS, Variant
+from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.tracking.store import ResultStore
 from joulelab.workloads import WORKLOADS
@@ -44,8 +44,7 @@ def experiment(monkeypatch):
 
 
 def rows(lab):
-    with (lab.study_dir("it") / "workloads.csv").open() as file:
-        return list(csv.DictReader(file))
+    return read_csv_table(lab.study_dir("it") / "workloads.csv")
 
 
 def test_a_matrix_goes_on_where_a_slice_ended_and_measures_nothing_twice(lab, capsys):

@@ -102,6 +102,10 @@ class _OwnStudy:
                 yield queue
             finally:
                 queue.close()
+        except Exception as error:  # a Tuner without results says less than what ended the study
+            if (cause := self._ended.exception()) is not None and cause is not error:
+                raise cause from error
+            raise
         finally:
             thread.join()
         self._ended.result()

@@ -1,6 +1,5 @@
 """What workloads cost at one operating point: a table of configurations with error bars."""
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from math import hypot
@@ -11,6 +10,7 @@ from joulelab.analysis.quantities import quantity, uncertain
 from joulelab.analysis.table import Columns, Frame, frame, numbers, quiet_table
 from joulelab.analysis.wording import varying
 from joulelab.core.configuration import KnobValue
+from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.statistics import mean_of, mean_u
 
@@ -54,11 +54,10 @@ COLUMNS: Columns = {field.name: field.name for field in fields(BaselineRow)}
 
 def baseline_rows(measurements: Sequence[Measurement]) -> tuple[BaselineRow, ...]:
     """Average ``measurements`` by product, configuration and phase, in the order of workloads."""
-    groups: defaultdict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
-    for m in measurements:
-        groups[m.device.name, m.configuration.config_hash, m.phase].append(m)
-    rows = [_row(group) for group in groups.values()]
-    return tuple(sorted(rows, key=_order))
+    groups = grouped_by(
+        measurements, lambda m: (m.device.name, m.configuration.config_hash, m.phase)
+    )
+    return tuple(sorted(map(_row, groups.values()), key=_order))
 
 
 def baseline_frame(rows: Sequence[BaselineRow]) -> Frame:

@@ -12,8 +12,10 @@ import numpy as np
 
 from joulelab.analysis.temperature import TemperatureEffect, with_shared_errors
 from joulelab.core.additive import AdditiveFit, Interval, fit_additive, less, more, tied
+from joulelab.core.configuration import KnobValue
 from joulelab.core.device import DeviceIdentity
 from joulelab.core.drift import Drift, fit_drift
+from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Finding, Measurement
 from joulelab.core.pareto import non_dominated
 from joulelab.core.point import OperatingPoint
@@ -21,6 +23,7 @@ from joulelab.core.recorded import lines_of, scatter_of, with_scatter
 from joulelab.objectives import ED2P, EDP, ENERGY, TIME, Objective
 
 Label = Callable[[Measurement], str]
+Program = tuple[str, tuple[tuple[str, KnobValue], ...], str]
 """Names what is compared: measurements of the same name are repeats of each other."""
 
 
@@ -139,6 +142,12 @@ def point_label(measurement: Measurement) -> str:
     return measurement.configuration.point.label
 
 
+def program_of(measurement: Measurement) -> Program:
+    """Return what ran, whatever the operating point: workload, knobs and phase."""
+    configuration = measurement.configuration
+    return configuration.workload, configuration.knobs, measurement.phase
+
+
 def comparable(
     group: Sequence[Measurement], label: Label, reference: str
 ) -> tuple[list[Measurement], tuple[Exclusion, ...]]:
@@ -249,10 +258,7 @@ def figures_by_label(
 def drifts_of(counted: Sequence[Measurement], label: Label, level: float) -> tuple[Drift, ...]:
     """Return the trend of the sentinels' energy on each board."""
     watched = {label(m) for m in counted if m.sentinel}
-    seen: dict[str, list[Measurement]] = {}
-    for m in counted:
-        if label(m) in watched:
-            seen.setdefault(m.device.uuid, []).append(m)
+    seen = grouped_by((m for m in counted if label(m) in watched), lambda m: m.device.uuid)
     return tuple(
         fit_drift(board, _times_s(ms), [log(m.energy_per_unit_j) for m in ms], level=level)
         for board, ms in sorted(seen.items())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from joulelab.analysis import knob_grid, search_result
 from joulelab.analysis.knob_grid import KnobLog, KnobStudy, read_knob_log
 from joulelab.analysis.knob_study import KnobResult, analyse_knobs
-from joulelab.analysis.matrix import Matrix, MatrixRow, matrix_rows
+from joulelab.analysis.matrix import Matrix, MatrixRow, matrix_in, matrix_rows
 from joulelab.analysis.search_result import SearchResult, log_of, read_log, result_of
 from joulelab.analysis.sweep import SweepResult, analyse_sweep
 from joulelab.core.quality import Quality
@@ -71,12 +71,15 @@ def write_search(
 
 def conclude_matrix(store: ResultStore, matrix: Matrix) -> tuple[MatrixRow, ...]:
     """Write answer, report, plot and table of a matrix into its folder; return the rows."""
+    rows = matrix_rows(matrix, store.read())
+    _of_matrix(store, matrix, rows).write(store)
+    return rows
+
+
+def _of_matrix(store: ResultStore, matrix: Matrix, rows: tuple[MatrixRow, ...]) -> "StudyReport":
     from joulelab.analysis.cell_report import matrix_report
 
-    measurements = store.read()
-    rows = matrix_rows(matrix, measurements)
-    matrix_report(matrix, rows, measurements, store.read_study()).write(store)
-    return rows
+    return matrix_report(matrix, rows, store.read(), store.read_study())
 
 
 def baseline_of(store: ResultStore) -> "StudyReport":
@@ -126,14 +129,18 @@ def report_anew(
     """
     known = store.read_answer()
     header = store.read_study()
-    is_baseline = header is not None and "recipe" in dict(header.settings)
-    found = None if is_baseline else _result_of(store, reference_temperature_c)
+    settings = {} if header is None else dict(header.settings)
+    matrix, found = matrix_in(settings), None
+    if matrix is None and "recipe" not in settings:
+        found = _result_of(store, reference_temperature_c)
     if reference_temperature_c is not None and not isinstance(found, SweepResult):
         raise ConfigError(f"A reference temperature is for sweeps, which {store.folder} is not.")
-    if found is None:
-        report = baseline_of(store)
-    else:
+    if found is not None:
         report = report_of(store, found, known.runs if known else ())
+    elif matrix is not None:
+        report = _of_matrix(store, matrix, matrix_rows(matrix, store.read()))
+    else:
+        report = baseline_of(store)
     report.write(store)
     report.print(store.folder, max_rows=max_rows)
     return report.write_panels(store.folder) if paper else ()

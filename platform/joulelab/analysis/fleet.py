@@ -6,7 +6,6 @@ boards differ beyond the scatter of measurements is the between-study variance o
 Medicine 26, 2007).
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, sqrt
@@ -14,9 +13,10 @@ from math import exp, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.analysis.compared import DEFAULT, comparable, point_label
+from joulelab.analysis.compared import DEFAULT, comparable, point_label, program_of
 from joulelab.core.additive import Interval, tied
 from joulelab.core.device import DeviceIdentity
+from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.statistics import student_quantile
 from joulelab.errors import MeasurementError
@@ -100,9 +100,7 @@ def fleets_of(measurements: Sequence[Measurement]) -> tuple[Fleet, ...]:
     Raises:
         MeasurementError: If there is no such product, or nothing was measured twice.
     """
-    products: defaultdict[str, list[Measurement]] = defaultdict(list)
-    for each in measurements:
-        products[each.device.name].append(each)
+    products = grouped_by(measurements, lambda each: each.device.name)
     found = [fleet for group in products.values() if (fleet := _fleet(group)) is not None]
     if not found:
         raise MeasurementError(
@@ -120,9 +118,7 @@ def short(uuid: str) -> str:
 
 
 def _fleet(group: Sequence[Measurement]) -> Fleet | None:
-    programs: defaultdict[object, list[Measurement]] = defaultdict(list)
-    for each in group:
-        programs[(each.configuration.workload, each.configuration.knobs, each.phase)].append(each)
+    programs = grouped_by(group, program_of)
     alike = [comparable(own, point_label, DEFAULT)[0] for own in programs.values()]
     valid = [m for own in alike for m in own]
     names = [_name(m) for m in valid]

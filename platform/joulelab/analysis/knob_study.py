@@ -1,6 +1,5 @@
 """From measurements of a grid of knobs to what each combination costs."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import hypot
@@ -10,6 +9,7 @@ from joulelab.analysis.knob_grid import Axis, Case, KnobGrid
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
 from joulelab.core.energy import EnergyWindow
+from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.quality import Quality
 from joulelab.core.statistics import mean_of
@@ -55,11 +55,7 @@ class KnobPhase(compared.Phase[KnobRow]):
     @property
     def curves(self) -> dict[tuple[KnobValue, ...], tuple[tuple[KnobRow, compared.Figures], ...]]:
         """Rows that have figures, by the values of all axes but the last."""
-        found: defaultdict[tuple[KnobValue, ...], list[tuple[KnobRow, compared.Figures]]] = (
-            defaultdict(list)
-        )
-        for row, figures in self.measured:
-            found[row.series].append((row, figures))
+        found = grouped_by(self.measured, lambda each: each[0].series)
         return {series: tuple(rows) for series, rows in found.items()}
 
     def curve_name(self, series: Sequence[KnobValue]) -> str:
@@ -125,11 +121,9 @@ def analyse_knobs(
             f"Knobs are compared within one study on GPUs of one product, got {sorted(studies)} "
             f"on {sorted(products)}."
         )
-    groups: defaultdict[str, list[Measurement]] = defaultdict(list)
-    for m in known:
-        groups[m.phase].append(m)
+    groups = grouped_by(known, lambda m: m.phase)
     if grid.whole and len(groups) > 1:
-        groups = defaultdict(list, {grid.whole: summed(known, grid.whole), **groups})
+        groups = {grid.whole: summed(known, grid.whole), **groups}
     phases = tuple(_phase(group, grid, quality, level) for group in groups.values())
     return KnobResult(study=studies.pop(), phases=phases, whole=grid.whole)
 
@@ -211,9 +205,7 @@ def summed(measurements: Sequence[Measurement], phase: str) -> list[Measurement]
     The sum of an attempt whose phases are not all valid has their findings. Uncertainties are
     of independent readings.
     """
-    attempts: defaultdict[tuple[str, int, str], list[Measurement]] = defaultdict(list)
-    for m in measurements:
-        attempts[m.trial, m.attempt, m.device.uuid].append(m)
+    attempts = grouped_by(measurements, lambda m: (m.trial, m.attempt, m.device.uuid))
     return [_sum(parts, phase) for parts in attempts.values()]
 
 

@@ -1,6 +1,5 @@
 """Every workload in every number format: cells, what each came to, and the table as CSV."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from json import dumps
@@ -10,6 +9,7 @@ from joulelab.analysis.baseline import BaselineRow, baseline_rows
 from joulelab.analysis.knob_grid import Axis, Case, KnobGrid, knob_grid
 from joulelab.analysis.table import Columns, Frame, frame
 from joulelab.core.configuration import Configuration, KnobValue
+from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.validity import MAX_THROTTLE_SHARE
 from joulelab.registry import unknown_name
@@ -21,6 +21,8 @@ cannot run it; it was measured and must not be believed, or failed; it was not t
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
+_ASKED = ("only", "precisions", "batches")
+"""Settings of the study that say which cells it has."""
 _NAMED = ("workload", "variant", "precision", "batch", "phase")
 _SEEN = (
     "device", "num_valid", "num_invalid", "power_w", "power_u_w", "energy_per_unit_j",
@@ -88,6 +90,26 @@ Matrix = Sequence[tuple[Variant, KnobGrid]]
 """Variants, each with its cells."""
 
 
+def matrix_of(
+    only: Sequence[str], precisions: Sequence[str], batches: Sequence[int] = ()
+) -> Matrix:
+    """Return the chosen variants with their cells.
+
+    Raises:
+        UnknownNameError: If no workload or variant has such a name; names the closest.
+    """
+    return [(each, each.grid(precisions, batches)) for each in chosen(only)]
+
+
+def matrix_in(settings: Mapping[str, KnobValue]) -> Matrix | None:
+    """Return the matrix that a study's header says was measured; ``None`` of another kind."""
+    asked = [str(settings[name]).split() for name in _ASKED if name in settings]
+    if len(asked) < len(_ASKED) or "again" not in settings:  # studies of knobs have the others
+        return None
+    only, precisions, batches = asked
+    return matrix_of(only, precisions, [int(batch) for batch in batches])
+
+
 def configurations(matrix: Matrix) -> tuple[Configuration, ...]:
     """Return what is to be measured, variant by variant."""
     cases = (case for _, grid in matrix for case in grid.cases)
@@ -102,9 +124,7 @@ def phases_of(configuration: Configuration) -> tuple[str, ...]:
 
 def matrix_rows(matrix: Matrix, measurements: Sequence[Measurement]) -> tuple[MatrixRow, ...]:
     """Say what became of every cell, phase by phase, in the order of the variants."""
-    groups: defaultdict[tuple[Configuration, str], list[Measurement]] = defaultdict(list)
-    for measurement in measurements:
-        groups[measurement.configuration, measurement.phase].append(measurement)
+    groups = grouped_by(measurements, lambda each: (each.configuration, each.phase))
     return tuple(
         row
         for variant, grid in matrix

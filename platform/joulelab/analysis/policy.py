@@ -5,7 +5,6 @@ application counts by ratios, whatever its size; of a few points every applicati
 best. The regret of an application is its cost there over that at its own optimum.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -14,18 +13,24 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from joulelab.analysis.compared import DEFAULT, comparable, fit_quantities, point_label
+from joulelab.analysis.compared import (
+    DEFAULT,
+    Program,
+    comparable,
+    fit_quantities,
+    point_label,
+    program_of,
+)
 from joulelab.analysis.wording import board_words, point_name, varying
 from joulelab.core.additive import AdditiveFit, Interval, more
 from joulelab.core.comparison import best_set
-from joulelab.core.configuration import KnobValue
+from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.objectives import without_quality
 
 Array = NDArray[np.float64]
-_Program = tuple[str, tuple[tuple[str, KnobValue], ...], str]
 
 _MOST_CHOICES = 400_000
 """Combinations of points that are compared, all of them."""
@@ -198,9 +203,7 @@ def applications_of(
     """
     aim = without_quality(objective)
     _require_one_product(measurements)
-    groups: defaultdict[_Program, list[Measurement]] = defaultdict(list)
-    for m in measurements:
-        groups[m.configuration.workload, m.configuration.knobs, m.phase].append(m)
+    groups = grouped_by(measurements, program_of)
     names = _names(list(groups))
     found = []
     for program, group in groups.items():
@@ -220,7 +223,7 @@ def _require_one_product(measurements: Sequence[Measurement]) -> None:
         )
 
 
-def _names(programs: Sequence[_Program]) -> Mapping[_Program, str]:
+def _names(programs: Sequence[Program]) -> Mapping[Program, str]:
     """Name programs by workload, phase, and the knobs that set those of one workload apart."""
     names = {}
     for workload, knobs, phase in programs:

@@ -13,6 +13,7 @@ from joulelab.analysis.measurement_lines import SENSOR_CLASS
 from joulelab.analysis.sweep import PhaseResult, SweepResult, SweepRow, Values, cost_of
 from joulelab.core.additive import Interval
 from joulelab.core.configuration import KnobValue
+from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.statistics import student_quantile
 from joulelab.objectives import ENERGY
@@ -96,9 +97,7 @@ class SideBySide:
 
 def side_by_side(result: SweepResult) -> tuple[SideBySide, ...]:
     """Put what several products were measured at beside each other; nothing for one product."""
-    groups: dict[object, list[PhaseResult]] = {}
-    for phase in result.phases:
-        groups.setdefault((phase.workload, phase.knobs, phase.phase), []).append(phase)
+    groups = grouped_by(result.phases, lambda each: (each.workload, each.knobs, each.phase))
     return tuple(SideBySide(phases=tuple(group)) for group in groups.values() if len(group) > 1)
 
 

@@ -16,6 +16,7 @@ from joulelab.analysis.labels import Label, joined, write_labels
 from joulelab.analysis.quantities import si_scale
 from joulelab.analysis.search_result import SearchResult, SearchRow
 from joulelab.analysis.search_wording import configuration_name
+from joulelab.core.grouping import grouped_by
 
 _QUALITIES = "viridis_r"
 _NEAR, _FAR = log(1.08), log(2.5)
@@ -117,10 +118,7 @@ def _dots(result: SearchResult) -> tuple[list[_Dot], str, str]:
 
 
 def _lines(front: Sequence[_Dot], *, has_quality: bool) -> list[list[_Dot]]:
-    lines: dict[float | None, list[_Dot]] = {}
-    for dot in front:
-        lines.setdefault(_retention(dot) if has_quality else None, []).append(dot)
-    return list(lines.values())
+    return list(grouped_by(front, lambda dot: _retention(dot) if has_quality else None).values())
 
 
 def _quality_paint(panels: Sequence[Axes], dots: Sequence[_Dot]) -> ScalarMappable:

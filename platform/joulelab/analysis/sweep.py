@@ -1,6 +1,6 @@
 """What a sweep found: every operating point with its error bars, and the set that may be best."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
@@ -10,6 +10,7 @@ from joulelab.analysis import compared
 from joulelab.analysis.temperature import TemperatureEffect, temperature_effect
 from joulelab.core.comparison import best_set
 from joulelab.core.configuration import KnobValue
+from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement
 from joulelab.core.point import OperatingPoint
 from joulelab.core.statistics import mean_of
@@ -155,15 +156,15 @@ def analyse_sweep(
     studies = {m.study for m in measurements}
     if len(studies) != 1:
         raise ConfigError(f"A sweep needs measurements of one study, got {sorted(studies)}.")
-    groups: dict[object, list[Measurement]] = {}
     # Boards measure at once: which product's trial ended first is chance.
-    for m in sorted(measurements, key=lambda m: m.device.name):
-        is_hardware = m.device.backend not in {"simulated", "replay"}
-        asked = (m.configuration.workload, m.configuration.knobs, m.phase)
-        key = (*asked, m.device.name, is_hardware)
-        groups.setdefault(key, []).append(m)
+    ordered = sorted(measurements, key=lambda m: m.device.name)
+    groups = grouped_by(ordered, _kind)
     phases = tuple(_phase(group, aim, level, reference_temperature_c) for group in groups.values())
     return SweepResult(study=studies.pop(), phases=phases)
+
+
+def _kind(m: Measurement) -> Hashable:
+    return compared.program_of(m), m.device.name, m.device.backend in {"simulated", "replay"}
 
 
 def _phase(
@@ -223,12 +224,8 @@ def _rows(
     members: Sequence[str],
 ) -> tuple[SweepRow, ...]:
     recommended = _recommended(members, figures) if members else None
-    valid: dict[str, list[Measurement]] = {}
-    for m in counted:
-        valid.setdefault(compared.point_label(m), []).append(m)
-    asked: dict[OperatingPoint, list[Measurement]] = {}
-    for m in group:
-        asked.setdefault(m.configuration.point, []).append(m)
+    valid = grouped_by(counted, compared.point_label)
+    asked = grouped_by(group, lambda m: m.configuration.point)
     return tuple(
         SweepRow(
             point=point,

@@ -10,6 +10,7 @@ from joulelab.attribution.estimated import EstimatedCall
 from joulelab.attribution.prices import CONTRADICTION, Method, Prices, Solution
 from joulelab.attribution.profile import KernelCall, PhaseProfile
 from joulelab.core.device import DeviceIdentity
+from joulelab.core.grouping import grouped_by
 from joulelab.core.measurement import Measurement, Provenance
 from joulelab.tracing.program import Operator
 
@@ -96,9 +97,8 @@ class PhaseAttribution:
 
     def shares(self, key: Callable[[KernelCall], str]) -> tuple[Share, ...]:
         """Return the parts that ``key`` makes of the calls, most energy first."""
-        chosen: dict[str, list[int]] = {}
-        for index, call in enumerate(self.profile.calls):
-            chosen.setdefault(key(call), []).append(index)
+        calls = self.profile.calls
+        chosen = grouped_by(range(len(calls)), lambda index: key(calls[index]))
         found = [self._share(name, indices) for name, indices in chosen.items()]
         return tuple(sorted(found, key=lambda share: -share.energy_j))
 

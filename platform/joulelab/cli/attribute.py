@@ -17,12 +17,13 @@ from joulelab.attribution.attribution import UNEXPLAINED, Attribution, Share
 from joulelab.attribution.session import Asked, Session
 from joulelab.cli.measure import control_of
 from joulelab.cli.program_options import ClockOptions
-from joulelab.cli.selection import choose_address, open_device
+from joulelab.cli.selection import choose_address
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress
 from joulelab.core.configuration import Configuration
 from joulelab.core.point import OperatingPoint
 from joulelab.core.procedure import Procedure
+from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError, MeasurementError
 from joulelab.objectives import Objective, without_quality
 from joulelab.study.abstract_lab import check_guard_socket

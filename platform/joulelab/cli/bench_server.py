@@ -24,10 +24,10 @@ from joulelab.cli.program_options import (
 )
 from joulelab.cli.selection import find_addresses
 from joulelab.core.device import DeviceAddress
-from joulelab.devices.choice import find_visible
+from joulelab.devices.choice import find_visible, open_in_real_time
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.monitor.monitor import Monitor
-from joulelab.monitor.sensors import OwnProcesses, open_in_real_time
+from joulelab.monitor.sensors import OwnProcesses
 from joulelab.running.measure import Settings, beside
 from joulelab.serving.bench import ServerUse, Spread, bench
 from joulelab.serving.deployment import Deployment, pid_of_unit

@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.cli.estimator.processors import Processors
-from joulelab.cli.selection import find_addresses, open_device
+from joulelab.cli.selection import find_addresses
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity, DeviceState
 from joulelab.devices.base import Device
+from joulelab.devices.choice import open_device
 from joulelab.errors import MeasurementError
 from joulelab.sampling import calibration
 

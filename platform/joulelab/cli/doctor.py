@@ -15,10 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from joulelab.cli.checks import check_device, who_guards
-from joulelab.cli.selection import find_addresses, open_device
+from joulelab.cli.selection import find_addresses
 from joulelab.cli.terminal import terminal
 from joulelab.core.check import Check, Status, Verdict, run_checks
 from joulelab.core.device import DeviceAddress
+from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError, DeviceError
 from joulelab.guard import default_socket_path
 from joulelab.tracking.durable import LEAST_FREE_B, check_folder

@@ -16,11 +16,11 @@ from rich.text import Text
 from joulelab.analysis.table import numbers, quiet_table, words
 from joulelab.cli.program_options import check_places, parse_before_dashes, write_result
 from joulelab.cli.run import NOT_EXECUTABLE, NOT_FOUND
-from joulelab.cli.selection import choose_address, open_device
+from joulelab.cli.selection import choose_address
 from joulelab.core.codec import to_json
 from joulelab.core.device import DeviceAddress
 from joulelab.devices.base import Device
-from joulelab.devices.choice import is_hardware
+from joulelab.devices.choice import is_hardware, open_device, open_in_real_time
 from joulelab.errors import ConfigError
 from joulelab.governor import STRATEGIES
 from joulelab.governor.comparison import Comparison, Estimate
@@ -32,7 +32,7 @@ from joulelab.governor.rules import Rules
 from joulelab.governor.session import borrowed, govern_child, govern_load, govern_time, governor_of
 from joulelab.governor.strategy import Strategy
 from joulelab.governor.watching import Tenants
-from joulelab.monitor.sensors import OwnProcesses, open_in_real_time
+from joulelab.monitor.sensors import OwnProcesses
 from joulelab.objectives import without_quality
 from joulelab.running.child import Child
 from joulelab.study.abstract_lab import check_guard_socket

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from joulelab.cli.selection import choose_address, open_device
+from joulelab.cli.selection import choose_address
 from joulelab.cli.terminal import Printing
 from joulelab.core.device import Capabilities
 from joulelab.csv_table import read_csv_table
+from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError
 from joulelab.hardware import GPUS, GpuSpec
 from joulelab.hardware.board_file import is_taken

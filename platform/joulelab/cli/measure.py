@@ -12,7 +12,7 @@ import tyro
 from joulelab.analysis.measurement_lines import report_lines
 from joulelab.bench import Bench
 from joulelab.cli.program_options import ClockOptions
-from joulelab.cli.selection import choose_address, open_device
+from joulelab.cli.selection import choose_address
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress
 from joulelab.core.codec import to_json
@@ -22,6 +22,7 @@ from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
 from joulelab.core.trial import Trial
 from joulelab.devices.base import Device
+from joulelab.devices.choice import open_device
 from joulelab.devices.control import Control
 from joulelab.guard import GuardClient, ObserveOnly
 from joulelab.study.abstract_lab import check_guard_socket

@@ -11,7 +11,7 @@ import tyro
 
 from joulelab.bench import Bench
 from joulelab.cli.quality_report import Case, as_json, fitting_quality_table, whole_width
-from joulelab.cli.selection import choose_address, open_device
+from joulelab.cli.selection import choose_address
 from joulelab.cli.study import parse_with_workload
 from joulelab.cli.terminal import Printing, progress, terminal
 from joulelab.cli.words import KnobWords, Variants, names, read_variants
@@ -20,6 +20,7 @@ from joulelab.core.device import DeviceAddress
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
 from joulelab.core.trial import Trial
+from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError, DeviceNotFoundError, JouleLabError
 from joulelab.estimator.question import knob_value
 from joulelab.guard import ObserveOnly

@@ -4,7 +4,6 @@ import sys
 
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
-from joulelab.devices.base import Device
 from joulelab.devices.choice import DEFAULT_SIMULATED
 from joulelab.errors import ConfigError, DeviceNotFoundError
 
@@ -67,11 +66,6 @@ def choose_addresses(
     found = find_addresses(device, store, ())
     wanted = find_addresses(found[0].backend, store, uuids)
     return {found.index(address): address for address in wanted}
-
-
-def open_device(address: DeviceAddress) -> Device:
-    """Open the device at ``address``."""
-    return DEVICES[address.backend].open(address)
 
 
 def _backend(device: str) -> str:

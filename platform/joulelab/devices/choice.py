@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from joulelab.core.device import DeviceAddress
 from joulelab.devices import DEVICES
+from joulelab.devices.base import Device
 from joulelab.errors import DeviceError, DeviceNotFoundError
 from joulelab.registry import unknown_name
 
@@ -142,3 +143,13 @@ def _sentence(name: str, num_gpus: int, failures: list[str]) -> str:
     if not failures:
         return f"{found}."
     return f"Falling back to {name}: {_LOSSES[name]}. {found}. Before it, {' '.join(failures)}"
+
+
+def open_device(address: DeviceAddress) -> Device:
+    """Open the device at ``address``."""
+    return DEVICES[address.backend].open(address)
+
+
+def open_in_real_time(address: DeviceAddress) -> Device:
+    """Open the device at ``address`` so that its time is the program's."""
+    return DEVICES[address.backend].open_in_real_time(address)

@@ -60,15 +60,16 @@ class LineStream(Generic[T]):
             DeviceError: If it printed what cannot be understood.
         """
         self._start()
-        give_up_s = time.monotonic() + self._patience_s
         with self._arrived:
+            patience_s = TIMEOUT_S if self._newest is None else self._patience_s
+            give_up_s = time.monotonic() + patience_s
             while self._error is None:
                 now_s = time.monotonic()
                 if self._newest is not None and now_s - self._newest[0] <= self._fresh_s:
                     return self._newest[1]
                 if not self._arrived.wait(give_up_s - now_s):
                     raise DeviceLostError(
-                        f"{self._command[0]} printed nothing for {self._patience_s:g} s."
+                        f"{self._command[0]} printed nothing for {patience_s:g} s."
                     )
             raise self._error
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args
 
 from joulelab.core.bounds import MOST_S, MOST_W, check_positive, check_range
 from joulelab.core.configuration import KnobValue
+from joulelab.core.grouping import grouped_by
 from joulelab.csv_table import FIRST_LINE, read_csv_table
 from joulelab.errors import ConfigError, JouleLabError
 from joulelab.estimator.api import estimate
@@ -185,9 +186,7 @@ def summaries(
     comparisons: Sequence[Comparison], label: Callable[[MeasuredRun], tuple[str, ...]]
 ) -> tuple[Summary, ...]:
     """Return the errors of ``comparisons`` by label, in the labels' order."""
-    groups: dict[tuple[str, ...], list[Comparison]] = {}
-    for one in comparisons:
-        groups.setdefault(label(one.run), []).append(one)
+    groups = grouped_by(comparisons, lambda one: label(one.run))
     return tuple(summary(groups[key], key) for key in sorted(groups))
 
 

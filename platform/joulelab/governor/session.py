@@ -7,7 +7,7 @@ from pathlib import Path
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.devices.base import Device
-from joulelab.devices.choice import find_visible
+from joulelab.devices.choice import find_visible, open_in_real_time
 from joulelab.devices.control import Control
 from joulelab.errors import ConfigError, DevicePermissionError, DeviceUnsupportedError
 from joulelab.governor import STRATEGIES
@@ -18,7 +18,7 @@ from joulelab.governor.rules import Rules
 from joulelab.governor.strategy import Strategy
 from joulelab.governor.watching import Tenants
 from joulelab.guard.control import GuardedControl
-from joulelab.monitor.sensors import OwnProcesses, open_in_real_time
+from joulelab.monitor.sensors import OwnProcesses
 from joulelab.running.child import Child
 
 NOTE = "joulelab govern"

@@ -9,8 +9,6 @@ from math import inf
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.core.receipt import Receipt
-from joulelab.devices import DEVICES
-from joulelab.devices.base import Device
 from joulelab.errors import DeviceError, GuardError, JouleLabError
 from joulelab.guard import audit
 from joulelab.guard.connection import Connection
@@ -39,11 +37,6 @@ class Grant:
     def renew(self) -> None:
         """Let it last for another :attr:`ttl_s` from now."""
         self.deadline_s = time.monotonic() + self.ttl_s
-
-
-def open_registered(address: DeviceAddress) -> Device:
-    """Open a device by the table of backends."""
-    return DEVICES[address.backend].open(address)
 
 
 class Lending:

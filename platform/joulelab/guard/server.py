@@ -12,13 +12,13 @@ from math import inf
 from typing import Any
 
 from joulelab.core.device import DeviceAddress
-from joulelab.devices.choice import is_hardware
+from joulelab.devices.choice import is_hardware, open_device
 from joulelab.errors import ConfigError, GuardError, JouleLabError
 from joulelab.guard import audit
 from joulelab.guard.connection import Connection, Peer
 from joulelab.guard.journal import Journal
 from joulelab.guard.kept_device import OpenDevice
-from joulelab.guard.lending import Lending, open_registered
+from joulelab.guard.lending import Lending
 from joulelab.guard.policy import Gate, Policy
 from joulelab.guard.processes import BEAT_S
 from joulelab.guard.protocol import (
@@ -54,7 +54,7 @@ class GuardServer:
     def __init__(
         self,
         settings: GuardSettings,
-        open_device: OpenDevice = open_registered,
+        open_device: OpenDevice = open_device,
         beat: Callable[[], None] = lambda: None,
         gate: Gate | None = None,
     ) -> None:

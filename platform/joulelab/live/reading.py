@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
 from joulelab.core.device import DeviceAddress, DeviceIdentity, DeviceState, EventReason, GpuProcess
-from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
+from joulelab.devices.choice import open_in_real_time
 from joulelab.errors import JouleLabError
 from joulelab.guard.client import GuardClient
 from joulelab.guard.protocol import HeldLease
@@ -212,8 +212,7 @@ class LiveSession:
         self._gpus: list[LiveGpu] = []
         with self._open:
             for index, address in sorted(addresses.items()):
-                opened = DEVICES[address.backend].open_in_real_time(address)
-                device = self._open.enter_context(closing(opened))
+                device = self._open.enter_context(closing(open_in_real_time(address)))
                 self._gpus.append(LiveGpu(index, device, slow_period_s=slow_period_s))
             self._open = self._open.pop_all()
         self._began: tuple[float, float] | None = None

@@ -10,9 +10,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from joulelab.core.device import DeviceAddress
-from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
-from joulelab.devices.choice import find_visible
+from joulelab.devices.choice import find_visible, open_in_real_time
 from joulelab.errors import DeviceNotFoundError
 from joulelab.sampling.cuda_device import descends
 from joulelab.sampling.meter import Meter
@@ -68,11 +67,6 @@ def _chosen(gpu: str | int, there: Sequence[DeviceAddress]) -> DeviceAddress:
             return address
     known = ", ".join(f"{number} ({address.uuid})" for number, address in enumerate(there))
     raise DeviceNotFoundError(f"gpus must be of those that are there, got {gpu!r}: {known}.")
-
-
-def open_in_real_time(address: DeviceAddress) -> Device:
-    """Open the device at ``address`` so that its time is the program's."""
-    return DEVICES[address.backend].open_in_real_time(address)
 
 
 class OwnProcesses:

@@ -11,12 +11,11 @@ from joulelab.core.measurement import Provenance
 from joulelab.core.point import OperatingPoint
 from joulelab.core.receipt import Receipt
 from joulelab.devices.base import Device
-from joulelab.devices.choice import find_visible
+from joulelab.devices.choice import find_visible, open_in_real_time
 from joulelab.errors import JouleLabError
 from joulelab.guard import GuardClient, ObserveOnly
 from joulelab.guard.client import Lease
 from joulelab.monitor.monitor import Monitor
-from joulelab.monitor.sensors import open_in_real_time
 from joulelab.monitor.window import CpuUse, GpuTotals, GpuUse
 from joulelab.provenance import collect_provenance
 from joulelab.running.child import Child

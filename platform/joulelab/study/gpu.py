@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from joulelab.core.bounds import check_range
 from joulelab.core.device import Capabilities, DeviceAddress, DeviceIdentity
-from joulelab.devices import DEVICES
+from joulelab.core.grouping import grouped_by
+from joulelab.devices.choice import open_device
 from joulelab.errors import ConfigError
 from joulelab.hardware import spec_for
 from joulelab.hardware.catalogue import spec_of_boards
@@ -31,7 +32,7 @@ class StudyGpu:
     @classmethod
     def of(cls, address: DeviceAddress) -> "StudyGpu":
         """Ask the device at ``address``, on this machine, what it is."""
-        with closing(DEVICES[address.backend].open(address)) as device:
+        with closing(open_device(address)) as device:
             return StudyGpu(
                 address=address,
                 identity=device.identity(),
@@ -76,10 +77,7 @@ Gpu = TypeVar("Gpu", bound=StudyGpu)
 
 def by_product(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
     """Return ``gpus`` by the name that the driver gives their product, in the order they came."""
-    found: dict[str, list[Gpu]] = {}
-    for gpu in gpus:
-        found.setdefault(gpu.identity.name, []).append(gpu)
-    return found
+    return grouped_by(gpus, lambda gpu: gpu.identity.name)
 
 
 def of_product(gpus: Sequence[Gpu], asked: str | None) -> tuple[Gpu, ...]:
@@ -169,9 +167,7 @@ def grouped(gpus: Sequence[Gpu], gpus_per_trial: int) -> tuple[Gpu, ...]:
     """
     if gpus_per_trial == 1:
         return tuple(gpus)
-    places: dict[tuple[str, str], list[Gpu]] = {}
-    for gpu in gpus:
-        places.setdefault((gpu.hostname, gpu.identity.name), []).append(gpu)
+    places = grouped_by(gpus, lambda gpu: (gpu.hostname, gpu.identity.name))
     found = [
         _led(own[first : first + gpus_per_trial])
         for own in places.values()

@@ -16,9 +16,8 @@ from joulelab.core.device import DeviceAddress, DeviceIdentity
 from joulelab.core.procedure import Procedure
 from joulelab.core.record import Record
 from joulelab.core.trial import Trial
-from joulelab.devices import DEVICES
 from joulelab.devices.base import Device
-from joulelab.devices.choice import is_hardware
+from joulelab.devices.choice import is_hardware, open_device
 from joulelab.devices.joint_control import JointControl
 from joulelab.errors import ConfigError, JouleLabError, TrackingError
 from joulelab.guard import ObserveOnly
@@ -169,7 +168,7 @@ class GpuWorker:
         if self._device is None:
             if is_hardware(self._address) and len(self._addresses) == 1:
                 self._check(self._address.uuid)  # of several, each rank's process sees its own
-            device = _opened(self._address, DEVICES[self._address.backend].open)
+            device = _opened(self._address, open_device)
             self._device = device
             for partner in self._addresses[1:]:
                 self._partners.append(_opened(partner, device.open_partner))

@@ -13,6 +13,7 @@ apart, and rows that are picked from a table are pointwise.
 
 from collections.abc import Sequence
 
+from joulelab.core.grouping import grouped_by
 from joulelab.errors import ConfigError
 from joulelab.tracing.program import MATRIX_KINDS, Kind, Program
 
@@ -206,9 +207,7 @@ class _Fuser:
     def groups(self) -> Groups:
         for index in range(len(self._operators)):
             self._place(index)
-        members: dict[int, list[int]] = {}
-        for index in range(len(self._operators)):
-            members.setdefault(self._root(index), []).append(index)
+        members = grouped_by(range(len(self._operators)), self._root)
         # Nobody outside reads a group before its last operator, so this order is topological.
         return tuple(
             tuple(group) for group in sorted(members.values(), key=lambda group: group[-1])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from actor_fixtures import QUICK, simulated_gpus, trial
 from alone import run_alone
+from guard_fakes import end_guard
 from synthetic_results import record
 
 from joulelab.core.device import DeviceAddress
@@ -162,7 +163,7 @@ def guarded(gpu, settings, tmp_path):
     actor = GpuActor(gpu, replace(settings, observe_only=False, guard_socket=socket))
     yield actor
     actor.close()
-    GuardClient(socket, start=False).stop()
+    end_guard(socket)
 
 
 def test_clocks_are_borrowed_for_a_trial_and_given_back(guarded, gpu):

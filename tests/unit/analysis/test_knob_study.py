@@ -1,6 +1,5 @@
 """Studies of knobs on measurements of known cost."""
 
-import csv
 from dataclasses import replace
 from io import StringIO
 
@@ -30,6 +29,7 @@ from joulelab.cli.main import main
 from joulelab.core.measurement import Finding
 from joulelab.core.quality import Quality
 from joulelab.core.record import Record
+from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.tracking.store import ResultStore
 
@@ -324,8 +324,7 @@ def test_the_csv_holds_every_combination_in_si_units(concluded, tmp_path):
     _, _, result = concluded
     knob_frame(result).write(tmp_path / "study.csv")
 
-    with (tmp_path / "study.csv").open() as file:
-        rows = {(row["precision"], row["batch"]): row for row in csv.DictReader(file)}
+    rows = {(row["precision"], row["batch"]): row for row in read_csv_table(tmp_path / "study.csv")}
 
     assert len(rows) == 9
     assert float(rows["int8", "4"]["energy_per_unit_j"]) == pytest.approx(2.0)

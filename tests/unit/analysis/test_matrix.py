@@ -1,7 +1,7 @@
 """The table of every workload in every number format, on measurements of known cost."""
 
-import csv
 import json
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -10,7 +10,7 @@ from synthetic_results import header, measurement
 
 from joulelab import EnergyWindow
 from joulelab.analysis.cell_report import can_plot_matrix, matrix_figure, matrix_table
-from joulelab.analysis.conclude import conclude_matrix
+from joulelab.analysis.conclude import conclude_matrix, report_anew
 from joulelab.analysis.matrix import (
     Variant,
     configurations,
@@ -21,6 +21,7 @@ from joulelab.analysis.matrix import (
 from joulelab.analysis.style import save_png_and_svg
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
+from joulelab.csv_table import read_csv_table
 from joulelab.tracking.store import ResultStore
 
 GEMM = Variant(workload="gemm", name="n=64", knobs={"n": 64}, batches=(1,))
@@ -104,8 +105,7 @@ def test_the_csv_holds_figures_reasons_and_the_knobs_to_measure_it_again(tmp_pat
 
     matrix_frame(rows).write(tmp_path / "table.csv")
 
-    with (tmp_path / "table.csv").open() as file:
-        first, second = csv.DictReader(file)
+    first, second = read_csv_table(tmp_path / "table.csv")
     assert float(first["energy_per_unit_j"]) == 3.0
     assert float(first["power_w"]) == 6.0
     assert first["power_capped"] == "1"
@@ -139,6 +139,24 @@ def test_nothing_measured_yet_is_a_table_of_what_is_missing(tmp_path):
     rows = conclude_matrix(store, matrix(STREAM, precisions=("fp32",)))
 
     assert [row.outcome for row in rows] == ["missing"]
+
+
+def test_a_matrix_is_reported_anew_from_its_folder(tmp_path, capsys):
+    """It was said to be of another kind."""
+    settings = (("only", "copy"), ("precisions", "fp32 int8"), ("batches", ""), ("again", False))
+    cells = matrix(STREAM, precisions=("fp32", "int8"))
+    with closing(ResultStore(tmp_path, writer="here")) as store:
+        known = measured(*configurations(cells), phases_of(*configurations(cells))[0])
+        store.append(Record(measurement=known, trace=None))
+        store.write_study(header(settings=settings))
+        conclude_matrix(store, cells)
+        written = (tmp_path / "workloads.csv").read_bytes()
+        (tmp_path / "workloads.csv").unlink()
+
+        report_anew(store)
+
+    assert (tmp_path / "workloads.csv").read_bytes() == written
+    assert "1 measured, 1 refused" in capsys.readouterr().out
 
 
 def test_the_plot_shows_energy_over_the_reference_and_why_a_cell_has_none(tmp_path):

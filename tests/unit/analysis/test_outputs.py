@@ -1,4 +1,3 @@
-import csv
 import re
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from joulelab.analysis.wording import sentence
 from joulelab.cli.main import main
 from joulelab.core.measurement import Finding, Observed
 from joulelab.core.record import Record
+from joulelab.csv_table import read_csv_table
 from joulelab.tracking.store import ResultStore
 
 ALL_CLOCKS_MHZ = tuple(range(345, 1981, 15))
@@ -118,8 +118,7 @@ def test_the_whole_table_can_be_asked_for(phase):
 def test_the_csv_holds_every_point_in_si_units(result, phase, tmp_path):
     sweep_frame(result).write(tmp_path / "sweep.csv")
 
-    with (tmp_path / "sweep.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv_table(tmp_path / "sweep.csv")
     assert len(rows) == len(phase.rows)
     assert tuple(rows[0]) == COLUMNS
     by_clock = {row["sm_clock_mhz"]: row for row in rows}
@@ -145,8 +144,7 @@ def test_what_the_workload_told_stands_beside_each_clock(tmp_path):
     result = analyse_sweep([telling(each) for each in sweep(CLOCKS_MHZ)])
     sweep_frame(result).write(tmp_path / "sweep.csv")
 
-    with (tmp_path / "sweep.csv").open() as file:
-        rows = {row["sm_clock_mhz"]: row for row in csv.DictReader(file)}
+    rows = {row["sm_clock_mhz"]: row for row in read_csv_table(tmp_path / "sweep.csv")}
     assert float(rows["900"]["figures.ttft_p50_s"]) == pytest.approx(0.1)
     shown = printed(reported_table(result.phases[0]))
     assert "ttft_p50_s" in shown

@@ -1,6 +1,5 @@
 """Several products beside each other: figures, which may be the least, and what is told of them."""
 
-import csv
 import re
 from dataclasses import replace
 from io import StringIO
@@ -16,6 +15,7 @@ from joulelab.analysis.sweep import analyse_sweep
 from joulelab.core.measurement import Finding
 from joulelab.core.record import Record
 from joulelab.core.statistics import student_quantile
+from joulelab.csv_table import read_csv_table
 from joulelab.tracking.store import ResultStore
 
 CLOCKS_MHZ = (1000, 1500)
@@ -177,7 +177,7 @@ def test_mlflow_takes_the_names_of_all_numbers(store):
 def test_the_table_in_si_units_has_both_points_of_each_product(store):
     conclude_sweep(store)
 
-    rows = list(csv.DictReader((store.folder / "products.csv").read_text().splitlines()))
+    rows = read_csv_table(store.folder / "products.csv")
 
     assert [(row["device"], row["is_best"], row["may_be_least"]) for row in rows] == [
         ("A", "0", "0"), ("A", "1", "1"), ("B", "0", "0"), ("B", "1", "0"),

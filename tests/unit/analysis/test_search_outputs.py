@@ -1,6 +1,5 @@
 """What a search found: its table, plots, report, and what its results folder holds."""
 
-import csv
 import json
 import re
 from collections import Counter
@@ -27,6 +26,7 @@ from joulelab.cli.main import main
 from joulelab.core.energy import EnergyWindow
 from joulelab.core.measurement import Finding, Observed
 from joulelab.core.record import Record
+from joulelab.csv_table import read_csv_table
 from joulelab.searching.constraints import Constraint
 from joulelab.searching.course import Course
 from joulelab.searching.evidence import Evidence, Kept
@@ -151,8 +151,7 @@ def test_a_narrow_terminal_loses_columns_and_never_digits(search, width):
 def test_the_csv_holds_every_configuration_in_si_units(search):
     store, result = search
 
-    with (store.folder / TABLE).open() as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv_table(store.folder / TABLE)
 
     assert len(rows) == len(result.rows)
     best = next(row for row in rows if row["is_best"] == "1")

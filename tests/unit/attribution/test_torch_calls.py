@@ -76,7 +76,7 @@ def test_large_tensors_are_looked_at_without_a_copy_of_them():
 
 
 def test_a_loop_can_be_stepped_as_often_as_a_profile_does():
-    workload = WORKLOADS["digits-diffusion"].from_knobs({})
+    workload = WORKLOADS["digits-diffusion"].from_knobs({"weights": None})
     workload.prepare()
     steps = steps_of(workload, "denoising")
     with steps.around():

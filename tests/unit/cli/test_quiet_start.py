@@ -35,7 +35,7 @@ def interrupted(words, tmp_path, module):
     ) as process:
         assert process.stdout.readline() == "importing\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=60)
     return process.returncode, said
 
 

@@ -66,6 +66,17 @@ def test_uncertainty_grows_with_power_that_wanders_between_ticks():
     assert wild.window(1.05, 3.05).energy_u_j > 3 * calm.window(1.05, 3.05).energy_u_j
 
 
+@pytest.mark.parametrize("wanders_s", [(1.3, 1.9), (2.1, 2.7)], ids=["before", "after"])
+def test_power_that_wandered_around_a_window_is_taken_to_wander_in_it(wanders_s):
+    def energy_at(t_s):
+        inside = (t_s > wanders_s[0]) & (t_s < wanders_s[1])
+        return 300.0 * t_s + np.where(inside, np.sin(40 * t_s), 0.0)
+
+    u_j = counter_of(energy_at).window(1.95, 2.05).energy_u_j
+
+    assert u_j > 2 * counter_of(lambda t_s: 300.0 * t_s).window(1.95, 2.05).energy_u_j
+
+
 def test_errors_are_as_large_as_stated():
     """Power that wanders as flicker noise does: errors over stated uncertainties scatter by 1."""
     random = np.random.default_rng(2)

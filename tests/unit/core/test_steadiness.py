@@ -58,6 +58,11 @@ def test_temperature_may_move_half_a_degree_in_ten_seconds(slope_c_per_s, steady
     assert temperature_is_steady(at_s, 60 + slope_c_per_s * at_s) is steady
 
 
+@pytest.mark.parametrize(("num", "steady"), [(2, False), (3, True)])
+def test_three_temperatures_are_enough_and_two_are_not(num, steady):
+    assert temperature_is_steady([0.0, 1.0, 2.0][:num], [60.0] * num) is steady
+
+
 def test_windows_that_trend_are_told_by_how_much():
     assert window_trend([1.0, 1.05, 1.1], [0.001] * 3) == pytest.approx(0.1 / 1.05)
 

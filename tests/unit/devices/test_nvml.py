@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fake_tools import FakeDcgmi
+from fake_tools import FakeDcgmi, counted
+from waiting import until
 
 from joulelab.core.device import Activity, EventReason
 from joulelab.core.point import OperatingPoint
@@ -310,8 +311,7 @@ def with_tools(device, path, act):
 
 def probed(device):
     probe = device.activity()
-    time.sleep(0.45)
-    return probe.read(), device.capabilities(), device.read_energy_j()
+    return until(lambda: counted(probe)), device.capabilities(), device.read_energy_j()
 
 
 def test_dcgm_counts_the_activities_that_nvml_has_none_of(without_gpm, tmp_path):

@@ -2,10 +2,12 @@
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from reference_data import reference_csv
+from resnet_runs import as_measured, resnet_run
 
 from joulelab.errors import ConfigError
 from joulelab.hardware.processors import PROCESSORS
@@ -17,27 +19,8 @@ from published_predictions import predict_run
 from published_runs import PublishedRun, read_h200_runs, read_reference_points
 
 H200 = PROCESSORS["h200_sxm"]
-
-
-def run(batch=1, **changes):
-    plain = PublishedRun(
-        name=f"resnet18 b{batch}",
-        source="a test",
-        family="resnet18",
-        scenario="eager",
-        device="h200_sxm",
-        model="resnet18",
-        precision="fp16",
-        batch=batch,
-        mode="eager",
-    )
-    return replace(plain, **changes)
-
-
-def measured_on(processor, *runs):
-    """The same runs as they would be measured on ``processor``."""
-    found = [(one, predict_run(one, processor)) for one in runs]
-    return [replace(one, time_s=seen.time_s, energy_j=seen.energy_j) for one, seen in found]
+run = partial(resnet_run, PublishedRun)
+measured_on = partial(as_measured, predict_run)
 
 
 def test_a_free_batch_is_the_fastest_per_sample():

@@ -1,8 +1,10 @@
 """Comparisons with measurements, on runs whose answer is known."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from resnet_runs import as_measured, resnet_run
 
 from joulelab.estimator.pricing.predict import confidence_of
 from joulelab.estimator.validation import (
@@ -17,27 +19,8 @@ from joulelab.estimator.validation import (
 from joulelab.hardware.processors import PROCESSORS
 
 H200 = PROCESSORS["h200_sxm"]
-
-
-def run(batch=1, **changes):
-    plain = MeasuredRun(
-        name=f"resnet18 b{batch}",
-        source="a test",
-        family="resnet18",
-        scenario="eager",
-        device="h200_sxm",
-        model="resnet18",
-        precision="fp16",
-        batch=batch,
-        mode="eager",
-    )
-    return replace(plain, **changes)
-
-
-def measured_on(processor, *runs):
-    """The same runs as they would be measured on ``processor``."""
-    found = [(one, predict_run(one, processor)) for one in runs]
-    return [replace(one, time_s=seen.time_s, energy_j=seen.energy_j) for one, seen in found]
+run = partial(resnet_run, MeasuredRun)
+measured_on = partial(as_measured, predict_run)
 
 
 def compared(time_s, predicted_s, **changes):

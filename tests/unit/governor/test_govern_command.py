@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from guard_fakes import end_guard
+from waiting import until
 
 import joulelab
 from joulelab.cli.main import main
@@ -59,11 +60,8 @@ class Node:
     def is_locked(self):
         return self.gpu.read("locked_sm_mhz") is not None
 
-    def until(self, locked, timeout_s=30.0):
-        deadline_s = time.monotonic() + timeout_s
-        while self.is_locked is not locked:
-            assert time.monotonic() < deadline_s, f"the clock should be {locked=}"
-            time.sleep(0.01)
+    def until(self, locked):
+        until(lambda: self.is_locked is locked)
 
 
 @pytest.fixture
@@ -71,8 +69,7 @@ def folder():
     """A folder with a short name: a Unix socket's path holds a hundred bytes."""
     made = Path(tempfile.mkdtemp(prefix="govern", dir="/tmp"))
     yield made
-    if (made / "guard.sock").exists():
-        GuardClient(made / "guard.sock", start=False).stop()
+    end_guard(made / "guard.sock")
     shutil.rmtree(made)
 
 
@@ -113,7 +110,7 @@ def test_a_governor_that_is_killed_leaves_nothing_locked(node):
         running.send_signal(signal.SIGKILL)
         running.wait()
 
-        node.until(locked=False, timeout_s=5.0)
+        node.until(locked=False)
         program.kill()
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 import pytest
-from governed import play
+from governed import play, rules_of
 
 from joulelab.devices.control import OwnControl
 from joulelab.devices.simulated import DriverStore, Fault, SimulatedDevice
@@ -210,7 +210,7 @@ def test_a_clock_that_is_not_held_is_given_up(tmp_path):
     driver = DriverStore(tmp_path).create("h200_sxm", 0)
     device = SimulatedDevice(driver)
     load = SimulatedLoad(device, LOADS["decode"])
-    rules = Rules(off_share=0.0)
+    rules = rules_of(off_share=0.0)
     governor = Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules).start()
     load.play(20.0)
     device.clock.every(0.05, lambda: driver.write("locked_sm_mhz", None))
@@ -226,7 +226,7 @@ def test_nothing_is_set_nor_counted_while_another_process_is_on_the_gpu(tmp_path
     driver.inject(Fault(kind="foreign_process", pid=987654, at_s=40.0, until_s=60.0))
     device = SimulatedDevice(driver)
     load = SimulatedLoad(device, LOADS["decode"])
-    rules, tenants = Rules(block_s=5.0), Tenants(device, OwnProcesses())
+    rules, tenants = rules_of(block_s=5.0), Tenants(device, OwnProcesses())
     governor = Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules, tenants)
 
     with governor:
@@ -250,7 +250,7 @@ def test_looks_are_taken_less_often_where_they_cost_too_much(store):
 def test_reported_progress_reaches_the_blocks(tmp_path):
     device = SimulatedDevice(DriverStore(tmp_path).create("h200_sxm", 0))
     load = SimulatedLoad(device, LOADS["decode"])
-    rules = Rules(block_s=5.0)
+    rules = rules_of(block_s=5.0)
     with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:
         device.clock.every(0.1, lambda: governor.progress(2.0))
         load.play(100.0)
@@ -273,7 +273,7 @@ class Bare(SimulatedDevice):
 def test_a_device_without_the_knob_is_observed(tmp_path):
     device = Bare(DriverStore(tmp_path).create("h200_sxm", 0))
     device.lacks = {"power_limits_w": None}
-    rules = Rules(knob="power-limit")
+    rules = rules_of(knob="power-limit")
 
     governor = Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules)
 
@@ -287,7 +287,7 @@ def test_without_counters_it_keeps_to_clocks_at_which_any_work_keeps_the_limit(t
     device = Bare(DriverStore(tmp_path).create("a100_sxm", 0))
     device.lacks = {"has_activity": False}
     played = SimulatedLoad(device, LOADS[load], seed=1)
-    rules = Rules(off_share=0.0)
+    rules = rules_of(off_share=0.0)
     with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:
         played.play(60.0)
 
@@ -300,7 +300,7 @@ def test_a_load_that_never_becomes_steady_is_left_to_the_driver_and_says_so(tmp_
     """Each look sees another mixture of two phases."""
     device = SimulatedDevice(DriverStore(tmp_path).create("h200_sxm", 0))
     costs = [phase_cost(phase, GPUS["h200_sxm"]) for phase in ("prefill", "decode")]
-    rules, share = Rules(off_share=0.0), itertools.cycle([0.02, 0.05, 0.08, 0.035, 0.065])
+    rules, share = rules_of(off_share=0.0), itertools.cycle([0.02, 0.05, 0.08, 0.035, 0.065])
     with Governor(device, OwnControl(device), STRATEGIES["model"](rules), rules) as governor:
         for _ in range(600):
             first_s = next(share)
@@ -321,7 +321,7 @@ def test_a_lease_that_is_lost_is_given_up(tmp_path):
             if device.clock.now_s() > 20.0:
                 raise GuardError("The lease of SIM-h200_sxm-0 is lost: the guard died.")
 
-    load, rules = SimulatedLoad(device, LOADS["serving"]), Rules(off_share=0.0)
+    load, rules = SimulatedLoad(device, LOADS["serving"]), rules_of(off_share=0.0)
     with Governor(device, Lost(device), STRATEGIES["model"](rules), rules) as governor:
         load.play(40.0)
 
@@ -338,7 +338,7 @@ def test_a_governor_that_fails_puts_the_clock_back_at_once(tmp_path):
                 raise ArithmeticError("no number")
             return super().choose(situation)
 
-    load, rules = SimulatedLoad(device, LOADS["decode"]), Rules(off_share=0.0)
+    load, rules = SimulatedLoad(device, LOADS["decode"]), rules_of(off_share=0.0)
     governor = Governor(device, OwnControl(device), Failing(rules), rules).start()
     load.play(40.0)
 

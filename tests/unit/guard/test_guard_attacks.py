@@ -11,7 +11,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from guard_fakes import borrower, is_locked, status_of, until
+from guard_fakes import borrower, is_locked, status_of
+from waiting import until
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
@@ -142,7 +143,7 @@ def test_a_guard_that_stands_still_is_replaced_and_everything_restored(daemon, a
         os.kill(before.pid, signal.SIGSTOP)
         study.kill()
 
-        until(lambda: not is_locked(gpu), timeout_s=5.0)
+        until(lambda: not is_locked(gpu))
     assert until(lambda: status_of(daemon)).pid != before.pid
 
 

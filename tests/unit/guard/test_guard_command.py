@@ -9,12 +9,12 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from joulelab.cli.guard import Guard
 from joulelab.core.device import DeviceAddress
@@ -42,10 +42,7 @@ def foreground(socket_path, **options):
     given = ", ".join(f"{name}={value!r}" for name, value in options.items())
     code = f"{GUARD}(socket=Path(sys.argv[1]), {given}).run())"
     with subprocess.Popen([sys.executable, "-c", code, socket_path]) as process:
-        deadline_s = time.monotonic() + 10
-        while not socket_path.exists():
-            assert time.monotonic() < deadline_s
-            time.sleep(0.005)
+        until(socket_path.exists)
         try:
             yield process
         finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fake_nvml.driver import build, h200
-from guard_fakes import until
+from waiting import until
 
 from joulelab.guard.client import GuardClient
 

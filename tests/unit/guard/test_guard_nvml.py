@@ -5,7 +5,7 @@ import signal
 
 import pytest
 from fake_nvml.driver import build, h200
-from guard_fakes import until
+from waiting import until
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint

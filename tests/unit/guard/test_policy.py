@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from guard_fakes import serving, until
+from guard_fakes import serving
+from waiting import until
 
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 from actor_fixtures import QUICK, trial
+from guard_fakes import end_guard
 
 from joulelab.core.codec import to_json
 from joulelab.core.configuration import Configuration
 from joulelab.core.device import DeviceAddress
 from joulelab.core.point import OperatingPoint
 from joulelab.devices.simulated import DriverStore, Fault
-from joulelab.guard.client import GuardClient
 from joulelab.guard.settings import GuardSettings
 from joulelab.live.activity import ActivityFile, read_activities
 from joulelab.live.reading import LiveSession
@@ -41,8 +41,7 @@ sys.stdin.read()
 @pytest.fixture
 def socket_path(folder):
     yield folder / "g/guard.sock"
-    if (folder / "g/guard.sock").exists():
-        GuardClient(folder / "g/guard.sock", start=False).stop()
+    end_guard(folder / "g/guard.sock")
 
 
 def mine(socket_path, uuids=("GPU-a", "GPU-b")):

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from guard_fakes import FakeDriver, serving, until
+from guard_fakes import FakeDriver, serving
 from simulated_lab import copy, gemm
+from waiting import until
 
 from joulelab.core.device import DeviceAddress, EventReason
 from joulelab.core.point import OperatingPoint

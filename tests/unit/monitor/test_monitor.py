@@ -293,9 +293,11 @@ def test_threads_measure_windows_of_their_own_beside_each_other(real_time):
     with Monitor(devices=[real_time]) as monitor:
 
         def sleep(duration_s):
+            start_s = time.monotonic()
             with monitor.window(f"{duration_s}") as window:
                 time.sleep(duration_s)
-            windows.append((duration_s, window.duration_s, window.energy_j))
+            most_s = time.monotonic() - start_s
+            windows.append((duration_s, window.duration_s, most_s, window.energy_j))
 
         threads = [threading.Thread(target=sleep, args=(0.2 + 0.1 * i,)) for i in range(5)]
         for thread in threads:
@@ -304,8 +306,8 @@ def test_threads_measure_windows_of_their_own_beside_each_other(real_time):
             thread.join()
 
     assert len(windows) == 5
-    for asked_s, took_s, energy_j in windows:
-        assert asked_s <= took_s < asked_s + 2.0
+    for asked_s, took_s, most_s, energy_j in windows:
+        assert asked_s <= took_s < most_s
         assert 50 * took_s < energy_j < 200 * took_s
 
 

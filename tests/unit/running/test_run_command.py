@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from guard_fakes import end_guard
 
 import joulelab
 from joulelab.cli.main import main
@@ -26,6 +27,10 @@ FIRST, SECOND = "SIM-h200_sxm-0", "SIM-h200_sxm-1"
 LOAD_W = 200.0
 CONTEXT_W = 100.0
 """More than a board draws because somebody holds it, besides what they do."""
+
+
+WATCHED = "until [ $(ls /proc/$PPID/task | wc -l) -gt 2 ]; do sleep 0.05; done"
+"""For a shell program: wait until the command, its parent, has the threads that read the GPUs."""
 
 
 class Lab:
@@ -58,7 +63,7 @@ class Lab:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as running:
-            out, err = running.communicate(text, timeout=60)
+            out, err = running.communicate(text, timeout=200)
         return running.returncode, out, err
 
     @property
@@ -94,10 +99,10 @@ def test_a_program_keeps_its_input_its_output_and_its_exit_code(lab):
 def test_the_end_of_a_program_is_seen_when_it_comes(lab):
     """A thread that a check's imports had started took the kernel's word: all ended on the second.
 
-    A busy machine may start a program late, so one of three counts.
+    A busy machine may start a program late, so one of ten counts.
     """
     took_s = []
-    while len(took_s) < 3 and min(took_s, default=1.0) >= 0.8:
+    while len(took_s) < 10 and min(took_s, default=1.0) >= 0.8:
         lab.run("true")
         took_s.append(lab.result["duration_s"])
 
@@ -105,15 +110,17 @@ def test_the_end_of_a_program_is_seen_when_it_comes(lab):
 
 
 def test_the_gpu_that_a_program_uses_is_found_and_measured(lab):
-    lab.run(*lab.using(SECOND, "sleep 4"))
+    """A busy machine sees the end of a program late, which matters less of a longer one."""
+    power_w, idle_w, num_runs = 0.0, 0.0, 0
+    while not idle_w + LOAD_W < power_w < idle_w + LOAD_W + CONTEXT_W:
+        lab.run(*lab.using(SECOND, f"{WATCHED}; sleep {4 * 2**num_runs}"))
+        (gpu,), (other,) = lab.result["gpus"], lab.result["others"]
+        power_w, idle_w = (each["known_energy_j"] / each["duration_s"] for each in (gpu, other))
+        num_runs += 1
+        assert num_runs <= 3, (power_w, idle_w)
 
-    (gpu,) = lab.result["gpus"]
-    (other,) = lab.result["others"]
-    idle_w = other["known_energy_j"] / other["duration_s"]
     assert (gpu["uuid"], other["uuid"]) == (SECOND, FIRST)
     assert gpu["seen"]
-    power_w = gpu["known_energy_j"] / gpu["duration_s"]
-    assert idle_w + LOAD_W < power_w < idle_w + LOAD_W + CONTEXT_W
     assert power_w <= gpu["peak_power_w"] < idle_w + LOAD_W + CONTEXT_W
     assert lab.result["metrics"]["energy_j"] == gpu["known_energy_j"]
     assert gpu["findings"] == []
@@ -141,7 +148,7 @@ def test_a_program_that_uses_no_gpu_has_no_energy_but_a_reason(lab):
 
 
 def test_a_program_that_uses_another_gpu_than_the_one_named_is_told(lab):
-    lab.run(*lab.using(SECOND, "sleep 2"), options=named(FIRST))
+    lab.run(*lab.using(SECOND, f"{WATCHED}; sleep 2"), options=named(FIRST))
 
     assert [gpu["uuid"] for gpu in lab.result["gpus"]] == [FIRST]
     told = " ".join(lab.result["notes"])
@@ -216,7 +223,7 @@ def test_ctrl_c_on_a_terminal_reaches_the_program_once(lab):
 
 
 def test_a_killed_program_is_measured_until_then_and_gives_the_signals_code(lab):
-    code, _, err = lab.run("sh", "-c", "sleep 1; kill -KILL $$", options=named(FIRST))
+    code, _, err = lab.run("sh", "-c", f"{WATCHED}; sleep 1; kill -KILL $$", options=named(FIRST))
 
     assert code == 128 + signal.SIGKILL
     assert "ended by SIGKILL" in err
@@ -225,7 +232,9 @@ def test_a_killed_program_is_measured_until_then_and_gives_the_signals_code(lab)
 
 
 def test_a_program_that_replaces_its_process_goes_on_being_measured(lab):
-    code, _, _ = lab.run(*lab.using(FIRST, "exec sh -c 'sleep 1; exit 6'"), options=named(FIRST))
+    code, _, _ = lab.run(
+        *lab.using(FIRST, f"{WATCHED}; exec sh -c 'sleep 1; exit 6'"), options=named(FIRST)
+    )
 
     assert code == 6
     (gpu,) = lab.result["gpus"]
@@ -237,7 +246,10 @@ def test_a_child_that_came_and_went_is_the_programs_own(lab):
     *_, inner = lab.using(FIRST, "sleep 2")
 
     lab.run(
-        "sh", "-c", f"sh -c '{inner}'; rm {lab.store}/{FIRST}/faults; true", options=named(FIRST)
+        "sh",
+        "-c",
+        f"{WATCHED}; sh -c '{inner}'; rm {lab.store}/{FIRST}/faults; true",
+        options=named(FIRST),
     )
 
     (gpu,) = lab.result["gpus"]
@@ -248,13 +260,13 @@ def test_a_child_that_came_and_went_is_the_programs_own(lab):
 def test_processes_that_outlive_the_program_are_named_and_not_waited_for(lab):
     start_s = time.monotonic()
     code, out, _ = lab.run(
-        "sh", "-c", "(setsid sleep 50 >/dev/null 2>&1 & echo $!)", options=named(FIRST)
+        "sh", "-c", "(setsid sleep 600 >/dev/null 2>&1 & echo $!)", options=named(FIRST)
     )
     pid = int(out)
     os.kill(pid, signal.SIGKILL)
 
     assert code == 0
-    assert time.monotonic() - start_s < 40
+    assert time.monotonic() - start_s < 200
     assert any("left processes behind" in note and str(pid) in note for note in lab.result["notes"])
 
 
@@ -264,11 +276,13 @@ def test_a_process_that_outlives_the_program_by_less_than_the_measurement_is_nam
         sys.executable,
         "-c",
         "import os, time\n"
+        "program = os.getpid()\n"
         "if os.fork() == 0:\n"
         "    os.setsid()\n"
         "    daemon = os.fork()\n"
         "    if daemon: print(daemon, flush=True)\n"
-        "    time.sleep(0 if daemon else 1.3)\n"
+        "    while not daemon and os.path.exists(f'/proc/{program}'): time.sleep(0.01)\n"
+        "    time.sleep(0 if daemon else 0.7)\n"
         "    os._exit(0)\n"
         "time.sleep(1.0)",
         options=named(FIRST),
@@ -281,7 +295,7 @@ def test_a_process_that_outlives_the_program_by_less_than_the_measurement_is_nam
 def test_a_foreign_process_on_the_gpu_leaves_no_number(lab):
     lab.driver.state(FIRST).inject(Fault(kind="foreign_process", pid=1, power_w=50.0))
 
-    lab.run("sleep", "1", options=named(FIRST))
+    lab.run("sh", "-c", f"{WATCHED}; sleep 1", options=named(FIRST))
 
     assert "energy_j" not in lab.result["metrics"]
     assert "foreign_process" in lab.result["reason"]
@@ -290,7 +304,7 @@ def test_a_foreign_process_on_the_gpu_leaves_no_number(lab):
 def test_a_throttled_gpu_keeps_its_number_and_carries_the_finding(lab):
     fault = Fault(kind="throttle", clock_mhz=600, reason="hw_thermal")
 
-    lab.run(*lab.using(FIRST, "sleep 2", fault), options=named(FIRST))
+    lab.run(*lab.using(FIRST, f"{WATCHED}; sleep 2", fault), options=named(FIRST))
 
     (gpu,) = lab.result["gpus"]
     assert [finding["reason"] for finding in gpu["findings"]] == ["throttled"]
@@ -326,7 +340,7 @@ def test_clocks_are_borrowed_while_the_program_runs_and_given_back(lab):
             if line.startswith("SigBlk")
         ]
     finally:
-        GuardClient(socket, start=False).stop()
+        end_guard(socket)
 
     assert int(blocked.split()[1], 16) == 0, "the guard must hear signals that this command holds"
     assert out == "1005 1005\n"

@@ -6,6 +6,17 @@ from joulelab.sampling.instruments import Instruments
 from joulelab.sampling.window_loop import WindowLoop
 
 
+def test_an_edge_is_bracketed_once_its_margin_has_passed_and_not_before():
+    gpu = FakeGpu(has_counter=False)
+    with Instruments(gpu, Procedure()) as instruments:
+        gpu.clock.sleep_s(1.0)
+        edge_s = gpu.clock.now_s()
+        while not instruments.bracketed(edge_s):
+            gpu.clock.sleep_s(0.001)
+
+        assert instruments.margin_s <= gpu.clock.now_s() - edge_s < 1.0
+
+
 def test_the_load_runs_on_until_the_counter_ticks_after_the_last_edge():
     gpu = FakeGpu(tick_s=1.0)
 

@@ -61,6 +61,22 @@ def test_the_ticks_of_an_h200_are_found_with_few_reads():
     assert counter.num_reads <= 24
 
 
+def test_a_read_before_a_tick_is_over_before_the_tick_may_come():
+    counter = Counter()
+    tracker, now_s = settled(counter)
+    num_before = 0
+    for _ in range(50):
+        at_s = max(now_s, tracker.next_read_s(now_s, -math.inf))
+        lattice = tracker._foreseen(at_s)
+        earliest_s = lattice.window(lattice.first_after(at_s)).earliest_s
+        if 0 < earliest_s - at_s < 2 * CALL_S:
+            num_before += 1
+            assert at_s + CALL_S <= earliest_s
+        now_s = counter.read_into(tracker, at_s)
+
+    assert num_before > 5
+
+
 @given(phase_s=st.floats(0.0, 0.0999), moment=st.floats(0.0, 1.0))
 def test_once_settled_every_tick_is_caught_by_two_or_three_reads(phase_s, moment):
     counter = Counter(phase_s=phase_s, moment=moment)

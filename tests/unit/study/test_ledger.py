@@ -3,15 +3,13 @@
 import socket
 
 import pytest
-from actor_fixtures import simulated_gpus, trial
+from actor_fixtures import simulated_gpus, site_of, trial
 from synthetic_results import record
 
 from joulelab.core.measurement import Finding
-from joulelab.devices import DEVICES
 from joulelab.study.events import AttemptFailed, TrialMeasured
 from joulelab.study.ledger import Ledger, SearchSummary, StudySummary
 from joulelab.tracking.store import ResultStore
-from joulelab_actors.placement import Site
 
 LOST = Finding(reason="device_lost", detail="It fell off the bus.")
 
@@ -30,14 +28,7 @@ class Listener:
 @pytest.fixture
 def site(tmp_path):
     [address] = simulated_gpus(tmp_path)
-    device = DEVICES["simulated"].open(address)
-    return Site(
-        address=address,
-        identity=device.identity(),
-        capabilities=device.capabilities(),
-        node_id="0" * 56,
-        hostname="node-7",
-    )
+    return site_of(address)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from actor_fixtures import QUICK, gemm, simulated_gpus, trial
 
 from joulelab.core.trial import Trial
-from joulelab.devices import DEVICES
+from joulelab.devices.choice import open_device
 from joulelab.devices.simulated import DriverStore, Fault
 from joulelab.errors import ConfigError
 from joulelab.study.events import AttemptFailed, DeviceQuarantined, TrialMeasured, TrialStarted
@@ -19,7 +19,7 @@ from joulelab.study.worker import WorkerSettings
 
 
 def study_gpu(address):
-    with closing(DEVICES[address.backend].open(address)) as device:
+    with closing(open_device(address)) as device:
         return StudyGpu(
             address=address,
             identity=device.identity(),

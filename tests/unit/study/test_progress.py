@@ -1,9 +1,9 @@
-import time
 from io import StringIO
 
 import pytest
 from actor_fixtures import trial
 from rich.console import Console
+from waiting import until
 
 from joulelab.study.events import AttemptFailed, Delivering, DeviceQuarantined, TrackingDown
 from joulelab.study.progress import StudyProgress, announced
@@ -57,9 +57,4 @@ def test_what_takes_some_seconds_is_said_before_it_is_done(is_terminal):
     console = Console(file=StringIO(), width=200, force_terminal=is_terminal)
 
     with announced("Starting Ray", console):
-        until_s = time.monotonic() + 5  # a terminal is drawn to by a thread
-        while "Starting Ray" not in console.file.getvalue() and time.monotonic() < until_s:
-            time.sleep(0.01)
-        said = console.file.getvalue()
-
-    assert "Starting Ray" in said
+        until(lambda: "Starting Ray" in console.file.getvalue())  # a thread draws to a terminal

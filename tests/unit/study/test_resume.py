@@ -4,17 +4,15 @@ import os
 from dataclasses import replace
 
 import pytest
-from actor_fixtures import QUICK, gemm, simulated_gpus, trial, trials
+from actor_fixtures import QUICK, gemm, simulated_gpus, site_of, trial, trials
 
 from joulelab.core.configuration import Configuration
 from joulelab.core.measurement import Finding
-from joulelab.devices import DEVICES
 from joulelab.devices.simulated import fleet
 from joulelab.errors import ConfigError, UnknownNameError
 from joulelab.study.resume import check_feasible, rest_of
 from joulelab.study.worker import WorkerSettings
 from joulelab_actors.gpu_actor import GpuActor
-from joulelab_actors.placement import Site
 
 
 @pytest.fixture(scope="module")
@@ -26,17 +24,6 @@ def measured(tmp_path_factory):
     report = actor.measure(trial(), os.getpid())
     actor.close()
     return report.records[0].measurement
-
-
-def site_of(address):
-    device = DEVICES["simulated"].open(address)
-    return Site(
-        address=address,
-        identity=device.identity(),
-        capabilities=device.capabilities(),
-        node_id="0" * 56,
-        hostname="node-1",
-    )
 
 
 @pytest.fixture

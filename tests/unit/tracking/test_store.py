@@ -139,6 +139,7 @@ def test_a_broken_line_costs_no_other_and_is_said_once_with_file_and_line(tmp_pa
     assert [len(measurements) for measurements in read] == [2, 2]
     assert [place.rpartition("/")[2] for place in store.broken] == ["driver.jsonl:2"]
     assert caplog.text.count("driver.jsonl:2 is no measurement") == 1
+    assert f"Left out a broken line: {tmp_path}" in caplog.text
     assert "joulelab repair" in caplog.text
 
 

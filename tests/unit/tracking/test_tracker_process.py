@@ -2,11 +2,11 @@
 
 import os
 import signal
-import time
 from contextlib import closing
 
 import pytest
 from synthetic_results import header, measurement
+from waiting import PATIENCE_S
 
 from joulelab.core.record import Record
 from joulelab.errors import TrackingError
@@ -100,8 +100,5 @@ def test_a_clerk_ends_with_whoever_started_it(store, store_uri):
 
     process._connection.close()
 
-    until_s = time.monotonic() + 30
-    while its_process(process).poll() is None and time.monotonic() < until_s:
-        time.sleep(0.05)
-    assert its_process(process).returncode == 0
+    assert its_process(process).wait(PATIENCE_S) == 0
     process.end()

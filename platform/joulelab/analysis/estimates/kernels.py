@@ -1,6 +1,6 @@
 """The kernels of a phase and the architectural events inside them, for the terminal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rich.table import Table
@@ -9,6 +9,7 @@ from rich.text import Text
 from joulelab.analysis.estimates.detail import COMPONENT_MARKS, bar, stacked_bar
 from joulelab.analysis.quantities import brief
 from joulelab.analysis.table import grid_table, numbers, quiet_table, words
+from joulelab.core.grouping import grouped_by
 from joulelab.estimator.architecture.base import kappa
 from joulelab.estimator.estimate import EnergySplit, Event, GroupEstimate, PhaseEstimate
 
@@ -22,12 +23,12 @@ Alike = Sequence[GroupEstimate]
 
 def alike(groups: Sequence[GroupEstimate]) -> list[Alike]:
     """Put groups with the same operators, operations, bytes and bound together."""
-    found: dict[object, list[GroupEstimate]] = {}
-    for group in groups:
+
+    def work(group: GroupEstimate) -> Hashable:
         flop, moved_b = sorted(group.flop.items()), sorted(group.moved_b.items())
-        same = (group.operators, group.bound, tuple(flop), tuple(moved_b))
-        found.setdefault(same, []).append(group)
-    return list(found.values())
+        return group.operators, group.bound, tuple(flop), tuple(moved_b)
+
+    return list(grouped_by(groups, work).values())
 
 
 def alike_name(groups: Alike) -> str:

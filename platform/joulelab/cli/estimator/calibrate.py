@@ -97,7 +97,8 @@ class Calibrate(Printing):
     def _measure_board(self) -> int:
         from joulelab.bench import Bench
         from joulelab.cli.measure import control_of
-        from joulelab.cli.selection import choose_address, open_device
+        from joulelab.cli.selection import choose_address
+        from joulelab.devices.choice import open_device
         from joulelab.running.board import host_facts, measure_board
         from joulelab.study.abstract_lab import check_guard_socket
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, isfinite
 
+from joulelab.core.grouping import grouped_by
 from joulelab.errors import ConfigError
 from joulelab.estimator.architecture.work import GroupWork
 from joulelab.estimator.estimate import COMPONENTS, Component, EnergySplit, Event
@@ -71,9 +72,7 @@ def partitioned(raw: Iterable[RawEvent], energy: EnergySplit) -> tuple[Event, ..
 
 def merged(raw: Iterable[RawEvent]) -> list[RawEvent]:
     """Return one raw event per path: their counts add up, their unit energy is the mean."""
-    by_path: dict[str, list[RawEvent]] = {}
-    for event in raw:
-        by_path.setdefault(event.path, []).append(event)
+    by_path = grouped_by(raw, lambda event: event.path)
     return [same[0] if len(same) == 1 else _merge(same) for same in by_path.values()]
 
 

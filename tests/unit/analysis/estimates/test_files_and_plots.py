@@ -1,6 +1,5 @@
 """Estimates as files and plots."""
 
-import csv
 import json
 import math
 import subprocess
@@ -29,6 +28,7 @@ from joulelab.analysis.estimates.page import (
 )
 from joulelab.analysis.estimates.wording import host_words
 from joulelab.analysis.table import check_target
+from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError, TrackingError
 from joulelab.estimator.estimate import HostRange
 from joulelab.estimator.opportunities import Opportunity
@@ -54,8 +54,7 @@ def test_csv_has_a_row_per_phase_and_leaves_empty_what_is_not_known(tmp_path):
     two = cell(estimate(phases=(phase("prefill"), phase("decode"))))
     path = write_cells([two, refused()], tmp_path / "x.csv")
 
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv_table(path)
     assert tuple(rows[0]) == tuple(CELL_COLUMNS)
     assert [row["phase"] for row in rows] == ["prefill", "decode", ""]
     assert float(rows[0]["energy_per_unit_j"]) == pytest.approx(0.25)
@@ -66,8 +65,7 @@ def test_csv_has_a_row_per_phase_and_leaves_empty_what_is_not_known(tmp_path):
 def test_csv_of_groups_sums_to_the_phase(tmp_path):
     path = write_cells([cell()], tmp_path / "x.csv", per_group=True)
 
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv_table(path)
     assert tuple(rows[0]) == tuple(GROUP_COLUMNS)
     assert sum(float(row["energy_j"]) for row in rows) == pytest.approx(2.0)
     assert rows[0]["flop_by_pipe"] == "tensor_fp16=4e+11"

@@ -1,6 +1,5 @@
 """The commands on small networks from a user's file, end to end."""
 
-import csv
 import json
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from joulelab.cli.estimator.limits import clock_list
 from joulelab.cli.main import main
 from joulelab.cli.words import knob_values, numbers
+from joulelab.csv_table import read_csv_table
 from joulelab.errors import ConfigError
 from joulelab.hardware.processors import PROCESSORS
 
@@ -98,8 +98,7 @@ def test_json_is_one_object_and_files_follow_their_suffix(joulelab, small, tmp_p
     )  # fmt: skip
 
     (found,) = json.loads(out)["estimates"]
-    with target.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv_table(target)
     assert code == 0
     assert sum(float(row["energy_j"]) for row in rows) == pytest.approx(
         found["totals"]["energy_j"]["total"], rel=1e-9
@@ -384,7 +383,7 @@ def test_a_sweep_in_csv_has_a_line_for_each_clock(joulelab, small, tmp_path):
 
     joulelab("estimate-sweep", "--model", f"{small}:Small", "--device", "h100", "--out", path)
 
-    rows = list(csv.DictReader(path.read_text().splitlines()))
+    rows = read_csv_table(path)
     best = min(rows, key=lambda row: float(row["latency_s"]) * float(row["energy_j"]))
     assert [row["clock_mhz"] for row in rows if row["is_best"] == "1"] == [best["clock_mhz"]]
     assert sum(row["is_default"] == "1" for row in rows) == 1
